@@ -25,11 +25,11 @@ class Repairs(JobBook):
         if job is None:
             return
         if state is TaskState.PENDING and not evicted:  # a refused bind may leave too few
-            self.gangs.note(job)
+            self._note_short(job)
             if job.standing is Standing.READY and self.parking.full(job):
                 self._enqueue(job)
         elif state is TaskState.LOST or (state is TaskState.FAILED and _lost_before(job)):
-            self.gangs.note(job)
+            self._note_short(job)
         if jid in self.gangs:
             self.gangs.settle(job)
         if job.stopping and state in OFF:
@@ -80,7 +80,12 @@ class Repairs(JobBook):
         self._unlooked = False
         for state in self.jobs.values():
             if state.info.held[0] and state.standing is not Standing.DONE and left_short(state):
-                self.gangs.note(state)
+                self._note_short(state)
+
+    def _note_short(self, state: JobState) -> None:
+        """Watch a gang that has too few members, where the policy keeps gangs whole."""
+        if self.session.keeps_gangs:
+            self.gangs.note(state)
 
     def repair_due(self) -> None:
         """Repair the jobs whose time has come."""
@@ -101,6 +106,9 @@ class Repairs(JobBook):
     def _release(self, state: JobState) -> None:
         """Stop the remaining members of a gang that was not repaired in time."""
         jid = state.job.jid
+        if not self.session.keeps_gangs:  # another policy, meanwhile
+            self.gangs.forget(jid)
+            return
         if state.standing is Standing.OPEN or state.unread:
             self.gangs.later(jid, self.now)
             return

@@ -336,13 +336,16 @@ def gated(role: Role) -> bool:
     return role.gated and not role.own_gate
 
 
-def core_need(state: JobState, classes: dict[int, TaskClass], roles: list[Role]) -> Need:
+def core_need(
+    state: JobState, classes: dict[int, TaskClass], roles: list[Role], *, gangs: bool = True
+) -> Need:
     """The least a turn must place: the members missing to the minima, or one elastic task.
+    ``gangs``: the policy keeps gangs whole; else every task is elastic.
 
     Members missing to a role's own minimum come first, then those missing to the job's from any
     role in task order. Where pending tasks do not suffice, all there are.
     """
-    missing = shortfall(state)
+    missing = shortfall(state) if gangs else [0] * len(state.job.groups)
     if len(state.job.roles) == 1:
         least = max(*missing, 1)
         role = state.job.roles[0]
@@ -352,10 +355,10 @@ def core_need(state: JobState, classes: dict[int, TaskClass], roles: list[Role])
     need: dict[int, int] = {}
     rest_of: list[tuple[Role, int]] = []
     for role in order_roles(state, classes, roles):
-        available = len(state.pending(role, missing[role.group] if role.group else rest))
-        missing_here = min(available, missing[role.group]) if role.group else 0
+        missing_here = len(state.pending(role, missing[role.group])) if role.group else 0
         if missing_here:
             need[role.cid] = need.get(role.cid, 0) + missing_here
+            missing[role.group] -= missing_here
             rest -= missing_here
         rest_of.append((role, missing_here))
     for role, missing_here in rest_of:

@@ -55,7 +55,6 @@ class JobBook:
 
     @property
     def fills(self) -> bool:
-        """Whether the policy has the action backfill."""
         return BACKFILL in self.session.policy.actions
 
     def take_requests(self) -> tuple[list[int], list[int]]:
@@ -361,7 +360,7 @@ class JobBook:
         elif state.job.dangling or state.info.qid < 0:
             self.lines.stand(state, Standing.WAITING, Reason.MISCONFIGURED)
         elif invalid := self.session.job_valid(state.info, self.accounts.cluster):
-            self.lines.stand(state, Standing.WAITING, of_invalid(invalid)[0])
+            self.lines.stand(state, Standing.WAITING, self._of_invalid(state, invalid))
         elif state.releasing_nominations:
             self.lines.stand(state, Standing.WAITING, reason)
         elif state.stopping:
@@ -372,11 +371,13 @@ class JobBook:
         else:
             self._line_up(state, reason, urgent=urgent)
 
+    def _of_invalid(self, state: JobState, invalid: str) -> WaitReason:
+        return of_invalid(invalid)[0]
+
     def _nothing_to_place(self, state: JobState) -> None:
         self.lines.stand(state, Standing.SETTLED, Hold.NONE)
 
     def _of_backfill(self, state: JobState) -> WaitReason:
-        """The pending reason of a job whose remaining tasks are all placed by backfill."""
         return state.reason or Reason.PENDING_EVALUATION
 
     def _line_up(self, state: JobState, reason: WaitReason, *, urgent: bool) -> None:
@@ -390,7 +391,8 @@ class JobBook:
 
     def _need(self, state: JobState) -> Need:
         if state.need is None:
-            state.need = core_need(state, self.accounts.classes, self._roles(state.job))
+            roles, classes = self._roles(state.job), self.accounts.classes
+            state.need = core_need(state, classes, roles, gangs=self.session.keeps_gangs)
         return state.need
 
     def _roles(self, job: Job) -> list[Role]:

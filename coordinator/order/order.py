@@ -20,6 +20,7 @@ Three things keep a pick cheap with 100,000 jobs waiting:
 from __future__ import annotations
 
 import heapq
+from dataclasses import replace
 from itertools import islice
 
 from coordinator.jobs.pending_reasons import of_counts
@@ -37,9 +38,9 @@ from coordinator.order.aging import RESERVE
 from coordinator.order.selection import Picking
 from coordinator.order.session_turns import Sessions
 from shard_worker.framework.session import Session
-from shared.messages.messages import Group, Outcome, OutcomeCode, Turn
+from shared.messages.messages import Group, Outcome, OutcomeCode, TaskRun, Turn
 from shared.messages.reason import Hold, Reason
-from shared.model.model import WorldObject
+from shared.model.model import Role, WorldObject
 
 URGENT_ATTEMPTS = 3
 """A job that loses conflicts goes to the front at most this many times in a row; then it waits in
@@ -125,10 +126,13 @@ class Order(Sessions):
         if self.open >= self.window:
             return None
         while (urgent := self.lines.pop_urgent()) is not None:
+            if not (self.allocates or urgent.nominated):  # only what was promised is bound
+                self._enqueue(urgent, urgent.reason)
+                continue
             need = self._need(urgent)  # nothing where what it waited with has ended meanwhile
             if need and (turn := self._open_turn(urgent, need)) is not None:
                 return turn
-        while (picked := self.picking.next()) is not None:
+        while self.allocates and (picked := self.picking.next()) is not None:
             if (turn := self._open_turn(*picked)) is not None:
                 return turn
         return self._further_turn() if self.further or self.aging.bound else None
@@ -201,7 +205,7 @@ class Order(Sessions):
             qid=info.qid,
             priority=job.priority,
             groups=groups,
-            runs=task_runs(state, self.accounts.classes, self._roles(job), tail=tail),
+            runs=self._task_runs(state, action, tail),
             total=job.tasks,
             tail=tail,
             attempt=state.attempts if action == ALLOCATING else self.contention.attempts(job.jid),
@@ -209,6 +213,24 @@ class Order(Sessions):
             action=action,
             world=world,
         )
+
+    def _task_runs(self, state: JobState, action: str, tail: int) -> list[TaskRun]:
+        """The tasks that the turn may place; without the action allocate those with a promise."""
+        runs = task_runs(state, self.accounts.classes, self._promised_first(state), tail=tail)
+        if self.allocates or action != ALLOCATING:
+            return runs
+        tasks = [[tix for tix in run.tasks if tix in state.nominated] for run in runs]
+        return [replace(run, tasks=left) for run, left in zip(runs, tasks, strict=True) if left]
+
+    def _promised_first(self, state: JobState) -> list[Role]:
+        """The roles in task order; among equals those whose places are promised already, so that
+        what was made free for one member is not taken by another."""
+        roles = self._roles(state.job)
+        if not state.nominated or len(roles) == 1:
+            return roles
+        promised = {state.job.role_of(tix).first for tix in state.nominated}
+        key = self.session.task_key
+        return sorted(roles, key=lambda role: (key(role), role.first not in promised))
 
     def tried(self, turn: Turn) -> set[int]:
         """Shards that found no place for this turn's job."""

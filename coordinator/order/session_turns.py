@@ -22,7 +22,7 @@ from shard_worker.framework.session import Session
 from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.messages import NOBODY, TaskState
-from shared.messages.reason import Reason, WaitReason
+from shared.messages.reason import Hold, Reason, WaitReason
 from shared.model.model import Job, Pairs
 
 
@@ -53,6 +53,7 @@ class Sessions(Repairs):
         """Derive the flags that depend on the policy in force."""
         self._all_slow = bool(self.session.slow)
         self._fast: dict[tuple[int, Pairs], bool] = {}
+        self.allocates = "allocate" in self.session.policy.actions
         self.further = self.fills or bool(self.contention.actions)
         """Whether the policy has backfill or evicting actions."""
         self._filled_at = -1
@@ -185,14 +186,20 @@ class Sessions(Repairs):
             super()._line_up(state, reason, urgent=urgent)
 
     def _nothing_to_place(self, state: JobState) -> None:
-        """A PodGroup without pods waits for its admission, too: Volcano's controllers create the
-        pods after it, and what it needs at least counts from then on."""
-        waits = not state.states and state.info.qid >= 0
-        if waits and not self.entry.passes(state, self.accounts.cluster):
-            why = self.entry.why.get(state.job.jid, Reason.PENDING_EVALUATION)
+        if not state.states and state.info.qid >= 0 and (why := self._waits_for_entry(state)):
             self.lines.stand(state, Standing.WAITING, why)
         else:
             super()._nothing_to_place(state)
+
+    def _of_invalid(self, state: JobState, invalid: str) -> WaitReason:
+        return self._waits_for_entry(state) or super()._of_invalid(state, invalid)
+
+    def _waits_for_entry(self, state: JobState) -> WaitReason:
+        """Why a job without enough pods is not admitted yet; "" if it is. Volcano's controllers
+        create pods after the admission, and what the job needs at least counts from then on."""
+        if self.entry.passes(state, self.accounts.cluster):
+            return Hold.NONE
+        return self.entry.why.get(state.job.jid, Reason.PENDING_EVALUATION)
 
     def admit_waiting(self) -> None:
         """Judge the jobs that wait for admission by enqueue."""
@@ -287,6 +294,8 @@ class Sessions(Repairs):
         """Whether the action may evict at all: it has a possible victim and, to take from other
         queues, the job's own queue is within its share."""
         cluster, info = self.accounts.cluster, self.accounts.queue(state)
+        if action not in OTHER_QUEUES and not self.allocates:
+            return True  # preempt promises idle room as well, and nobody else does
         if action not in OTHER_QUEUES:
             allocated = state.info.allocated
             return any(n > allocated.get(slot, 0) for slot, n in info.allocated.items())

@@ -214,6 +214,11 @@ class Session(Answers):
         self.most = most or deserved
 
     @property
+    def keeps_gangs(self) -> bool:
+        """Whether the policy keeps gangs whole (gang, at JobReady): the ledger holds it to that."""
+        return any(rule.plugin == "gang" for rule in self.rules(JOB_READY))
+
+    @property
     def slow(self) -> tuple[str, ...]:
         """``plugin: point`` of the rules without the form for turns without a session: every job
         needs one."""

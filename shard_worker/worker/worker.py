@@ -320,6 +320,7 @@ class Worker:
             displaced=list(placed.displaced),
             domains=[],
             expiry=self._now + self.limits.nomination_seconds if waits else 0.0,
+            in_part=not self.session.keeps_gangs,
         )
 
     # --- committing ---------------------------------------------------------------------------

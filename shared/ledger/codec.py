@@ -108,11 +108,13 @@ def _pack_statements(statements: Sequence[Statement]) -> bytes:
                 column.extend(values)
             if run.devices:
                 devices.append((len(runs), pack_devices(run.devices)))
-        if s.displaced or s.domains or s.expiry or s.evictions:
+        if s.displaced or s.domains or s.expiry or s.evictions or s.in_part:
             domains = [[d.key, d.delta, d.condition, d.bound] for d in s.domains]
             extras.append([index, s.displaced, domains, s.expiry])
-            if s.evictions:
+            if s.evictions or s.in_part:
                 extras[-1] += [[_victims(e) for e in s.evictions], s.reason]
+            if s.in_part:
+                extras[-1].append(1)
     packed = [struct.pack(f"<{len(column)}I", *column) for column in columns]
     tail = [devices] if devices else []
     return pack([b"".join(heads), b"".join(runs), *packed, extras, *tail])
@@ -148,6 +150,9 @@ def read_statements(data: bytes) -> Iterator[Statement]:
             statement_runs.append(Run(kind, cid, group, *lists, devices=devices.get(number, ())))
             first += size
         displaced, domains, expiry, *evicting = more.get(index, ([], [], 0.0))
+        in_part = bool(evicting) and evicting[-1] == 1
+        if in_part:
+            evicting.pop()
         evictions, reason = _evictions(*evicting) if evicting else ([], b"")
         yield Statement(
             jid=jid,
@@ -161,6 +166,7 @@ def read_statements(data: bytes) -> Iterator[Statement]:
             expiry=float(expiry),
             evictions=evictions,
             reason=reason.decode(),
+            in_part=in_part,
         )
     if next(run_heads, None) is not None or any(len(column) != first for column in columns):
         raise Malformed("runs or operations that belong to no statement")

@@ -225,6 +225,9 @@ class Statement:
     victims' own job as its ``jid``."""
     reason: str = ""
     """The action and the rule that evict: told in log, history and events."""
+    in_part: bool = False
+    """Whether its job may hold fewer members than its minimum: no rule of the policy (JobReady)
+    keeps gangs whole."""
 
 
 @dataclass(frozen=True, slots=True)

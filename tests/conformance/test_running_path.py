@@ -20,7 +20,6 @@ from tests.conformance.names import NAMES
 Scenarios = Mapping[str, Mapping[str, Any]]
 
 _TOPOLOGIES = "actions/allocate/allocate::TestAllocateWithNetWorkTopologies"
-_CAPACITY = "plugins/capacity/capacity::Test_capacityPlugin_OnSessionOpenWithHierarchy"
 
 DIFFERS: Mapping[str, str] = {
     f"{_TOPOLOGIES}::hard network topology constrain and task in job rescheduled, can allocate job "
@@ -29,10 +28,6 @@ DIFFERS: Mapping[str, str] = {
     "theirs",
     "actions/allocate/allocate::TestAllocateWithPVC::static pv matched and node with enough "
     "resources": "the bind goes out before the volume is bound",
-    f"{_CAPACITY}::case2: Pod allocatable when queue has not exceed capability":
-    "the ledger keeps gangs whole, also where the policy does not",
-    "actions/reclaim/reclaim::TestReclaim::Reclaim succeeds for second task when first task has "
-    "PreemptionPolicy=Never": "the ledger keeps gangs whole, also where the policy does not",
 }  # fmt: skip
 """Scenario -> why it comes out otherwise in every form."""
 

@@ -125,6 +125,8 @@ class Judge:
     asked: set[int] = field(default_factory=set)
 
     _moved: bool = False
+    _in_part: bool = False
+    """Whether the job of the statement being judged may hold less than its minimum."""
     _placed: dict[int, Operation] = field(default_factory=dict)
     """tix -> operation of the statement being judged that holds capacity now."""
 
@@ -134,6 +136,7 @@ class Judge:
             check_devices(f"devices of job {s.jid}", run.devices, named)
         self.overlay.begin()
         self._moved = False
+        self._in_part = s.in_part
         self._placed = {}
         verdict, at = self._judge_job(s)
         if verdict is Verdict.COMMITTED:
@@ -232,7 +235,8 @@ class Judge:
         for run in runs:
             for index in job.chain(run.group):
                 group, old = job.groups[index], before[index].held
-                if group.held < group.minimum and not 0 < old < group.minimum:
+                broken = group.held < group.minimum and not 0 < old < group.minimum
+                if broken and not self._in_part:
                     self._leave_groups(job, runs)
                     return Verdict.GANG, index
         return FINE

@@ -6,7 +6,8 @@
 --   runs   kind, cid, group, operations                             per run
 --   tasks, rows, versions, specs, levels                            per operation
 --   extras {index, displaced, domains, expiry}                      per statement that has any
---          and victims, reason                                      where it evicts
+--          and victims, reason                                      where it evicts, or:
+--          and 1                                                    where its job may be in part
 --   devices {run, devices}                                          per run that takes any; packed
 -- Statements, runs and operations are numbered from 1 through the whole batch.
 local ALLOCATE = 0

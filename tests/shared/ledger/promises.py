@@ -191,6 +191,12 @@ def unguarded(batches: Iterable[object], guard: int) -> set[int]:
     return {run.jid for run in runs if not run.guards & guard}
 
 
+def in_part(batches: Iterable[object]) -> set[int]:
+    """Jobs that statements of these batches may leave below their minimum."""
+    commits = [batch for batch in batches if isinstance(batch, CommitBatch)]
+    return {s.jid for batch in commits for s in batch.statements if s.in_part}
+
+
 class Live:
     """Promise 1 from the log alone: a task is bound again only after it was let go."""
 

@@ -59,6 +59,7 @@ from tests.shared.ledger.promises import (
     check_guarantees,
     check_limits,
     check_records,
+    in_part,
     unguarded,
 )
 from tests.shared.ledger.support import (
@@ -246,6 +247,7 @@ class Pair:
             expiry=r.choice((0.0, 1.5e9, 1.6e9 + 0.1)),
             evictions=some_victims(r, self.now) if r.random() < 0.3 else [],
             reason=r.choice(("", "preempt: priority")),
+            in_part=r.random() < 0.15,
         )
 
     def commit(self, writer: str) -> CommitBatch:
@@ -356,7 +358,7 @@ class Pair:
             after = await self.real.snapshot()
             check_fit(self.now, after, IMPLIED, THINGS)
             check_limits(self.now, after)
-            check_gangs(self.now, after, unguarded(batches, GUARD_GANG))
+            check_gangs(self.now, after, unguarded(batches, GUARD_GANG) | in_part(batches))
             check_guarantees(self.now, after, unguarded(batches, GUARD_GUARANTEE))
         elif kind < 0.75:
             await self.at_once([self.status()])

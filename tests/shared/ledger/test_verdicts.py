@@ -173,6 +173,28 @@ async def test_a_gang_never_comes_to_stand_between_zero_and_its_minimum(desk: De
     assert reply.answers[0].tail == [V.GANG, V.COMMITTED]
 
 
+async def test_a_job_whose_policy_keeps_no_gangs_may_be_in_part(desk: Desk) -> None:
+    role = Group(0, 2)
+    await desk.store(job(7, Group(-1, 4), role, role))
+    reply = await desk.commit(
+        replace(statement(7, run([0], [0], group=1)), in_part=True),
+        replace(statement(7, run([1], [1], group=1), run([5], [2], group=2)), in_part=True),
+        replace(statement(7, tail=(run([9], [3], group=2),)), in_part=True),
+    )
+    assert [a.verdict for a in reply.answers] == [V.COMMITTED] * 3
+    assert reply.answers[2].tail == [V.COMMITTED]
+    held = [group.held for group in (await desk.ledger.snapshot()).jobs[7].groups]
+    assert held == [4, 2, 2]
+
+
+async def test_one_statement_in_part_says_nothing_of_the_next(desk: Desk) -> None:
+    await desk.store(job(7, Group(-1, 2)), job(8, Group(-1, 2)))
+    reply = await desk.commit(
+        replace(statement(7, run([0], [0])), in_part=True), statement(8, run([0], [1]))
+    )
+    assert [a.verdict for a in reply.answers] == [V.COMMITTED, V.GANG]
+
+
 async def test_a_gang_already_in_between_may_grow(desk: Desk) -> None:
     await desk.store(job(7, Group(-1, 3)))
     await desk.commit(statement(7, run([0, 1, 2], [0, 1, 2])))

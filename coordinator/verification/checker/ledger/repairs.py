@@ -46,7 +46,9 @@ class RepairChecks:
 
     def _judge(self, jid: int, job: CheckedJob, group: int, minimum: int) -> None:
         key = (jid, group)
-        short = 0 < self._there(job, group) < minimum and not job.gone
+        policy = self._books.policies.newest
+        kept = policy is None or policy.keeps_gangs()
+        short = kept and 0 < self._there(job, group) < minimum and not job.gone
         if short and job.holds(group, RELEASING):
             self._short.setdefault(key, (self._books.lived, self._books.findings.line))
         elif key in self._short:

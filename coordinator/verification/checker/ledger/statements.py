@@ -72,9 +72,9 @@ class Statements:
         self._within(shard, jid, job, statement["nominate"])
         core = len(alloc) - tail
         job.devices.update(_devices(statement, alloc))
-        self._allocate(jid, job, alloc[:core])
+        self._allocate(jid, job, alloc[:core], shard)
         for operation in alloc[core:]:
-            self._allocate(jid, job, [operation])
+            self._allocate(jid, job, [operation], shard)
         if alloc:
             self._placement.placed(jid, job, alloc, shard)
             self.underway.add(jid, job, alloc)
@@ -91,7 +91,7 @@ class Statements:
 
     # --- allocations ------------------------------------------------------------------------------
 
-    def _allocate(self, jid: int, job: CheckedJob, operations: list[list[int]]) -> None:
+    def _allocate(self, jid: int, job: CheckedJob, operations: list[list[int]], shard: str) -> None:
         books = self._books
         grown: Counter[int] = Counter()
         charged: Counter[int] = Counter()
@@ -115,7 +115,9 @@ class Statements:
         for cid, count in charged.items():
             if broken := books.queues.charge(job.qid, books.nodes.requests(cid), count):
                 self._findings.add(Rule.QUEUE_CAPABILITY, f"job {jid} ({job.key}): {broken}")
-        self._grow_gangs(jid, job, grown)
+        policies = books.policies.of(shard)
+        kept = not policies or all(policy.keeps_gangs() for policy in policies)
+        self._grow_gangs(jid, job, grown, kept=kept)
 
     def _count(self, operations: int) -> None:
         checked = self._findings.checked
@@ -164,13 +166,16 @@ class Statements:
                 self.across.add((jid, group))
             group = parent
 
-    def _grow_gangs(self, jid: int, job: CheckedJob, grown: dict[int, int]) -> None:
-        """Promise 3: no gang, ancestors included, ends up between zero and its minimum."""
+    def _grow_gangs(self, jid: int, job: CheckedJob, grown: dict[int, int], *, kept: bool) -> None:
+        """Promise 3: no gang, ancestors included, ends up between zero and its minimum. ``kept``:
+        all policies that the shard may follow demand it."""
         if not grown:
             return
         before = list(job.held)
         for group, count in grown.items():
             job.hold(group, count)
+        if not kept:
+            return
         for group in {above for leaf in grown for above in job.chain(leaf)}:
             self._findings.checked[Rule.GANG_WHOLE] += 1
             minimum, old, new = job.groups[group][1], before[group], job.held[group]

@@ -51,6 +51,14 @@ class CheckedPolicy:
             if speaking := able & names:
                 yield frozenset(speaking)
 
+    def keeps_gangs(self) -> bool:
+        """Whether its JobReady says that a job starts with its minimum of members."""
+        return any(
+            plugin["name"] == "gang" and plugin.get("flags", {}).get("enableJobReady", True)
+            for tier in self._tiers
+            for plugin in tier
+        )
+
     def plugins(self) -> frozenset[str]:
         return frozenset(plugin["name"] for tier in self._tiers for plugin in tier)
 

@@ -108,6 +108,34 @@ def test_devices_that_are_claimed_count_against_their_queue(shards: int) -> None
     assert len(result.binds) == 2
 
 
+def test_without_allocate_nobody_gets_idle_room() -> None:
+    made = case(*FOUR, *gang("waits", pods=1), under=policy("backfill", "gang", "predicates"))
+    wanted = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
+    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    assert result.binds == {}
+    assert result.pod_groups["ns/waits"]["phase"] == "Inqueue"
+
+
+def test_without_gang_members_start_one_by_one() -> None:
+    """Under a policy that keeps no gangs the ledger keeps none either."""
+    made = case(*FOUR[:1], *gang("wide", pods=6), under=policy("allocate", "predicates"))
+    wanted = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
+    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    assert len(result.binds) == 4
+    assert sharded(*FOUR[:1], *gang("wide", pods=6)).binds == {}
+
+
+def test_a_member_that_fits_nowhere_keeps_no_other_of_its_role_waiting() -> None:
+    """A role of several classes has to reach its minimum once, not once a class."""
+    least: Json = {"minTaskMember": {"driver": 1, "worker": 1}}
+    items = [*FOUR[:1], group("mixed", minimum=2, **least)]
+    for name, role, cpu in (("d", "driver", 1), ("small", "worker", 1), ("large", "worker", 9)):
+        member = pod(name, group="mixed", cpu=cpu)
+        member["metadata"]["labels"] = {"volcano.sh/task-spec": role}
+        items.append(member)
+    assert set(sharded(*items).binds) == {"ns/d", "ns/small"}
+
+
 def test_room_is_made_and_taken() -> None:
     """What one session promises is kept: the victim leaves, and its place is bound."""
     items = [
@@ -139,13 +167,15 @@ def test_a_podgroup_without_pods_is_admitted_and_counts() -> None:
     """Its pods are made after its admission; until then nobody gets what it needs at least."""
     least: Json = {"minResources": {"cpu": "3"}}
     groups = [group(name, phase="Pending", queue="small", **least) for name in ("first", "second")]
+    groups += [group("part", minimum=2, phase="Pending"), pod("part-0", group="part")]
     under = policy("enqueue, allocate", "gang", "predicates", "capacity")
     small = queue("small", capability={"cpu": "4"})
     made = case(*FOUR, small, *groups, under=under)
     wanted = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
     result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
-    phases = [told["phase"] for told in result.pod_groups.values()]
-    assert sorted(phases) == ["Inqueue", "Pending"]
+    phases = {name: told["phase"] for name, told in result.pod_groups.items()}
+    assert phases.pop("ns/part") == "Inqueue"
+    assert sorted(phases.values()) == ["Inqueue", "Pending"]
 
 
 def test_dealing_moves_nodes_with_all_that_is_on_them() -> None:
