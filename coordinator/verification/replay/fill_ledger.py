@@ -108,7 +108,7 @@ def _stored(
         yield PutNode(node.row, list(node.allocatable), node.spec, encode_node(node), devices)
     unknown = elsewhere(recorded)
     yield PutNode(unknown.row, [], 0, encode_node(unknown))
-    if not runs_on or not any(tix not in s.rows for s in recorded.standings for tix in s.states):
+    if not (runs_on and runs_elsewhere(recorded)):
         yield DropNode(unknown.row)
     things = named_usage(recorded)
     for row, used in usage(recorded).items():
@@ -169,6 +169,15 @@ def elsewhere(recorded: Recorded) -> Node:
     """Stands for all nodes that are not in the record."""
     row = len(recorded.nodes)
     return Node(row=row, name="<not recorded>", allocatable=(), unschedulable=True)
+
+
+def runs_elsewhere(recorded: Recorded) -> bool:
+    """Whether any task is on a node that is not in the record."""
+    return any(
+        status in _ADOPTED and tix not in standing.rows
+        for standing in recorded.standings
+        for tix, status in standing.states.items()
+    )
 
 
 # --- tasks ------------------------------------------------------------------------------------

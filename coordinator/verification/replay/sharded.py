@@ -17,7 +17,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.order.order import Order
-from coordinator.verification.replay.fill_ledger import elsewhere, fill
+from coordinator.verification.replay.fill_ledger import elsewhere, fill, runs_elsewhere
 from coordinator.verification.replay.outcome import ReplayResult
 from coordinator.verification.replay.recorded import Recorded
 from coordinator.verification.replay.reported import result_of_log
@@ -63,9 +63,12 @@ def run_sharded(
     """Run until nothing changes any more. ``step`` is called after each half second of virtual
     time. Raises PolicyError if a plugin from outside raises."""
     dealt = deal(recorded, sharding.seed)
+    # What runs on nodes that are not recorded would be missing from the idle amounts of the others.
+    countable = not runs_elsewhere(recorded)
 
     def core() -> Coordinator:
-        order = Order(open_session(policy), window=16, walls=sharding.mode is Mode.HARD)
+        walls = sharding.mode is Mode.HARD
+        order = Order(open_session(policy), window=16, walls=walls, count_first=countable)
         dispatcher = Dispatcher(sharding.shards, turns_per_call=4)
         return Coordinator(order, dispatcher, mode=sharding.mode.value)
 

@@ -156,10 +156,10 @@ def test_room_is_made_and_taken() -> None:
 
 
 def test_pods_on_nodes_that_are_not_recorded_run_on() -> None:
-    items = [*FOUR[:2], *gang("there", pods=2, on="elsewhere"), *gang("new", pods=2)]
+    items = [*FOUR[:2], *gang("there", pods=7, on="elsewhere"), *gang("new", pods=2)]
     result = sharded(*items)
     assert set(result.binds) == {"ns/new-0", "ns/new-1"}
-    assert result.tasks["ns/there"] == {"Running": 2}
+    assert result.tasks["ns/there"] == {"Running": 7}
     assert result.pod_groups["ns/there"]["phase"] == "Running"
 
 
