@@ -186,7 +186,7 @@ KILLERS = {
     "rules: taken[name] -> false": "a_task_is_placed_once-0",
     "rules: not rec -> false": "job_and_node_reads_are_checked-0",
     "rules: rec[2] ~= specs[o] -> false": "job_and_node_reads_are_checked-0",
-    "rules: held + n < minimum and held <= 0 -> false": (
+    "rules: held + n < minimum and held <= 0 and not (extras[turn] or NONE)[7] -> false": (
         "a_gang_never_comes_to_stand_between_zero_and_its_minimum-0"
     ),
     "rules: found -> false": "a_gang_never_comes_to_stand_between_zero_and_its_minimum-0",
