@@ -27,7 +27,7 @@ RUN_STAMP := $(VENV)/.installed-run-$(call key,requirements.lock)
 DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help install run test test-fast test-slow bench-compare soak check fmt reference lock clean
+.PHONY: help install run test test-fast test-slow test-alone bench-compare soak check fmt reference lock clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -38,15 +38,19 @@ run: $(RUN_STAMP) ## The demo: 2,000 jobs on 1,000 nodes, four shards
 	@$(BIN)/quadrant demo $(DEMO)
 
 # Not one run with groups: xdist 3.8 does not see its groups under pytest 9.2, and says nothing.
-test: $(DEV_STAMP) ## All tests: the fast ones side by side, then one by one those that start Ray
-	@status=0; for part in test-fast test-slow; do $(MAKE) --no-print-directory $$part || status=1; done; \
+test: $(DEV_STAMP) ## All tests: the fast ones side by side, then those that start Ray, then one by one
+	@status=0; for part in test-fast test-slow test-alone; do $(MAKE) --no-print-directory $$part || status=1; done; \
 		exit $$status
 
 test-fast: $(DEV_STAMP) ## The fast tests, side by side
 	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
 
-test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, one by one
-	@$(BIN)/python -m pytest -q -m slow
+# Tests of one file share a stack, and are together one worker's.
+test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, two files at a time
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not alone"
+
+test-alone: $(DEV_STAMP) ## The tests that need a core for themselves, one by one
+	@$(BIN)/python -m pytest -q -m alone
 
 bench-compare: $(DEV_STAMP) ## What the working tree costs against BASE=revision, in pairs (PAIRS=7, SIZES, BOUND)
 	@test -n "$(BASE)" || { echo "Name the revision to compare with: make bench-compare BASE=HEAD~1" >&2; exit 2; }

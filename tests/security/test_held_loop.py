@@ -31,8 +31,8 @@ LISTS = "/apis/quadrant.dev/v1alpha1/lists"
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 JSON, YAML = "application/json", "application/yaml"
-pytestmark = pytest.mark.slow
-"""One by one with the tests that start everything: the processor time of a thread grows two- to
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
+"""One by one: the processor time of a thread grows two- to
 threefold where other tests have both cores (12 ms became 25), and a callback has 20."""
 
 LONG, HELD = "0.02", "0.05"

@@ -103,7 +103,10 @@ def timed(step: Callable[[float], list[Instruction]], spent: list[float]) -> Any
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "size",
-    [Size(1_000, 200), pytest.param(Size(20_000, 5_000), marks=pytest.mark.slow)],
+    [
+        Size(1_000, 200),
+        pytest.param(Size(20_000, 5_000), marks=[pytest.mark.slow, pytest.mark.alone]),
+    ],
     ids=lambda size: f"{size.needs} needs, {size.terms} terms",
 )
 async def test_many_needs_and_terms_cost_small_jobs_nothing(

@@ -57,6 +57,7 @@ def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_good_machine(short_dir: Path) -> None:
     done = doctor("-o", "json", QUADRANT_RUN_DIR=str(short_dir))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -232,6 +233,7 @@ def test_port(short_dir: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_the_port_that_up_would_take(short_dir: Path) -> None:
     """What nobody sets is 8080 for `up`, not any that is free."""
     said = json.loads(doctor("-o", "json", QUADRANT_RUN_DIR=str(short_dir)).stdout)
