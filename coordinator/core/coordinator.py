@@ -326,7 +326,8 @@ class Coordinator:
         self._unread += [*(turn.jid for turn in sent), *self._fenced.pop(shard, ())]
         for turn in unsent:
             # Nothing was sent, so nothing can have been committed: as if it had been fenced.
-            self.order.outcome(Outcome(turn.jid, OutcomeCode.FENCED, placements=[], reasons={}))
+            fenced = Outcome(jid=turn.jid, code=OutcomeCode.FENCED, placements=[], reasons={})
+            self.order.outcome(fenced)
 
     def reread(self, truth: dict[int, tuple[JobRecord, dict[int, TaskRecord]]]) -> int:
         """Take the ledger's records of jobs whose turns were lost. Returns the number of tasks that

@@ -15,11 +15,12 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from shard_worker.inquiry.findings import InquiryFindings
-from shard_worker.inquiry.inquiry import Inquiry
-from shard_worker.worker.transport import PlaceReply, WorkerConfig, encode_call
+from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
+from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
+from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.codec.checked import Malformed
 from shared.messages.messages import Epoch, Turn
+from shared.messages.wire import TURNS
 from shared.settings.settings import Settings
 
 NAMESPACE = "quadrant-{cluster}"
@@ -223,7 +224,7 @@ class RayShards:
         actor = self._actors.get(shard)
         if actor is None:
             raise WorkerLost(f"shard {shard} has no worker")
-        call = actor.turns.remote(self._epochs[shard], encode_call(turns))
+        call = actor.turns.remote(self._epochs[shard], TURNS.encode(turns))
         reply = await self._wait_while_alive(shard, actor, call)
         with _lost_if_altered(shard):
             return PlaceReply.decode(reply)
@@ -232,9 +233,11 @@ class RayShards:
         actor = self._actors.get(shard)
         if actor is None:
             raise WorkerLost(f"shard {shard} has no worker")
-        reply = await self._wait(shard, actor.inquire.remote(inquiry.encode()), self._call_seconds)
+        reply = await self._wait(
+            shard, actor.inquire.remote(INQUIRY.encode(inquiry)), self._call_seconds
+        )
         with _lost_if_altered(shard):
-            return InquiryFindings.decode(reply)
+            return FINDINGS.decode(reply)
 
     async def _wait(self, shard: int, ref: Any, seconds: float) -> bytes:
         with _lost_if_late(shard, seconds):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coordinator.core.coordinator import Coordinator
 from coordinator.jobs.state import JobState, core_need, progress, task_runs
 from shard_worker.inquiry.inquiry import HERE
 from shard_worker.session_model.queue_totals import INQUEUE
 from shard_worker.session_model.workload import Amounts, add
+from shared.codec.packed import replace
 from shared.messages.excerpt import TOTALS, decode_excerpt, encode_excerpt
 from shared.messages.messages import Group, TaskState, Turn
 from shared.model.model import TaskClass

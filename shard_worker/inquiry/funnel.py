@@ -9,8 +9,9 @@ tasks that could start without it. So all checks together cost three passes, wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +23,7 @@ from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
 from shard_worker.view.node_reasons import FOREIGN, QUARANTINED, STALE_SPEC
 from shard_worker.view.view import View
+from shared.codec.packed import Count, Index, Packed
 from shared.model.constraints import Taint
 from shared.model.model import TaskClass
 from shared.units.slots import CPU, MEMORY, PODS
@@ -38,8 +40,7 @@ PROMISED = "promised to nominated jobs"
 Counts = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class FunnelCheck:
+class FunnelCheck(Packed, frozen=True):
     """One line of the funnel. ``slot`` is -1 unless the check is about the amount of a slot."""
 
     kind: str
@@ -47,53 +48,51 @@ class FunnelCheck:
     by class and node), live (depends on running pods), amount, thing (a host port) or promised."""
     name: str
     slot: int
-    count: int
+    count: Count
     """Nodes that fail this check and passed all checks before it."""
-    only: int
+    only: Count
     """Nodes that pass all other checks, and so would take a task without this one."""
-    starts: int
+    starts: Count
     """Tasks that could start now on all nodes if this check were dropped."""
-    examples: list[int]
+    examples: list[Index]
     """Rows of some of the nodes counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Near:
+class Near(Packed, frozen=True):
     """A node that passes every check except those of amounts, with the amounts it lacks."""
 
-    row: int
+    row: Count
     lacks: list[tuple[int, int, int, int]]
     """(slot, requested, idle now, idle once leaving tasks have ended and nominations are
     placed)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Funnel:
+class Funnel(Packed, frozen=True, kw_only=True):
     """The funnel of one class over all nodes of a view. The counts of all checks and ``fits`` add
     up to ``total``."""
 
-    total: int
-    fits: int
+    total: Count
+    fits: Count
     """Nodes that take at least one task now."""
-    starts: int
+    starts: Count
     """Tasks that could start now if every node were filled."""
-    later: int
+    later: Count
     """Tasks that could start once all leaving tasks have ended."""
-    matching: int
+    matching: Count
     """Nodes that pass every check except those of amounts and of running pods."""
-    empty: int
+    empty: Count
     """Tasks that the matching nodes would take if nothing ran on them."""
-    idle: list[tuple[int, int]]
+    idle: list[tuple[Count, int]]
     """(slot, amount): total idle amount on matching nodes."""
-    scarce: list[int] = field(default_factory=list)
+    scarce: list[Index] = msgspec.field(default_factory=list)
     """Slots that limit the number of tasks: more could start if a task requested nothing of this
     slot."""
-    named: list[str] = field(default_factory=list)
+    named: list[str] = msgspec.field(default_factory=list)
     """Host ports that limit the number of tasks in the same way."""
-    checks: list[FunnelCheck] = field(default_factory=list)
+    checks: list[FunnelCheck] = msgspec.field(default_factory=list)
     """The checks that at least one node fails, in the order in which nodes are checked."""
-    near: list[Near] = field(default_factory=list)
-    smaller: list[tuple[int, int]] = field(default_factory=list)
+    near: list[Near] = msgspec.field(default_factory=list)
+    smaller: list[tuple[Count, int]] = msgspec.field(default_factory=list)
     """(slot, amount): for each slot by itself, the largest smaller request with which the wanted
     number of tasks could start now."""
 

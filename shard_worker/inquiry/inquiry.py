@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from shard_worker.dialects.volcano.plugins.node.extender import Extender
@@ -27,17 +27,14 @@ from shard_worker.turns.flat_turn import PlacedTurn, place
 from shard_worker.turns.session_turn import SessionTurns
 from shard_worker.view.columns import USED
 from shard_worker.view.view import View
-from shared.codec.checked import binary, boolean, count, mapping, pack_sealed, row, unpack_sealed
+from shared.codec.packed import Codec, Count, Packed, replace
 from shared.messages.messages import NOMINATE, OutcomeCode, Placement, TaskRun, Turn
-from shared.messages.wire import decode_turns, encode_turns
 from shared.model.model import TaskClass
 from shared.records.specs import decode_class
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
     from shard_worker.session_model.job import TaskInfo
-
-_INQUIRY = b"inquiry"
 
 HERE = "here"
 """Action of a turn that asks why one task is on its node. ``nominated`` names the task and the
@@ -48,36 +45,25 @@ ROLES = 4
 """Maximum number of a job's roles that get a funnel."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inquiry:
+class Inquiry(Packed, frozen=True):
     """A request to one worker to try some turns."""
 
     turns: list[Turn]
-    needed: list[dict[int, int]]
+    needed: list[dict[Count, Count]]
     """For each turn: class -> number of its tasks that have to start together."""
-    classes: dict[int, bytes] = field(default_factory=dict)
+    classes: dict[Count, bytes] = msgspec.field(default_factory=dict)
     """Encoded classes that the view does not have yet; known only for the inquiry."""
     funnels: bool = False
     """Compute funnels for the first turn even if it finds a place."""
     apart: bool = False
     """Try each turn on the view as it is, not on top of the turns before it."""
 
-    def encode(self) -> bytes:
-        turns, flags = encode_turns(self.turns), [self.funnels, self.apart]
-        return pack_sealed(_INQUIRY, [turns, self.needed, self.classes, *flags])
+    def __post_init__(self) -> None:
+        if len(self.needed) != len(self.turns):
+            raise ValueError("its turns and what they need differ in number")
 
-    @classmethod
-    def decode(cls, data: bytes) -> Inquiry:
-        """Errors: Malformed."""
-        turns, needed, classes, funnels, apart = row(unpack_sealed(_INQUIRY, data), "inquiry", 5)
-        decoded = decode_turns(binary(turns, "inquiry.turns"))
-        return cls(
-            turns=decoded,
-            needed=[_counts(w, "inquiry.wanted") for w in row(needed, "inquiry", len(decoded))],
-            classes=mapping(classes, "inquiry.classes", count, binary),
-            funnels=boolean(funnels, "inquiry.funnels"),
-            apart=boolean(apart, "inquiry.apart"),
-        )
+
+INQUIRY = Codec(b"inquiry", Inquiry)
 
 
 def examine(
@@ -304,7 +290,3 @@ def _code(placed: PlacedTurn) -> OutcomeCode:
 
 
 # --- wire ---------------------------------------------------------------------------------------
-
-
-def _counts(value: Any, at: str) -> dict[int, int]:
-    return mapping(value, at, count, count)

@@ -8,7 +8,7 @@ is as before.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ from shard_worker.turns.reservation import rows_for
 from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
+from shared.codec.packed import replace
 from shared.messages import messages
 from shared.messages.excerpt import Excerpt, decode_excerpt
 from shared.messages.messages import (
@@ -321,7 +322,8 @@ class SessionTurns:
             key = (spec.jid, task.cid, task.role.group)
             run = runs.get(key)
             if run is None:
-                run = runs[key] = EvictRun(spec.jid, spec.spec, task.cid, task.role.group, [], [])
+                run = EvictRun(spec.jid, spec.spec, task.cid, task.role.group, [], [], guards=0)
+                runs[key] = run
             run.tasks.append(task.tix)
             run.rows.append(op.row)
         guards, job_of = Guards(session, action), opened.world.session_job

@@ -16,12 +16,12 @@ import os
 import time
 
 from shard_worker.dialects.open_session import open_session
-from shard_worker.inquiry.findings import InquiryFindings
-from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
+from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.figures import WorkerFigures
-from shard_worker.worker.transport import PlaceReply, WorkerConfig, decode_call
+from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shard_worker.worker.worker import CommitBatchRequest, Limits, Outcomes, Worker
 from shared.garbage_collection import leave_loaded_objects_alone
 from shared.ledger.errors import LedgerUnavailable
@@ -29,6 +29,7 @@ from shared.ledger.lease import HeldLease
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import CommitBatch, CommitReply, Outcome, Turn
+from shared.messages.wire import TURNS
 from shared.policy.volcano import DEFAULT_POLICY, parse_policy
 from shared.telemetry.tracing import configure_tracing, span
 
@@ -78,7 +79,7 @@ class ShardActor:
             raise RuntimeError("the worker has not begun")
         self._server.expect(epoch.decode())
         started = time.process_time()
-        turns = decode_call(call)
+        turns = TURNS.decode(call)
         outcomes = self._runner.run(self._server.serve(turns))
         busy = time.process_time() - started
         figures = self._server.take_figures() if turns or self._server.drifted else None
@@ -92,7 +93,7 @@ class ShardActor:
         """The results of turns without doing them (an :class:`Inquiry` in, findings out)."""
         if self._server is None:
             raise RuntimeError("the worker has not begun")
-        return self._runner.run(self._server.inquire(Inquiry.decode(call))).encode()
+        return FINDINGS.encode(self._runner.run(self._server.inquire(INQUIRY.decode(call))))
 
 
 class ShardServer:

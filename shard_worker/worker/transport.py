@@ -18,12 +18,9 @@ from shared.codec.checked import (
     wrong,
 )
 from shared.ledger.redis.access import Access
-from shared.messages.messages import Epoch, Outcome, Turn
+from shared.messages.messages import Epoch, Outcome
 from shared.messages.wire import (
-    decode_outcomes,
-    decode_turns,
-    encode_outcomes,
-    encode_turns,
+    OUTCOMES,
     parse_epoch,
 )
 
@@ -98,7 +95,7 @@ class PlaceReply:
 
     def encode(self) -> bytes:
         figures = None if self.figures is None else self.figures.plain()
-        outcomes = encode_outcomes(self.outcomes)
+        outcomes = OUTCOMES.encode(self.outcomes)
         return pack_sealed(_REPLY, [outcomes, self.log_id, self.busy_seconds, figures])
 
     @classmethod
@@ -106,17 +103,8 @@ class PlaceReply:
         """Errors: Malformed."""
         outcomes, log_id, busy, figures = row(unpack_sealed(_REPLY, data), "placed", 4)
         return cls(
-            decode_outcomes(binary(outcomes, "placed.outcomes")),
+            OUTCOMES.decode(binary(outcomes, "placed.outcomes")),
             text(log_id, "placed.log_id"),
             number(busy, "placed.busy_seconds"),
             None if figures is None else WorkerFigures.of(figures),
         )
-
-
-def encode_call(turns: list[Turn]) -> bytes:
-    return encode_turns(turns)
-
-
-def decode_call(data: bytes) -> list[Turn]:
-    """Errors: Malformed."""
-    return decode_turns(data)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.plugin_errors import PluginError
@@ -27,6 +27,7 @@ from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.attempts import Attempt, Tally
 from shard_worker.worker.figures import WorkerFigures
+from shared.codec.packed import replace
 from shared.ledger.codec import accepted_runs
 from shared.ledger.entries.log import LogEntry
 from shared.messages import messages

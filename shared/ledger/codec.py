@@ -12,6 +12,8 @@ from itertools import islice
 from typing import Any
 
 import msgpack
+from msgspec import convert
+from msgspec.structs import astuple
 
 from shared.codec.checked import Malformed, binary, count, indices, integer
 from shared.ledger.entries.intake_batch import (
@@ -46,7 +48,6 @@ from shared.messages.messages import (
     TaskState,
     Verdict,
 )
-from shared.messages.wire import victims, victims_row
 from shared.slices import Steps, at_once
 from shared.units.things import Things, Vector
 
@@ -123,7 +124,7 @@ def _pack_statements(statements: Sequence[Statement]) -> bytes:
 def _victims(run: EvictRun) -> list[Any]:
     if len(run.tasks) != len(run.rows):
         raise LedgerArgument(f"job {run.jid}: the lists of its victims differ in length")
-    return victims_row(run)
+    return [*astuple(run)]
 
 
 def unpack_statements(data: bytes) -> list[Statement]:
@@ -182,7 +183,7 @@ def _evictions(runs: list[Any], *rest: Any) -> tuple[list[EvictRun], bytes]:
     *whole, reason = rest
     if whole:
         runs = [[*run, *whole] for run in runs]
-    return [victims(run, "victims") for run in runs], binary(reason, "reason")
+    return convert(runs, list[EvictRun]), binary(reason, "reason")
 
 
 def _chosen(values: list[int], keep: Sequence[bool]) -> list[int]:

@@ -1,7 +1,9 @@
 """The messages between coordinator, shard workers and ledger.
 
-Every message is a frozen dataclass of plain integers, strings and lists, so that it travels as
-msgpack without custom types (:mod:`shared.messages.wire`).
+Every message is frozen and has plain integers, strings and lists, so that it travels as msgpack
+without custom types. Turns and outcomes say by their fields' types what is read of them
+(:mod:`shared.codec.packed`); what the ledger's scripts read has its form in
+:mod:`shared.ledger.codec`.
 Tasks are addressed by ``(jid, tix)``: the number of the job and the index of the task in it.
 Nodes are addressed by ``row``: a dense index that is never given to another node.
 """
@@ -10,7 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Annotated
 
+import msgspec
+
+from shared.codec.packed import Count, Index, Packed
 from shared.units.things import Things
 
 ALLOCATE = 0
@@ -102,8 +108,7 @@ class Epoch:
         return cls(int(counter), nonce)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Packed, frozen=True):
     """A gang inside a job. Group 0 is the job (``parent`` -1); roles with a minimum follow."""
 
     parent: int
@@ -111,18 +116,16 @@ class Group:
     held: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRun:
+class TaskRun(Packed, frozen=True):
     """Tasks of one class and one group in task order: the unit in which a turn names tasks."""
 
     cid: int
     group: int
     role: str
-    tasks: list[int]
+    tasks: list[Index]
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Packed, frozen=True, kw_only=True):
     """A job and which of its tasks to place now, sent by Order to the job's home shard.
 
     ``tail`` bounds how many elastic tasks may follow once the job is ready; Volcano's queue turn
@@ -130,21 +133,25 @@ class Turn:
     pending in it (both needed to decide whether a gang can still reach its minimum).
     """
 
-    jid: int
-    job_version: int
-    qid: int
+    jid: Annotated[int, msgspec.Meta(ge=NOBODY)]
+    job_version: Count
+    qid: Count
     priority: int
     groups: list[Group]
     runs: list[TaskRun]
-    total: int
-    tail: int = 1
-    attempt: int = 0
-    nominated: dict[int, int] = field(default_factory=dict)
+    tail: Count = 1
+    attempt: Count = 0
+    nominated: dict[Count, Count] = msgspec.field(default_factory=dict)
     """tix -> row of the tasks that hold a nomination (tried first, on that node)."""
     action: str = "allocate"
     """The action of the policy whose work this is. A shuffle is about no job (NOBODY)."""
     world: bytes = b""
     """An excerpt (:mod:`shared.messages.excerpt`); empty for a flat turn, which needs none."""
+    total: Count  # last and without a default: an array that lacks a field is refused
+
+    def __post_init__(self) -> None:
+        if self.jid == NOBODY and not self.world:
+            raise ValueError("a turn about no job needs an excerpt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +187,7 @@ class DomainOp:
     bound: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EvictRun:
+class EvictRun(Packed, frozen=True):
     """Victims of one class and one group of a job; ``tasks`` and ``rows`` run in parallel.
 
     ``job_version`` is part of the read set: priority, preemptability and budgets are as when the
@@ -189,16 +195,20 @@ class EvictRun:
     of another class or group; with JOB where its job changed or was deleted.
     """
 
-    jid: int
-    job_version: int
-    cid: int
-    group: int
-    tasks: list[int]
-    rows: list[int]
-    guards: int = 0
+    jid: Count
+    job_version: Count
+    cid: Count
+    group: Count
+    tasks: list[Index]
+    rows: list[Index]
+    guards: Count
     """What must be whole when all of the statement's victims have left: GUARD_GANG,
     GUARD_GUARANTEE. Each run has its own: a gang that is in part already, and would be refused for
     ever, takes nothing from the check of the others."""
+
+    def __post_init__(self) -> None:
+        if len(self.tasks) != len(self.rows):
+            raise ValueError("its lists of tasks and rows differ in length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,15 +339,18 @@ class StatusReply:
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Packed, frozen=True):
     """Accepted operations of one class, as an outcome reports them to Order."""
 
     cid: int
-    kind: int
-    tasks: list[int]
-    rows: list[int]
-    levels: list[int]
+    kind: Count
+    tasks: list[Index]
+    rows: list[Index]
+    levels: list[Index]
+
+    def __post_init__(self) -> None:
+        if not len(self.tasks) == len(self.rows) == len(self.levels):
+            raise ValueError("its lists of tasks, rows and levels differ in length")
 
 
 class OutcomeCode(IntEnum):
@@ -349,26 +362,25 @@ class OutcomeCode(IntEnum):
     FENCED = 5  # the batch was refused as a whole: this worker is no longer the owner
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Packed, frozen=True, kw_only=True):
     """The result of a turn."""
 
-    jid: int
+    jid: Annotated[int, msgspec.Meta(ge=NOBODY)]
     code: OutcomeCode
     placements: list[Placement]
-    reasons: dict[str, int]
-    """Reason -> number of nodes, exclusive: the counts add up to the nodes looked at."""
     failed_role: str = ""
-    displaced: list[int] = field(default_factory=list)
-    committed: int = 0
-    rechecked: int = 0
-    conflicts_true: int = 0
-    conflicts_read: int = 0
-    session: int = 0
+    displaced: list[Index] = msgspec.field(default_factory=list)
+    committed: Count = 0
+    rechecked: Count = 0
+    conflicts_true: Count = 0
+    conflicts_read: Count = 0
+    session: Count = 0
     """Number of the worker's session that decided, from 1; 0 where none did."""
-    evictions: list[EvictRun] = field(default_factory=list)
+    evictions: list[EvictRun] = msgspec.field(default_factory=list)
     """What the accepted statement evicts."""
     reason: str = ""
     """Of those evictions, as in the statement."""
-    moved: dict[str, int] = field(default_factory=dict)
+    moved: dict[str, Count] = msgspec.field(default_factory=dict)
     """Version keys that the accepted statement moved -> by how much."""
+    reasons: dict[str, Count]  # last and without a default, as in a turn
+    """Reason -> number of nodes, exclusive: the counts add up to the nodes looked at."""

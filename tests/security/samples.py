@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from coordinator.cluster.protocol import BindRequests, Reports
@@ -17,11 +16,12 @@ from coordinator.cluster.simulated.calls import (
 )
 from coordinator.cluster.simulated.wire import frame, unframe
 from coordinator.intake.documents.document import Document, Key, decode_document, encode_document
-from shard_worker.inquiry.findings import InquiryFinding, InquiryFindings, RoleFunnel
+from shard_worker.inquiry.findings import FINDINGS, InquiryFinding, InquiryFindings, RoleFunnel
 from shard_worker.inquiry.funnel import Funnel, FunnelCheck, Near
-from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.figures import WorkerFigures
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
+from shared.codec.packed import replace
 from shared.ledger.redis.access import Access
 from shared.messages.excerpt import (
     Excerpt,
@@ -41,7 +41,7 @@ from shared.messages.messages import (
     Turn,
     Verdict,
 )
-from shared.messages.wire import decode_outcomes, decode_turns, encode_outcomes, encode_turns
+from shared.messages.wire import OUTCOMES, TURNS
 from shared.model.constraints import Constraints, PodTerm, Requirement, Spread, Taint, Toleration
 from shared.model.devices import DeviceAsk, DeviceRequest, ResourceClaim
 from shared.model.model import Job, Node, NodeGroupAffinity, PriorityClass, Queue, Role, TaskClass
@@ -178,14 +178,14 @@ def samples() -> dict[str, Sample]:
     hyper = HyperNode.of("rack", 1, ("n3",), ("leaf",))
     urgent = PriorityClass("high", 1000)
     return {
-        "turns": Sample(b"turns", encode_turns([TURN, SESSION_TURN]), decode_turns),
+        "turns": Sample(b"turns", TURNS.encode([TURN, SESSION_TURN]), TURNS.decode),
         "excerpt": Sample(b"excerpt", encode_excerpt(EXCERPT), decode_excerpt),
-        "outcomes": Sample(b"outcomes", encode_outcomes([OUTCOME, MOVING]), decode_outcomes),
+        "outcomes": Sample(b"outcomes", OUTCOMES.encode([OUTCOME, MOVING]), OUTCOMES.decode),
         "worker": Sample(b"worker", CONFIG.encode(), WorkerConfig.decode),
         "placed": Sample(b"placed", reply.encode(), PlaceReply.decode),
-        "inquiry": Sample(b"inquiry", inquiry.encode(), Inquiry.decode),
+        "inquiry": Sample(b"inquiry", INQUIRY.encode(inquiry), INQUIRY.decode),
         "findings": Sample(
-            b"findings", InquiryFindings("5-1", [FINDING]).encode(), InquiryFindings.decode
+            b"findings", FINDINGS.encode(InquiryFindings("5-1", [FINDING])), FINDINGS.decode
         ),
         "node": Sample(b"node", specs.encode_node(NODE), specs.decode_node),
         "class": Sample(b"class", specs.encode_class(CLASS), specs.decode_class),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from coordinator.cluster.simulated.wire import frame, unframe
 from coordinator.intake.documents.document import Document, Key, decode_document, encode_document
 from shared.codec.checked import SEAL, Malformed, pack_sealed, seal
-from shared.messages.wire import decode_turns
+from shared.messages.wire import TURNS
 from tests.security.alter import refuses, survives
 from tests.security.samples import DOCUMENT, Sample, samples
 
@@ -99,7 +99,7 @@ def test_a_document_belongs_to_its_key() -> None:
 def test_custom_types_of_msgpack_are_not_built() -> None:
     times = msgpack.packb([msgpack.Timestamp(1), msgpack.ExtType(5, b"x")])
     with pytest.raises(Malformed):
-        decode_turns(seal(b"turns", times))
+        TURNS.decode(seal(b"turns", times))
 
 
 def test_a_frame_is_one_message() -> None:

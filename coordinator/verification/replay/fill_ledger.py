@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coordinator.intake.admission.queues import ROOT
 from coordinator.verification.replay.recorded import Recorded
 from shard_worker.session_model.full_world import PlacedJob
 from shard_worker.session_model.status import Status
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import (
     DropNode,
     IntakeBatch,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from shared.codec.packed import replace
 from shared.ledger import records
 from shared.ledger.entries.intake_batch import PutPartition
 from shared.ledger.entries.snapshot import Nomination

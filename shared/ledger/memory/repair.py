@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from zlib import crc32
 
 from shared.codec.checked import Malformed
+from shared.codec.packed import replace
 from shared.ledger import codec, records
 from shared.ledger.entries.repair import (
     EVIDENCE,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import (
     DropClass,
     DropJob,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coordinator.bind.binder import BindPlan, plan_binds, still_wanted
 from coordinator.cluster.protocol import (
     BindAnswer,
@@ -19,6 +17,7 @@ from coordinator.dispatch.instructions import ReleaseNominations, Stop
 from coordinator.intake.changes import Changes
 from coordinator.jobs.deletion import STOP_AGAIN_SECONDS
 from coordinator.jobs.state import Standing
+from shared.codec.packed import replace
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import BindEntry, Evicted, JobRecord, TaskRecord
 from shared.messages.messages import EvictRun, Group, OutcomeCode, StatusItem, TaskState
@@ -320,7 +319,7 @@ def nominated(core: Coordinator) -> None:
     core.admitted(Changes(jobs=[job(WINNER)]))
     call, turn = opened(core)[WINNER]
     outcome = placed(turn, level=3)
-    victims = [EvictRun(VICTIM, 0, 0, 0, [1, 2], [0, 0])]
+    victims = [EvictRun(VICTIM, 0, 0, 0, [1, 2], [0, 0], 0)]
     core.turns_returned(0, call, [replace(outcome, evictions=victims, reason="why")])
     core.validate()
 

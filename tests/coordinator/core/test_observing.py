@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
 from coordinator.dispatch.instructions import Repartition
 from coordinator.intake.changes import Changes
 from coordinator.jobs.state import LastTurn
 from coordinator.ledger_audit.findings import Finding
+from shared.codec.packed import replace
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import Epoch, Group, Outcome, OutcomeCode, StatusItem, TaskState, Turn
-from shared.messages.wire import decode_outcomes, encode_outcomes
+from shared.messages.wire import OUTCOMES
 from shared.model.model import Node, Queue
 from shared.model.topology import HyperNode
 from shared.records.quarantine import Quarantine
@@ -165,8 +164,20 @@ def test_the_last_try_says_who_found_what_and_when() -> None:
 
 
 def test_sessions_and_all_else_of_an_outcome_travel() -> None:
-    outcome = Outcome(3, OutcomeCode.CONFLICT, [], {"a": 1}, "r", [4], 1, 2, 3, 4, 5)
-    assert decode_outcomes(encode_outcomes([outcome])) == [outcome]
+    outcome = Outcome(
+        jid=3,
+        code=OutcomeCode.CONFLICT,
+        placements=[],
+        reasons={"a": 1},
+        failed_role="r",
+        displaced=[4],
+        committed=1,
+        rechecked=2,
+        conflicts_true=3,
+        conflicts_read=4,
+        session=5,
+    )
+    assert OUTCOMES.decode(OUTCOMES.encode([outcome])) == [outcome]
 
 
 # --- who is told ----------------------------------------------------------------------------------

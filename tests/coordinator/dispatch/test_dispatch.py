@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coordinator.dispatch.dispatcher import Dispatcher, cost
+from shared.codec.packed import replace
 from shared.messages.messages import Epoch, Group, TaskRun, Turn
 
 CPU = ((0, 1000),)

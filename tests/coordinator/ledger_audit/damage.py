@@ -6,9 +6,10 @@ Each is written past the scripts, sealed as the scripts seal: nothing on its way
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coordinator.ledger_audit.findings import AuditKind
+from shared.codec.packed import replace
 from shared.ledger import records
 from shared.ledger.entries.intake_batch import PutJob
 from shared.ledger.entries.repair import Table
@@ -61,7 +62,7 @@ async def settle(desk: Desk) -> None:
         StatusItem(TaskState.BOUND, GANG, [4], [0]),
         StatusItem(TaskState.FAILED, GANG, [5], [0], cid=NOTHING, group=1),
     )
-    evicts = EvictRun(GANG, 1, 1, 1, [2], [1])
+    evicts = EvictRun(GANG, 1, 1, 1, [2], [1], 0)
     await desk.commit(replace(statement(EVICTING), evictions=[evicts], reason="preempt"))
     waits = statement(WAITING, run([0, 1], [2, 3], kind=NOMINATE), expiry=2e9)
     await desk.commit(waits)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coordinator.core.observer import EventReason
 from coordinator.objects import recorder, timeline
+from shared.codec.packed import replace
 from shared.messages.messages import TaskState, Turn
 from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import KIND, World, infeasible, nominated, placed
@@ -175,7 +174,10 @@ def test_all_stories_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(timeline, "ALL_HAPPENINGS", 40)
     for jid in range(60):
         if (state := world.core.order.jobs.get(jid)) is not None:
-            world.objects.outcome(0, infeasible(Turn(state.job.jid, 0, 0, 0, [], [], 1)))
+            turn = Turn(
+                jid=state.job.jid, job_version=0, qid=0, priority=0, groups=[], runs=[], total=1
+            )
+            world.objects.outcome(0, infeasible(turn))
             assert stories.happenings <= 40
     assert stories.happenings == sum(len(s.happenings) for s in stories.jobs.values()) > 0
 

@@ -131,7 +131,12 @@ def placed(turn: Turn, row: int, *, conflicts: int = 0) -> Outcome:
         for run in turn.runs
     ]
     return Outcome(
-        turn.jid, OutcomeCode.PLACED, placements, {}, conflicts_true=conflicts, session=1
+        jid=turn.jid,
+        code=OutcomeCode.PLACED,
+        placements=placements,
+        reasons={},
+        conflicts_true=conflicts,
+        session=1,
     )
 
 
@@ -140,9 +145,18 @@ def nominated(turn: Turn, row: int = 0) -> Outcome:
         Placement(run.cid, NOMINATE, run.tasks, [row] * len(run.tasks), [3] * len(run.tasks))
         for run in turn.runs
     ]
-    return Outcome(turn.jid, OutcomeCode.NOMINATED, placements, {}, session=1)
+    return Outcome(
+        jid=turn.jid, code=OutcomeCode.NOMINATED, placements=placements, reasons={}, session=1
+    )
 
 
 def infeasible(turn: Turn, **reasons: int) -> Outcome:
     said = reasons or {"Insufficient cpu": 3}
-    return Outcome(turn.jid, OutcomeCode.INFEASIBLE, [], said, failed_role="w", session=2)
+    return Outcome(
+        jid=turn.jid,
+        code=OutcomeCode.INFEASIBLE,
+        placements=[],
+        reasons=said,
+        failed_role="w",
+        session=2,
+    )

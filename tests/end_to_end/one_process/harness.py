@@ -22,8 +22,8 @@ from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.dispatch.worker_client import WorkerLost
 from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.service import Service
-from shard_worker.inquiry.findings import InquiryFindings
-from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
+from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.actor import ShardServer
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerError
@@ -94,8 +94,8 @@ class DirectShards:
             raise WorkerLost(f"shard {shard} has no worker that answers")
         server, _, lock = self._servers[shard]
         async with lock:  # through the wire's form, as between processes
-            findings = await server.inquire(Inquiry.decode(inquiry.encode()))
-        return InquiryFindings.decode(findings.encode())
+            findings = await server.inquire(INQUIRY.decode(INQUIRY.encode(inquiry)))
+        return FINDINGS.decode(FINDINGS.encode(findings))
 
     async def give_up(self, shard: int, *, alive: bool = False) -> None:
         if shard in self._servers:

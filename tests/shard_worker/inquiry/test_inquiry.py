@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shard_worker.inquiry.findings import InquiryFindings
-from shard_worker.inquiry.inquiry import Inquiry, examine
+from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
+from shard_worker.inquiry.inquiry import INQUIRY, Inquiry, examine
 from shard_worker.turns.flat_turn import place
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
@@ -74,7 +74,7 @@ def test_a_class_that_nobody_knows_travels_along_and_is_forgotten() -> None:
     large = TaskClass(requests=((CPU, 6000), (PODS, 1)))
     asked = turn(1, cid=77)
     inquiry = Inquiry([asked], [{77: 1}], classes={77: encode_class(large)}, funnels=True)
-    (found,) = examine(Inquiry.decode(inquiry.encode()), classes_of(there, session_of()))
+    (found,) = examine(INQUIRY.decode(INQUIRY.encode(inquiry)), classes_of(there, session_of()))
     assert found.code is OutcomeCode.PLACED
     assert (found.placements[0].cid, found.placements[0].rows) == (77, [0])
     assert (found.funnels[0].cid, found.funnels[0].funnel.fits) == (77, 1)
@@ -113,4 +113,4 @@ def test_what_is_found_survives_the_wire() -> None:
     found = examine(Inquiry(asked, [{0: 2}, {0: 9}], funnels=True), classes_of(there, session_of()))
     assert [finding.code for finding in found] == [OutcomeCode.PLACED, OutcomeCode.INFEASIBLE]
     told = InquiryFindings("5-0", found)
-    assert InquiryFindings.decode(told.encode()) == told
+    assert FINDINGS.decode(FINDINGS.encode(told)) == told

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from coordinator.cli.scheduling.explain_text import _victims
 from shard_worker.dialects.open_session import open_session
-from shard_worker.inquiry.findings import InquiryFinding, InquiryFindings
-from shard_worker.inquiry.inquiry import HERE, Inquiry
+from shard_worker.inquiry.findings import FINDINGS, InquiryFinding, InquiryFindings
+from shard_worker.inquiry.inquiry import HERE, INQUIRY, Inquiry
 from shard_worker.view.mode import Mode
 from shard_worker.worker.worker import Worker
+from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, TaskState, Turn
 from shared.model.constraints import Constraints, PodTerm, Requirement
 from shared.model.model import TaskClass
@@ -50,10 +49,10 @@ def ask(
     """Through the wire's forms; the view is as before."""
     before = there.view.columns.image()
     inquiry = Inquiry(list(turns), [wanted] * len(turns), **fields)  # type: ignore[arg-type]
-    found = there.inquire(Inquiry.decode(inquiry.encode()), now=1.0)
+    found = there.inquire(INQUIRY.decode(INQUIRY.encode(inquiry)), now=1.0)
     assert there.view.columns.image() == before
     told = InquiryFindings("1-0", found)
-    assert InquiryFindings.decode(told.encode()) == told
+    assert FINDINGS.decode(FINDINGS.encode(told)) == told
     return found
 
 

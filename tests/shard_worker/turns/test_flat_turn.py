@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from shard_worker.turns.flat_turn import TOO_FEW, PlacedTurn, place
 from shard_worker.view.mode import Mode
 from shard_worker.view.node_reasons import PARTLY
 from shard_worker.view.view import View
+from shared.codec.packed import replace
 from shared.messages.messages import ALLOCATE, NOMINATE, Group, Level, Rows, TaskRun, Turn
 from shared.model.model import TaskClass
 from shared.policy.model import PluginOption

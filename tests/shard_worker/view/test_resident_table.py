@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import example, given, settings
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from shard_worker.view import job_columns, resident_table
 from shard_worker.view.resident_table import ResidentTable
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import DropJob, PurgeJob, PutJob
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.errors import LedgerArgument

@@ -234,7 +234,7 @@ def test_an_evicted_task_is_leaving_and_its_next_incarnation_is_seen() -> None:
         tail=[],
         displaced=[],
         domains=[],
-        evictions=[EvictRun(gang.jid, 1, 0, 0, [0], rows)],
+        evictions=[EvictRun(gang.jid, 1, 0, 0, [0], rows, 0)],
         reason="preempt",
     )
     reply = at_once(stage.desk.commit(evicts, writer="1"))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from shared.codec.packed import replace
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.entries.stored import TaskRecord
 from shared.messages.messages import (
@@ -37,7 +36,7 @@ def victims(
     group: int = 0,
     version: int = 1,
 ) -> EvictRun:
-    return EvictRun(jid, version, cid, group, tasks, rows)
+    return EvictRun(jid, version, cid, group, tasks, rows, guards=0)
 
 
 def evicting(*runs: EvictRun, by: int = WINNER, guards: int = 0, place: bool = False) -> Statement:

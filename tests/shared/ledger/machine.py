@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import redis
@@ -18,6 +18,7 @@ from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.worker import CommitBatchRequest, Instruction, Limits, Worker
+from shared.codec.packed import replace
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import (
     DropJob,

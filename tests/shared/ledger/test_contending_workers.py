@@ -5,14 +5,13 @@ On the double and on the scripts of a real server.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.worker import CommitBatchRequest, Outcomes, Worker
+from shared.codec.packed import replace
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import PutJob, PutPartition, PutQueue
 from shared.ledger.protocol import Ledger

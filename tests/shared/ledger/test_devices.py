@@ -162,7 +162,7 @@ async def test_a_victims_device_is_promised_in_the_statement_that_evicts_it(desk
     assert await placed(desk, 6, part(600)) in ACCEPTED
     await desk.record(StatusItem(S.RUNNING, 6, [0], [0]))
     promise = run([0], [0], kind=NOMINATE, devices=part(700))
-    victims = [EvictRun(6, 1, SMALL, 0, [0], [0])]
+    victims = [EvictRun(6, 1, SMALL, 0, [0], [0], 0)]
     evicting = replace(statement(7, promise), evictions=victims, reason="preempt: priority")
     assert (await desk.commit(evicting)).answers[0].verdict in ACCEPTED
     assert (await things(desk))["gpu/0"][0] == (1000, 600, 0, 600, 700)
@@ -181,7 +181,7 @@ async def test_a_statement_that_evicts_in_vain_leaves_devices_as_they_were(desk:
     assert await placed(desk, 6, part(600)) in ACCEPTED
     await desk.record(StatusItem(S.RUNNING, 6, [0], [0]))
     promise = run([0], [0], kind=NOMINATE, devices=part(1001))
-    victims = [EvictRun(6, 1, SMALL, 0, [0], [0])]
+    victims = [EvictRun(6, 1, SMALL, 0, [0], [0], 0)]
     before = await desk.ledger.snapshot()
     reply = await desk.commit(replace(statement(7, promise), evictions=victims, reason="preempt"))
     assert reply.answers[0].verdict is V.NOMINATION
@@ -377,7 +377,7 @@ class Play:
         devices, kind = held[1], NOMINATE if promise else ALLOCATE
         s = replace(
             statement(jid, run([self.tasks], [row], kind=kind, devices=devices)),
-            evictions=[EvictRun(j, 1, SMALL, 0, [t], [model.has[j, t][0]]) for j, t in victims],
+            evictions=[EvictRun(j, 1, SMALL, 0, [t], [model.has[j, t][0]], 0) for j, t in victims],
             reason="preempt: priority",
         )
         reply = await self.desk.commit(s, writer=rng.choice(("0", "1")))

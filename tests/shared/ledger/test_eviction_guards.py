@@ -3,10 +3,9 @@ run of victims by its own guards."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutQueue
 from shared.messages.messages import (
     GUARD_GANG,

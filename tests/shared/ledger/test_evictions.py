@@ -3,10 +3,9 @@ accepted, what an accepted one does, and what becomes of its victims."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from shared.codec.packed import replace
 from shared.ledger import codec
 from shared.ledger.entries.intake_batch import DropJob, PurgeJob, PutQueue
 from shared.ledger.entries.log import CommitEntry

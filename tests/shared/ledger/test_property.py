@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import (
     DropJob,
     DropNode,

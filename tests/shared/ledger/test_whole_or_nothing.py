@@ -160,7 +160,7 @@ async def _busy(ledger: RedisLedger) -> Desk:
     await desk.commit(statement(3, run([0], [2], kind=NOMINATE), expiry=99.0))
     await desk.commit(statement(4, run([0], [3], kind=NOMINATE), expiry=99.0))
     await desk.record(StatusItem(TaskState.RUNNING, 1, [0, 1], [0, 1]))
-    await desk.commit(replace(statement(5), evictions=[EvictRun(1, 1, SMALL, 0, [0], [0])]))
+    await desk.commit(replace(statement(5), evictions=[EvictRun(1, 1, SMALL, 0, [0], [0], 0)]))
     await desk.record(StatusItem(TaskState.PENDING, 1, [0], [0]))
     await desk.claim("2", lease=3600.0)
     return desk
@@ -176,7 +176,7 @@ def _commit(desk: Desk) -> Callable[[], Awaitable[Any]]:
         replace(
             statement(6, run([0], [3]), tail=(run([1], [3]),), displaced=(3,), priority=5),
             domains=[DomainOp("term/a", 1, "eq0")],
-            evictions=[EvictRun(1, 1, SMALL, 0, [1], [1])],
+            evictions=[EvictRun(1, 1, SMALL, 0, [1], [1], 0)],
             reason="preempt",
         ),
         statement(1, run([0], [2])),

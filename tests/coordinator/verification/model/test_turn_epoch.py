@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 from shard_worker.worker.actor import ShardActor
-from shard_worker.worker.transport import PlaceReply, WorkerConfig, encode_call
+from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.redis.access import Access
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Epoch
+from shared.messages.wire import TURNS
 from tests.shared.ledger.conftest import flush
 from tests.shared.ledger.support import Desk
 
@@ -23,15 +24,15 @@ def test_an_adopted_worker_leaves_calls_of_its_earlier_coordinator_alone(
     actor = ShardActor()
     desk, old = asyncio.run(claimed(embedded_server))
     actor.begin(config(embedded_server, desk, old))
-    assert PlaceReply.decode(actor.turns(str(old).encode(), encode_call([]))).outcomes == []
+    assert PlaceReply.decode(actor.turns(str(old).encode(), TURNS.encode([]))).outcomes == []
     desk, new = asyncio.run(claimed(embedded_server))
     actor.begin(config(embedded_server, desk, new))
     with pytest.raises(RuntimeError, match="a call under epoch 1:"):
-        actor.turns(str(old).encode(), encode_call([]))
-    assert PlaceReply.decode(actor.turns(str(new).encode(), encode_call([]))).outcomes == []
+        actor.turns(str(old).encode(), TURNS.encode([]))
+    assert PlaceReply.decode(actor.turns(str(new).encode(), TURNS.encode([]))).outcomes == []
     actor.end()
     with pytest.raises(RuntimeError, match="not begun"):
-        actor.turns(str(new).encode(), encode_call([]))
+        actor.turns(str(new).encode(), TURNS.encode([]))
     actor._runner.close()  # in Ray its process ends instead
 
 

@@ -362,7 +362,7 @@ async def test_what_is_told_of_an_eviction_is_sealed(scripts: Scripts, at: int) 
     await desk.store(job(7), job(8))
     await desk.commit(statement(7, run([0], [0])))
     await desk.record(StatusItem(S.RUNNING, 7, [0], [0]))
-    victims = [EvictRun(7, 1, SMALL, 0, [0], [0])]
+    victims = [EvictRun(7, 1, SMALL, 0, [0], [0], 0)]
     await desk.commit(replace(statement(8), evictions=victims, reason="preempt"))
     await scripts.alter("task", "7.0", at)
     with pytest.raises(LedgerAltered):

@@ -7,7 +7,7 @@ member where no rule tells the roles apart.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import event, given, settings
@@ -23,6 +23,7 @@ from shard_worker.session_model.job import SessionJob
 from shard_worker.session_model.status import Status
 from shard_worker.turns.flat_turn import PlacedTurn, place
 from shard_worker.view.mode import Mode
+from shared.codec.packed import replace
 from shared.messages.messages import ALLOCATE, TaskRun, Turn
 from shared.model.constraints import Constraints, PodTerm
 from shared.model.model import Node, Role, TaskClass
