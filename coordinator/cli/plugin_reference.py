@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from coordinator.cli.admin.policy_report import Argument, PluginReport, report
 from shard_worker.dialects.volcano.registry import PLUGINS
 from shard_worker.framework.extension_points import EXTENSION_POINTS
+from shard_worker.session_model.demands import DEMANDS, PREFERENCES, DemandEntry
 from shared.policy.model import PluginOption, Policy
 from shared.policy.volcano_names import ARGUMENT_PREFIXES
 
@@ -137,6 +138,48 @@ MEANING: dict[str, dict[str, str]] = {
 """Plugin -> argument -> what it does. ``<...>`` stands for a name of the user's."""
 
 _ROLE = re.compile(r":\w+:`[~.]*(?:[\w.]*\.)?(\w+)`")
+
+
+def served_fields_page(origin_note: str) -> str:
+    """The page of fields that only some policies serve. ``origin_note`` as above."""
+    lines = [
+        "# What each field needs",
+        "",
+        origin_note,
+        "",
+        "A field that asks for something hard is never ignored in silence. Where no plugin of the",
+        "[policy](../policy.md) in force serves it, the job waits with reason `NotServed`, which",
+        "names the field and the plugin, and starts by itself as soon as a policy serves it. Pods",
+        "that run already stay. A plugin of your own may serve a field, too:",
+        "[Write a plugin](../plugins.md).",
+        "",
+        "| field | of | served by | without it |",
+        "|---|---|---|---|",
+        *map(_field_row, DEMANDS.values()),
+        "",
+        "These ask for nothing hard, or not of the job that has them. Without the plugin they have",
+        "no effect:",
+        "",
+        "| field | of | served by | without it |",
+        "|---|---|---|---|",
+        *map(_field_row, PREFERENCES),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _field_row(entry: DemandEntry) -> str:
+    return f"| {entry.field} | {entry.kinds} | {_server(entry)} | {entry.without} |"
+
+
+def _server(entry: DemandEntry) -> str:
+    if not entry.plugin:
+        return "no plugin of this version"
+    if not entry.switch:
+        return f"`{entry.plugin}`"
+    condition = (
+        f"if `{entry.switch}: true`" if entry.off_by_default else f"unless `{entry.switch}: false`"
+    )
+    return f"`{entry.plugin}`, {condition}"
 
 
 def plugins_page(origin_note: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, get_args
 import typer
 
 from coordinator.cli.catalogue import ENTRIES
-from coordinator.cli.plugin_reference import plugins_page
+from coordinator.cli.plugin_reference import plugins_page, served_fields_page
 from shared.settings.settings import PREFIX, Settings
 
 _MADE = "This page is made from the code by `make reference`."
@@ -28,6 +28,7 @@ def pages() -> dict[str, str]:
     return {
         "reference/cli.md": command_page(),
         "reference/plugins.md": plugins_page(_MADE),
+        "reference/served-fields.md": served_fields_page(_MADE),
         "reference/settings.md": settings_page(),
     }
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from shared.ledger.entries.intake_batch import Observe
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.records import OBSERVED, WIDTH, unpack_node, unpack_thing
+from shared.model.model import TaskClass
 from shared.units.slots import Slots
 from shared.units.things import Vector, is_port
 
@@ -42,6 +43,18 @@ def counted(used: Mapping[str, int], slots: Slots) -> dict[int | str, Use]:
         elif amount and (slot := slots.find(name)) is not None:
             by_slot[slot] = amount
     return by_slot
+
+
+def add_use(used: dict[int | str, Use], cls: TaskClass) -> None:
+    """Add the amounts and named things of one pod of this class."""
+    for slot, amount in cls.requests:
+        before = used.get(slot, 0)
+        used[slot] = amount + before if isinstance(before, int) else amount
+    for name, vector in cls.things:
+        had = used.get(name)
+        used[name] = (
+            vector if not isinstance(had, tuple) else tuple(map(sum, zip(had, vector, strict=True)))
+        )
 
 
 def observation(

@@ -122,6 +122,8 @@ _NEXT = {
     Reason.DEACTIVATED: "activate the job",
     Reason.MISCONFIGURED: "it is looked at again as soon as what is missing exists",
     Reason.PLUGIN_ERROR: "repair the plugin, or take it out of the policy; see the log",
+    Reason.OTHER_SCHEDULER: "the other scheduler places it; nothing is to be done here",
+    Reason.NOT_SERVED: "change the policy or the job, as said above; the policy file is followed",
     Reason.NO_MATCHING_NODES: _CHANGE,
     Reason.EXCEEDS_NODE_CAPACITY: _CHANGE,
     Reason.EXCEEDS_CAPABILITY: (

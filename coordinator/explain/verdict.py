@@ -20,6 +20,8 @@ KEPT = frozenset(
         Reason.DEACTIVATED,
         Reason.MISCONFIGURED,
         Reason.PLUGIN_ERROR,
+        Reason.NOT_SERVED,
+        Reason.OTHER_SCHEDULER,
         Reason.EXCEEDS_CAPABILITY,
         Reason.QUEUE_CLOSED,
         Reason.GATED,

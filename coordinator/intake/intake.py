@@ -77,12 +77,20 @@ class Intake:
     """The accepted names and the next numbers. ``observe`` also takes what an observed cluster has:
     pods with a node, and creation times as written (``replay``)."""
 
-    def __init__(self, *, observe: bool = False, images: bool | None = None) -> None:
-        """``images``: keep which images nodes have and tasks need (default: as ``observe``). Tasks
-        with different images are then in different classes."""
+    def __init__(
+        self,
+        *,
+        observe: bool = False,
+        images: bool | None = None,
+        ours: frozenset[str] | None = None,
+    ) -> None:
+        """``ours``: the scheduler names that are ours; None: all. ``images``: keep which images
+        nodes have and tasks need (default: as ``observe``). Tasks with different images are then in
+        different classes."""
         self._images = observe if images is None else images
         self.registry = Registry(images=self._images)
         self._observe = observe
+        self._ours = ours
         self.node_of: Callable[[str, str], str] = lambda namespace, name: ""
         """Returns the node of a pod, "" for none; replaced by the owner of that knowledge."""
 
@@ -168,7 +176,7 @@ class Intake:
         for manifest, _, _ in items_parsed:
             manifests.setdefault(type(manifest), []).append(manifest)
         draft = Draft(self.registry)
-        step = AdmissionStep(draft, now, self._observe, planting)
+        step = AdmissionStep(draft, now, self._observe, planting, self._ours)
         for kind, judge in _JUDGES.items():
             yield from _each(step, judge, manifests.get(kind, ()))
             if kind is PriorityClass:

@@ -28,7 +28,9 @@ NEVER = frozenset(
 """Reasons that no ending task resolves: the cluster or its queues would have to change."""
 
 
-INVALID = frozenset({Reason.NOT_ENOUGH_TASKS, Reason.PLUGIN_ERROR})
+KEPT_OUT = frozenset({Reason.OTHER_SCHEDULER, Reason.NOT_SERVED})
+"""Reasons of jobs that are not ours to place, or not under this policy."""
+INVALID = frozenset({*KEPT_OUT, Reason.NOT_ENOUGH_TASKS, Reason.PLUGIN_ERROR})
 """Reasons of jobs that JobValid refuses: they wait until the job or the policy changes."""
 
 
@@ -84,7 +86,7 @@ def skip_of(counts: Mapping[str, int]) -> tuple[Reason, str] | None:
 def of_invalid(text: str) -> tuple[Reason, str]:
     """The reason and sentence of a job that JobValid refuses with this text."""
     skip = skip_of({text: 0})
-    if skip is not None and skip[0] is Reason.PLUGIN_ERROR:
+    if skip is not None and skip[0] in INVALID:
         return skip
     return Reason.NOT_ENOUGH_TASKS, text.partition(": ")[2] or text
 

@@ -247,6 +247,7 @@ def open_job(
         job=job, qid=qid, held=[0] * groups, waiting=[0] * groups, best_effort=[0] * groups
     )
     info.phase = job.phase
+    info.classes = tuple(classes[role.cid] for role in job.roles)
     state = JobState(
         job=job, info=info, states=states or bytearray(job.tasks), backfilled=backfilled
     )

@@ -22,6 +22,7 @@ from coordinator.intake.documents.metadata import (
     written,
 )
 from coordinator.objects.context import ReadModel, pod_uid
+from shared.manifests.fields.metadata import SCHEDULER_NAME
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 from shared.model.model import Role
 from shared.model.node_devices import device_annotations
@@ -95,6 +96,7 @@ def job_pod(
     metadata = value["metadata"]
     metadata["labels"] = template.labels | dict(role.labels) | {TASK_INDEX: index}
     metadata["annotations"] = template.annotations | dict(role.annotations) | {TASK_INDEX: index}
+    metadata["annotations"].pop(SCHEDULER_NAME, None)
     metadata["ownerReferences"] = owned_by(job, JOB)
     if job.deleting is not None:
         metadata["deletionTimestamp"] = rfc3339(job.deleting)
@@ -108,8 +110,8 @@ def job_pod(
 
 def _with_state(read_model: ReadModel, value: Json, task: PodTask) -> Json:
     metadata, spec = value["metadata"], value["spec"]
-    node = node_of(read_model, task)
-    spec.pop("nodeName", None)
+    written = spec.pop("nodeName", None)
+    node = written if task.jid in read_model.core.order.theirs else node_of(read_model, task)
     if node:
         spec["nodeName"] = node
     state = read_model.state(task.jid)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from coordinator.jobs.pending_reasons import INVALID
+from coordinator.jobs.pending_reasons import INVALID, KEPT_OUT
 from coordinator.jobs.repairs import Repairs
 from coordinator.jobs.state import JobState, Standing, progress, recount
 from coordinator.jobs.table import BACKFILL
@@ -19,6 +19,7 @@ from coordinator.order.enqueue import EnqueueGate
 from coordinator.order.excerpts import OTHER_QUEUES, Excerpts
 from coordinator.order.starvation import Contention
 from shard_worker.framework.session import Session
+from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.messages import NOBODY, TaskState
@@ -43,6 +44,8 @@ class Sessions(Repairs):
         """Jobs of which a turn is out that neither allocates nor evicts -> its action."""
         self._filled_at = -1
         """The count of capacity changes when nobody was left to backfill."""
+        self.theirs: set[int] = set()
+        """Pods that other schedulers place."""
         self._rules()
 
     def _is_out(self, jid: int) -> bool:
@@ -109,6 +112,9 @@ class Sessions(Repairs):
 
     def put_job(self, job: Job, states: bytearray | None = None) -> None:
         self.spanning.put_job(job, self.accounts.classes)
+        ours = self.session.eligibility.ours
+        if ours is not None and job.kind == "Pod" and other_scheduler(job, ours):
+            self.theirs.add(job.jid)
         super().put_job(job, states)
 
     def put_leaving(self, job: Job, states: bytearray) -> None:
@@ -129,6 +135,7 @@ class Sessions(Repairs):
         self.contention.gone(jid)
         self.aging.over(jid)
         self._unfilled.pop(jid, None)
+        self.theirs.discard(jid)
         super().drop_job(jid)
 
     def purged(self, jid: int) -> None:
@@ -215,7 +222,11 @@ class Sessions(Repairs):
 
     def _of_backfill(self, state: JobState) -> WaitReason:
         self.to_fill(state)
-        return super()._of_backfill(state)
+        kept_out = self.session.eligibility.kept_out(state.info, self.accounts.cluster)
+        if kept_out is not None:
+            return kept_out[0]
+        reason = super()._of_backfill(state)
+        return Reason.PENDING_EVALUATION if reason in KEPT_OUT else reason
 
     def to_fill(self, state: JobState) -> None:
         """Note that the job may have pending best-effort tasks."""

@@ -37,6 +37,7 @@ class PolicyFollower:
         """Reads the file. Raises SettingsError where it is invalid and no earlier policy is
         kept. ``contain``: takes what rules of the sessions raise."""
         self._contain = contain
+        self._ours = settings.our_scheduler_names
         self.file = settings.policy
         self.content: dict[str, Any] | None = None
         self.generation = 0
@@ -65,8 +66,11 @@ class PolicyFollower:
     def session(self) -> Session:
         """A session of the policy in force."""
         policy = DEFAULT_POLICY if self.content is None else parse_policy(self.content)
-        session = open_session(policy)
+        return self._in_service(open_session(policy))
+
+    def _in_service(self, session: Session) -> Session:
         session.contain = self._contain
+        session.eligibility.ours = self._ours
         return session
 
     def look(self) -> Session | None:
@@ -91,7 +95,6 @@ class PolicyFollower:
         except PolicyError as error:
             self._refuse(_told(self.file, error))
             return None
-        session.contain = self._contain
         self.error, self._loaded = None, time.time()
         if content == self.content:
             log.info("Read the policy again: it says the same", file=str(self.file))
@@ -106,7 +109,7 @@ class PolicyFollower:
             plugins=", ".join(option.name for tier in session.policy.tiers for option in tier),
             warnings=session.warnings,
         )
-        return session
+        return self._in_service(session)
 
     def status(self) -> dict[str, Any]:
         """``error``: why the file's present content is not in force, None where it is."""

@@ -13,13 +13,22 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import TypeGuard
 
+import orjson
 import structlog
 
 from coordinator.bind.status_writer import Recorder
 from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
 from coordinator.core.coordinator import Coordinator
-from coordinator.core.foreign_use import Use, counted, differences, observation, observed_of
+from coordinator.core.foreign_use import (
+    Use,
+    add_use,
+    counted,
+    differences,
+    observation,
+    observed_of,
+)
 from coordinator.core.reconcile import FindingKind, ReconcilePass, Reconciler, Task
+from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from coordinator.jobs.state import JobState, Standing
@@ -182,6 +191,7 @@ class Reconciling:
             row = core.rows.get(node, -1)
             if row in core.nodes and (used_by_others := counted(used, slots)):
                 now[row] = used_by_others
+        self._add_theirs(now)
         changed = differences(core.observed, now)
         ops: list[IntakeOp] = [
             observation(row, used, core.observed.get(row, {}))
@@ -197,6 +207,21 @@ class Reconciling:
             core.tally.repaired[FindingKind.FOREIGN.value] += 1
         if changed:
             core.order.accounts.capacity.freed()
+
+    def _add_theirs(self, used: dict[int, dict[int | str, Use]]) -> None:
+        """Add what pods of other schedulers use on the nodes that they name."""
+        core, documents = self._core, self._intake.documents
+        for jid in core.order.theirs:
+            if (state := core.order.jobs.get(jid)) is None:
+                continue
+            job = state.job
+            document = documents.get(Key("Pod", job.namespace, job.name))
+            if document is None or document.deleting is not None:
+                continue
+            node = orjson.loads(document.body)["spec"].get("nodeName", "")
+            row, cls = core.rows.get(node, -1), core.order.accounts.classes[job.roles[0].cid]
+            if row in core.nodes:
+                add_use(used.setdefault(row, {}), cls)
 
     # --- the books against the ledger ---------------------------------------------------------
 

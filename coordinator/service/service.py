@@ -118,7 +118,7 @@ class Service:
             moves_per_minute=settings.rebalance_moves_per_minute,
         )
         set_limits(self.core, settings)
-        self.intake = Intake()
+        self.intake = Intake(ours=settings.our_scheduler_names)
         self.jobs = JobLoop(self.core, self.intake)
         self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
         self.objects: Objects

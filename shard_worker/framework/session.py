@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.framework.answers import Answers
+from shard_worker.framework.eligibility import Eligibility
 from shard_worker.framework.extension_points import (
     ALLOCATABLE,
     BATCH_NODE_ORDER,
@@ -45,10 +46,12 @@ from shard_worker.framework.operation import Operation
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.registered import Registered, there
 from shard_worker.framework.rules import ABSTAIN, Mask, NodeColumns, Rows
+from shard_worker.session_model.demands import Demand
 from shard_worker.session_model.queue_limits import Lacking
 from shard_worker.session_model.queue_totals import charge_total
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
 from shared.messages.reason import Reason
+from shared.messages.skips import written
 from shared.model.model import Pairs, Requests, Role, TaskClass
 from shared.policy.model import Policy
 
@@ -106,6 +109,7 @@ class Session(Answers):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
+        self.eligibility = Eligibility()
         self.deserved: Shares = _no_shares
         """What a queue deserves by slot; empty where it has no jobs, or no plugin deals shares."""
         self.most: Shares = _no_shares
@@ -213,6 +217,11 @@ class Session(Answers):
         self.deserved = deserved
         self.most = most or deserved
 
+    def serve(self, *demands: Demand, at: Point[Any, Any] | None = None) -> None:
+        """Register that the plugin serves these demands of jobs by its rules ``at`` this point."""
+        if at is None or self.listens(at):
+            self.eligibility.served.update(demands)
+
     @property
     def keeps_gangs(self) -> bool:
         """Whether the policy keeps gangs whole (gang, at JobReady): the ledger holds it to that."""
@@ -280,8 +289,10 @@ class Session(Answers):
         return all(h.fn(queue, requests, cluster) for h in hooks if h.fn is not None)
 
     def job_valid(self, info: JobInfo, cluster: ClusterInfo) -> str | None:
-        """JobValid: None, or why the job cannot be scheduled as it stands. A job about which a
-        plugin from outside raises, here or in the orders, is not valid."""
+        """JobValid: None, or why the job cannot be scheduled as it stands: it is not
+        eligible, or a plugin from outside raises, here or in the orders."""
+        if (kept_out := self.eligibility.kept_out(info, cluster)) is not None:
+            return written(*kept_out)
         if self.guarded and self.contain is not None:
             error = self._error_about(info, cluster)
             if error is not None:
@@ -294,8 +305,7 @@ class Session(Answers):
         return None
 
     def _error_about(self, info: JobInfo, cluster: ClusterInfo) -> PluginError | None:
-        """What the rules raise that order the job, its roles and its queue, or share among
-        queues."""
+        """What the rules raise that order the job, its roles and queue, or share among queues."""
         with self.watching() as errors:
             queue = cluster.queues.get(info.qid)
             if queue is not None:

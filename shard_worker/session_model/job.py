@@ -344,6 +344,7 @@ def open_session_job(
         best_effort=[0] * groups,
         queue=queue,
         phase=job.phase,
+        classes=tuple(classes[role.cid] for role in job.roles if role.count),
         backfilled=backfilled,
     )
     marks = dict(job.annotations)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shared.model.model import Job, Queue
+from shared.model.model import Job, Queue, TaskClass
 from shared.model.objects import ClusterObjects
 from shared.units.slots import BASE
 
@@ -67,6 +67,8 @@ class JobInfo:
     """Sum of the requests of its members with scheduling gates."""
     figures: JobFigures | None = None
     """The figures that the totals of cluster and queue include for the job; None if none."""
+    classes: tuple[TaskClass, ...] = ()
+    """The classes of its tasks, one for each role."""
 
 
 @dataclass(slots=True)

@@ -11,6 +11,8 @@ class Reason(StrEnum):
     DEACTIVATED = "Deactivated"
     MISCONFIGURED = "Misconfigured"
     PLUGIN_ERROR = "PluginError"
+    OTHER_SCHEDULER = "OtherScheduler"
+    NOT_SERVED = "NotServed"
     NO_MATCHING_NODES = "NoMatchingNodes"
     EXCEEDS_NODE_CAPACITY = "ExceedsNodeCapacity"
     EXCEEDS_CAPABILITY = "ExceedsCapability"

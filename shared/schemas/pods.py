@@ -47,7 +47,7 @@ PodSpec - What a pod needs, and where it may run. What is not about placement is
   readinessGates: []any      Kept and not looked at.
   restartPolicy: string      What happens when a container ends. Kept and not looked at.
   runtimeClassName: string   Kept and not looked at.
-  schedulerName: string      Who schedules it. Kept and not looked at: here it is always us.
+  schedulerName: string      Who schedules it; a name that is not ours: kept and shown, not placed.
   securityContext: any       Kept and not looked at.
   serviceAccount: string     Kept and not looked at.
   serviceAccountName: string  Kept and not looked at.

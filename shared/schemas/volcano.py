@@ -95,7 +95,7 @@ JobSpec - Roles, minimum, queue and priority of a job.
     nothing is said.
   priorityClassName: string  The class that gives its priority.
   queue: string              The queue that pays for it; "default" where nothing is said.
-  schedulerName: string      Who schedules it. Kept and not looked at: here it is always us.
+  schedulerName: string      Who schedules it; a name that is not ours: kept and shown, not placed.
   tasks: []JobTask~name!     Its roles.
   networkTopology: NetworkTopology  How close its pods must be.
   policies: []JobPolicy      What is done when pods end, for roles that do not say it themselves.

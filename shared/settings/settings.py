@@ -197,6 +197,12 @@ class Settings(BaseSettings):
         60.0, description="how long such a node gets nothing the first time; doubles, up to 900"
     )
 
+    scheduler_names: str = Field(
+        "default-scheduler,quadrant,volcano",
+        description="values of schedulerName that are ours, separated by commas, beside none at "
+        "all: pods of others use their nodes and are never bound or evicted",
+    )
+
     # --- the simulated cluster ----------------------------------------------------------------
     speedup: Seconds = Field(1.0, description="durations of pods are divided by this")
     grace: float = Field(
@@ -272,6 +278,11 @@ class Settings(BaseSettings):
     def redis_secret(self) -> str | None:
         """The password of the ledger's server in clear; None = it asks for none."""
         return None if self.redis_password is None else self.redis_password.get_secret_value()
+
+    @property
+    def our_scheduler_names(self) -> frozenset[str]:
+        """The values of schedulerName that are ours."""
+        return frozenset(filter(None, map(str.strip, self.scheduler_names.split(","))))
 
     def read_policy(self) -> dict[str, Any] | None:
         """Content of the file named by ``policy``, checked; None = the default policy.

@@ -124,6 +124,9 @@ class _Judge:
                 Reason.MISCONFIGURED,
                 f"its pods name PodGroup {job.key}, which does not exist; create it",
             )
+        kept_out = self.order.session.eligibility.kept_out(state.info, self.order.accounts.cluster)
+        if kept_out is not None and (state.info.pending or any(state.info.best_effort)):
+            return self._say(*kept_out)
         if not state.info.pending:
             return self._best_effort()
         need = self._need()

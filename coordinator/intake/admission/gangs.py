@@ -106,6 +106,8 @@ def admit_job(step: AdmissionStep, new: JobManifest) -> None:
     draft, key = step.draft, f"{new.namespace}/{new.name}"
     for role in new.roles:
         step.check_template(new, role.template)
+        step.is_theirs(new, role.annotations)
+    step.is_theirs(new, new.annotations)
     jid = draft.batch_jobs.get(key)
     document = draft.document(Key("Job", new.namespace, new.name))
     if jid is None and document is None:

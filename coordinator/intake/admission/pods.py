@@ -50,7 +50,8 @@ and a selector on one of them matches a single pod."""
 
 def admit_pod(step: AdmissionStep, new: PodManifest) -> None:
     template = new.template
-    if template.node_name:
+    theirs = step.is_theirs(new, new.annotations)
+    if template.node_name and not theirs:
         step.check_template(new, template)
     if step.observe and new.status:
         read_status(new)  # refused here, before anything of the pod is taken

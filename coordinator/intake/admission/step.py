@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from coordinator.intake.admission.draft import Draft
 from coordinator.intake.admission.membership import GangMember
 from shared.errors import InvalidInput, Refusal, not_in_this_version
+from shared.manifests.fields.metadata import scheduler_name
 from shared.manifests.kubernetes.objects import PodManifest, PodStatus, PodTemplate
 from shared.manifests.parse import Manifest
 from shared.manifests.volcano.objects import RoleManifest
-from shared.model.model import Job
+from shared.model.model import Job, Pairs
 from shared.model.storage import Budget, Volume, VolumeClaim
 from shared.records.specs import OBJECT_KEYS
 
@@ -71,6 +72,8 @@ class AdmissionStep:
     observe: bool
     planting: bool = True
     """Accept pods of PodGroups that do not exist yet; they get the queue of the later PodGroup."""
+    ours: frozenset[str] | None = None
+    """The scheduler names that are ours; None: all."""
     refused: list[Refusal] = field(default_factory=list)
     out: set[int] = field(default_factory=set)
     """``id()`` of the refused manifests."""
@@ -144,6 +147,15 @@ class AdmissionStep:
             raise not_in_this_version(
                 "spec.nodeName", template.node_name, "leave it out, the scheduler chooses the node"
             )
+
+    def is_theirs(self, manifest: Manifest, annotations: Pairs) -> bool:
+        """Whether another scheduler places it; then there is a warning."""
+        name = scheduler_name(annotations)
+        if self.ours is None or not name or name in self.ours:
+            return False
+        message = f"schedulerName {name} is not one of ours: it is kept and left to {name}"
+        self.notice(manifest, message)
+        return True
 
     def hold_best_effort(self, job: Job, first: int) -> None:
         """Count best-effort members from index ``first`` on: they are present as soon as they

@@ -30,10 +30,14 @@ TASK_PRIORITY = "volcano.sh/task-priority"
 DURATION = "quadrant.dev/duration"
 EXIT_CODE = "quadrant.dev/exit-code"
 
+SCHEDULER_NAME = "quadrant.dev/scheduler-name"
+"""Kept with a job, or its role: ``spec.schedulerName`` as written."""
 NUMA_POLICY = "volcano.sh/numa-topology-policy"
 TASK_INDEX = "volcano.sh/task-index"
 _DOMAINS = frozenset(("volcano.sh", "hami.io", "huawei.com", "nvidia.com"))
 """Domains of annotations that plugins read: Volcano's, and those for device sharing."""
+_GPU_SHARES = frozenset(("gpu-fraction", "gpu-memory"))
+"""Annotations of KAI and its like that ask for a part of a GPU."""
 _READ_ELSEWHERE = frozenset((GROUP_NAME, QUEUE_NAME, TASK_SPEC, TASK_PRIORITY, TASK_INDEX))
 
 _KNOWN = TABLES["ObjectMeta"].known
@@ -192,8 +196,22 @@ def annotations_of(meta: Metadata, at: str = "metadata") -> Pairs:
     return tuple((key, str(meta.annotations[key])) for key in sorted(keys))
 
 
+def scheduler_name(annotations: Pairs) -> str:
+    """The name that :func:`with_scheduler` kept; "" for none."""
+    return next((value for key, value in annotations if key == SCHEDULER_NAME), "")
+
+
+def with_scheduler(annotations: Pairs, scheduler: str) -> Pairs:
+    """The annotations with the name of the scheduler, if one is written."""
+    if not scheduler:
+        return annotations
+    return tuple(sorted((*annotations, (SCHEDULER_NAME, scheduler))))
+
+
 @lru_cache(maxsize=4096)
 def _is_kept(key: str) -> bool:
+    if key in _GPU_SHARES:
+        return True
     domain, _, name = key.rpartition("/")
     ours = domain in _DOMAINS or domain.endswith(".volcano.sh")
     return ours and bool(name) and key not in _READ_ELSEWHERE

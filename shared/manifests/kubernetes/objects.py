@@ -53,6 +53,8 @@ class PodTemplate:
     """None: not set; its priority class decides."""
     things: Things = ()
     """Named things of a node that the pod takes: its host ports."""
+    scheduler: str = ""
+    """``schedulerName``; "" if none is written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from shared.manifests.fields.metadata import (
     read_time,
     role_of,
     task_priority_of,
+    with_scheduler,
 )
 from shared.manifests.fields.reader import INT32, Fields, loose_name, subdomain
 from shared.manifests.kubernetes.constraints import Affinity, read_affinity, read_tolerations
@@ -72,6 +73,7 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
             meta.created,
             labelled(form, ()) if form.keyed else form,
             phase=phase or "Pending",
+            annotations=with_scheduler((), form.scheduler),
             deleted=meta.deleted,
             status=None if status_fields is None else status_fields.data,
         )
@@ -92,7 +94,7 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
         exit_code=exit_code_of(meta),
         phase=phase or "Pending",
         labels=labels,
-        annotations=annotations_of(meta),
+        annotations=with_scheduler(annotations_of(meta), form.scheduler),
         deleted=meta.deleted,
         status=None if status_fields is None else status_fields.data,
     )
@@ -153,6 +155,7 @@ def _template(data: bytes, at: str) -> PodTemplate:
         keyed_spreads=spreads if keyed else (),
         images=_images(spec),
         preempts=None if not policy else policy != "Never",
+        scheduler=spec.text("schedulerName"),
     )
 
 

@@ -16,6 +16,7 @@ from shared.manifests.fields.metadata import (
     role_name,
     role_of,
     task_priority_of,
+    with_scheduler,
 )
 from shared.manifests.fields.reader import Fields, dns_label, loose_name
 from shared.manifests.kubernetes.pods import labelled, template
@@ -103,7 +104,7 @@ def read_job(obj: dict[str, object]) -> JobManifest:
         max_retry=spec.integer("maxRetry", 0) or MAX_RETRY,
         ttl=_ttl(spec),
         labels=labels_of(meta),
-        annotations=annotations_of(meta),
+        annotations=with_scheduler(annotations_of(meta), spec.text("schedulerName")),
         topology=read_topology(spec),
         sub_groups=tuple(role.partition for role in roles if role.partition is not None),
     )
@@ -127,18 +128,19 @@ def _role(task: Fields, default_name: str) -> RoleManifest:
     role_of(meta, at)
     name = dns_label(task.text("name") or default_name, task.path("name"))
     labels = labels_of(meta, at)
+    form = template(pod.data.get("spec"), pod.path("spec"))
     return RoleManifest(
         name=name,
         count=count,
         minimum=minimum,
-        template=labelled(template(pod.data.get("spec"), pod.path("spec")), labels),
+        template=labelled(form, labels),
         task_priority=task_priority_of(meta, at),
         duration=duration_of(meta, at),
         exit_code=exit_code_of(meta, at),
         policies=read_policies(task),
         depends_on=read_depends_on(task),
         labels=labels,
-        annotations=_with_numa(task, annotations_of(meta, at)),
+        annotations=_with_numa(task, with_scheduler(annotations_of(meta, at), form.scheduler)),
         partition=read_partition(task, name, count),
     )
 

@@ -184,7 +184,9 @@ async def test_why_a_pod_is_where_it_is_with_each_plugins_part(
 
 
 async def test_more_quota_is_tried_by_a_session_too(tmp_path: Path, redis_url: str) -> None:
-    async with running(redis_url, tmp_path, shards=1) as service:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(NEAR)
+    async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
         lab = queue("lab", capability={GPU: "4"})
         await send(service, node("a", gpus=8), rack("r0", "a"), lab)
         await settled(service, bound=0)

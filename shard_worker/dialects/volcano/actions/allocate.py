@@ -26,6 +26,7 @@ from shard_worker.topology.allocated_domains import (
 from shard_worker.topology.domain_reasons import why_not
 from shard_worker.topology.domain_search import DomainSearch
 from shared.messages.reason import Reason
+from shared.messages.skips import read
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
@@ -81,7 +82,7 @@ def admitted(ssn: Session, job: SessionJob) -> Sheet | None:
         return None
     reason = ssn.job_valid(job, ssn.world)
     if reason is not None:
-        ssn.skip(job, Reason.NOT_ENOUGH_TASKS, reason)
+        ssn.skip(job, *(read([reason]) or (Reason.NOT_ENOUGH_TASKS, reason)))
         return None
     if job.queue is None:
         ssn.skip(job, Reason.MISCONFIGURED, f"queue {job.job.queue} does not exist")

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.framework.extension_points import LIVE_PREDICATE
 from shard_worker.framework.rules import Check, Mask, Scope, Scores
 from shard_worker.framework.session import Session
+from shard_worker.session_model.demands import Demand
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.world import World
@@ -128,6 +130,12 @@ class DeviceShare:
             )
 
     def on_session_open(self, ssn: Session) -> None:
+        switches = {
+            Demand.GPU_MEMORY: self._sharing,
+            Demand.GPU_NUMBER: self._number,
+            Demand.VGPU: self._vgpu,
+        }
+        ssn.serve(*(demand for demand, on in switches.items() if on), at=LIVE_PREDICATE)
         if not (self._sharing or self._number or self._vgpu):
             return
         ssn.add_live_predicate_fn(self._fits, scope=Scope.NODE, concerns=self._may_ask)

@@ -13,8 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.framework.extension_points import (
+    HYPER_NODE_GRADIENT_FOR_JOB,
+    HYPER_NODE_GRADIENT_FOR_SUB_JOB,
+)
 from shard_worker.framework.rules import Purpose, Scores
 from shard_worker.framework.session import Session
+from shard_worker.session_model.demands import Demand
 from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo, requested
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.world import World
@@ -60,6 +65,8 @@ class NetworkTopologyAware:
         ssn.add_batch_node_order_fn(self._node_order, concerns=lambda _: self._normal)
         ssn.add_hyper_node_gradient_for_job_fn(self._for_job)
         ssn.add_hyper_node_gradient_for_sub_job_fn(self._for_sub_job)
+        ssn.serve(Demand.HARD_TOPOLOGY, at=HYPER_NODE_GRADIENT_FOR_JOB)
+        ssn.serve(Demand.SUB_GROUP_TOPOLOGY, at=HYPER_NODE_GRADIENT_FOR_SUB_JOB)
         for argument in self._unlisted:
             ssn.warn(f"{argument}: has no effect until hypernode.binpack.resources lists it")
 

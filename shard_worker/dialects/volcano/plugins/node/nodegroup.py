@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.framework.extension_points import LIVE_PREDICATE
 from shard_worker.framework.rules import Check, Scope, Scores
 from shard_worker.framework.session import Session
+from shard_worker.session_model.demands import Demand
 from shard_worker.session_model.queue_tree import ROOT
 from shard_worker.session_model.workload import QueueInfo
 from shared.model.model import NodeGroupAffinity
@@ -44,6 +46,7 @@ class NodeGroup:
         self._inherits = option.enabled("enableHierarchy")
 
     def on_session_open(self, ssn: Session) -> None:
+        ssn.serve(Demand.NODE_GROUPS, at=LIVE_PREDICATE)
         ssn.add_live_predicate_fn(self.checks, scope=Scope.STATIC)
         ssn.add_batch_node_order_fn(self.scores)
 

@@ -14,8 +14,10 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.framework.extension_points import LIVE_PREDICATE
 from shard_worker.framework.rules import Check, Mask, Scope, Scores
 from shard_worker.framework.session import Session
+from shard_worker.session_model.demands import NUMA_POLICY, Demand
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.world import World
@@ -25,7 +27,7 @@ from shared.units.slots import CPU
 
 FULL = 100.0
 CORE = 1000
-POLICY = "volcano.sh/numa-topology-policy"
+POLICY = NUMA_POLICY
 NONE, BEST_EFFORT, RESTRICTED, SINGLE = "none", "best-effort", "restricted", "single-numa-node"
 FRESH = Status.ALLOCATED | Status.BINDING
 """Tasks placed so recently that an agent's report cannot include them."""
@@ -43,6 +45,7 @@ class NumaAware:
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.read_annotations(POLICY)
+        ssn.serve(Demand.NUMA, at=LIVE_PREDICATE)
         ssn.add_live_predicate_fn(
             self._fits, scope=Scope.NODE, concerns=lambda cls: False, symmetric=True
         )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shard_worker.framework.extension_points import PREDICATE
 from shard_worker.framework.rules import Check, Mask, NodeColumns, Scope
 from shard_worker.framework.session import Session
 from shard_worker.kube_scheduler.devices import claims
@@ -26,6 +27,7 @@ from shard_worker.kube_scheduler.filters.pod_index import Neighbours, neighbours
 from shard_worker.kube_scheduler.filters.topology_spread import TopologySpread, hard_spreads
 from shard_worker.kube_scheduler.filters.volume_limits import VolumeLimits, zone_checks
 from shard_worker.kube_scheduler.filters.volumes import VolumeBinding, concerned
+from shard_worker.session_model.demands import Demand
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.world import World
 from shared.model.model import TaskClass
@@ -33,6 +35,16 @@ from shared.policy.model import PluginOption
 from shared.units.slots import PODS
 
 PODS_FULL = "node(s) pod number exceeded"
+
+
+_SERVED = {
+    Demand.NODE_AFFINITY: "NodeAffinity",
+    Demand.POD_AFFINITY: "PodAffinity",
+    Demand.TOPOLOGY_SPREAD: "PodTopologySpread",
+    Demand.VOLUMES: "VolumeBinding",
+    Demand.RESOURCE_CLAIMS: "DynamicResourceAllocation",
+}
+"""Demand -> the kind of checks that serves it."""
 
 
 class Predicates:
@@ -49,6 +61,7 @@ class Predicates:
         return self._option.switch(f"predicate.{kind}Enable", True)
 
     def on_session_open(self, ssn: Session) -> None:
+        ssn.serve(*(kind for kind, name in _SERVED.items() if self._on(name)), at=PREDICATE)
         ssn.add_predicate_fn(masks=self.checks)
         ssn.add_live_predicate_fn(room_for_pods, scope=Scope.NODE, concerns=_nobody, symmetric=True)
         if not self._on("NodePorts"):

@@ -1,0 +1,189 @@
+"""Fields that the policy in force does not serve: the job waits, named, and is placed as soon as a
+policy serves it. About 2 s a test: one service, two shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+
+from coordinator.core.reasons.reasons import why
+from coordinator.verification.workloads.bulk_client import ApiClient
+from shard_worker.session_model.demands import DEMANDS, Demand
+from shared.ledger.redis.server import EmbeddedServer
+from shared.messages.reason import Reason
+from tests.coordinator.intake.objects import container, hyper_node, job, node, pod, task
+from tests.end_to_end.one_process.demands import examples
+from tests.end_to_end.one_process.harness import Running, running
+from tests.shared.ledger.conftest import flush
+
+PLAIN = """
+actions: "allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: predicates
+"""
+WITH_TOPOLOGY = PLAIN + "  - name: network-topology-aware\n"
+
+
+async def submit(parts: Running, *items: dict[str, Any]) -> None:
+    body = {"kind": "List", "apiVersion": "v1", "items": list(items)}
+    async with ApiClient(parts.url) as api:
+        assert not (await api.submit(orjson.dumps(body))).refused
+
+
+async def nodes_of_pods(parts: Running) -> Counter[str]:
+    """How many pods each node has; "" for those without one."""
+    path = "/api/v1/namespaces/ns/pods"
+    async with aiohttp.ClientSession(parts.url) as client, client.get(path) as reply:
+        pods = (await reply.json())["items"]
+    return Counter(pod["spec"].get("nodeName", "") for pod in pods)
+
+
+def not_served(parts: Running) -> dict[Demand, str]:
+    """The message of each job that waits for a plugin, by the demand that the job is named for."""
+    core, messages = parts.service.core, {}
+    for state in core.order.jobs.values():
+        found = why(core, state)
+        if found is not None and found.reason is Reason.NOT_SERVED:
+            messages[Demand[state.job.name.upper().replace("-", "_")]] = found.message
+    return messages
+
+
+async def test_a_hard_topology_waits_until_a_policy_serves_it(
+    embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(PLAIN)
+    flush(embedded_server)
+    racks = [("r0", "n0", "n1"), ("r1", "n2", "n3")]
+    items = [node(name) for _, *nodes in racks for name in nodes]
+    items += [hyper_node(*rack) for rack in racks]
+    hard = {"mode": "hard", "highestTierAllowed": 1}
+    together = job("together", tasks=[task("w", replicas=12)], networkTopology=hard)
+    anywhere = job("anywhere", tasks=[task("w", replicas=12)])
+    async with running(embedded_server.url, short_dir, policy=file) as parts:
+        await submit(parts, *items, together)
+        await parts.until(lambda status: status["pending_reasons"].get("NotServed") == 1)
+        await submit(parts, anywhere)
+        await parts.until(lambda status: status["tasks"]["running"] == 12)
+        assert parts.service.status()["tasks"]["pending"] == 12
+        async with aiohttp.ClientSession(parts.url) as client:
+            path = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs/together"
+            async with client.get(path) as reply:
+                shown = await reply.text()
+            async with client.delete(path.replace("together", "anywhere")) as reply:
+                assert reply.status == 200
+        assert (
+            "does not serve networkTopology (mode hard): add plugin network-topology-aware" in shown
+        )
+        await parts.until(lambda status: status["tasks"]["running"] == 0)
+        file.write_text(WITH_TOPOLOGY)
+        await parts.until(lambda status: status["tasks"]["running"] == 12)
+        where = await nodes_of_pods(parts)
+    assert set(where) in ({"n0", "n1"}, {"n2", "n3"})
+
+
+BARE = """
+actions: "allocate"
+tiers:
+- plugins:
+  - name: priority
+"""
+EVERYTHING = """
+actions: "allocate, backfill"
+tiers:
+- plugins:
+  - name: gang
+  - name: predicates
+  - name: network-topology-aware
+  - name: nodegroup
+  - name: numa-aware
+  - name: deviceshare
+    arguments:
+      deviceshare.VGPUEnable: true
+      deviceshare.GPUSharingEnable: true
+"""
+
+
+async def test_every_field_of_the_table_is_named_and_looked_at_again_when_a_policy_serves_it(
+    embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
+) -> None:
+    objects = examples()
+    assert set(objects) == set(Demand) == set(DEMANDS)
+    file = tmp_path / "policy.yaml"
+    file.write_text(BARE)
+    flush(embedded_server)
+    async with running(embedded_server.url, short_dir, policy=file) as parts:
+        await submit(parts, *[node(f"n{i}") for i in range(4)])
+        await submit(parts, *[item for items in objects.values() for item in items])
+        await submit(parts, job("plain", tasks=[task("w", replicas=1)]))
+        await parts.until(lambda status: status["pending_reasons"] == {"NotServed": len(DEMANDS)})
+        await parts.until(lambda status: status["tasks"]["running"] == 1)
+        waiting = not_served(parts)
+        assert set(waiting) == set(DEMANDS)
+        for demand, message in waiting.items():
+            entry = DEMANDS[demand]
+            assert f"{entry.field}: " in message
+            assert f"add plugin {entry.plugin}" in message or not entry.plugin, message
+        file.write_text(EVERYTHING)
+        await parts.until(lambda status: status["pending_reasons"].get("NotServed") == 2)
+        assert set(not_served(parts)) == {Demand.GPU_FRACTION, Demand.GPU_NUMBER}
+        await parts.until(
+            lambda status: status["tasks"]["running"] > 1
+        )  # those that the nodes have room for
+
+
+# --- pods of other schedulers -----------------------------------------------------------------
+
+
+async def test_they_use_their_nodes_and_are_left_to_the_scheduler_that_they_name(
+    embedded_server: EmbeddedServer, short_dir: Path
+) -> None:
+    flush(embedded_server)
+    nodes = [node("n0"), node("n1")]
+    theirs = [
+        pod("waits", schedulerName="kai-scheduler"),
+        pod("runs", schedulerName="kai-scheduler", nodeName="n0", containers=[container("7")]),
+        job("all", tasks=[task("w", replicas=1)], schedulerName="kai-scheduler"),
+    ]
+    names = ("default-scheduler", "volcano", "quadrant", "")
+    ours = [pod(f"ours-{i}", schedulerName=name) for i, name in enumerate(names)]
+    filling = [pod(f"f{i}", containers=[container("2")]) for i in range(4)]
+    async with running(embedded_server.url, short_dir, reconcile_seconds=0.1) as parts:
+        async with ApiClient(parts.url) as api:
+            for items in (nodes, theirs):
+                body = {"kind": "List", "apiVersion": "v1", "items": items}
+                assert not (await api.submit(orjson.dumps(body))).refused
+            await parts.until(lambda _: any(parts.service.core.observed.values()))
+            body = {"kind": "List", "apiVersion": "v1", "items": [*ours, *filling]}
+            assert not (await api.submit(orjson.dumps(body))).refused
+        status = await parts.until(
+            lambda s: s["tasks"]["running"] == 6 and s["pending_reasons"].get("OtherScheduler") == 3
+        )
+        assert status["tasks"]["pending"] == 5  # three of theirs, two that n0 has no room for
+        async with aiohttp.ClientSession(parts.url) as client:
+            async with client.get("/api/v1/namespaces/ns/pods") as reply:
+                pods = {p["metadata"]["name"]: p for p in (await reply.json())["items"]}
+            async with client.delete("/api/v1/namespaces/ns/pods/runs") as reply:
+                assert reply.status == 200
+        assert pods["runs"]["spec"]["nodeName"] == "n0"
+        assert "nodeName" not in pods["waits"]["spec"]
+        assert "kai-scheduler places it, not we" in orjson.dumps(pods["waits"]).decode()
+        await parts.until(lambda s: s["tasks"]["running"] == 8)
+
+
+async def test_the_setting_names_ours(embedded_server: EmbeddedServer, short_dir: Path) -> None:
+    flush(embedded_server)
+    pods = [pod("a", schedulerName="mine"), pod("b", schedulerName="volcano"), pod("c")]
+    body = {"kind": "List", "apiVersion": "v1", "items": [node("n0"), *pods]}
+    async with running(embedded_server.url, short_dir, scheduler_names="mine, yours") as parts:
+        async with ApiClient(parts.url) as api:
+            assert not (await api.submit(orjson.dumps(body))).refused
+        status = await parts.until(lambda s: s["tasks"]["running"] == 2)
+        assert status["pending_reasons"] == {"OtherScheduler": 1}
