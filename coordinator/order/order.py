@@ -20,7 +20,6 @@ Three things keep a pick cheap with 100,000 jobs waiting:
 from __future__ import annotations
 
 import heapq
-from dataclasses import replace
 from itertools import islice
 
 from coordinator.jobs.pending_reasons import of_counts
@@ -38,6 +37,7 @@ from coordinator.order.aging import RESERVE
 from coordinator.order.selection import Picking
 from coordinator.order.session_turns import Sessions
 from shard_worker.framework.session import Session
+from shared.codec.packed import replace
 from shared.messages.messages import Group, Outcome, OutcomeCode, TaskRun, Turn
 from shared.messages.reason import Hold, Reason
 from shared.model.model import Role, WorldObject
