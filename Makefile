@@ -43,7 +43,7 @@ test: $(DEV_STAMP) ## All tests: the fast ones side by side, then those that sta
 		exit $$status
 
 test-fast: $(DEV_STAMP) ## The fast tests, side by side
-	@$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
 
 # Tests of one file share a stack, and are together one worker's.
 test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, two files at a time

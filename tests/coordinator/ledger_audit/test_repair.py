@@ -22,10 +22,18 @@ from shared.ledger.entries.repair import (
 )
 from shared.ledger.entries.stored import TaskRecord
 from shared.ledger.protocol import Ledger
-from shared.messages.messages import StatusItem, TaskState
+from shared.messages.messages import NOMINATE, StatusItem, TaskState
 from tests.coordinator.ledger_audit.damage import DAMAGES, GANG, acknowledge, settle
 from tests.coordinator.ledger_audit.looking import look, record, write
-from tests.shared.ledger.support import COORDINATOR, NOTHING, SMALL, Desk, job, run, statement
+from tests.shared.ledger.support import (
+    COORDINATOR,
+    NOTHING,
+    SMALL,
+    Desk,
+    job,
+    run,
+    statement,
+)
 
 
 async def repair(desk: Desk, request: RepairRequest) -> RepairReply:
@@ -163,6 +171,16 @@ async def test_without_a_class_its_nodes_and_queues_are_not_known(desk: Desk) ->
     assert queues == [R.UNKNOWN, R.UNKNOWN, R.SOUND]
     assert ((await everything(desk)).nodes, (await desk.ledger.snapshot()).queues) == before
     assert not any(f.repairable for f in await findings_of(desk) if f.subject is Subject.QUEUE)
+
+
+async def test_without_its_class_what_a_nomination_holds_is_not_known(desk: Desk) -> None:
+    """Of a node on which nothing else has that class."""
+    await desk.store(job(7))
+    await desk.commit(statement(7, run([0, 1], [2, 2], kind=NOMINATE), expiry=2e9))
+    await write(desk.ledger, Table.CLASS, str(SMALL), None)
+    asked = await everything(desk)
+    reply = await repair(desk, RepairRequest(asked.nodes))
+    assert [row for row, result in enumerate(reply.results[0]) if result is R.UNKNOWN] == [2]
 
 
 async def findings_of(desk: Desk) -> list[Finding]:

@@ -330,6 +330,9 @@ KILLERS = {
     "repair: not is_as_seen(record, evidence) -> false #3": (
         "what_moved_since_it_was_seen_is_left_alone-0"
     ),
+    "repair: not unknown[row] -> true": (
+        "without_its_class_what_a_nomination_holds_is_not_known-0"
+    ),
     "repair: unknown[qid] -> false": "without_a_class_its_nodes_and_queues_are_not_known-0",
     "repair: is_sound(qid) -> false": "what_is_right_is_left_alone-0",
     "repair: (rec.by and rec.by >= 0) -> false": "damage_is_found_and_repaired-14",
