@@ -55,7 +55,9 @@ def recover(job: SessionJob, tree: HyperTree) -> None:
 
 
 def _reached(tasks: Iterable[TaskInfo], tree: HyperTree) -> str:
-    """The lowest domain that holds the nodes of all tasks that are placed."""
+    """The lowest domain that holds the nodes of all tasks that are placed. A task on a node that
+    the cluster does not have is in no domain and binds nobody to one, as in Volcano; counted at the
+    root, it would keep a hard job from ever getting another task until it is lost with its node."""
     rows = {task.row for task in tasks if task.row >= 0 and task.status & OCCUPYING}
     return reduce(tree.lca, map(tree.leaf_of, rows), "")
 
@@ -67,6 +69,9 @@ def _promised(job: SessionJob, sub: SubJob, tree: HyperTree) -> str:
     allowed = [tree.highest(topology) for topology in (sub.topology, job.job.topology)]
     if not rows or min(rows) < 0:
         return ""
-    common = reduce(tree.lca, map(tree.leaf_of, rows), "")
+    leaves = [tree.leaf_of(row) for row in rows]
+    if not all(leaves):  # a nominated node is gone
+        return ""
+    common = reduce(tree.lca, leaves)
     tier = tree.domains[common].tier
     return common if all(highest is None or tier <= highest for highest in allowed) else ""

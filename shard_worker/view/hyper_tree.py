@@ -22,6 +22,8 @@ TOP = "<cluster-top-hypernode>"
 """Name of the virtual root above all hyper nodes."""
 NOWHERE = -1
 """Leaf of a row that is in no hyper node."""
+GONE = -2
+"""Leaf of a row whose node the cluster does not have (any more)."""
 
 Ints = NDArray[np.int64]
 
@@ -67,7 +69,8 @@ class HyperTree:
     problem: str = ""
     """Why no job that requires domains can be placed; "" for a valid tree."""
     leaf: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Row -> index of the lowest domain that has it, :data:`NOWHERE` where only the root does."""
+    """Row -> index of the lowest domain that has it, :data:`NOWHERE` where only the root does,
+    :data:`GONE` where there is no node."""
     members: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
     """The rows of all domains one after the other, in the order of ``listed``."""
     ends: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
@@ -84,8 +87,11 @@ class HyperTree:
         return sums
 
     def leaf_of(self, row: int) -> str:
-        """The lowest domain of the row; the root where it is in no hyper node."""
-        at = int(self.leaf[row]) if row < len(self.leaf) else NOWHERE
+        """The lowest domain of the row; the root where it is in no hyper node, "" where its node is
+        gone."""
+        at = int(self.leaf[row]) if row < len(self.leaf) else GONE
+        if at == GONE:
+            return ""
         return TOP if at == NOWHERE else self.listed[at].name
 
     def lca(self, left: str, right: str) -> str:
@@ -240,7 +246,8 @@ def _finish(root: Domain, names: dict[str, int], size: int, *, problem: str = ""
         if domain.children:
             parts = [domain.rows, *(child.rows for child in domain.children)]
             domain.rows = np.unique(np.concatenate(parts))
-    leaf = np.full(size, NOWHERE, np.int64)
+    leaf = np.full(size, GONE, np.int64)
+    leaf[root.rows] = NOWHERE
     for index, domain in enumerate(listed):
         domain.index = index
         if index:

@@ -19,13 +19,7 @@ from tests.conformance.names import NAMES
 
 Scenarios = Mapping[str, Mapping[str, Any]]
 
-_TOPOLOGIES = "actions/allocate/allocate::TestAllocateWithNetWorkTopologies"
-
 DIFFERS: Mapping[str, str] = {
-    f"{_TOPOLOGIES}::hard network topology constrain and task in job rescheduled, can allocate job "
-    "when the tier corresponding to highestTierName not reached and hyperNodesInfo has three tier":
-    "two members run on nodes that are not recorded, and so in no domain: a third one cannot be in "
-    "theirs",
     "actions/allocate/allocate::TestAllocateWithPVC::static pv matched and node with enough "
     "resources": "the bind goes out before the volume is bound",
 }  # fmt: skip

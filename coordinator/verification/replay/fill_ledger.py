@@ -1,7 +1,7 @@
 """Puts a recorded cluster into a ledger, as a leader finds it after a restart.
 
-Objects are stored, and tasks on nodes are adopted. A task whose node is not recorded runs on a node
-that has nothing to give, or on a deleted one.
+Objects are stored, and tasks on nodes are adopted. A task whose node is not recorded runs on a
+deleted one: it counts for its job, and is in no hyper node.
 """
 
 from __future__ import annotations
@@ -65,16 +65,14 @@ def fill(
     limits: bool = True,
     tree: bool = True,
     partition: PutPartition | None = None,
-    runs_on: bool = False,
 ) -> FilledLedger:
     """Fill the ledger. ``gangs``: the policy keeps gangs together; else minima are not enforced.
     ``limits``: it keeps queues within their capability; else that is not enforced. ``tree``: also
-    within those of their ancestors. ``runs_on``: tasks whose node is not recorded run on; else
-    that node was deleted."""
+    within those of their ancestors."""
     leader = at_once(ledger.claim(COORDINATOR))
     run_id = at_once(ledger.bless(leader))
     intake = at_once(ledger.claim(INTAKE, leader=leader))
-    ops = list(_stored(recorded, gangs=gangs, limits=limits, tree=tree, runs_on=runs_on))
+    ops = list(_stored(recorded, gangs=gangs, limits=limits, tree=tree))
     if partition is not None:
         ops.append(partition)
     at_once(ledger.store(IntakeBatch(INTAKE, intake, 1, run_id, ops)))
@@ -86,9 +84,7 @@ def fill(
 # --- objects ----------------------------------------------------------------------------------
 
 
-def _stored(
-    recorded: Recorded, *, gangs: bool, limits: bool, tree: bool, runs_on: bool
-) -> Iterator[IntakeOp]:
+def _stored(recorded: Recorded, *, gangs: bool, limits: bool, tree: bool) -> Iterator[IntakeOp]:
     roots = {queue.qid for queue in recorded.queues if queue.name == ROOT}
     jobs = {s.job.jid: s.job for s in recorded.standings if not s.foreign}
     for op in recorded.admission.ops:
@@ -109,8 +105,7 @@ def _stored(
         yield PutNode(node.row, list(node.allocatable), node.spec, encode_node(node), devices)
     unknown = elsewhere(recorded)
     yield PutNode(unknown.row, [], 0, encode_node(unknown))
-    if not (runs_on and runs_elsewhere(recorded)):
-        yield DropNode(unknown.row)
+    yield DropNode(unknown.row)
     things = named_usage(recorded)
     for row, used in usage(recorded).items():
         yield Observe(row=row, used=sorted(used.items()), things=things.get(row, []))

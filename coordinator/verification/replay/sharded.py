@@ -82,7 +82,7 @@ def run_sharded(
         seed=sharding.seed,
         network=CALM,
     )
-    filled = fill(simulation.ledger, dealt, runs_on=True)
+    filled = fill(simulation.ledger, dealt)
     at_once(simulation.ledger.release(COORDINATOR, filled.leader))
     began = at_once(simulation.ledger.log_tail())
     _run(simulation, step)

@@ -11,8 +11,10 @@ from shard_worker.harness import Cluster
 from shard_worker.placement.task_loop import Filling, FillResult
 from shard_worker.placement.worksheet import sheet_of
 from shard_worker.session_model.status import Status
+from shard_worker.topology.allocated_domains import recover
 from shard_worker.topology.domain_reasons import why_not
 from shard_worker.topology.domain_search import DomainSearch
+from shard_worker.view.hyper_tree import build_tree
 from shared.model.constraints import Requirement
 from shared.model.model import Pairs, Role, TaskClass
 from shared.model.topology import HyperNode, SubGroupPolicy, Topology
@@ -164,6 +166,19 @@ def test_a_job_whose_tasks_are_spread_wider_than_allowed_gets_no_more() -> None:
     cluster = racks(2, 2)
     cluster.job("a", tasks=3, minimum=2, on=["r0-0", "r1-0"], topology=TIER_1)
     assert cluster.run().binds == {}
+
+
+def test_tasks_on_nodes_that_are_gone_are_in_no_domain() -> None:
+    """They count for the job until they are lost, and bind the others to no domain."""
+    for gone, domain in (({"r1-0"}, "r0"), ({"r0-0", "r1-0"}, ""), (set[str](), "row0")):
+        cluster = racks(2, 2)
+        cluster.job("a", tasks=3, minimum=2, on=["r0-0", "r1-0"], topology=TIER_1)
+        ssn = cluster.open()
+        nodes = [n if n is not None and n.name not in gone else None for n in ssn.world.view.nodes]
+        hypers = [HyperNode.of(name, 1, (f"{name}-0", f"{name}-1")) for name in ("r0", "r1")]
+        job = job_of(ssn, "a")
+        recover(job, build_tree([*hypers, HyperNode.of("row0", 2, (), ("r0", "r1"))], nodes))
+        assert job.allocated_hyper_node == domain
 
 
 def test_the_annotation_binds_too_while_anything_is_placed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shard_worker.view.hyper_tree import NOWHERE, TOP, HyperTree, build_tree
+from shard_worker.view.hyper_tree import GONE, NOWHERE, TOP, HyperTree, build_tree
 from shared.model.constraints import Requirement
 from shared.model.model import Node
 from shared.model.topology import HyperNode, Member, Topology
@@ -44,8 +44,8 @@ def test_rows_tiers_and_the_root() -> None:
     assert made.tiers == (1, 2, 3)
     assert made.root.tier == 3
     assert made.ready
-    assert [made.leaf_of(row) for row in range(7)] == ["a", "b", "a", "c", TOP, "b", TOP]
-    assert made.leaf[4] == NOWHERE
+    assert [made.leaf_of(row) for row in range(8)] == ["a", "b", "a", "c", "", "b", TOP, ""]
+    assert made.leaf[[4, 6]].tolist() == [GONE, NOWHERE]
 
 
 def test_sums_of_a_value_per_row() -> None:
