@@ -80,6 +80,7 @@ class WorldStatement:
                 world.view.shift(RELEASING, task.taking, row, 1)
                 task.evicted = True
                 self._count(task, Status.RELEASING, -1)
+                world.evictable_changed(row)
         self.operations.append(operation)
 
     def _devices(self, task: TaskInfo, row: int) -> Things:
@@ -104,6 +105,7 @@ class WorldStatement:
                 world.view.shift(RELEASING, task.taking, row, -1)
                 task.evicted = False
                 self._count(task, operation.before, +1)
+                world.evictable_changed(row)
 
     def _count(self, task: TaskInfo, status: Status, by: int) -> None:
         """Update the job's and the queue's totals, then notify the listeners. A pipelined task is

@@ -72,6 +72,12 @@ class World(ClusterInfo):
     _linked: list[SessionJob] = field(default_factory=list)
     _rows_read: set[int] = field(default_factory=set)
     _all_read: bool = False
+    _evictable: Mask | None = None
+    """What :meth:`evictable_rows` said last."""
+    _unread: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """What the others said of rows that were not read yet."""
+    _changed_rows: set[int] = field(default_factory=set)
+    """Rows whose tasks changed since."""
     _rows: tuple[int, Mapping[str, int]] | None = None
     """Rows by name, as of a revision of the view."""
 
@@ -112,6 +118,7 @@ class World(ClusterInfo):
         for task in job.tasks:
             if task.row >= 0 and task.status._value_ & bits:
                 self.resident.setdefault(task.row, []).append(task)
+                self._changed_rows.add(task.row)
 
     def tasks(self) -> Iterator[TaskInfo]:
         """The tasks of :meth:`session_jobs`."""
@@ -138,6 +145,7 @@ class World(ClusterInfo):
         """Tasks on a node, leaving it or nominated to it. Not to be changed by the caller."""
         if self.others is not None and row not in self._rows_read:
             self._rows_read.add(row)
+            self._changed_rows.add(row)
             for jid in self.others.jids_on(row):
                 self._read(jid)
             self.resident.get(row, []).sort(key=_arrival)  # whatever was looked at before
@@ -152,18 +160,28 @@ class World(ClusterInfo):
         return np.flatnonzero(found).tolist()
 
     def evictable_rows(self) -> Mask:
-        """The rows on which a task is bound or running, or was when it was last looked at."""
-        found: Mask = np.zeros(self.size, np.bool_)
-        if self.others is not None:
-            found = self.others.evictable(self.size)
-            found[list(self._rows_read)] = False
-        bits = EVICTABLE._value_  # plain numbers: asked for every task
-        for row, tasks in self.resident.items():
-            for task in tasks:
-                if task.status._value_ & bits:
-                    found[row] = True
-                    break
-        return found
+        """The rows on which a task is bound or running, or was when it was last looked at. Not to
+        be changed by the caller."""
+        if self._evictable is None:
+            size, others = self.size, self.others
+            self._unread = np.zeros(size, np.bool_) if others is None else others.evictable(size)
+            self._evictable = self._unread.copy()
+            self._changed_rows.update(self.resident, self._rows_read)
+        # Asked for every task of a gang: only rows that changed since are looked at again.
+        for row in self._changed_rows:
+            self._evictable[row] = self._has_evictable(row)
+        self._changed_rows.clear()
+        return self._evictable
+
+    def _has_evictable(self, row: int) -> bool:
+        if row not in self._rows_read and self._unread[row]:
+            return True
+        bits = EVICTABLE._value_
+        return any(task.status._value_ & bits for task in self.resident.get(row, ()))
+
+    def evictable_changed(self, row: int) -> None:
+        """Note that a task on a node became evictable, or no longer is."""
+        self._changed_rows.add(row)
 
     def _read(self, jid: int) -> None:
         """Add a job that was not looked at yet."""

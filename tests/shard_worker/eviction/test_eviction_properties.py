@@ -15,7 +15,7 @@ from shard_worker.framework.operation import OpKind
 from shard_worker.framework.session import Session
 from shard_worker.harness import Cluster
 from shard_worker.session_model.job import SessionJob
-from shard_worker.session_model.status import OCCUPYING, READY, Status
+from shard_worker.session_model.status import EVICTABLE, OCCUPYING, READY, Status
 from shard_worker.session_model.workload import Amounts, add
 from shard_worker.view.columns import NOMINATED, RELEASING, USED
 from shared.model.model import Role, TaskClass
@@ -88,11 +88,14 @@ def check_books(session: Session) -> None:
     """Every total is what the tasks add up to, and no node is promised more than it will have."""
     world = session.world
     columns = {kind: np.zeros(world.size, np.int64) for kind in (USED, RELEASING, NOMINATED)}
+    evictable = np.zeros(world.size, np.bool_)
     queues: dict[int, int] = dict.fromkeys(world.queues, 0)
     for task in world.tasks():
         cpu = dict(task.requests).get(0, 0)
         if task.status & (OCCUPYING | Status.RELEASING):
             columns[USED][task.row] += cpu
+        if task.status & EVICTABLE:
+            evictable[task.row] = True
         if task.status is Status.RELEASING:
             columns[RELEASING][task.row] += cpu
         if task.status is Status.PIPELINED:
@@ -101,6 +104,7 @@ def check_books(session: Session) -> None:
             queues[task.job.qid] += cpu
     for name, kind in (("used", USED), ("releasing", RELEASING), ("nominated", NOMINATED)):
         assert (world.view.column(name, 0) == columns[kind]).all()
+    assert (world.evictable_rows() == evictable).all()
     assert {qid: info.allocated.get(0, 0) for qid, info in world.queues.items()} == queues
     assert (world.future_idle(0) >= 0).all()
     for job in world.session_jobs():
