@@ -167,7 +167,10 @@ class ShardServer:
             return []
         outcomes: list[Outcome] = []
         started = time.perf_counter()
-        instructions = self._worker.on_turns(turns, now=time.time())
+        begun = started
+        instructions = self._worker.on_turns(
+            turns, now=time.time(), elapsed=lambda: time.perf_counter() - begun
+        )
         while instructions:
             batch: CommitBatch | None = None
             for instruction in instructions:

@@ -128,6 +128,7 @@ class Worker:
         self._run_id = ""
         self._sequence = 0
         self._now = 0.0
+        self._elapsed: Callable[[], float] = lambda: 0.0
         self._sessions = 0
         """Number of calls with turns: each is one pass over the view."""
         self._waiting: deque[Attempt] = deque()
@@ -148,9 +149,12 @@ class Worker:
         """Apply the ledger's log. ``now``: seconds since 1970, for when tasks began to run."""
         self.view.apply(entries, now=now)
 
-    def on_turns(self, turns: list[Turn], *, now: float) -> list[Instruction]:
-        """Place turns. ``now``: seconds since 1970, for the expiry of nominations."""
-        self._now = now
+    def on_turns(
+        self, turns: list[Turn], *, now: float, elapsed: Callable[[], float] = lambda: 0.0
+    ) -> list[Instruction]:
+        """Place turns. ``now``: seconds since 1970; ``elapsed``: seconds since then. Both are for
+        the expiry of nominations."""
+        self._now, self._elapsed = now, elapsed
         self._sessions += bool(turns)
         outcomes: list[Outcome] = []
         for turn in turns:
@@ -311,6 +315,8 @@ class Worker:
 
     def _statement(self, turn: Turn, placed: PlacedTurn) -> messages.Statement:
         waits = any(op.kind == NOMINATE for op in (*placed.core, *placed.tail))
+        # Until it was renewed, by a turn that may take as long as this one: a gang of thousands.
+        lasts = 2 * self._elapsed() + self.limits.nomination_seconds
         return messages.Statement(
             jid=turn.jid,
             job_version=turn.job_version,
@@ -320,7 +326,7 @@ class Worker:
             tail=runs_of(placed.tail),
             displaced=list(placed.displaced),
             domains=[],
-            expiry=self._now + self.limits.nomination_seconds if waits else 0.0,
+            expiry=self._now + lasts if waits else 0.0,
             in_part=not self.session.keeps_gangs,
         )
 

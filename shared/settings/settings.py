@@ -167,7 +167,9 @@ class Settings(BaseSettings):
     coordinator_lease_seconds: Seconds = Field(
         2.0, description="how long a coordinator leads without renewing; a standby waits as long"
     )
-    nomination_seconds: Seconds = Field(10.0, description="how long a nomination holds")
+    nomination_seconds: Seconds = Field(
+        10.0, description="how long a nomination holds, beside twice what its turn took"
+    )
     rebalance_moves_per_minute: int = Field(
         1000, ge=0, description="nodes that may change shards for balance; 0 = none"
     )

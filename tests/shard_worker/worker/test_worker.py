@@ -294,6 +294,12 @@ def test_own_entries_of_the_log_may_come_before_the_reply() -> None:
 LEAVING = record(allocatable=cpus(2), used={CPU: 2000}, releasing={CPU: 2000})
 
 
+def test_a_nomination_outlasts_a_slow_turn_and_the_one_that_renews_it() -> None:
+    worker = worker_of(view_of([LEAVING]), limits=Limits(nomination_seconds=7.0))
+    batch = asked(worker.on_turns([turn(2)], now=NOW, elapsed=lambda: 20.0))
+    assert batch.statements[0].expiry == NOW + 20.0 + 20.0 + 7.0
+
+
 def test_a_pipelined_gang_is_nominated_and_placed_later() -> None:
     view = view_of([LEAVING])
     worker = worker_of(view, limits=Limits(nomination_seconds=7.0))
