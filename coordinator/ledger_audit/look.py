@@ -14,6 +14,7 @@ from itertools import islice
 from coordinator.ledger_audit.comparison import Comparison, Task
 from coordinator.ledger_audit.findings import Finding
 from coordinator.ledger_audit.picture import Picture
+from coordinator.ledger_audit.task_columns import LINES, TaskColumns
 from shared.ledger.entries.repair import AuditPage, Table
 
 PAGE_RECORDS = 1000
@@ -54,11 +55,12 @@ class AuditPass:
     """Answer :attr:`question` with :meth:`take` until there is none; then :meth:`compare`, then
     read the specifications (:meth:`specs_wanted`); then :attr:`findings` is complete."""
 
-    def __init__(self, *, since: str, count: int = PAGE_RECORDS) -> None:
-        """``since``: the end of the log when the pass began; ``count``: records per page."""
+    def __init__(self, *, since: str, count: int = PAGE_RECORDS, tasks: int = LINES) -> None:
+        """``since``: the end of the log when the pass began; ``count``: records per page;
+        ``tasks``: the number to have room for at first."""
         self.log_id = since
         """Position up to which the log was followed."""
-        self.picture = Picture()
+        self.picture = Picture(TaskColumns(tasks))
         self.findings: list[Finding] = []
         self.binding: dict[Task, int] = {}
         """Tasks in BINDING and their rows; filled by :meth:`compare`."""

@@ -45,7 +45,7 @@ _DTYPES: dict[str, type[np.generic]] = {
 }
 """As narrow as in the records: 20 bytes a task."""
 
-_LINES = 1 << 20
+LINES = 1 << 20
 """Initial capacity in lines. Untouched memory costs nothing, while doubling 131,072 lines takes 6
 ms."""
 
@@ -69,11 +69,12 @@ class TaskColumns:
     entries change single lines.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: int = LINES) -> None:
+        """``capacity``: lines to begin with; it grows."""
         self.count = 0
         self._lines: list[dict[int, int]] = [{} for _ in range(_PARTS)]
         self._columns: dict[str, NDArray[Any]] = {
-            name: np.zeros(_LINES, dtype) for name, dtype in _DTYPES.items()
+            name: np.zeros(capacity, dtype) for name, dtype in _DTYPES.items()
         }
 
     def clearing(self) -> Iterator[None]:
