@@ -53,7 +53,7 @@ def test_every_moment_of_a_victim_is_met(monkeypatch: pytest.MonkeyPatch) -> Non
     _watch_books(monkeypatch, seen)
     _watch_late(monkeypatch, seen)
     _watch_ledger(monkeypatch, seen)
-    for one in evicting(677, 119, 143):
+    for one in evicting(47, 23, 65, 178):
         build(one).run(until=UNTIL)
         if all(seen[name] for name in wanted):
             return
@@ -234,12 +234,12 @@ def _caught(*rules: str, first: int) -> bool:
 
 def test_gangs_that_are_left_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evicting, "_broken_group", lambda *_: None)
-    assert _caught("promise 3", first=15)
+    assert _caught("promise 3", first=23)
 
 
 def test_queues_that_are_robbed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evicting, "_robbed_queue", lambda *_: None)
-    assert _caught("promise 2", first=77)
+    assert _caught("promise 2", first=23)
 
 
 def test_victims_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def test_victims_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_reports_that_are_taken_for_the_next_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evictions, "_current", lambda reports, _: reports)
-    assert _caught("promise 6", "account", first=64)
+    assert _caught("promise 6", "account", first=35)
 
 
 def test_victims_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
