@@ -72,6 +72,8 @@ def plan_binds(
                 if name is None:
                     return None
                 nodes.append(name)
+            # The job's number and not its name: a Job that begins anew has another number, so what
+            # comes late of its earlier incarnation cannot be taken for the new one (decision 0018).
             names += [f"{jid}.{tix}" for tix in tasks]
             pods += [f"{job.namespace}/{job.pod_name(tix)}" for tix in tasks]
             roles = [job.role_of(tix) for tix in tasks]
@@ -143,6 +145,8 @@ def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
     elsewhere: list[int] = []
     for i, answer in enumerate(answers.answers):
         state = _RECORDED.get(answer)
+        # About an incarnation that was evicted since: recorded, it would end or place the one that
+        # came after it (decision 0028).
         if answer == BindAnswer.OVER:
             continue
         if state is None:
@@ -208,7 +212,10 @@ def taken_by(plan: BindPlan, answers: BindAnswers, among: Collection[int]) -> se
 _RECORDED: dict[int, TaskState] = {
     BindAnswer.OK: TaskState.BOUND,
     BindAnswer.ALREADY: TaskState.BOUND,
+    # The node is free again at once; which node refused is for the quarantine to count.
     BindAnswer.REFUSED: TaskState.PENDING,
+    # Lost, not failed: the loss came from outside, so the gang is repaired and the job's policies
+    # do not decide alone (decision 0040).
     BindAnswer.GONE: TaskState.LOST,
     BindAnswer.SUCCEEDED: TaskState.SUCCEEDED,
 }
@@ -267,5 +274,6 @@ def read_reports(reports: Reports, *, rows: Mapping[str, int]) -> list[StatusIte
         else:
             item = previous[1]
         item.tasks.append(int(tix))
+        # -1 is no task's row: the script changes nothing whose record names another row.
         item.rows.append(rows.get(node, -1))
     return items

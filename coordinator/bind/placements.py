@@ -40,6 +40,8 @@ class Places:
     def rows_of(state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
         """Take the rows from the ledger's records."""
         state.clear_rows(range(len(state.rows)))
+        # A pending task keeps its record after an eviction, so that its incarnation survives a
+        # restart (decision 0028); the row in it means nothing.
         placed = [t for t, task in tasks.items() if task.state != TaskState.PENDING]
         state.put_rows(placed, [tasks[t].row for t in placed])
         state.devices = {tix: task.devices for tix, task in tasks.items() if task.devices}
@@ -63,6 +65,8 @@ class Places:
             if p.kind == ALLOCATE:
                 tasks = state.expected(p.tasks)
                 rows = p.rows
+                # The bind stream was faster than the outcome: `moved` has charged those tasks
+                # already.
                 if len(tasks) != len(rows):
                     at = dict(zip(p.tasks, p.rows, strict=True))
                     rows = [at[tix] for tix in tasks]

@@ -62,6 +62,8 @@ class Quarantines:
     def __init__(self, *, refusals: int = REFUSALS, seconds: float = QUARANTINE_SECONDS) -> None:
         self.refusals = refusals
         self.seconds = seconds
+        # An object of its own and not a taint or a cordon: a user's next apply would overwrite
+        # those, and pods that tolerate everything would still be sent there (decision 0022).
         self.now: dict[int, Quarantine] = {}
         """By row: as the ledger has it."""
         self.count = 0
@@ -113,8 +115,11 @@ class Quarantines:
         while self._due and self._due[0][0] <= now:
             until, row = heapq.heappop(self._due)
             record = self.now.get(row)
+            # Heap entries are never removed; one that names another end than the record is void.
             if record is not None and record.until == until and row not in self._asked:
                 out[row] = None
+        # Changes that the ledger has not confirmed count as well, or two steps in a row would
+        # exceed the limit.
         room = self._limit(len(present)) - len(self.now.keys() | self._asked)
         for row, reason in sorted(self._wanted.items()):
             if row not in present:
@@ -131,6 +136,7 @@ class Quarantines:
 
     @staticmethod
     def _limit(nodes: int) -> int:
+        # A lone node is never left out: there would be no other to prefer.
         return 0 if nodes < 2 else max(1, int(nodes * SHARE))
 
     def _next(self, row: int, reason: str, now: float) -> Quarantine:

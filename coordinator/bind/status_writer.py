@@ -99,6 +99,8 @@ class Recorder:
 
     async def run(self) -> None:
         while True:
+            # No timer gathers a batch: while one is at the ledger (an fsync) the next one fills by
+            # itself, and a lone request waits for nobody.
             requests = [await self._queue.get()]
             tasks = requests[0].tasks
             while not self._queue.empty() and tasks < BATCH_TASKS:
@@ -114,6 +116,8 @@ class Recorder:
                 for request in requests:
                     if not request.written.done():
                         request.written.set_exception(error)
+                        # Marked as retrieved: the caller may be gone, and asyncio would log an
+                        # error that nobody can handle.
                         request.written.exception()
                 raise
             for request in requests:
@@ -124,9 +128,13 @@ class Recorder:
         items = [item for request in requests for item in request.items]
         lapsed = [jid for request in requests for jid in request.lapsed]
         async with self._guard:
+            # Here and not when they were queued: the batch before this one may have turned a victim
+            # into its next incarnation, and no other can come in between.
             items = self._current(items)
             applied = await self._record(items, lapsed)
             self.tasks_recorded += sum(map(len, applied))
+            # Without an await after the answer: nobody sees the ledger's new state with the old
+            # books.
             self._applied(items, applied)
 
     async def _record(self, items: list[StatusItem], lapsed: list[int]) -> list[list[int]]:
@@ -139,6 +147,7 @@ class Recorder:
                 subject = f"job {items[0].jid}" if items else f"nominations of job {lapsed[0]}"
                 self._refusals.refused(WriteKind.RECORD, error, subject)
                 return [[] for _ in items]
+        # Apart by kind first: halving one item and one job would give nothing and the same again.
         if count and jobs:
             applied = await self._record(items, [])
             await self._record([], lapsed)
@@ -147,6 +156,8 @@ class Recorder:
         return first + await self._record(items[count // 2 :], lapsed[jobs // 2 :])
 
     async def _send(self, items: list[StatusItem], lapsed: list[int]) -> StatusReply:
+        # Numbered once, before the first try: what is sent again after a lost answer has the same
+        # number, and the ledger returns the first answer instead of recording twice.
         self._sequence += 1
 
         def send(run: str) -> Awaitable[StatusReply]:

@@ -124,6 +124,8 @@ class Dispatcher:
             # It found no place at home, or lost there: the next shard in turn, so that all see it.
             best = min(up, key=lambda s: (s.shard - home - 1) % len(self.shards))
         else:
+            # The least work first: load evens itself out within a call or two, which is why only
+            # capacity is balanced by moving nodes (decision 0021).
             best = min(up, key=lambda s: (not _covers(s.idle, need), s.outstanding, s.shard))
         self._home[turn.jid] = best.shard
         return best.shard
@@ -164,6 +166,7 @@ class Dispatcher:
         tasks = 0
         while state.waiting and len(turns) < min(most, self.turns_per_call):
             size = cost(state.waiting[0])
+            # `turns and`: a turn that is larger than a call goes alone, or it would never go.
             if turns and tasks + size > self.tasks_per_call:
                 break
             turns.append(state.waiting.popleft())
@@ -180,6 +183,8 @@ class Dispatcher:
 
         ``only``: close the turns of these jobs alone; the call stays open with the others."""
         state = self.shards[shard]
+        # The call of a worker that was given up is closed already, and its turns are being reread:
+        # an answer that comes after all changes nothing.
         turns = state.calls.pop(call, [])
         if only is not None and turns:
             state.calls[call] = [turn for turn in turns if turn.jid not in only]
@@ -217,6 +222,7 @@ class Dispatcher:
         state.waiting.clear()
         state.outstanding = 0
         state.epoch = None
+        # The caller has claimed the shard's next epoch before: nothing of this worker can commit.
         state.fenced = True
         return sent, unsent
 

@@ -74,6 +74,8 @@ class Aging:
     def may_ask(self, jid: int, waited: float, now: float) -> bool:
         """Whether a worker may be asked to choose nodes for the job."""
         due = self._asked.get(jid, float("-inf")) + AGAIN_SECONDS
+        # `_stored`: the ledger still has nodes of the reservation before, and at most one job has
+        # any at a time (decision 0029).
         return waited > self.bound and self.jid < 0 and not self._stored and now >= due
 
     def asked(self, jid: int, now: float) -> None:
@@ -106,6 +108,7 @@ class Aging:
     def changes(self) -> dict[int, int | None]:
         """Changes to store: row -> the job that it is reserved for, None to release it. They take
         effect when :meth:`stored` is called."""
+        # One change is on its way at a time, so that what the ledger has is always known here.
         if self._storing or self._stored == set(self.rows):
             return {}
         self._storing = True

@@ -101,6 +101,8 @@ class Spanning:
             for namespace, labels in dict.fromkeys(kinds):
                 for key in self._selecting.selecting(namespace, dict(labels)):
                     self._enter(key, self._terms[key], jid)
+        # A job may become a member while its turn is open: its statement will move the key, so
+        # others have to wait for it.
         if jid in self._keys and self._is_out(jid):
             self.take(jid, self.keys(jid))
 
@@ -132,6 +134,8 @@ class Spanning:
     ) -> str:
         """Make the job a member of its rule's term; returns the term's key."""
         spaces = () if everywhere else tuple(sorted(namespaces))
+        # By what the term selects, not by who has it: jobs with the same rule share one key, and
+        # the name is the same for every leader, as the ledger has the key's version under it.
         description = repr((selector, spaces, everywhere)).encode()
         key = TERM + blake2s(description, digest_size=12).hexdigest()
         term = self._terms.get(key)
@@ -144,6 +148,8 @@ class Spanning:
     def _new(self, key: str, asks: LabelTerm) -> Term:
         term = self._terms[key] = Term(asks)
         self._selecting.add(key, asks)
+        # By label and not job by job: 3,000 jobs that each keep away from their own label made 9
+        # million questions (decision 0041).
         for kind in self._labels.selected(asks):
             for jid in self._alike[kind]:
                 self._enter(key, term, jid)
@@ -227,6 +233,7 @@ class Spanning:
     def touches(self, jid: int) -> bool:
         """Whether placing tasks of this job depends on the placements of other jobs."""
         keys = self._keys.get(jid) if self._keys else None
+        # Not its budgets: those matter to whoever evicts.
         return bool(keys) and any(key.startswith(OF_PLACING) for key in keys or ())
 
     def keys(self, jid: int) -> list[str]:
@@ -257,6 +264,8 @@ class Spanning:
         """Whether a turn that touches one of these keys is open; if so, the job waits until it
         returns."""
         for key in keys:
+            # At most one turn that touches a key is out; a second one would be planned on the old
+            # count and refused by the ledger (decision 0029).
             if self._busy.get(key, set()) - {state.job.jid}:
                 self._waiting.setdefault(key, []).append((state.job.jid, state.stamp))
                 return True
@@ -293,6 +302,7 @@ class Spanning:
         """Take the ledger's versions of the keys of jobs whose turns were lost. No other open turn
         touches these keys."""
         for key in self.out(jids):
+            # Read from the ledger: whether the lost statement moved the key, nobody else can say.
             self.versions[key] = versions.get(key, 0)
 
     def moved(self, by: dict[str, int]) -> None:

@@ -62,6 +62,8 @@ class EnqueueGate:
         self._asked, self._revision = now, cluster.revision
         found: list[tuple[JobState, Reason | None]] = []
         infos = [state.info for state in self.waiting.values()]
+        # The session's own action over the same totals: two implementations of one rule would
+        # differ some day in what they count (decision 0035).
         for info, entered in list(enqueue(session, cluster, infos)):
             jid = info.job.jid
             if entered:

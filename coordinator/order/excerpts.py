@@ -84,6 +84,7 @@ class Excerpts:
             member_state for member in order if (member_state := self._known(member)) is not None
         ]
         touched = sorted(keys)
+        # Before anything is encoded: a turn that has to wait must cost next to nothing.
         if touched and waits(touched):
             return b"", touched
         counted = spanning.keyed() if action in EVICTING else set()
@@ -128,6 +129,7 @@ class Excerpts:
         """Jobs of a queue that hold nodes: lowest priority first, then the youngest."""
         cluster = self._accounts.cluster
         every = max(RANK_SECONDS, RANK_SECONDS_A_JOB * len(cluster.jobs))
+        # `_at <=`: a clock that was set back must not keep an old ranking until it has caught up.
         if not self._at <= cluster.now < self._at + every:
             self._at = cluster.now
             ranked: dict[int, list[tuple[int, float, int]]] = {}

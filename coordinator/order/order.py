@@ -123,6 +123,9 @@ class Order(Sessions):
 
     def next_turn(self) -> Turn | None:
         """The next turn in order, charged to its queue; None where nothing can be tried now."""
+        # One window for all shards. It bounds the share gap between equal queues to the window
+        # times the largest job, and is Volcano's loop exactly at 1; 256 a shard because a call and
+        # a commit cost the same whatever they carry (decision 0012).
         if self.open >= self.window:
             return None
         while (urgent := self.lines.pop_urgent()) is not None:
@@ -139,6 +142,8 @@ class Order(Sessions):
 
     def _further_turn(self) -> Turn | None:
         """A turn of another action: backfill, then the evicting actions, then a reservation."""
+        # In this order (decision 0029): backfill comes after allocate, and room that is free before
+        # room that is made (decision 0034).
         while (filling := self.next_to_fill()) is not None:
             if (turn := self._open_turn(filling, (), action=BACKFILL)) is not None:
                 return turn
@@ -187,11 +192,15 @@ class Order(Sessions):
         tail = self._tail(state, need) if action == ALLOCATING else 0
         self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
         self.lines.stand(state, Standing.OPEN, state.reason)
+        # Voids the job's entries in every heap: they are never searched for, only skipped when they
+        # come to the top.
         state.stamp += 1
         state.returned.clear()  # binds refused before this turn say nothing about its outcome
         self.open += 1
         if keys is not None:
             self.go_out(state, action, keys)
+        # From the opening of the first failed turn in a row: what was freed after that its workers
+        # may not have seen, so it has to wake the line.
         if state.tried_since < 0:
             state.tried_since = self.accounts.capacity.changes
         job, info = state.job, state.info
@@ -289,6 +298,8 @@ class Order(Sessions):
         if outcome.jid not in self.jobs:
             self._late(state, outcome)
             return
+        # Before the outcome is judged: what follows may queue the job again, and must find its
+        # queue without the turn's charge.
         self.open -= 1
         self.accounts.give_back(state)
         if action != ALLOCATING and outcome.code in _SAYS_NOTHING_OF_PLACES:
@@ -305,6 +316,7 @@ class Order(Sessions):
             case OutcomeCode.CONFLICT:
                 self._conflict(state)
             case OutcomeCode.STALE | OutcomeCode.FENCED:
+                # Nobody knows what the ledger has of it: no turn before its records are reread.
                 self.lines.stand(state, Standing.WAITING, Reason.PENDING_EVALUATION)
                 state.unread = True
                 self.stale.append(outcome.jid)
@@ -341,6 +353,7 @@ class Order(Sessions):
             self.contention.forget(state.job.jid)
         if self.aging.jid == state.job.jid:
             self.aging.over(state.job.jid)
+        # Else it was placed in part, and for the rest the failed turns before this one still count.
         if not outcome.reasons:
             state.tried_since = -1
         self.nominations.drop(state)
@@ -371,6 +384,8 @@ class Order(Sessions):
         state.attempts += 1
         state.tried.add(shard)
         self.to_fill(state)
+        # In soft mode one look sees all nodes, own and others'; behind walls each shard has to say
+        # no.
         elsewhere = self.walls and bool(self.reachable - state.tried)
         self._enqueue(state, of_counts(outcome.reasons), urgent=elsewhere)
         if not elsewhere:
@@ -382,6 +397,8 @@ class Order(Sessions):
         finally parked, because a refusal that repeats may have another cause."""
         state.attempts += 1
         state.conflicts += 1
+        # A loser of a conflict only needs fresh rows, so it goes first and without a pause; waiting
+        # for room, as an infeasible job does, would make it slow for nothing (decision 0022).
         if state.attempts <= URGENT_ATTEMPTS:
             self._enqueue(state, urgent=True, keep=True)
             return

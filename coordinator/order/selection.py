@@ -72,6 +72,8 @@ class Picking:
             self._over_share.add((queue.info.queue.qid, line.need))
             if line.order is not None:
                 line.order.skip(line)
+        # Volcano leaves this capacity free: with four queues of weight one that each want a gang of
+        # 8 on 16 GPUs each deserves 4, and the cluster stays empty for ever (decision 0010).
         return self._borrow() if self._work_conserving else None
 
     def _pick(self) -> tuple[QueueState, Line, JobState] | None:
@@ -82,6 +84,7 @@ class Picking:
                 best = self._best_line(queue)
                 if best is not None:
                     return queue, best[0], self._jobs[best[1][2]]
+            # For the rest of the session, as in Volcano: capacity only shrinks from pick to pick.
             self._closed.add(queue.info.queue.qid)
         return None
 
@@ -106,6 +109,7 @@ class Picking:
             return self._search(queue, queue.order, borrowing=False)
         qid = queue.info.queue.qid
         best: tuple[Line, Entry] | None = None
+        # A copy: `top` removes a line whose last job has left.
         for need, line in list(queue.lines.items()):
             if (qid, need) in self._blocked or (qid, need) in self._over_share:
                 continue
@@ -129,6 +133,8 @@ class Picking:
         while room is not None and (candidate := self._lines.first(queue, room)) is not None:
             if not self._lines.held_back(candidate[0], self._now):
                 return candidate
+            # The room is an upper bound: what it lets through is asked the exact question. A room
+            # that is too large costs a look and never a decision (decision 0041).
             order.skip(candidate[0])
         return None
 

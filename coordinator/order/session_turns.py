@@ -145,6 +145,8 @@ class Sessions(Repairs):
         self.departures.purged(jid)
 
     def resolve(self, jid: int, states: bytearray) -> None:
+        # Its evictions may have been committed: the progress of the lost turn says nothing, and the
+        # reread records decide.
         if self.came_back(jid) in self.contention.actions:
             self.contention.forget(jid)
         super().resolve(jid, states)
@@ -159,6 +161,8 @@ class Sessions(Repairs):
 
     def slow(self, state: JobState) -> bool:
         """Whether allocating the job needs a session."""
+        # Kept by job: the answer only changes with its specification or with the policy, and is
+        # asked at every turn.
         if state.slow is None:
             state.slow = self._is_slow(state.job)
         jid = state.job.jid
@@ -237,6 +241,7 @@ class Sessions(Repairs):
     def next_to_fill(self) -> JobState | None:
         """The next job whose best-effort tasks may be placed now."""
         changes = self.accounts.capacity.changes
+        # Without the count every step would ask all of them again.
         if not self._unfilled or self._filled_at == changes:
             return None
         for jid, tried in list(self._unfilled.items()):
@@ -281,6 +286,8 @@ class Sessions(Repairs):
             if queue.lines
         ]
         for _, _, queue in sorted(by_key, key=lambda keyed: keyed[:2]):
+            # The tops of all lines are sorted at each look, which is why looks without a result
+            # grow rarer with the number of lines.
             tops = [top for line in list(queue.lines.values()) if (top := lines.top(line))]
             for top in sorted(tops):
                 state = self.jobs[top[2]]

@@ -87,6 +87,7 @@ class Contention:
         trying = self._trying.get(jid)
         if trying is None:
             return self.actions[0]
+        # The same totals give the same answer: a pause alone does not make it worth another search.
         if now < trying.not_before or trying.revision == revision:
             return None
         return self.actions[trying.step]
@@ -133,6 +134,7 @@ class Contention:
     def refused(self, jid: int, *, now: float) -> None:
         """Note a conflict: the same action again after a short pause."""
         trying = self._trying.setdefault(jid, StarvationProgress())
+        # Short at first: a conflict says that another shard was faster, not that there is no room.
         wait = CONFLICT_SECONDS * 2 ** min(trying.conflicts, 9)
         trying.conflicts += 1
         trying.not_before = now + min(wait, AGAIN_LIMIT_SECONDS)

@@ -126,10 +126,14 @@ class Executor:
                 self._group.create_task(self._keep(instruction))
 
     async def _reread(self, jids: list[int]) -> None:
+        # From the reading to its effect: a record in between would be overwritten by what was read
+        # before it.
         async with self._guard:
             read = partial(self._ledger.read_tasks, jids)
             truth = await insist(read, call_name="read tasks")
             order = self._core.order
+            # Nobody knows whether a lost statement moved the keys of what spans nodes: their counts
+            # are read, too (decision 0029).
             if order.spanning.out(jids):
                 order.know(jids, await insist(self._ledger.read_domains, call_name="read domains"))
             self.rereads -= 1
@@ -139,6 +143,8 @@ class Executor:
         self._kick()
 
     async def _release_nominations(self, jids: list[int]) -> None:
+        # Recorded before the job may have a turn again, so that a newer nomination cannot be the
+        # one released.
         await self._recorder.record([], jids)
         self._core.order.nominations_released(jids)
         self._kick()
@@ -185,6 +191,8 @@ class Executor:
 
     async def _store_partition(self, instruction: Repartition) -> None:
         await self.store([instruction.put])
+        # The tail as of now lies at or behind the entry of this partition: a worker that has read
+        # up to here knows it.
         self._core.partition_stored(await insist(self._ledger.log_tail, call_name="log tail"))
         self._kick()
 

@@ -30,11 +30,17 @@ async def step_forever(
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(IDLE_STEP_SECONDS):
                 await kicked.wait()
+        # Before the step: what happens while it runs sets the event again, and the next step
+        # handles it.
         kicked.clear()
         if stopping():
+            # No call is open: every outcome has been taken up, and nothing has to be reread by the
+            # next leader.
             if not any(state.calls for state in core.dispatcher.shards.values()):
                 settled.set()
             continue
         for instruction in core.step(time.time()):
             execute(instruction)
+        # `wait` does not suspend where the event is set already: without this a stream of events
+        # would keep everybody else from the loop.
         await asyncio.sleep(0)
