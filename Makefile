@@ -20,6 +20,11 @@ OUTPUT ?= table
 DEMO := --backlog --mode soft --shards 4 --nodes 1000 --gpus-per-node 8 --jobs 2000
 CODE := coordinator shard_worker shared tests
 
+# Bytecode is kept also where the shell says otherwise: without it each worker of the tests rewrites
+# and compiles all their files (20 s of processor time), and each `quadrant` that they start compiles
+# the product.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A stamp is named for the content it was installed from: another lock is another stamp, and a
 # second `make` with the same lock starts at once.
 key = $(shell cat pyproject.toml $(1) | cksum | cut -d' ' -f1)

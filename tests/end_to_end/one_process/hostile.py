@@ -9,7 +9,10 @@ MEGABYTE = 1 << 20
 
 def filled(head: str, line: str, *, size: int = MEGABYTE, tail: str = "") -> bytes:
     """``head``, then ``line`` as often as it fits; ``{}`` in it is a number."""
-    parts, left = [head], size - len(head) - len(tail)
+    left = size - len(head) - len(tail)
+    if "{}" not in line:
+        return (head + line * (left // len(line)) + tail).encode()
+    parts = [head]
     for number in count():
         part = line.replace("{}", str(number))
         left -= len(part)
