@@ -142,6 +142,8 @@ class JobController:
         """The actions that are due; each is returned once."""
         while self._due and self._due[0][0] <= now:
             due, key = heapq.heappop(self._due)
+            # The Job may have been deleted, or begun anew under the same name, since this entry was
+            # pushed.
             if self._ends.get(key, (_FAR, 0.0))[0] == due:
                 self._actions.append(Expire(key, self._ends.pop(key)[1]))
         actions, self._actions = self._actions, []
@@ -166,6 +168,8 @@ class JobController:
             due = ended + rules.ttl
             self._ends[key] = (due, document.created)
             heapq.heappush(self._due, (due, key))
+        # `next`: an action is under way already, and the document says what follows it, also for a
+        # leader that comes after this one (decision 0018).
         if document.jid >= 0 and "next" not in state:
             retries = int(state.get("retryCount", 0))
             self._jids[key] = document.jid
@@ -178,6 +182,8 @@ class JobController:
 
     def _judge(self, jid: int, now: float) -> None:
         ruled, live = self._ruled[jid], self._known(jid)
+        # `awaiting`: between the action and its stored document the tasks still look as they did,
+        # and the policy would fire once more.
         if live is None or ruled.awaiting or ruled.noted:
             return
         rules, job, states = ruled.rules, live.job, live.states

@@ -51,6 +51,7 @@ class JobLoop:
     async def run(self, writer: IntakeWriter) -> None:
         """Until it is cancelled."""
         while True:
+            # Before the actions are taken: what becomes due meanwhile sets it again.
             self._moved.clear()
             actions = self.controller.take(time.time())
             for at in range(0, len(actions), AT_ONCE):

@@ -78,10 +78,13 @@ def rules_of(document: Document) -> Rules | None:
 def verdict(rules: Rules, job: Job, states: bytearray) -> Ruling | None:
     """The action due now; None for none. Failures come before completions."""
     ranges = _ranges(job)
+    # Judged by how tasks stand, not by which event came last: of several that hold, a failure
+    # decides.
     for event in (POD_FAILED, TASK_COMPLETED):
         for role in rules.roles:
             if role.name not in ranges or not _happened(event, states, *ranges[role.name]):
                 continue
+            # As in Volcano: a task's own policies override the Job's.
             action = _action(role.policies, event) or _action(rules.policies, event)
             if action is not None:
                 return Ruling(action, event, role.name)

@@ -63,6 +63,7 @@ def observation(
     """The operation that stores the usage of a node. It names the things of ``before`` too, because
     a version moves only for named things."""
     slots = [(at, use) for at, use in used.items() if isinstance(at, int) and isinstance(use, int)]
+    # What is no longer used is named with zeros, or its last amount would stay.
     things = {at: (0,) * len(use) for at, use in before.items() if isinstance(use, tuple)}
     things |= {at: use for at, use in used.items() if isinstance(use, tuple)}
     return Observe(row, sorted(slots), sorted((str(name), use) for name, use in things.items()))

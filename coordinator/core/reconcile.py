@@ -106,12 +106,15 @@ class ReconcilePass:
                     present = self._present.setdefault(state.job.jid, set())
                     unsure = _unsure(state)
             tix = int(tail) if tail.isdecimal() else -1
+            # By uid and not by name alone: an earlier incarnation of the task is somebody else's as
+            # far as the books go.
             expected = incarnation(job_uid, lives.get(tix, 0)) if lives else job_uid
             if state is None or uid != expected or not 0 <= tix < len(states):
                 self.orphans.append(name)
                 continue
             present.add(tix)
             live = _LIVE[phase]
+            # Almost every task ends here: no object is made and no method called for it.
             if live is None or unsure or (states[tix] == live and rows[tix] == row_of(node)):
                 continue
             self._compare(state, tix, live, row_of(node, -1))
@@ -129,6 +132,8 @@ class ReconcilePass:
         elif recorded in _ORDER:
             if state.rows[tix] != row:
                 kind = FindingKind.ELSEWHERE
+            # Only forwards: books that are ahead have heard of more than this listing, which takes
+            # several calls to read.
             elif _ORDER.index(recorded) < _ORDER.index(live):
                 kind = FindingKind.BEHIND
         else:
@@ -179,6 +184,9 @@ class Reconciler:
 
     def judge(self, look: ReconcilePass) -> ReconcileRepairs:
         """The repairs of each difference that the previous pass found unchanged."""
+        # Equal in kind, state and row: a difference that moves is a message under way. A repair
+        # that comes a look late does no harm, as the bind carries the task's identity (decision
+        # 0022).
         again = [f for task, f in look.findings.items() if self._before.get(task) == f]
         repairs = ReconcileRepairs()
         groups: dict[tuple[object, ...], StatusItem] = {}
@@ -186,7 +194,10 @@ class Reconciler:
             if finding.kind not in SHOWN:
                 repairs.counts[finding.kind] += 1
                 self._repair(finding, repairs, groups)
+        # An evicted task that has ended is pending again, and not failed.
         repairs.items = self._core.victims.ended([*groups.values()])
+        # Shown and left alone. To stop what no job has would be tidy, and is how an empty ledger,
+        # restored by mistake, would end everything that runs (decision 0022).
         orphans = set(look.orphans)
         tally = self._core.tally
         tally.unexplained = {

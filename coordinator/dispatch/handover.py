@@ -67,6 +67,8 @@ class Handover:
         way: then they are left for a later call. Returns the changed rows with their new shards;
         None where there is nothing to store."""
         self._grow(len(desired))
+        # As of before the loop: all moves of one pass start together, and none joins a hand-over
+        # whose position in the log and last call are noted already.
         under_way = bool(self.moving)
         now = self.in_use[: len(desired)]
         changed: dict[int, int] = {}
@@ -79,6 +81,8 @@ class Handover:
                 self.moving[row] = (giver, taker)
         rows = np.fromiter(changed, dtype=np.intp, count=len(changed))
         new = rows[now[rows] == NOBODY]
+        # A moving node is nobody's own until its taker has it: in hard mode the ledger does not ask
+        # whose node it is, so the order of these steps is all that keeps the rule (decision 0021).
         self.in_use[rows] = NOBODY
         self.in_use[new] = desired[new]
         return changed if changed or self._told_mode != self._mode else None
@@ -99,6 +103,8 @@ class Handover:
         """Note that the partition is durable, in the log before ``at``. ``last_call``: the newest
         call sent."""
         self.storing = False
+        # The first time that these moves are durable: revisions that only give new nodes away come
+        # in between.
         if self.moving and not self._told:
             self._told, self._last_call = at, last_call
 
@@ -112,6 +118,9 @@ class Handover:
         return [s for s in givers if s in workers and self._may_use(workers[s])]
 
     def _may_use(self, worker: ShardState) -> bool:
+        # Calls and positions both: positions would do if every call came once, calls if every reply
+        # told of all that was planned before it. Together they hold when calls come twice, late or
+        # not at all (decision 0021).
         if any(call <= self._last_call for call in worker.calls):
             return True
         if worker.fenced:
@@ -123,6 +132,7 @@ class Handover:
         stores :meth:`put`."""
         moves = list(self.moving.values())
         for row, (_, taker) in self.moving.items():
+            # The number of shards may have fallen since the move began.
             self.in_use[row] = taker if taker < self._shards else NOBODY
         self.moving.clear()
         self._told = ""
@@ -145,4 +155,5 @@ class Handover:
         self.moving = {row: (m.giver, m.taker) for m in partition.moving for row in m.rows}
         self._grow(1 + max(self.moving, default=-1))
         self._told_mode = partition.mode
+        # 0: calls of an earlier leader do not count, as every older epoch is revoked first.
         self._told, self._last_call = (at, 0) if self.moving else ("", 0)

@@ -38,6 +38,8 @@ class Inquiries:
     @contextlib.contextmanager
     def turnstile(self) -> Iterator[None]:
         """Raises Problem (429) where the limit on inquiries is reached."""
+        # Refused, not queued: a worker places nothing while it answers, and a queue would keep it
+        # from placing for as long as anybody asks.
         if self._busy >= self._at_once:
             raise Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,

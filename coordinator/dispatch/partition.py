@@ -47,6 +47,7 @@ class Offers:
         slots = 1 + max((slot for slot, _ in allocatable), default=-1)
         rows, width = self._amounts.shape
         if row >= rows or slots > width:
+            # Doubled, so that nodes that arrive one by one are not copied each time.
             self._grow(rows if row < rows else max(row + 1, 2 * rows), max(slots, width))
         self._amounts[row] = 0
         for slot, amount in allocatable:
@@ -167,6 +168,7 @@ def _pulled_together(owner: Shards, loads: Loads, shard_loads: Loads, part: floa
     had = _held(owner, loads, len(shard_loads))
     after = shard_loads + float(loads.sum()) - had
     shard = int(np.bincount(owner[owner != NOBODY]).argmax())
+    # Domains that come and go must not empty a shard (decision 0021).
     if after[shard] > part * SPLIT_ABOVE:
         shard = int(after.argmin())
     gained = after[shard]
@@ -177,6 +179,7 @@ def _pulled_together(owner: Shards, loads: Loads, shard_loads: Loads, part: floa
 
 def _place_new(partial_cut: Cut, new: Units) -> bool:
     """Assign new units, largest first, to the least loaded shard. Returns whether some remain."""
+    # Largest first: the small ones then level what the large ones left uneven.
     order = new[np.lexsort((new, -partial_cut.load[new]))][:PLACED_AT_ONCE]
     heap = [(load, shard) for shard, load in enumerate(partial_cut.totals)]
     heapq.heapify(heap)

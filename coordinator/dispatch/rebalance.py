@@ -68,6 +68,7 @@ class Rebalancer:
         self.active = gap > (STOP_BELOW if self.active else START_ABOVE)
         if not self.active or (now < self._next and not free):
             return 0
+        # Only now: it asks every node of the cluster.
         rows = busy()
         if free or not rows.any():  # nobody is disturbed where nothing runs
             count, self.active = even_out(cut, busy=rows, allowance=MOVED_AT_ONCE)
@@ -106,9 +107,11 @@ def even_out(cut: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[int,
             shelves[full] = _Shelf(cut, cut.units[before[cut.units] == full], busy)
         unit = shelves[full].take(gap)
         if unit is None:
+            # Each of its units is larger than the gap; another shard may have smaller ones.
             givers.discard(full)
             continue
         size = cut.size.item(unit)
+        # `count and`: a hyper node larger than the allowance moves alone, or it would never move.
         if allowance <= 0 or (count and count + size > allowance):
             return count, True
         count += size
@@ -131,6 +134,7 @@ class _Shelf:
         """Remove and return the unit that closes a gap best, idle ones first; None where each would
         only swap the two shards."""
         for loads, units in self._kinds:
+            # Moving half of the gap would make the two shards equal.
             at = bisect_right(loads, gap / 2)
             near = [i for i in (at - 1, at) if 0 <= i < len(loads) and loads[i] < gap * CLOSER]
             if near:

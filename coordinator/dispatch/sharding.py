@@ -161,10 +161,13 @@ class ClusterPartition:
     def step(self) -> list[Repartition | SendTurns]:
         """The second phase, once possible; before that, calls to the givers it waits for."""
         handover = self.handover
+        # While a partition is on its way to the ledger nobody can have read of it.
         waits = None if handover.storing else handover.waits_for(self._dispatcher.shards)
         if waits is None:
             return []
         if waits:
+            # An idle giver has no call that would tell how far it has read: one without turns asks
+            # for it.
             return [*self._dispatcher.nudge(waits)]
         self._moved(handover.finish())
         self._dispatcher.under_way(())

@@ -38,6 +38,8 @@ class FairQueue(Generic[T]):
     def put_nowait(self, item: T, line: str) -> None:
         """Raises LineFull."""
         waiting = self.waiting(line)
+        # Against the room that is left, not a fixed share: one queue alone gets half, and a
+        # newcomer always finds some, without anybody's counting the tenants (decision 0015).
         if waiting >= self._size - self._waiting:
             raise LineFull(f"{waiting} requests wait to be stored")
         self._lines.setdefault(line, deque()).append(item)
@@ -50,6 +52,8 @@ class FairQueue(Generic[T]):
             try:
                 self.put_nowait(item, line)
             except LineFull:
+                # Cleared, then awaited, with nothing in between: `get_nowait` cannot run before the
+                # wait begins.
                 self._drained.clear()
                 await self._drained.wait()
             else:
@@ -66,6 +70,8 @@ class FairQueue(Generic[T]):
         """The oldest request of the line whose turn it is. Raises IndexError where none waits."""
         if not self._waiting:
             raise IndexError("no request waits")
+        # A dictionary keeps the order of entry, and a line that was served enters anew behind the
+        # others.
         name = next(iter(self._lines))
         line = self._lines.pop(name)
         item = line.popleft()

@@ -42,6 +42,8 @@ class FairTurns:
         if len(line) >= self._size - self._waiting:
             raise LineFull(f"{len(line)} requests of {caller} wait")
         ticket = asyncio.get_running_loop().create_future()
+        # One that comes back starts at the level of who was served last, so that idling saves
+        # nothing up.
         if not line:
             self._used[caller] = max(self._used.get(caller, 0.0), self._floor)
         self._lines.setdefault(caller, deque()).append(ticket)

@@ -167,6 +167,8 @@ class IntakeWriter:
 
         def work(now: float) -> Steps[_Done]:
             before = self._intake.documents.get(key)
+            # Here, in the single writer, and not when the request came: a patch is made of the
+            # newest object, and nothing can come between the look and the change (decision 0015).
             new = make(before)
             yield
             if new is not None and (beyond := self._within([new])[1]):
@@ -262,6 +264,8 @@ class IntakeWriter:
             size = 0
             give_way = GiveWay(seconds=FRESH_SECONDS)
             following: _StoreRequest | None = request
+            # A request that looks at an object of this batch waits for the next: it must see what
+            # is published, and nothing of this batch is before it is stored.
             while following is not None and not _rests_on(following, batch):
                 outcome = await self._work(following)
                 await give_way.between()
@@ -288,6 +292,8 @@ class IntakeWriter:
         try:
             await self._send([outcome.admission for _, outcome in batch])
         except REFUSED as error:
+            # In memory the batch has happened already: names and numbers were given before the
+            # store, and the registry's journal takes them back (decision 0037).
             self._intake.undo()
             if self._bound is not None:
                 self._bound.published()  # nothing that was let in is on its way any more
@@ -346,6 +352,8 @@ class IntakeWriter:
                 documents[str(key)] = None
         if not ops and not documents:
             return
+        # Once for all tries: what is sent again after a lost answer gets the first answer, and is
+        # not stored twice.
         self._sequence += 1
         encoded = [*documents.items()]
 

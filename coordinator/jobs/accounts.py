@@ -213,6 +213,7 @@ class Accounts:
 
     def promise(self, state: JobState, charge: list[tuple[int, int]]) -> None:
         """Charge (class, tasks) to the job's queue and to the cluster until :meth:`give_back`."""
+        # A job has one charge at a time: what it was promised before is returned first.
         self.give_back(state)
         state.charge = charge
         self._promise(state, +1)
@@ -290,6 +291,8 @@ class Accounts:
     ) -> None:
         info, cls = state.info, self.classes[role.cid]
         queue, requests, capacity = self.queue(state), cls.requests, self.capacity
+        # Differences and no recount: a state change costs the same whatever the job's size
+        # (decision 0035).
         if (before in _OUTSIDE) != (new in _OUTSIDE):
             sign = -1 if new in _OUTSIDE else 1
             was_started = info.held[0] > 0

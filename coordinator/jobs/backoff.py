@@ -53,6 +53,8 @@ class Parking:
         while self._due and self._due[0][0] <= now:
             _, jid, stamp = heapq.heappop(self._due)
             self._ripe.append((jid, stamp))
+            # Capacity that was freed while the job was parked does not count: it is tried again for
+            # what is freed after its time is over.
             self._seen = changes
         return woken
 

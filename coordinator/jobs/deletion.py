@@ -79,22 +79,29 @@ class Departures:
         self.jobs[jid] = state
         for tix in self.members.pop(jid, ()):
             self._failing.discard((jid, tix))
+        # It is no job of its queue any more; what its tasks hold stays in every total until each
+        # end is recorded. Taken out at once, nodes would look free that are not (decision 0014).
         self._accounts.retire(state)
         self.settle(state)
 
     def settle(self, state: JobState) -> None:
         """Act on a change of a deleted job: stop the tasks it holds, or have it purged."""
         jid, states, refused = state.job.jid, state.states, state.refused
+        # While a turn is out, or unread, pending tasks may be placed already: nothing may be called
+        # ended.
         if not (state.standing is Standing.OPEN or state.unread):
             if states.count(TaskState.PENDING):
                 pending = [t for t, s in enumerate(states) if s == TaskState.PENDING]
                 self._accounts.move(state, pending, TaskState.FAILED)
+            # Refused tasks hold nothing, but a late copy of their bind could still start them:
+            # purged first, the job would leave a task that nobody knows (decision 0022).
             if not (refused or holds(state)):
                 if jid not in self._purging:
                     self._purging.add(jid)
                     self._asked.pop(jid, None)
                     self.purge_jobs.append(jid)
                 return
+        # Also while a turn is out: what runs has to end in any case.
         self.ask(jid, sorted(refused.union(t for t, s in enumerate(states) if s in HOLDING)))
 
     def purged(self, jid: int) -> None:
@@ -123,6 +130,8 @@ class Departures:
             return False
         members = self.members[jid]
         pending = [t for t in sorted(members) if states[t] == TaskState.PENDING]
+        # Members that were never placed are FAILED here at once, but purged only when the ledger
+        # has recorded it.
         ended = [t for t in sorted(members) if states[t] in ENDED and (jid, t) not in self._failing]
         self.ask(jid, [t for t in sorted(members) if _may_run(state, t)])
         if pending:

@@ -68,6 +68,8 @@ class Gangs:
         while self._due and self._due[0][0] <= now:
             _, jid = heapq.heappop(self._due)
             since = self._since.get(jid)
+            # The entry may be of an earlier time at which the gang was short; it was whole in
+            # between.
             if since is not None and since + self.seconds <= now:
                 due.append(jid)
         return due
@@ -105,8 +107,11 @@ def left_short(state: JobState) -> bool:
     info, waits = state.info, state.info.pending and not state.lives
     for at, group in enumerate(state.job.groups):
         placed, members = info.held[at], info.held[at] + info.best_effort[at]
+        # A group that holds nobody is not broken: it waits for a turn as any other.
         if not 0 < placed <= members < group.minimum:
             continue
+        # Told from the records alone, which is why LOST is a state of its own beside FAILED
+        # (decision 0040).
         if _count(state, at, TaskState.LOST):
             return True
         if waits and members + _count(state, at, TaskState.FAILED) < group.minimum:

@@ -34,6 +34,7 @@ class Nominations:
         for p in outcome.placements:
             for tix, row, level in zip(p.tasks, p.rows, p.levels, strict=True):
                 state.nominated[tix] = row
+                # Levels L3 and L4 are promised what is leaving; the other places are idle already.
                 if level >= Level.FUTURE_OWN and self._leaving[row] > 0:
                     state.waits_for.add(row)
         self._count(state, +1)
@@ -91,6 +92,8 @@ class Nominations:
         """Jobs that waited for one of these nodes and have no other left to wait for."""
         if not self._jobs:
             return
+        # Sorted, as the jobs below: who is woken first goes first, and a replay must wake them in
+        # the same order.
         for row in sorted(set(rows)):
             if self._leaving[row] > 0:
                 continue  # others are still on their way out of this node
@@ -109,6 +112,7 @@ class Nominations:
         """Jobs whose timer has expired."""
         while self._timers and self._timers[0][0] <= now:
             _, jid, stamp = heapq.heappop(self._timers)
+            # A later stamp: the job was queued, or nominated anew, since the timer was set.
             if jid in jobs and jobs[jid].stamp == stamp:
                 yield jid
 

@@ -112,6 +112,8 @@ class LineOrder:
     def begin(self, session: int, now: float) -> None:
         """Start a session: lines skipped in the last one, and those whose pause is over, may be
         tried."""
+        # Opened by the first pick in the queue, not for all queues at once: most sessions look at
+        # few of them.
         if session == self._session:
             return
         self._session = session
@@ -125,12 +127,16 @@ class LineOrder:
                     self.rest(line)
         while self._due and self._due[0][0] <= now:
             until, _, line = heapq.heappop(self._due)
+            # The line may have left the queue, been woken or been held anew since this entry was
+            # pushed: entries are not removed.
             if line.order is self and line.resting and line.not_before == until:
                 self._wake(line)
 
     def rest(self, line: Line) -> None:
         """Leave out a line that a worker found infeasible, until capacity was freed since and its
         pause is over."""
+        # Two places to rest, so that a line is touched when something is freed and when its pause
+        # ends, and not at every pick in between.
         if line.infeasible_at == self._capacity.changes:
             self._unchanged.append(line)
         else:

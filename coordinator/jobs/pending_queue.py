@@ -90,6 +90,8 @@ class Lines:
         if before is not None:
             before.jobs -= 1
             before.queue.waiting -= 1
+            # Not removed at once: a job that is queued anew leaves its line and joins it again, and
+            # taking a line out of the tree costs 20 us each time.
             if not before.jobs and before.order is not None:
                 before.order.emptied.append(before)
         if line is not None:
@@ -105,6 +107,8 @@ class Lines:
             line.order.entered(line, entry)
         elif line.queue.order is not None:
             line.queue.order.add(line, entry)
+        # Where a plugin orders jobs by comparison alone no key holds while they wait: such queues
+        # are scanned, however many lines they have (decision 0041).
         elif len(line.queue.lines) > self.scanned and self.sortable:
             self._keep_in_order(line.queue)
 
@@ -160,6 +164,8 @@ class Lines:
     def clear(self, queue: QueueState) -> None:
         """Remove all lines; their jobs must be lined up again."""
         for line in queue.lines.values():
+            # First, as jobs still point to these lines: one that leaves its line later must not
+            # touch a tree that is gone.
             line.order = line.node = None
         queue.lines.clear()
         queue.order = None
@@ -167,6 +173,7 @@ class Lines:
     def hold(self, line: Line, *, since: int, now: float) -> None:
         """A worker found the line infeasible; see :meth:`Line.hold`."""
         line.hold(since=since, now=now)
+        # `since` below 0 stands for none: the line may be tried at once.
         if line.order is not None and since >= 0:
             line.order.rest(line)
 
@@ -207,6 +214,9 @@ class Lines:
         order = queue.order
         while order is not None and (node := order.tree.first(room)) is not None:
             top = self.top(node.line)
+            # A key is never later in order than the line's present first entry, so the first node
+            # that fits and whose key still holds is the first of all; one that does not hold moves
+            # back and the search goes on.
             if top == node.key:
                 return node.line, top
             if top is not None:
@@ -224,8 +234,11 @@ class Lines:
 
     def held_back(self, line: Line, now: float) -> bool:
         """Whether another attempt of the line is known to fail."""
+        # Nothing was freed since a worker looked at every node: the answer would be the same.
         if line.infeasible_at == self._capacity.changes:
             return True
+        # Something was freed, but a stream of small releases must not become a stream of hopeless
+        # turns: the pause grows with each turn that failed.
         if line.infeasible_at >= 0 and now < line.not_before:
             return True
         return self.count_first and not self._capacity.covers(line.amounts)
@@ -236,6 +249,8 @@ class Lines:
             return False
         entries = 0
         for line in self._all():
+            # Stale entries count, too: an answer that is wrong in this direction only makes a turn
+            # smaller.
             entries += len(line.heap)
             if entries > 1:
                 return False

@@ -74,6 +74,8 @@ class LineTree(Generic[L]):
 
     def add(self, line: L, key: Entry, asks: Amounts) -> LineNode[L]:
         """Insert a line by its first entry. ``asks``: the amounts that need room."""
+        # Random weights keep the tree flat in whatever order lines arrive; seeded, so that two runs
+        # look at the same nodes.
         node = LineNode(line, key, asks, self._weights.random())
         self._root = _insert(self._root, node)
         return node
@@ -110,6 +112,7 @@ class LineTree(Generic[L]):
         while fitting is None:
             while node is not None:
                 looks += 1
+                # The whole branch is left out: each of its lines asks for at least this much.
                 if not _within(node.least, room):
                     break
                 way.append(node)

@@ -28,6 +28,8 @@ class Repairs(JobBook):
             self._note_short(job)
             if job.standing is Standing.READY and self.parking.full(job):
                 self._enqueue(job)
+        # A member that ran and failed is the business of the job's policies, not of gang repair
+        # (decision 0022, rule 4).
         elif state is TaskState.LOST or (state is TaskState.FAILED and _lost_before(job)):
             self._note_short(job)
         if jid in self.gangs:
@@ -96,7 +98,7 @@ class Repairs(JobBook):
             self._release(self.jobs[jid])
 
     def _wake_parked(self) -> None:
-        """Give parked jobs another attempt, where capacity was freed since they were parked."""
+        """Give parked jobs another attempt, where capacity was freed after their pause."""
         for jid, stamp in self.parking.wake(self.now, self.accounts.capacity.changes):
             state = self.jobs.get(jid)
             if state is not None and state.stamp == stamp:
@@ -109,10 +111,12 @@ class Repairs(JobBook):
         if not self.session.keeps_gangs:  # another policy, meanwhile
             self.gangs.forget(jid)
             return
+        # The turn may be placing the missing members right now.
         if state.standing is Standing.OPEN or state.unread:
             self.gangs.later(jid, self.now)
             return
         self.gangs.release(jid)
+        # Nothing of the gang is placed until these have ended (decision 0022).
         state.stopping = {t for t, s in enumerate(state.states) if s in HOLDING}
         if state.stopping:
             self.departures.ask(jid, sorted(state.stopping))

@@ -192,6 +192,7 @@ class JobState:
         """The pending tasks among these whose outcome is still news. The bind of the others, its
         refusal, or even their end was recorded before the call that placed them returned."""
         states, returned = self.states, self.returned
+        # Almost always so, and on the path of every placed task.
         if not returned:
             return [t for t in tasks if not states[t]]
         return [t for t in tasks if not states[t] and t not in returned]

@@ -33,6 +33,7 @@ class BindWatch:
         before, self._since, self.stuck = self._since, {}, {}
         for number, (task, row) in enumerate(binding.items(), 1):
             previous = before.get(task)
+            # Another row: it was refused and placed again in between, so its time begins anew.
             since = previous[1] if previous is not None and previous[0] == row else now
             self._since[task] = row, since
             if now - since >= self._seconds:

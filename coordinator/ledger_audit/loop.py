@@ -134,6 +134,8 @@ class LedgerAudit:
                 return
             await asyncio.sleep(AGAIN_SECONDS)
             again = await self._look(self._looker.look())
+            # Two looks in a row: one may have raced with a write, and nothing is repaired on the
+            # word of a single reading (decision 0039).
             if counted := confirmed(findings, again):
                 await self._treat(counted)
             findings = again

@@ -109,6 +109,7 @@ class Picture:
             case Table.QUEUE:
                 queues = {int(name): record for name, record in read}
                 self.queues.update(queues)
+                # Read as of this page: what was charged before it is in the record.
                 self.moved_queues -= queues.keys()
             case Table.JOB:
                 for name, record in read:
@@ -250,6 +251,7 @@ class Picture:
                 self.gone_jobs.add(jid)
                 self._moved(jid)
             case PurgeJob(jid):
+                # Noted and not removed: pages that were read before still have its tasks.
                 self.forgotten.add(jid)
             case PutQueue(qid) | DropQueue(qid):
                 self.moved_queues.update(self.queues)  # also those that are above it by now

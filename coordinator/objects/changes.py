@@ -84,6 +84,8 @@ class Ring:
         self._items.append(Published(version, event, key, record, state, behind))
         if record is not None:
             self._bytes += len(record.document.body)
+        # Two bounds: many small deletions, or a few with large bodies. Beyond them a watcher gets
+        # 410 and lists again, as from a Kubernetes API server.
         while len(self._items) > PUBLISHED or self._bytes > GONE_BYTES:
             old = self._items.popleft()
             self.floor = old.version
@@ -157,6 +159,8 @@ class ChangeReader:
 
     def _note(self, change: ObjectChange) -> None:
         earlier = self._found.get(change.key)
+        # Another object took the name: a watcher has to see the end of the first one too, or it
+        # would take the second for a change of it.
         if earlier is not None and earlier.type == "DELETED":
             self._ended.append(earlier)
         elif earlier is not None and earlier.type == "ADDED" and change.type == "MODIFIED":

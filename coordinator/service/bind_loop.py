@@ -69,6 +69,8 @@ class Binding:
     async def bind_forever(self) -> None:
         """Process the bind stream, first the unacknowledged entries."""
         async with asyncio.TaskGroup() as group:
+            # First what an earlier coordinator read and did not acknowledge, one part after the
+            # other: newer entries may be about the same tasks.
             while entries := await self._unattended():
                 await self._bind_again(entries)
             looked = time.monotonic()
@@ -84,6 +86,8 @@ class Binding:
         """Process entries concurrently with others. ``again``: they may have been processed
         before."""
         if entries:
+            # Before anything is started: while all calls to the cluster are out, the stream keeps
+            # what comes, and nothing piles up here.
             await self._slots.acquire()
             self._under_way.update(entry.id for entry in entries)
             group.create_task(self._attend(entries, again=again))
@@ -98,6 +102,8 @@ class Binding:
     async def _unattended(self) -> list[BindEntry]:
         """Delivered entries that are neither acknowledged nor being processed. Entries acknowledged
         during the read are excluded: their tasks may be placed again by now."""
+        # Noted before the read: an entry that is acknowledged while the answer is on its way would
+        # look unattended, and its tasks may be placed again by now.
         attended = set(self._under_way)
         entries = [entry for entry in await self._read(own=True) if entry.id not in attended]
         return entries[:ENTRIES]
@@ -114,6 +120,7 @@ class Binding:
             self._slots.release()
 
     async def _bind_again(self, entries: list[BindEntry]) -> None:
+        # Only these: an entry that is delivered for the first time was never asked of the cluster.
         await self._bind(await self._still_wanted(entries))
         await self._acknowledge(entries)
 
@@ -122,6 +129,8 @@ class Binding:
             await self._evict(*self._core.evicted(entries))
         self._core.places.assigned(entries)
         plan = await self._plan(entries)
+        # What has no answer is asked again until it has one; the entry stays open as long, so that
+        # a crash here repeats the call.
         while plan.jids:
             plan = await self._drive(plan)
 
@@ -214,4 +223,6 @@ class Binding:
             items = self._core.victims.read(reports, self._core.rows)
             if items:
                 await self._recorder.record(items)
+            # Only now: the next call acknowledges these, and they are recorded. A crash before it
+            # brings them again, as what is known already.
             after = max(after, reports.last)

@@ -37,6 +37,7 @@ async def trim_forever(
         try:
             history = await cluster.history_position()
         except ClusterTimeout:
+            # The history may be behind everybody else: without its position nothing is cut.
             continue
         read = workers()
         if read is not None:

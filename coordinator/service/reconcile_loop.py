@@ -115,6 +115,7 @@ class Reconciling:
                 ledger=registry.next_jid - 1,
                 cluster=part.highest,
             )
+            # A job that got one of those numbers would be taken for the one that the cluster runs.
             registry.next_jid = part.highest + 1
 
     async def run_forever(self) -> None:
@@ -138,6 +139,8 @@ class Reconciling:
             log.warning("Repaired towards the cluster", **counts)
         if repairs.items:
             await self._recorder.record(repairs.items)
+        # Before anything is stopped: the books may be wrong, and what runs is ended only if the
+        # ledger has it as ended, too.
         await self.audit(sorted({jid for jid, _ in repairs.stop}))
         if stop := [task for task in repairs.stop if self._ended(*task)]:
             uids = self._core.victims.uids(stop)

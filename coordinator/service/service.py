@@ -192,6 +192,8 @@ class Service:
             await self.workers.claim(shard)
         await self.standby.take_up(epoch)
         await self.standby.catch_up()
+        # Known only from the partition that was just read. What their workers committed before the
+        # claim is read behind it.
         if strangers := self.core.partition.handover.strangers:
             for shard in strangers:
                 await self.workers.claim(shard)

@@ -96,6 +96,7 @@ class Workers:
         state = self._core.dispatcher.shards[shard]
         if state.epoch != send.epoch:
             return  # lost before the call went out: its turns are read anew with the others
+        # No heartbeat while a call is out: it reads the log itself, and notices a death as well.
         self._idle_since[shard] = math.inf
         started = time.monotonic()
         try:
@@ -109,6 +110,7 @@ class Workers:
             self._core.followed(shard, send.epoch, reply.log_id)
             self._idle_since[shard] = time.monotonic()
             self._probes.answered(shard, reply, started=started)
+        # Also of one that was given up: the time was used.
         self.busy[shard] = self.busy.get(shard, 0.0) + reply.busy_seconds
         await self._take_up(send, reply.outcomes)
         self._kick()
@@ -119,6 +121,7 @@ class Workers:
         """Pass the outcomes of a call to the core, a part at a time: other callbacks run between
         two parts, and this worker may be given up there."""
         for first in range(0, max(1, len(outcomes)), PART_OUTCOMES):
+            # Before each part, the first too: the answer itself was just decoded in this callback.
             await asyncio.sleep(0)
             rest = first + PART_OUTCOMES
             self._core.turns_returned(
@@ -144,12 +147,18 @@ class Workers:
     async def _replace(self, shard: int, *, planned: bool = False, alive: bool = False) -> None:
         """Give up the shard's worker, whose further work does not count, and start another."""
         lost = time.monotonic()
+        # Before the claim, which waits for the ledger: nothing more goes out to this worker
+        # meanwhile, and a second failure of it does not begin this again.
         self._core.dispatcher.shards[shard].epoch = None
         self._core.dispatcher.shards[shard].pid = None
         self._log_ids.pop(shard, None)
+        # The claim shuts the old worker out. Only then its turns may be reread: until then it could
+        # still commit what the reading has just missed.
         await self.claim(shard)
         self._core.worker_lost(shard, planned=planned)
         self._kick()
+        # After the books: what needs Ray may take seconds, and the turns can be placed by other
+        # shards meanwhile.
         await self._shards.give_up(shard, alive=alive)
         await self.start(shard)
         self._probes.handovers.observe(time.monotonic() - lost)
@@ -166,6 +175,8 @@ class Workers:
         """Retry until one is up. Raises RayLost where none can be."""
         assert self._bless is not None
         while True:
+            # A new one for each attempt: a worker that was only late to start must not commit
+            # beside the one that comes after it.
             epoch = await self.claim(shard)
             policy, generation = self._policy
             # The worker may have been lost to a restart of the server that nobody else noticed.
@@ -176,6 +187,8 @@ class Workers:
             except WorkerLost as error:
                 log.error("Shard worker did not start", shard=shard, why=str(error))
                 await self._shards.give_up(shard)
+                # Raises where Ray itself is gone: a coordinator joins a head once, at its start, so
+                # that the process has to begin anew (decision 0025).
                 await self._shards.check()
                 await asyncio.sleep(0.5)
                 continue
@@ -224,6 +237,7 @@ class Workers:
                 for state in self._core.dispatcher.shards.values()
                 if state.epoch is not None and self._generations[state.shard] != self._policy[1]
             ]
+            # One at a time, so that the others go on placing.
             for shard in behind:
                 if self._core.dispatcher.shards[shard].epoch is not None:
                     log.info("Replacing a shard worker, for the new policy", shard=shard)

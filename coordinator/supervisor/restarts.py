@@ -120,6 +120,8 @@ class Keeper:
         """
         coordinators = [role for role in COORDINATORS if role in self._parts.roles()]
         for role in coordinators:
+            # Killed and not asked to stop: an orderly end waits for calls to workers, and these
+            # died with the head.
             self._parts.kill(role)
         for role in (RAY, *coordinators):
             await self._parts.start(role)

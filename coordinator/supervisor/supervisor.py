@@ -410,6 +410,7 @@ class Supervisor:
         """Stop all children, clients before the servers they use. None survives, even if this is
         interrupted."""
         try:
+            # The standby first, or it would take over from the coordinator that is stopped next.
             for role in (STANDBY, COORDINATOR, RAY, CLUSTER):
                 if child := self._children.get(role):
                     self._expected.add(role)

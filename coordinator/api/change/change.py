@@ -193,6 +193,8 @@ def patched(
         return _applied(now, key, patch, kind, author)
     before, live = _existing(now, kind, key.name)
     try:
+        # What comes of a patch is held to the limits of a body: many small ones could otherwise
+        # build an object that none could send.
         obj = _plain(_merged(live, patch, language, kind))
     except PatchError as error:
         raise _unfit(error, kind, key.name) from error

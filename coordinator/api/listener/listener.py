@@ -175,6 +175,8 @@ class Listener:
         loop = asyncio.get_running_loop()
         now = loop.time()
         try:
+            # The new connection is taken and a waiting one closed: a refusal at the bound would let
+            # whoever holds the places keep all others out (decision 0043).
             if (longest_waiting := self._connections.make_room(address, now)) is not None:
                 longest_waiting.abort()
         except TooManyConnections:
@@ -194,6 +196,8 @@ class Listener:
         now = asyncio.get_running_loop().time()
         if (longest_waiting := self._connections.longest_waiting(now)) is not None:
             longest_waiting.abort()
+        # asyncio's own listener stops accepting for a second at each EMFILE, which silences it
+        # under a flood (decision 0043).
         await asyncio.sleep(_EXHAUSTED_SECONDS)
 
     async def _sweep_forever(self) -> None:

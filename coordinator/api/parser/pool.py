@@ -137,6 +137,8 @@ class Parsers:
             whole = True
             raise
         finally:
+            # A process whose answer was not read to its end would give the rest of it to the next
+            # request.
             if whole and not self._closed:
                 self._idle.append(process)
             else:

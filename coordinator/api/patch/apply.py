@@ -109,7 +109,11 @@ def apply(
     ]
     if conflicts and not force:
         raise Conflicts(conflicts)
+    # Without conflicts, or with `force`: changed fields are the applier's from here on. A field
+    # with an equal value has both as owners, as in Kubernetes.
     others = [replace(owner, fields=owner.fields - changes.all) for owner in others]
+    # Its time stays as well: applied again unchanged, the object must be equal to what it was, or
+    # each apply would make a version.
     if last is not None and last.fields == applier.fields and not changes.any:
         applier = last
     return with_owners(new, [*others, applier])

@@ -93,6 +93,8 @@ class Reading:
         version = question.version or 0
         if version > now:
             raise expired(f"there is no version {version}, the newest is {now}")
+        # Kubernetes' `Exact` asks for the list as of that version; only the newest is kept, so it
+        # is served where nothing of the kind changed since, and 410 otherwise.
         if question.match == "Exact" and version:
             if self._changed(version, question.kind):
                 raise expired(f"version {version} is not kept, only the newest is")

@@ -150,6 +150,8 @@ class _Watch:
     async def _catch_up(self) -> None:
         """Send all changes up to now in order of version, so that a client which resumes from the
         last version it saw misses nothing."""
+        # Read before the changes: what comes while they are sent belongs to the next round, and
+        # none is skipped.
         upto = self._objects.version
         if upto <= self._since:
             return
@@ -251,6 +253,8 @@ class Matched:
         if self._holds(value):
             was_shown = change.key in self._known
             self._learn(change.key)
+            # As a Kubernetes API server does: an object that begins to match a selector is ADDED to
+            # the watcher, one that ceases to is DELETED.
             return change.type if was_shown or not self._complete else "ADDED"
         was = change.key in self._known or not (self._complete or change.type == "ADDED")
         self._known.discard(change.key)

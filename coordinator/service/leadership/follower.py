@@ -181,6 +181,8 @@ class Following:
                 records_left.pop(tix, None)
             records_left.update(records)
             return True
+        # Out of all totals and back in with other states, by the code of recovery: a second meaning
+        # of every event would need a proof that the two agree (decision 0020).
         before = self._forget_job(jid)
         if before is None:
             return False
@@ -198,6 +200,8 @@ class Following:
         kept = {tix: taken for tix, taken in before.devices.items() if tix not in tasks}
         state.devices = kept | _devices(records)
         self._occupy(state, +1)
+        # Put anew the job knows of no evictions; those of tasks that did not move are still going
+        # on.
         order.accounts.leave(state, before.evicted - tasks, leaving=True)
         self._core.victims.known(state, records)
         return True

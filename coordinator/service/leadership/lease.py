@@ -69,6 +69,8 @@ class Leadership:
     async def renew(self) -> bool:
         """Restart the lease; False where another claimed the leadership. Raises
         LedgerUnavailable."""
+        # Before the request, not after the answer: an answer may be late, and the ledger's lease
+        # began earlier.
         sent = self._clock()
         if not await self._ledger.renew(COORDINATOR, self.epoch, lease=self.lease.seconds):
             return False
@@ -99,6 +101,8 @@ class Leadership:
                     await self._judge(keeper)
                 await asyncio.sleep(self.lease.tick_seconds)
         finally:
+            # Before the lease is released: a late renewal would begin it anew, and a successor
+            # would wait for it (decision 0042).
             keeper.stop()
 
     async def _judge(self, keeper: LeaseKeeper) -> None:

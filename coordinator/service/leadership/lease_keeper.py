@@ -73,6 +73,9 @@ class LeaseKeeper:
     def _run(self) -> None:
         try:
             while not self._stop.wait(self._lease.pause(self._clock())):
+                # Looked at before each renewal: after the loop's last tick no renewal goes out
+                # beyond five lengths of the lease, so a hanging leader can be replaced (decision
+                # 0042).
                 if not self._held_up():
                     self._renew()
                 if self.refused:
@@ -107,10 +110,14 @@ class LeaseKeeper:
                 log.warning("Cannot renew the lease: standing still", why=str(error))
             return
         if renewed:
+            # From before the request: the ledger counts from when it got it, so the lease is over
+            # here first.
             self._lease.renewed(sent)
             if self._unsure:
                 self._unsure = False
                 log.info("No other coordinator leads: going on", epoch=str(self._epoch))
         else:
+            # Reported, not judged: the loop asks once more by the client that knows whose ledger it
+            # is (decision 0042).
             self.refused = True
         self._report()

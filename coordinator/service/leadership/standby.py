@@ -81,6 +81,7 @@ class Standby:
     async def wait(self) -> Leadership:
         """Returns once the leadership is ours."""
         while True:
+            # Taken before the claim: the lease then ends here before it ends for the ledger.
             sent = time.monotonic()
             try:
                 epoch = await insist(
@@ -100,6 +101,8 @@ class Standby:
             self.leader = leader
         looked = time.monotonic()
         if await self._readable():
+            # To the end of the log before it asks again: who takes over must have little left to
+            # read.
             while await self._follow() == ENTRIES:
                 pass
             await self._tell(self._log_id)
@@ -143,6 +146,8 @@ class Standby:
         some of what we read.
         """
         if self._log_id is None:
+            # Before the snapshot: else the log could be cut between the snapshot and the first read
+            # behind it.
             await self._tell(await insist(self._ledger.log_tail, call_name="log tail"))
             snapshot = await insist(self._ledger.snapshot, call_name="snapshot")
             await asyncio.to_thread(self._following.take, snapshot)
