@@ -79,6 +79,8 @@ def planned_turn(
         return session_turn(core, state, turn, action="backfill")
     job, order = state.job, core.order
     spanning, existing = order.spanning, order.known(job.jid)
+    # Entered for the question and taken out in `finally`, with no await in between: nobody sees a
+    # job that does not exist.
     spanning.put_job(job, classes)
     try:
         needs = bool(order.session.slow) or job.topology is not None or bool(job.sub_groups)

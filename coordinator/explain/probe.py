@@ -110,6 +110,8 @@ def _note(
 ) -> None:
     """``apart``: the note, in hard mode, that no single shard could hold what all together
     could."""
+    # Only what a turn would have noted as well: one judgement of a job, whoever asks (decision
+    # 0036).
     if finding.code is not OutcomeCode.INFEASIBLE or not finding.reasons:
         return
     if state.standing is Standing.NOMINATED or state.job.jid not in core.order.jobs:

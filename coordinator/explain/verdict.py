@@ -52,6 +52,8 @@ def settled(why: Why, finding: InquiryFinding, requests: Requests, names: Sequen
         return why
     if refined.reason is why.reason:
         return refined
+    # The published reason stays: `get`, events and an explanation must not tell two stories of one
+    # job (decision 0036).
     if not {refined.reason, why.reason} <= ROOM:
         return why
     return replace(refined, reason=why.reason)

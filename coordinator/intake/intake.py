@@ -185,6 +185,8 @@ class Intake:
         join_members(step)
         yield
         out.refused += step.refused
+        # Before anything of the draft is kept: dropping it is all that refusing the whole list
+        # takes.
         if atomic and out.refused:
             return Admission(refused=out.refused)
         documents = yield from documents_of(step, items_parsed, self.documents)
@@ -261,6 +263,7 @@ class Intake:
     def grow(self, key: Key, jid: int, roles: list[str]) -> Admission:
         """Create roles of a Job that depended on others."""
         document = self.documents.get(key)
+        # The Job may have begun anew since the controller judged it.
         if document is None or document.jid != jid:
             return Admission()
         draft = Draft(self.registry)

@@ -48,6 +48,8 @@ class GroupSums:
         """Add tasks, by the numbers of their lines."""
         columns = self._picture.tasks
         state, cid = columns.column("state")[lines], columns.column("cid")[lines]
+        # As in the scripts: a victim leaves its groups at once, its queue when it ends (decision
+        # 0028).
         stays = columns.column("evicted")[lines] == 0
         places = self._requests.places(cid)
         asks_nothing = (places >= 0) & self._requests.best_effort[places]
@@ -75,6 +77,7 @@ class GroupSums:
             difference = self._difference(jid, {})
             if not difference:
                 continue
+            # No number of pending members makes a count negative.
             if any(has < 0 for _, has, _ in difference):
                 yield self._finding(jid, difference)
             else:

@@ -26,6 +26,8 @@ def request_of(findings: Iterable[Finding], tasks: Mapping[Task, bytes]) -> Repa
     domains: dict[str, bytes] = {}
     task_records: dict[Task, bytes] = {}
     for finding in findings:
+        # The end of the record has its seal: the script repairs only what is still the record that
+        # was found (decision 0039).
         evidence = finding.record[-EVIDENCE:]
         match finding.subject:
             case Subject.NODE:

@@ -145,6 +145,8 @@ class Stories:
 
     def move(self, jid: int, version: int, tasks: Sequence[int] | None, *, of: int) -> Story:
         """Record that tasks of a job (None: all) changed. ``of``: its number of tasks."""
+        # Taken out and put in again: the dictionary's order is that of the latest changes, so what
+        # moved since a version is at its end, and is found without a search.
         story = self.jobs.pop(jid, None)
         if story is None:
             story = Story(of)
@@ -174,6 +176,7 @@ class Stories:
         for story in self.jobs.values():
             self.happenings -= len(story.happenings)
             story.happenings.clear()
+            # A tenth at once, or every event from here on would walk over the stories anew.
             if self.happenings <= ALL_HAPPENINGS * 9 // 10:
                 return
 

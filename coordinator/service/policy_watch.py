@@ -144,6 +144,7 @@ class PolicyFollower:
         try:
             draft.touch(mode=0o600)  # an argument of a plugin may be an address with a password
             draft.write_bytes(orjson.dumps(record))
+            # A rename: a start in between reads the old policy or the new one, never half of one.
             draft.replace(self._kept)
         except OSError as error:
             log.warning(

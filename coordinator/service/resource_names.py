@@ -47,6 +47,8 @@ async def free_unused_names(ledger: Ledger, intake: Intake, writer: IntakeWriter
         doubt(registry)  # here no list is half admitted, whose names would not be seen
         return Admission()
 
+    # In the writer's order: what is admitted from here on strikes its names out again, and what was
+    # admitted before is seen by the walk.
     await writer.apply(begin)
     for _ in look(registry):
         await asyncio.sleep(0)

@@ -81,6 +81,8 @@ class Child:
                 stdout=log,
                 stderr=log,
                 env=self._environment,
+                # The session finds what a dead process left behind, and Ctrl-C in the terminal
+                # reaches the supervisor alone, which ends the others in order.
                 start_new_session=True,
                 umask=0o077,  # what it writes is nobody else's, whatever the umask of the user
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - one system call, no allocation

@@ -80,6 +80,8 @@ class Connections(Generic[C]):
         Raises TooManyConnections."""
         group = self._group(address)
         of_group = self._of_address.get(group, {}) if group else {}
+        # The address first: one that is at its own bound pays with its own connections, not with
+        # those of others.
         if len(of_group) >= self._most_of_address:
             # at most as many as one address may have, so looking at each of them is cheap
             fronts = [(s, c, self._since[s][c]) for c in of_group if (s := self._state.get(c))]
@@ -166,6 +168,8 @@ class Connections(Generic[C]):
         except ValueError:
             return ""
         if isinstance(parsed, ipaddress.IPv6Address):
+            # On a socket for both families an IPv4 client appears so; by its /64 all of them would
+            # be one.
             if parsed.ipv4_mapped is not None:
                 return str(parsed.ipv4_mapped)
             return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))

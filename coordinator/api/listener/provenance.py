@@ -104,6 +104,8 @@ def _check_site(request: web.Request) -> None:
     if site is not None:
         wrong = "" if site in _SAME else f"Sec-Fetch-Site is {shown(site)}"
     else:
+        # Browsers from before Sec-Fetch-Site. Without either header it is from no browser, or from
+        # the server's own page (Go's rule).
         origin = request.headers.get("Origin")
         same = origin is None or origin.partition("://")[2] == request.headers.get("Host")
         wrong = "" if same else f"Origin is {shown(origin)}"

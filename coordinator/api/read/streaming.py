@@ -128,6 +128,7 @@ class Streams:
             clock = asyncio.get_running_loop().time
             started = clock()
             yield
+            # Inside the lock: the rest belongs to the loop, not to the next stream.
             await asyncio.sleep(2 * (clock() - started))
 
 

@@ -127,6 +127,8 @@ class Writing:
         body = await self.bodies.read(request)
         stored = self.objects.document(Key(kind.kind, wish.namespace, wish.name))
         besides = 0 if stored is None or verb is Verb.CREATE else len(stored.body)
+        # With the stored object: a patch of a few bytes on a large object takes as long as the
+        # object is large.
         if is_small(body, wish.language, besides=besides):
             key, changed = await self._at_once(request, wish, body, options)
         else:
@@ -209,6 +211,8 @@ class Writing:
 
         def make(before: Document | None) -> dict[str, Any]:
             version = self.objects.version_of(wish.kind, wish.namespace, wish.name)
+            # The document for what its author wrote, the version for what the scheduler shows of
+            # it: the new object was computed from both.
             if _content(before) != _content(was.before) or version != _version(was.live):
                 raise _Moved
             self._may_both(request, wish.kind, old, obj)
@@ -231,6 +235,8 @@ class Writing:
             now = self._now(kind, key, before)
             check_deletion(now, kind, key.name, uid=deletion.uid, version=deletion.version)
             if before is not None:
+                # As it is: a tenant may delete a job in its queue, whoever gave it its system class
+                # (decision 0044).
                 self.may(request, kind, before.object(), as_it_is=True)
 
         changed = await self._change(kind, key, make, deletion.dry_run)

@@ -260,6 +260,8 @@ class KubeClient:
                 return self._sent(self._kept, method, target, body, headers)
             except _CUT:
                 self.close()
+                # The request may have been carried out before the connection broke: sent again, a
+                # POST could create twice.
                 if method == "POST":
                     raise self._unreachable("the connection broke off") from None
             except OSError as error:

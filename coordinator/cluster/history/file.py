@@ -53,6 +53,7 @@ class HistoryFile:
         """Write the events of log entries; :attr:`position` is then the id of the last one."""
         if entries:
             self._write([event for entry in entries for event in self._events.of(entry)])
+            # After the write: a follower that fails there reads the same entries again.
             self.position = entries[-1].id
 
     def cluster_events(self, events: list[ClusterEvent]) -> None:

@@ -74,6 +74,8 @@ def line_reason(
     obstacle = kept_out_by(core, queue, line, names)
     if obstacle is not None:
         return obstacle
+    # What holds back the first of a line holds back the rest: one job's last turn speaks for all of
+    # them, and no job of a long line is asked.
     first = order.jobs.get(line.heap[0][2]) if line.heap else None
     last = None if first is None else first.last
     looked = last is not None and bool(last.reasons) and last.code in _LOOKED

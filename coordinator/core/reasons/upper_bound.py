@@ -36,6 +36,8 @@ _kept: WeakKeyDictionary[Coordinator, tuple[_Stamp, Ceiling]] = WeakKeyDictionar
 def ceiling_of(core: Coordinator) -> Ceiling:
     """The upper bounds; walks through all nodes where they, or the partition, changed since the
     last call."""
+    # A stamp in place of a walk over all nodes for each question: the revision of the partition,
+    # how many nodes there are, and their total.
     stamp = (core.revision, len(core.nodes), tuple(core.order.accounts.cluster.total.items()))
     cached = _kept.get(core)
     if cached is None or cached[0] != stamp:

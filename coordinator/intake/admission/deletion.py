@@ -123,6 +123,7 @@ def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission
     out.documents = [_marked(documents[k], now) for k in keys_of(job) if k in documents]
     if keep:
         registry.leaving[jid] = registry.jobs.pop(jid)
+        # Members that were deleted before are now deleted with their job: purged once, with it.
         deleting = [task for task in registry.deleting if unpack_task(task)[0] == jid]
         registry.deleting.difference_update(deleting)
         registry.stop_waiting(job)
@@ -229,6 +230,8 @@ def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
     out.ops.append(PurgeJob(job.jid))
     out.jobs_purged.append(job.jid)
     key = Key(job.kind, job.namespace, job.name)
+    # The document stays and says what follows: to begin anew under another number, or how it ended
+    # (decision 0018).
     if ending(registry.documents.get(key)):
         out.jobs_ended.append(key)
         return

@@ -138,6 +138,8 @@ class Draft:
     def _take_names(self, new: list[str], field_: str, *, offers: bool) -> None:
         names = {name for name in (*self._base.slots.names, *self._new_slots) if name != FREE}
         only_asked = len(names - self._base.offered - self._offered - set(BASE))
+        # Names that only pods give are a tenant's to invent: they may take half of the slots, so
+        # that nodes always find some (decision 0037).
         if not offers and only_asked + len(new) > MOST_ASKED:
             raise InvalidInput(
                 field_,
@@ -178,6 +180,8 @@ class Draft:
                 self.next_cid += 1
                 if cls.best_effort:
                     self._best_effort.add(cid)
+            # Not remembered where the class is missing: once somebody creates it, the same template
+            # means another task class.
             if not template.priority_class or template.priority_class in self.priority_classes:
                 self.templates[template] = cid
         elif self._base.doubtful:
@@ -365,6 +369,7 @@ class Draft:
             base.add_slots(self._new_slots)
         base.offered.update(self._offered)
         base.best_effort.update(self._best_effort)
+        # A cache: what it loses is looked up by the class itself.
         if len(base.templates) > _TEMPLATES:
             base.templates.clear()
         for jid, job in self.jobs.changed.items():

@@ -89,6 +89,8 @@ def _change(step: AdmissionStep, old: Job, new: PodGroupManifest) -> None:
         groups=make_groups(new.minimum, minima),
         role_minima=minima,
     )
+    # Applied again without a change: no new version, or each apply of a user would end the job's
+    # nominations.
     if job == old:
         step.same.add(id(new))
     else:
@@ -128,6 +130,8 @@ def admit_job(step: AdmissionStep, new: JobManifest) -> None:
 
 def _come(step: AdmissionStep, new: JobManifest) -> None:
     draft = step.draft
+    # Looked at before it is taken: a Job whose pods' names are not free is refused, and uses no
+    # number up.
     jid = draft.next_jid
     whole = _job(step, new, jid)
     check_free(draft, draft.known_pods, whole)

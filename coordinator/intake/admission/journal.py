@@ -39,6 +39,7 @@ class Journal:
     def undo(self) -> None:
         """Revert to the state at the mark. No effect where none is set."""
         steps, self.steps = self.steps or [], None
+        # Backwards: a key that was changed twice ends with its first value.
         for step in reversed(steps):
             step()
 

@@ -99,6 +99,8 @@ def join(job: Job, members: list[GangMember]) -> tuple[Job, dict[str, int]]:
     first = job.tasks
     tasks: dict[str, int] = {}
     for (role, cid, priority, duration, code, more), those in kinds.items():
+        # Volcano's order of tasks within a role, as far as they came together; whoever came earlier
+        # keeps the lower index, because indices are never given again.
         those.sort(key=lambda m: m.key)
         names = tuple(m.name for m in those)
         tasks.update((name, first + i) for i, name in enumerate(names))
@@ -133,6 +135,8 @@ def _known(role: Role, members: Sequence[GangMember]) -> Role:
 
 def _append(roles: list[Role], more: Role, created: float) -> None:
     """Append a role, merged into the last one where only their members differ."""
+    # Only into the last role: an earlier one could not grow without moving the indices of those
+    # behind it.
     if not roles or _kind(roles[-1]) != _kind(more):
         roles.append(more)
         return

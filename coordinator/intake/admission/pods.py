@@ -158,6 +158,8 @@ def _member(step: AdmissionStep, key: str, new: PodManifest) -> None:
     draft, group = step.draft, f"{new.namespace}/{new.group}"
     jid = draft.groups.get(group)
     job = None if jid is None else draft.jobs.get(jid)
+    # Its name stays taken until the last task has left: two jobs of one name could hold nodes at
+    # once (decision 0014).
     if jid is not None and job is None:
         message = "this PodGroup is being deleted; wait until it is gone, or name another one"
         raise InvalidInput(f"metadata.annotations.{GROUP_NAME}", new.group, message)
@@ -272,6 +274,7 @@ def _same(step: AdmissionStep, job: Job, tix: int, new: PodManifest) -> bool:
         new.exit_code,
     ):
         return False
+    # Looked up and not created: a pod that is refused must leave no class behind.
     if role.cid != step.draft.find_class(new.template) and not _as_written(step, new):
         return False
     if job.kind != "Pod":

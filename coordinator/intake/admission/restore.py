@@ -98,6 +98,8 @@ def take_up(registry: Registry, content: RestoredContent) -> None:
         _take_job(registry, job, is_gone=job.jid in content.leaving)
     registry.next_row = max(registry.next_row, content.rows)
     registry.next_qid = max(registry.next_qid, content.qids)
+    # From records and from the stored numbers, whichever is higher: the highest number may have
+    # been of a job that was purged.
     registry.next_jid = max(registry.next_jid, content.jids)
 
 

@@ -63,6 +63,7 @@ class LoopTime:
         counts = self.callbacks.counts
 
         def timed(handle: Any) -> None:
+            # The method is that of all loops of the process: the audit's thread has one of its own.
             if handle._loop is not loop:
                 run(handle)
                 return

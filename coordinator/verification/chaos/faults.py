@@ -88,6 +88,8 @@ class FaultInjector:
         match blow.kind:
             case InjectionKind.KILL:
                 at = self._timeline.note(f"SIGKILL to {target.name}")
+                # Past the supervisor: a fault that the keeper is told of is not a fault (decision
+                # 0025).
                 send_signal(signal.SIGKILL, target.pids)
                 self._hit(blow, target, at, at)
             case InjectionKind.PAUSE:

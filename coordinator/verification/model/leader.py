@@ -73,6 +73,8 @@ def _name(c: ModelCoordinator) -> str:
 
 
 def _take_leadership(s: State, index: int, checks: Checks) -> Iterator[ModelStep]:
+    # Each check of the ledger can be left out here: the exploration has to find a state that breaks
+    # a promise then, or the check is not needed.
     if ModelCheck.LEADERSHIP in checks and s.lease_lasts:
         return
     leadership = 1 + max(s.leadership, *(c.leadership for c in s.coordinators))

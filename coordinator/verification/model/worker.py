@@ -32,6 +32,7 @@ ANSWERS = ("accepted", "refused", "fenced")
 
 
 def steps(s: State, checks: Checks) -> Iterator[ModelStep]:
+    # Equal messages lead to equal states: one of them is enough.
     for message in dict.fromkeys(s.messages):
         if message.kind == TURN:
             yield from _plan(s, message, checks)

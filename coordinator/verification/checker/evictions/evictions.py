@@ -53,6 +53,8 @@ class Evictions:
             for tix, row in zip(tasks, rows, strict=True):
                 if self._leave(jid, owner, tix, (row, cid)):
                     eviction.victims.append(Victim(jid, owner, tix, row, guards))
+        # When all victims of the statement have left, as the script does: a gang that goes as a
+        # whole is in part in between (decision 0028).
         self._guards(eviction)
         self._victims.judge(eviction)
         return {victim.jid for victim in eviction.victims}

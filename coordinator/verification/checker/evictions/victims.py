@@ -82,6 +82,8 @@ class VictimChecks:
 
     def judge(self, eviction: Eviction) -> None:
         """Judge once the victims began to leave, before anything is placed."""
+        # Every policy that the shard may have had: a new one reaches the workers one after the
+        # other.
         policies = self._books.policies.of(eviction.shard)
         if not policies or not eviction.victims:
             return

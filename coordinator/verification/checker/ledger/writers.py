@@ -34,6 +34,8 @@ class Writers:
         if event["ev"] == "epoch":
             self._begin(event["writer"], event["epoch"])
         else:
+            # In the order of the log, which is that in which the script judged: a late entry of an
+            # older epoch would stand behind the newer one's beginning.
             self._belongs(event["writer"], event["epoch"])
             if "seq" in event:
                 self._once(event["writer"], event["epoch"], event["seq"], event["id"])

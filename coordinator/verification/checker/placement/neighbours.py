@@ -99,6 +99,7 @@ class NeighbourChecks:
         for kind, rows in self._there.items():
             if _names(term, me[0], kind):
                 count += sum(n for r, n in rows.items() if n and self._domain(r, key) == domain)
+                # It is counted among those that are there already, and is no neighbour of itself.
                 count -= kind == me
         return count
 
@@ -131,6 +132,8 @@ class NeighbourChecks:
             if all(_names(term, me[0], kind) for term in terms)
         ]
         rows_found = [r for r, n in named if n > 0]
+        # Kubernetes' exception for the first pod of a group that wants to be beside its own kind:
+        # without it none could ever start.
         if not rows_found and all(_names(term, me[0], me) for term in terms):
             return ""
         for term in terms:
@@ -169,6 +172,7 @@ class NeighbourChecks:
             least, most = self._extremes(spread, keys, me, rules)
             own_count = most.get(domain, 0)
             lowest = min(least.values(), default=0)
+            # Kubernetes' rule: with fewer domains than `minDomains` the emptiest counts as 0.
             if len(least) < spread.get("min_domains", 1):
                 lowest = 0
             if own_count - lowest > spread.get("max_skew", 1):

@@ -113,6 +113,8 @@ class Nodes:
         for slot, amount in allocatable:
             column = self._slot(slot)
             column.allocatable[row] = amount
+            # A node may have shrunk under what runs there: that is excess from outside, and no
+            # placement of ours.
             column.most[row] = max(column.most[row], amount)
 
     def drop_node(self, row: int) -> None:
@@ -168,6 +170,8 @@ class Nodes:
         for number, amount, slot, implied in self._classes[cid]:
             slot.used[row] += amount
             limit = slot.limit(row, implied)
+            # Both bounds of promise 2: what is used now, and what is promised once everybody who is
+            # leaving has left.
             if slot.used[row] + slot.observed[row] > limit or slot.future(row) > limit:
                 broken = broken or self._tell(number, slot, row, limit)
         return self._shift(cid, row, "used", 1) or broken
