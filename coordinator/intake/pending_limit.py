@@ -97,6 +97,8 @@ class PendingBound:
         beyond: dict[int, Refusal] = {}
         for item in jobs:
             present = names.jobs.get(names.batch_jobs.get(key_of(item), -1))
+            # A Job that exists is counted by what it would grow: sending it again must not be
+            # refused for its own tasks.
             count = max(0, replicas_of(item) - (0 if present is None else present.tasks))
             if count > room:
                 why = (
@@ -112,6 +114,8 @@ class PendingBound:
 
     def _split_jobs(self, items: list[Any]) -> tuple[list[Any], list[Refusal]]:
         coming = max(self._coming.values(), default=0) if self._coming else 0
+        # Nearly always: not even the fullest queue could exceed the limit, so nobody looks at which
+        # queue each object names.
         if self._jobs.most_unfinished() + coming + len(items) <= self._limit:
             self._coming[UNSORTED] += len(items)
             self._counted.clear()
@@ -167,6 +171,8 @@ class PendingBound:
                 "when some have started"
             )
         self._coming[queue] += 1
+        # What has started since the count is not given back: the bound must not be exceeded, and
+        # the next count is a second away (decision 0015).
         if queue in self._counted:
             at, remaining = self._counted[queue]
             self._counted[queue] = at, remaining - 1
@@ -175,6 +181,7 @@ class PendingBound:
     def _room(self, queue: str) -> int:
         """How many more jobs the queue accepts."""
         coming = self._coming[queue] + self._coming[UNSORTED]
+        # An upper bound without a walk: more jobs are unfinished than wait.
         if (room := self._limit - self._jobs.unfinished(queue) - coming) > 0:
             return room
         now = self._clock()

@@ -67,6 +67,7 @@ class ClaimBook:
 
     def _charge(self, queue: QueueInfo, key: Key, claim: Made, by: int, times: int) -> None:
         """``by``: change in the number of users; ``times``: multiple of what one claim takes."""
+        # As of its first user: a claim that is edited while it is used gives back what it took.
         amounts = self._taken.get(key)
         if amounts is None:
             amounts = self._taken[key] = self._takes(claim)

@@ -104,6 +104,8 @@ class TaskColumns:
         if not records:
             return
         keys = _keys([field for field, _ in records])
+        # All records in one buffer of equal length: NumPy reads the columns out of it without a
+        # Python object for each task.
         data = b"".join([_fixed(record) for _, record in records])
         read = np.frombuffer(data, dtype=_FIXED)
         lines = self._lines_of(keys.tolist())

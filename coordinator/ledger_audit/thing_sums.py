@@ -95,6 +95,8 @@ class ThingSums:
             wrong = []
             for at in range(size):
                 amount = has[at] if at < len(has) else 0
+                # What is no sum (capacity, use by others) has nothing to be compared with; only
+                # below 0 it is wrong for certain.
                 should = sums.get(at, 0) if at % WIDTH in _SUMMED else max(0, amount)
                 if amount != should:
                     wrong.append((at, amount, should))

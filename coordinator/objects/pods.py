@@ -110,6 +110,8 @@ def job_pod(
 
 def _with_state(read_model: ReadModel, value: Json, task: PodTask) -> Json:
     metadata, spec = value["metadata"], value["spec"]
+    # Only what another scheduler wrote is shown as written; of ours, the node is where the ledger
+    # has the task.
     written = spec.pop("nodeName", None)
     node = written if task.jid in read_model.core.order.theirs else node_of(read_model, task)
     if node:

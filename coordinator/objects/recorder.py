@@ -100,6 +100,8 @@ class Observing:
         for jid in outcome.displaced:
             self._displaced(jid, by=state)
         placements, code = outcome.placements, outcome.code
+        # By reference: nearly every outcome has one placement, and most of the time nobody looks
+        # (decision 0016).
         tasks: Sequence[int] = placements[0].tasks if placements else ()
         if len(placements) > 1:
             tasks = [tix for p in placements for tix in p.tasks]
@@ -317,6 +319,7 @@ class Observing:
 
     def _waits(self, state: JobState, story: Story, word: Reason) -> None:
         """Record a pending reason if it differs from the last one; else count that once more."""
+        # The same refusal as before: the sentence is not made anew, as nobody may ever read it.
         if story.refusal == word:
             earlier = story.last(EventReason.FAILED_SCHEDULING)
             if earlier is not None:

@@ -156,6 +156,8 @@ class Objects(Observing):
             return
         for kind, count in self._stood(before):
             self._shelves[kind].unmark(key.path, key.namespace, count)
+        # Another incarnation: its pods have other uids, so the old ones are deleted and the new
+        # ones added, even under the same names (decision 0018).
         if before.jid != document.jid:
             self._ring.add(self.version, "DELETED", key, record=record, state=state, behind=True)
             self.version += 1
@@ -275,6 +277,8 @@ class Objects(Observing):
         key = document.key
         version = record.version
         if document.jid >= 0:
+            # Two sources: the document's last publication, and the last move of the job's tasks,
+            # for which nothing is stored here (decision 0016).
             version = max(version, read_model.moved(document.jid))
         if key.kind == "Pod" and record.task >= 0:
             task = task_of(read_model, *unpack_task(record.task))
@@ -288,6 +292,8 @@ class Objects(Observing):
     def _job_pod(self, read_model: ReadModel, namespace: str, name: str) -> ObjectEntry | None:
         """A pod without a document, found by the Job whose name its own begins with."""
         stem = name.rpartition("-")[0]
+        # Every dash may be the one behind the Job's name, as names of Jobs and roles have dashes,
+        # too.
         cut = stem.find("-")
         while cut > 0:
             record = read_model.record("Job", f"{namespace}/{stem[:cut]}")
@@ -325,6 +331,7 @@ class Objects(Observing):
         skipped_text, _, start = after.partition("|")
         skipped = int(skipped_text) if skipped_text else 0
         walk = self._walk(kind, namespace, start)
+        # To its end before anything is rendered: the walk must not meet what changes meanwhile.
         if limit is None:
             return ObjectPage((entry for _, entry in [*walk]), "", 0)
         entries: list[tuple[str, ObjectEntry]] = []
@@ -334,9 +341,12 @@ class Objects(Observing):
             size += place[1].size
             if size >= PAGE_BYTES:
                 break
+        # A look at one more: a page that ends with the last object must not promise another.
         if not entries or next(walk, None) is None:
             return ObjectPage((entry for _, entry in entries), "", 0)
         skipped += len(entries)
+        # Objects that went meanwhile may make the difference 0 although there are more; Kubernetes
+        # allows an estimate here.
         remaining = max(1, self._total(kind, namespace) - skipped)
         return ObjectPage((entry for _, entry in entries), f"{skipped}|{entries[-1][0]}", remaining)
 

@@ -60,6 +60,7 @@ class TokenBook:
 
     def find(self, token: str) -> Principal | None:
         """The principal of a token. Compares with all tokens, so that the time reveals nothing."""
+        # Cut first: hashing takes as long as what somebody sends.
         sent = digest(token[:LONGEST])
         principal = None
         for entry in self.entries:
@@ -95,6 +96,7 @@ def entry_of(
     if priority_classes:
         entry["priorityClasses"] = priority_classes
     entry["hash"] = digest(token).hex()
+    # Read back by the rules of the file: what this makes the server must take.
     _entry(entry, "token")
     return entry
 

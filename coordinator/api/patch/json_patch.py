@@ -32,6 +32,7 @@ def json_patch(old: dict[str, Any], operations: Any) -> Any:
         raise PatchError("a JSON patch is a list of operations; write them between [ and ]")
     if len(operations) > MAX_OPERATIONS:
         raise PatchError(f"more than {MAX_OPERATIONS} operations; send fewer")
+    # A copy: the operations before one that fails must leave no trace.
     run = _Run(orjson.loads(orjson.dumps(old)))
     for i, operation in enumerate(operations):
         run.do(operation, f"[{i}]")

@@ -98,6 +98,8 @@ class Lists:
                 f"Content-Type is {request.content_type}; send application/json",
             )
         size = self._size(request)
+        # By the announced size, before the body is read: read first, bodies that wait would be in
+        # memory already.
         self._waiting += size
         try:
             items = await self._items(await self._body(request))
@@ -178,6 +180,7 @@ def is_small(body: bytes) -> bool:
     """Whether the event loop may parse the list itself."""
     if len(body) > SMALL_BYTES:
         return False
+    # Brackets cost more to parse than bytes, and are counted without parsing.
     return body.count(b"[") + body.count(b"{") <= SMALL_BRACKETS
 
 

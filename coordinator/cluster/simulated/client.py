@@ -102,6 +102,8 @@ class SocketCluster:
         self, method: str, arguments: list[Any], timeout: float, read: Callable[[Any], T]
     ) -> T:
         try:
+            # The wait for a slot is within the deadline: a caller's patience does not depend on how
+            # many others ask.
             async with asyncio.timeout(timeout), self._slots:
                 connection = await self._connected()
                 return read(await connection.ask(method, arguments))
@@ -112,6 +114,7 @@ class SocketCluster:
             raise ClusterTimeout(message) from None
 
     async def _connected(self) -> _ServerConnection:
+        # One connection for all who ask at once after a loss, not one for each.
         async with self._connecting:
             if self._connection is None or self._connection.lost:
                 loop = asyncio.get_running_loop()

@@ -72,6 +72,8 @@ class ClusterHost:
             self._wake.clear()
             now = self._clock()
             due = self._kubelets.next_due()
+            # In steps of TICK: many pods end at nearly the same time, and one step writes one batch
+            # of reports.
             if due is not None and max(due, stepped + TICK) <= now:
                 stepped = now
                 self._kubelets.advance(now)

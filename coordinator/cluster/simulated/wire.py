@@ -69,6 +69,7 @@ class FrameProtocol(asyncio.Protocol, ABC):
         while len(self._buffer) >= start + _HEAD.size:
             (length,) = _HEAD.unpack_from(self._buffer, start)
             end = start + _HEAD.size + length
+            # Before waiting for the rest: a broken length would have the buffer grow for ever.
             if length > MAX_FRAME:
                 self._drop()
                 return
@@ -81,6 +82,8 @@ class FrameProtocol(asyncio.Protocol, ABC):
                 return
             start = end
             self.message_received(message)
+        # Once for all messages of a read: cut off one by one, many small ones would be copied again
+        # and again.
         del self._buffer[:start]
 
     def _drop(self) -> None:

@@ -19,8 +19,11 @@ def admit_queues(step: AdmissionStep, manifests: Sequence[QueueManifest]) -> Non
     """Admit all queues of a list, in whatever order they were written."""
     if DEFAULT not in step.draft.queues:
         _new(step, DEFAULT)
+    # `root` first: the queues of the list that name no parent become its children.
     remaining = sorted(manifests, key=lambda queue: queue.name != ROOT)
     while remaining:
+        # Round by round until nothing more finds its parent: what is left has none, or is in a
+        # circle.
         later = [new for new in remaining if not _judge(step, new)]
         if len(later) == len(remaining):
             break
@@ -107,6 +110,7 @@ def _holds(step: AdmissionStep, parent: str) -> Job | None:
     if parent in ("", ROOT) or step.observe:
         return None
     if step.holders is None:
+        # Once a list: a pass over all jobs.
         step.holders = {job.queue: job for job in step.draft.present_jobs()}
     return step.holders.get(parent)
 
@@ -136,4 +140,6 @@ def _new(step: AdmissionStep, name: str, queue: Queue | None = None) -> None:
     for jid in draft.waiting_for(name):
         job = draft.jobs.get(jid)
         if job is not None and job.queue == name:
+            # A new version, so that the ledger and whoever reads its log learn of the queue that
+            # the job is in now.
             draft.jobs[jid] = replace(job, spec=job.spec + 1)

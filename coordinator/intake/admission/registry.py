@@ -103,6 +103,8 @@ class Registry:
     def mark(self) -> None:
         """Start journaling, so that :meth:`undo` can revert later changes."""
         self._journal.mark()
+        # The first step, so the last to be undone; numbers are plain fields that no journaled dict
+        # covers.
         self._journal.note(partial(self._set_numbers, *self._numbers))
 
     def forget_mark(self) -> None:

@@ -25,6 +25,8 @@ from shared.manifests.volcano.objects import JobManifest
 def note(registry: Registry, key: Key, jid: int, state: dict[str, Any]) -> Admission:
     """Store the state of a Job, if this incarnation still exists and is not being deleted."""
     document = registry.documents.get(key)
+    # The controller judged another incarnation, or the user has deleted it since: the user's wish
+    # comes first.
     if document is None or document.jid != jid or document.deleting is not None:
         return Admission()
     updated = registry.documents[key] = replace(document, state=state)
@@ -68,6 +70,8 @@ def following(draft: Draft, document: Document, now: float | None) -> Document:
 def _again(draft: Draft, document: Document) -> Document:
     """Restart a Job with its age kept and all tasks pending. Raises InvalidInput where the names of
     its pods are taken."""
+    # As of its first creation: a Job that restarts keeps its age, and with it its place in the
+    # queue.
     begin_again(AdmissionStep(draft, document.created, False), manifest_of(document))
     jid = draft.batch_jobs.get(document.key.path)
     assert jid is not None
