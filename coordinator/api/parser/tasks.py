@@ -74,6 +74,8 @@ def _parts(items: list[Any]) -> Iterator[bytes]:
             yield b"[" + b",".join(part) + b"]"
             part, size = [], 0
         part.append(encoded)
+        # Commas stand for values: a part ends by bytes or by values, whichever comes first, without
+        # a walk over the object.
         size += len(encoded) + encoded.count(b",") * (PART_BYTES // PART_VALUES)
     yield b"[" + b",".join(part) + b"]"
 

@@ -129,6 +129,8 @@ class _Telling:
             for change in self._objects.changes(self._since, kind)
             if not kind.namespaced or may_reach(caller, change.key.namespace)
         ]
+        # Each kind comes in order of version, all together must: a client resumes from the last id
+        # that it saw, whatever kind that was.
         changes.sort(key=lambda pair: pair[0].version)
         ids = resumable([change.version for change, _ in changes])
         for start in range(0, len(changes), SLICE):

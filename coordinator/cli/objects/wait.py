@@ -139,6 +139,7 @@ def _wait(
         seconds_left = deadline - time.monotonic()
         if seconds_left <= 0:
             return False
+        # From the list's version on: what changes between the list and the watch is not missed.
         version = (listed.get("metadata") or {}).get("resourceVersion")
         try:
             changes = session.client.watch(
@@ -151,6 +152,7 @@ def _wait(
                 if time.monotonic() > deadline:
                     return False
         except KubeError as error:
+            # The watch fell too far behind, as from a Kubernetes API server: list again.
             if error.code != 410:
                 raise
         time.sleep(0.1)

@@ -84,6 +84,8 @@ class Stage:
                 yield self
                 await self._followed()
             self.timeline.note("stopping all processes")
+        # Without a complete history there is nothing that could be judged, whatever the run looked
+        # like.
         if self.parts.exit_codes.get(CLUSTER) != 0:
             raise RunFailed("the cluster process could not complete the history; see its log")
 

@@ -157,6 +157,7 @@ def _send(s: EvictionState, kind: int, life: int | None = None) -> EvictionState
 
 def _take_leadership(s: EvictionState) -> EvictionState:
     """A successor reads the ledger's state, and asks the cluster again."""
+    # The successor finds the entry open in the bind stream, and asks again.
     if s.record == BINDING:
         s = _send(s, BIND)
     return (

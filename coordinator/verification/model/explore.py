@@ -96,7 +96,10 @@ def explore(
     one of ``promises``, which has a shortest trace. ``within``: maximum number of steps.
     """
     started = time.perf_counter()
+    # States that differ only in the numbers of epochs, or in the order of messages, are explored
+    # once.
     first = canonical(begin(faults))
+    # Where each state came from, not its trace: only the trace that breaks a promise is ever read.
     came: Came = {first: None}
     layer, depth, count = [first], 0, 0
     while layer and depth != within:

@@ -77,6 +77,8 @@ class Timeline:
 
     def _push(self, seconds: float, event: Event, what: str) -> None:
         self._count += 1
+        # The count breaks ties: equal times keep their order, in every process and whatever the
+        # hash seed.
         heapq.heappush(self._events, (self.now + max(0.0, seconds), self._count, what, event))
 
     def send(self, mean: float, event: Event, what: str = "") -> None:

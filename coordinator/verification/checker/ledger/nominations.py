@@ -55,6 +55,7 @@ class NominationChecks:
                 findings.add(Rule.DEVICE_CAPACITY, problem)
         if places:
             expiry = statement.get("expiry", 0.0)
+            # In time with a leader: while nobody leads, nobody can end what has expired.
             due = books.lived + max(expiry - books.t, 0.0) if expiry else 0.0
             before = self._held.get(jid)
             if before is not None:

@@ -82,6 +82,7 @@ class Presence:
     def _row(self, node: str) -> int:
         row = self._rows.get(node)
         if row is None:
+            # Made anew only where a name is missing: names keep their rows for ever.
             rows = {name: row for row, name in self._books.nodes.names.items()}
             self._rows = rows
             row = rows.get(node, -1)

@@ -49,6 +49,7 @@ class RepairChecks:
         policy = self._books.policies.newest
         kept = policy is None or policy.keeps_gangs()
         short = kept and 0 < self._there(job, group) < minimum and not job.gone
+        # A group whose members have all ended is no gang that keeps nodes from others.
         if short and job.holds(group, RELEASING):
             self._short.setdefault(key, (self._books.lived, self._books.findings.line))
         elif key in self._short:

@@ -70,6 +70,8 @@ class Statements:
         alloc, tail = statement["alloc"], statement.get("tail", 0)
         self._within(shard, jid, job, alloc)
         self._within(shard, jid, job, statement["nominate"])
+        # The core stands or falls together, so its gang is judged once it is whole; each task of
+        # the tail is a step of its own.
         core = len(alloc) - tail
         job.devices.update(_devices(statement, alloc))
         self._allocate(jid, job, alloc[:core], shard)
@@ -179,6 +181,8 @@ class Statements:
         for group in {above for leaf in grown for above in job.chain(leaf)}:
             self._findings.checked[Rule.GANG_WHOLE] += 1
             minimum, old, new = job.groups[group][1], before[group], job.held[group]
+            # Only the step into the open interval: a gang that a loss left short may be filled one
+            # by one.
             if 0 < new < minimum and not 0 < old < minimum:
                 self.partly.add((jid, group))
                 self._findings.add(

@@ -42,6 +42,7 @@ class Underway:
         findings = self._books.findings
         findings.checked[Rule.BINDING_ENDS] += len(operations)
         for tix, row, _, _ in operations:
+            # By the line of its commit: the task may have been refused and committed anew since.
             if job.states[tix] == BINDING and job.changed[tix] == line:
                 seconds = self._books.lived - since
                 findings.add_at(

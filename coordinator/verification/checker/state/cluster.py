@@ -119,6 +119,8 @@ class ClusterSide:
                 if answer == "ALREADY":
                     message = f"task {task} was on {node} already, but never bound"
                     self._findings.add(Rule.ACCOUNT, message)
+            # ALREADY of a binding that has ended is no second one: the end is known to the cluster,
+            # and not yet to whoever asks.
             elif binding.node != node or (answer == "OK" and binding.phase >= DONE):
                 self._double(
                     task,
@@ -128,6 +130,8 @@ class ClusterSide:
 
     def _take(self, task: str, uid: str, node: str, t: float) -> None:
         binding = ClusterBinding(task, _life(uid), node, self._findings.line, t)
+        # The node had refused an earlier copy of this request: the ledger may have placed the task
+        # elsewhere since.
         binding.late = (task, uid) in self._refused
         before = self._newest.get(task)
         if before is not None:
