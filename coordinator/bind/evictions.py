@@ -102,8 +102,8 @@ class Victims:
         if not (leaving or lives or state.evicted):
             return
         size = len(state.states)
-        # The records are the truth here: what they no longer show as leaving has stayed, whatever
-        # the books had.
+        # The records are the truth here: what they do not show as leaving is not, whatever the
+        # books had.
         stay = [t for t in state.evicted.intersection(tasks) if t not in leaving]
         self._order.accounts.leave(state, stay, leaving=False)
         fresh = [t for t in leaving if t not in state.evicted and t < size]

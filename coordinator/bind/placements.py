@@ -65,8 +65,8 @@ class Places:
             if p.kind == ALLOCATE:
                 tasks = state.expected(p.tasks)
                 rows = p.rows
-                # The bind stream was faster than the outcome: `moved` has charged those tasks
-                # already.
+                # What became of those binds was recorded before the outcome came: `moved` has
+                # counted them.
                 if len(tasks) != len(rows):
                     at = dict(zip(p.tasks, p.rows, strict=True))
                     rows = [at[tix] for tix in tasks]

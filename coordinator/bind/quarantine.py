@@ -115,7 +115,7 @@ class Quarantines:
         while self._due and self._due[0][0] <= now:
             until, row = heapq.heappop(self._due)
             record = self.now.get(row)
-            # Heap entries are never removed; one that names another end than the record is void.
+            # A heap entry stays when its record changes: one that names another end is void.
             if record is not None and record.until == until and row not in self._asked:
                 out[row] = None
         # Changes that the ledger has not confirmed count as well, or two steps in a row would

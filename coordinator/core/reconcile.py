@@ -106,8 +106,8 @@ class ReconcilePass:
                     present = self._present.setdefault(state.job.jid, set())
                     unsure = _unsure(state)
             tix = int(tail) if tail.isdecimal() else -1
-            # By uid and not by name alone: an earlier incarnation of the task is somebody else's as
-            # far as the books go.
+            # By uid and not by name alone: a pod of an earlier incarnation says nothing about the
+            # present one.
             expected = incarnation(job_uid, lives.get(tix, 0)) if lives else job_uid
             if state is None or uid != expected or not 0 <= tix < len(states):
                 self.orphans.append(name)

@@ -112,8 +112,7 @@ class LineOrder:
     def begin(self, session: int, now: float) -> None:
         """Start a session: lines skipped in the last one, and those whose pause is over, may be
         tried."""
-        # Opened by the first pick in the queue, not for all queues at once: most sessions look at
-        # few of them.
+        # Opened by the first pick in this queue: a session that never comes to it costs it nothing.
         if session == self._session:
             return
         self._session = session

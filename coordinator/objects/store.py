@@ -278,7 +278,7 @@ class Objects(Observing):
         version = record.version
         if document.jid >= 0:
             # Two sources: the document's last publication, and the last move of the job's tasks,
-            # for which nothing is stored here (decision 0016).
+            # for which no object is written (decision 0016).
             version = max(version, read_model.moved(document.jid))
         if key.kind == "Pod" and record.task >= 0:
             task = task_of(read_model, *unpack_task(record.task))

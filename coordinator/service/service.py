@@ -322,6 +322,8 @@ class Service:
     async def _bless(self) -> str:
         """Accept the run of the server, which must have everything that we have read."""
         assert self.leadership is not None
+        # What anybody here has read: a server whose log lacks that entry has come back with an old
+        # copy (decision 0019).
         newest = max(self.standby.log_id, self.workers.newest, key=log_position)
         return await self._ledger.bless(self.leadership.epoch, after=newest)
 
@@ -401,6 +403,7 @@ class Service:
         self._kicked.set()
 
     def _stored(self, changes: Any) -> None:
+        # The read model first: the core may drop the last state of what is deleted.
         deleted, purged = changes.documents_gone, changes.jobs_purged
         self.objects.publish(changes.documents, deleted, purged=purged)
         self.core.admitted(changes)

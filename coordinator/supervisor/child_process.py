@@ -94,6 +94,8 @@ class Child:
         if not self.running() or self._process is None:
             self.sweep()
             return self.code
+        # Noted before: when the parent is gone, nothing tells whose children they were, and those
+        # of a Ray head would stay (decision 0009).
         tree = descendants(self._process.pid)
         self._process.terminate()
         ended = await _until(lambda: not self.running(), timeout)

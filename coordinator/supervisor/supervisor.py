@@ -394,6 +394,7 @@ class Supervisor:
             return False
         if address != self.settings.ray_address:
             self.settings = self.settings.replace(ray_address=address)
+            # From now on at this port: a head that is started again is found where it was.
             self._children[RAY].arguments = self._ray_arguments(int(address.rpartition(":")[2]))
         return True
 
