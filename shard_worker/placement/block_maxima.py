@@ -60,6 +60,7 @@ class BlockMaxima:
         self._keys[row] = key
         if key >= best:
             self._best[block] = key
+        # Only a block that loses its best key is scanned again.
         elif old == best:
             self._best[block] = self._blocks[block].max()
 

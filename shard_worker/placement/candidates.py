@@ -63,6 +63,7 @@ def feasible(
         charge(FOREIGN, world.view.own)
     charge(STALE_SPEC, world.view.live())
     charge(QUARANTINED, ~world.view.withheld)
+    # What leaves could make room, so that amounts exclude no row where evictions are allowed.
     if fit and not cure:
         for slot, amount in task.requests:
             charge(f"Insufficient {world.view.slot_name(slot)}", world.future_idle(slot) >= amount)
@@ -86,6 +87,7 @@ def levels(ssn: Session, task: TaskInfo, mask: Mask) -> list[tuple[Level, NDArra
     """The rows of each level, in the order in which levels are tried."""
     world = ssn.world
     idle = mask & world.fits_idle(task.cls)
+    # A row is in one level only: one that fits now is never taken as a promise.
     future = mask & ~idle & world.fits_future(task.cls)
     own_rows = world.own()
     return [
@@ -105,6 +107,8 @@ def best(ssn: Session, task: TaskInfo, rows: NDArray[np.intp]) -> int:
     insisted = ssn.best_node(task, rows, scores)
     if insisted is not None:
         return insisted
+    # Volcano takes one of the best at random. A seed makes it repeatable, and different for each
+    # shard: two workers with one order of equals would run into each other at every node.
     if ssn.seed is not None:
         scores = scores + noise(ssn.seed, ssn.world.size)[rows]
     return int(rows[int(np.argmax(scores))])

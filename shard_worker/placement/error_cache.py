@@ -46,6 +46,8 @@ class ErrorCache:
         exists = self._ssn.world.view.exists()
         looked = exists if within is None else within & exists
         refusals = self._failed.get(key)
+        # Volcano's rule, also where it is too coarse: whoever compares our decisions with its own
+        # must see the same ones. It can be switched off as there.
         rows = looked if refusals is None else looked & ~refusals.mask
         candidates = feasible(self._ssn, task, within=rows, fit=fit, cure=cure)
         refused = rows & ~candidates.mask

@@ -21,6 +21,8 @@ def pick(compiled: Compiled) -> tuple[int, Level] | None:
     row, key = compiled.own.top()
     if key > FITS_NOW:
         return row, Level.IDLE_OWN
+    # One set of maxima: every node counts as own (mode none), or others' have been masked out (mode
+    # hard).
     if compiled.other is None:
         return None if key == NEVER else (row, Level.FUTURE_OWN)
     other_row, other_key = compiled.other.top()

@@ -21,6 +21,8 @@ def holdings(view: View, nomination: Nomination) -> Iterator[tuple[TaskClass, in
     know."""
     for run in nomination.runs:
         cls = view.classes.get(run.cid)
+        # A class that is not here yet holds room that the view cannot take off; the row then looks
+        # fuller than it is for this turn, and the ledger knows.
         if cls is not None:
             taking = cls.with_devices(run.devices)
             for row in run.rows:
@@ -61,9 +63,12 @@ def withdraw_all(statement: Statement, view: View, lower: list[Nomination]) -> l
 def settle(statement: Statement, view: View, withdrawn: list[Nomination]) -> list[int]:
     """Restore, best rank first, the nominations that still fit beside the placements; displace the
     rest."""
+    # Whoever was in the way of nothing gets its promise back. Only rows of the new placements are
+    # asked: elsewhere everything is as it was, even where it was promised beyond what there is.
     touched = {place.row for place in statement.placed()}
     displaced: list[int] = []
     for nomination in withdrawn:
+        # All of a job's nominations or none: the ledger drops them as a whole.
         before = statement.checkpoint
         for cls, row in holdings(view, nomination):
             statement.restore(cls, row)

@@ -50,6 +50,8 @@ class PlainClasses:
         """The best row of all, as :func:`shard_worker.placement.candidates.choose` gives it; None
         if the class is not plain, no row takes it, or other pods' terms speak against it."""
         ssn = self._ssn
+        # A class says what a task asks for; an annotation may make two tasks of one class differ
+        # for a rule.
         if is_marked(ssn, task) or not self._is_plain(task):
             return None
         choice = pick(self._classes.get(task.cid))
@@ -72,6 +74,8 @@ class PlainClasses:
     def _is_plain(self, task: TaskInfo) -> bool:
         plain = self._plain.get(task.cid)
         if plain is None:
+            # A session's task may be of a class that the view knows under another number, or not at
+            # all.
             is_current = self.view.classes.get(task.cid) == task.cls
             plain = self._plain[task.cid] = is_current and is_plain(self._ssn, task.cls)
         return plain

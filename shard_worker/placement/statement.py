@@ -78,6 +78,9 @@ class Statement:
         view = self._view
         cls = view.classes[cid].with_devices(devices)
         view.shift(COLUMN[kind], cls, row, 1)
+        # The versions that this placement was planned on, noted at the moment of planning. The
+        # ledger accepts at once where they are current, and checks the amounts anew where they are
+        # not.
         version, spec = view.version.item(row), view.spec.item(row)
         place = TaskPlace(kind, cid, group, task, row, version, spec, level, cls, devices)
         self.operations.append(place)

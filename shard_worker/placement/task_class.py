@@ -115,6 +115,7 @@ class Compiled:
             return
         rows = changes.since(self._cursor)
         self._cursor = changes.end
+        # Where a score compares nodes with each other, one changed row moves the scores of all.
         if rows is None or not self._session.scores_node_locally:
             self._judge_all()
             return
@@ -143,6 +144,8 @@ class Compiled:
             )
             for slot, amount in self.requests
         )
+        # A copy: the maxima were split by it, and a change of the partition comes with a new
+        # revision.
         self._own = view.own.copy() if self.mode is Mode.SOFT else np.ones(view.size, np.bool_)
         by_look = self._session.scores_by_look(self.spec, view)
         self._looks = view.looks().codes if by_look else np.arange(view.size)
@@ -212,12 +215,16 @@ class Compiled:
 
     def _judge_row(self, row: int) -> None:
         """:meth:`_judge_rows` of one row, without NumPy's cost per call."""
+        # A row that a static check excludes has no key to move: masks change with the revision
+        # alone.
         if not self._static.item(row):
             return
         state: _State = (self._view.columns.state(row), self._looks.item(row))
         if self.spec.things:
             fitting = self._view.things.count_at(self.spec.things, row)
             state = (state[0], state[1], *fitting)
+        # After a placement nodes of one kind with equal amounts recur all the time: one score
+        # serves them all. Noise is added after, as it differs from row to row.
         judged = self._judged.get(state)
         if judged is None:
             if len(self._judged) >= REMEMBERED:
@@ -253,6 +260,9 @@ class Compiled:
         if not fits:
             return 0, NEVER
         score = self._session.score_row(self.spec, self._view, row)
+        # The same operations in the same order as `_keys`: a row judged alone must get the very key
+        # that it gets among many, or the choice between equals would depend on how many rows had
+        # changed.
         key = min(max(score, -SCORE_LIMIT), SCORE_LIMIT)
         return fits, key + IDLE if idle else key
 
@@ -335,10 +345,14 @@ class CompiledClasses:
         """The compiled class, up to date with the view. KeyError if the view does not know it."""
         compiled = self._kept.get(cid)
         if compiled is not None and compiled.current:
+            # A dict keeps the order of insertion: put in again, the class is the last to be
+            # forgotten.
             self._kept[cid] = self._kept.pop(cid)
             compiled.refresh()
             return compiled
         if len(self._noise) < self.view.size:
+            # Room for a view that grows, so that its noise is not computed anew for each added
+            # node. The beginning stays the same: noise depends on seed and row alone.
             size = 2 * self.view.size
             self._noise = np.zeros(size) if self.seed is None else noise(self.seed, size)
         self._kept.pop(cid, None)

@@ -82,6 +82,8 @@ class Filling:
                     break
                 continue
             if ssn.sub_ready(sub):
+                # Ready is enough for this turn, as in Volcano: elastic members come in later ones,
+                # behind other jobs.
                 break
         self.found.accepted = ssn.sub_ready(sub) or ssn.sub_pipelined(sub)
         if not self.found.accepted:
@@ -124,6 +126,8 @@ class Filling:
 
     def _put_plain(self, task: TaskInfo) -> bool:
         """Place a task of a plain class on the best of all nodes, as :func:`choose` would."""
+        # The best of all nodes may be outside the domain. Of a role with several classes the error
+        # cache decides, as in Volcano, which the compiled class does not know.
         if self.within is not None or task.role.name in self.sheet.mixed:
             return False
         choice = plain_classes(self.ssn).choose(task)

@@ -74,6 +74,8 @@ class Sheet:
             if candidate.needed is not first.needed:
                 ahead = candidate.needed
             else:
+                # Compared anew for each pop and not kept in a heap: the order depends on what was
+                # placed since.
                 ahead = ssn.compare_sub_jobs(candidate.sub, first.sub) < 0
             if ahead:
                 first = candidate

@@ -51,6 +51,8 @@ def with_answers(
     for _ in range(ROUNDS):
         try:
             return run()
+        # A rule cannot wait for HTTP inside a session, which is pure: the session stops at the
+        # question and runs again from the start with the answer at hand.
         except Unanswered as missing:
             questions = missing.questions
             answers.update(
@@ -72,6 +74,7 @@ def answered(run: Callable[[], T], *, view: View, ask: Ask) -> T:
         except Unanswered:
             view.columns.bring_back(amounts)
             view.things = things
+            # Compiled classes have read amounts that are gone now; which rows, nobody wrote down.
             view.changes.mark_all(range(view.size))
             raise
 

@@ -48,11 +48,16 @@ def place(turn: Turn, *, session: Session, view: View, classes: CompiledClasses)
     task class that the view does not know.
     """
     attempt = _Attempt(turn, session=session, view=view, classes=classes)
+    # Politely first: to take a lower job's nominations away where other nodes would have done makes
+    # that job wait for nothing.
     lower = [] if attempt.run() else rivals(view, turn)
     if lower:
         polite = attempt.pipelined
         attempt.restart()
         withdrawn = withdraw_all(attempt.statement, view, lower)
+        # Displacing is worth it if the job starts by it, or is promised places that it would not
+        # get otherwise. Only to swap one promise for another it is not: both jobs would go on
+        # waiting.
         if attempt.run() or (attempt.pipelined and not polite):
             attempt.found.displaced = settle(attempt.statement, view, withdrawn)
         else:
@@ -113,6 +118,8 @@ class _Attempt:
     def _compile(self) -> None:
         """Update the compiled classes of the turn. A class with a new slot replaces the view's
         columns, so that classes compiled before it are compiled again."""
+        # The first class may be out of date when the last one is compiled: columns for a new slot
+        # replace all arrays.
         revision = None
         while revision != self.view.revision:
             revision = self.view.revision
@@ -122,6 +129,9 @@ class _Attempt:
 
     def _hopeless(self) -> bool:
         """Whether the job would not even be pipelined if each class filled all the room it has."""
+        # A gang that cannot fit would otherwise place most of its members one by one and undo them
+        # all, every time it is tried on a full cluster. `room` is an upper bound, so that nothing
+        # that fits is refused: it counts each class alone, as if the others took nothing.
         short = [
             (run, compiled_class)
             for run, compiled_class in self.compiled
@@ -133,6 +143,8 @@ class _Attempt:
         waiting = list(now.waiting)
         for run, compiled in self.compiled:
             _count(waiting, now.parent, run.group, min(compiled.room, len(run.tasks)))
+        # Pipelined rather than ready: room in the future counts, and so does what would be
+        # nominated.
         most = Progress(now.parent, now.minimum, now.held, waiting, now.best_effort)
         if self.session.job_pipelined(most):
             return False
@@ -164,6 +176,8 @@ class _Attempt:
         only."""
         compiled.refresh()
         at: int | None = self.turn.nominated.get(task)
+        # A nominated node first, as in Volcano: the room there was kept for this very task. It is
+        # checked like any other, because the promise may have ended meanwhile.
         level = None if at is None else try_row(compiled, at)
         if at is None or level is None:
             choice = pick(compiled)
@@ -193,6 +207,7 @@ class _Attempt:
         the gang?"""
         turn, members = self.turn, self.progress.held
         minimum = turn.groups[0].minimum
+        # Every member is needed, and one has failed.
         if minimum >= turn.total:
             return False
         if self._roles_bypassed():
@@ -226,6 +241,8 @@ class _Attempt:
         against the turn's limit of elastic tasks; the others are its tail.
         """
         remaining = self.turn.tail
+        # Asked of the counts before the turn: a job that was ready then has no gang to complete,
+        # and its statement's core is one elastic task.
         if remaining and self.session.job_ready(_progress(self.turn)):
             remaining -= 1
         if remaining <= 0:
@@ -236,6 +253,7 @@ class _Attempt:
             for task in run.tasks:
                 if remaining <= 0 or (run.role and run.role in self.failed_roles):
                     break
+                # The core ended where the job became ready, in the middle of a run.
                 if task in in_core:
                     continue
                 if not self._place(run, compiled, task, now=True):
@@ -246,6 +264,8 @@ class _Attempt:
     def _nominate_all(self) -> None:
         """The gang is pipelined: its placements on idle capacity become nominations."""
         places = self.found.core
+        # A member that binds while others wait would hold its node without the gang running: all
+        # wait, or none.
         if any(place.kind == ALLOCATE for place in places):
             self.statement.rollback_places(self.begin)
             for place in places:

@@ -62,6 +62,8 @@ def _whole(job: SessionJob, group: int, *, evicted: int) -> bool:
     ``evicted``: members that this session evicts. Others that leave, or ask for nothing, are none
     of the gang in a session; the ledger counts them, so that not nothing is left there."""
     others = job.best_effort[0] + job.census.of(LOST) - evicted
+    # A parent's minimum counts members of its other groups too, so that each level is asked by
+    # itself.
     while group >= 0:
         held = job.held[group]
         if held < job.job.groups[group].minimum and held + others > 0:

@@ -67,6 +67,8 @@ def _row_for(ssn: Session, task: TaskInfo, room: Room, things: ThingRoom, chosen
         if name not in things:
             things[name] = world.view.things.offered(name, len(amounts), world.size)
         passes = passes & (things[name] >= np.array(amounts)[:, np.newaxis]).all(axis=0)
+    # Nodes that are kept already come first: each further one stands idle while it drains (decision
+    # 0029).
     for row in chosen:
         if passes[row]:
             return row

@@ -220,6 +220,8 @@ class SessionTurns:
         session.lends = turn.action == "allocate"  # Order picked it, within its share or beyond
         held_back = [row for row, jid in view.reserved.items() if jid == turn.jid]
         held_back = [row for row in held_back if row < view.size and view.withheld[row]]
+        # The job's own reserved nodes are open to it for this one session. In place, so that
+        # `revision` stays and no compiled class of flat turns is thrown away.
         view.withheld[held_back] = False
         try:
             first = self._run(turn, session, job)
@@ -259,6 +261,8 @@ class SessionTurns:
 
     def _session(self, opened: Opened) -> Session:
         session = self._open()
+        # What rules do once in a while (tdm, rescheduling) is remembered from session to session
+        # (decision 0034); a session itself lives for one turn.
         session.memory = self._memory
         session.enter(opened.world)
         return session
@@ -281,6 +285,8 @@ class SessionTurns:
         places = [op for op in did if op.kind is not OpKind.EVICT and op.task.job is job]
         is_ready = session.ready(job)
         before = result.statement.checkpoint
+        # Victims before placements, as the ledger judges them (decision 0028): what is nominated
+        # may count on what leaves, what is allocated may not.
         self._evict(result, evictions, session, opened, turn.action)
         for op in places:
             allocated = op.kind is OpKind.ALLOCATE and is_ready
@@ -294,6 +300,8 @@ class SessionTurns:
                 devices=op.task.devices,
             )
         placed = result.statement.placed(before)
+        # Backfill places tasks that ask for nothing one by one, each for itself: one refusal must
+        # not take the others with it.
         alone = 1 if turn.action == "backfill" else (first or len(placed))
         result.core, result.tail = placed[:alone], placed[alone:]
         if placed:
@@ -353,6 +361,8 @@ def _take_back(session: Session, job: SessionJob | None, first: int = 0) -> list
     listed = {id(operation.task) for operation in did if operation.kind is not OpKind.EVICT}
     others = [] if job is None else [task for task in job.tasks if id(task) not in listed]
     loose = [Did(LOOSE[t.status], t, t.row) for t in others if t.status in LOOSE]
+    # Off the view again before the statement puts it there: a session shifts amounts only, the
+    # statement also notes the version of each row, which the ledger compares.
     for operation in reversed(did + loose):
         world.view.shift(COLUMN[operation.kind], operation.task.taking, operation.row, -1)
     return did if first else did + loose

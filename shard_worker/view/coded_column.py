@@ -55,6 +55,8 @@ class CodedColumn(Generic[V]):
             if value is None:
                 codes[row] = ABSENT
                 continue
+            # Codes are never reused, so that a mask computed per code stays right for rows that
+            # kept theirs.
             code = index.get(value)
             if code is None:
                 code = index[value] = len(self._values)

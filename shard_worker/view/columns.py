@@ -36,6 +36,8 @@ class Columns:
         self.views: list[list[Column]] = [[] for _ in KINDS]
         """``views[kind][slot][row]``; replaced whenever the block grows."""
         self._data = np.zeros((len(KINDS), 0, FIRST_ROWS), dtype=np.int64)
+        # Beside the data and not only within it: a record that arrives replaces a row as a whole,
+        # and what open statements have added to that row must survive (decision 0003).
         self._open = np.zeros_like(self._data)
         """The part of the data that open statements added: not yet, or never, in a record."""
         self._opened: list[list[Column]] = [[] for _ in KINDS]
@@ -78,8 +80,12 @@ class Columns:
         """
         width = values.shape[2]
         self._data[:, :width, rows] = values.transpose(1, 2, 0)
+        # A record has no slots beyond the highest that was ever used on its node; a row that had
+        # some keeps nothing of them.
         if width < self.slots:
             self._data[:, width:, rows] = 0
+        # In full, also where the record has one of these statements already (the log may be ahead
+        # of the reply): whoever rolls it back takes off exactly what it put on.
         self._data[:, :, rows] += self._open[:, :, rows]
 
     def shift(self, kind: int, requests: Requests, row: int, times: int) -> None:
@@ -93,6 +99,7 @@ class Columns:
     def shift_many(self, kind: int, requests: Requests, rows: NDArray[np.intp], times: int) -> None:
         """:meth:`shift` of many rows; a row that comes twice is shifted twice."""
         for slot, amount in requests:
+            # `columns[rows] += x` would count a row that comes twice once.
             np.add.at(self.views[kind][slot], rows, amount * times)
             np.add.at(self._opened[kind][slot], rows, amount * times)
 
@@ -112,6 +119,7 @@ class Columns:
     def bring_back(self, saved: tuple[Block, Block]) -> None:
         """Restore all amounts. Slots added since stay, with nothing used."""
         for block, old in zip((self._data, self._open), saved, strict=True):
+            # All kinds but `allocatable`, which no statement changes.
             block[1:] = 0
             block[:, : old.shape[1], : old.shape[2]] = old
 
@@ -143,6 +151,7 @@ class RowChanges:
         """Record many rows; drops the oldest half where the log is too long."""
         self._rows.extend(rows)
         if len(self._rows) > self._limit:
+            # A reader that is behind what is dropped evaluates all rows instead; see `since`.
             half = len(self._rows) // 2
             del self._rows[:half]
             self._base += half

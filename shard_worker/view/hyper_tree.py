@@ -82,6 +82,8 @@ class HyperTree:
 
     def sums(self, per_row: Ints) -> Ints:
         """The sum of a value per row in each domain; index as in ``listed``."""
+        # Differences of one running sum: all domains at once, where a sum for each domain would be
+        # a call for each of a thousand racks.
         running = np.concatenate([np.zeros(1, np.int64), np.cumsum(per_row[self.members])])
         sums: Ints = running[self.ends[1:]] - running[self.ends[:-1]]
         return sums
@@ -166,6 +168,7 @@ def _children(hyper: HyperNode, hyper_by_name: Mapping[str, HyperNode]) -> list[
             names = [member.value] if member.value in hyper_by_name else []
         elif member.kind == "regex":
             pattern = _pattern(hyper, member)
+            # A pattern may match the hyper node's own name by accident; that is no cycle.
             names = [name for name in hyper_by_name if name != hyper.name and pattern.search(name)]
         else:
             names = []
@@ -251,6 +254,8 @@ def _finish(root: Domain, names: dict[str, int], size: int, *, problem: str = ""
     for index, domain in enumerate(listed):
         domain.index = index
         if index:
+            # Parents come first in the list, so that the lowest domain of a row is the last to
+            # write here.
             leaf[domain.rows] = index
     return HyperTree(
         root=root,

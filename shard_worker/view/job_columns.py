@@ -48,6 +48,8 @@ class JobColumns:
         """The slots of these jobs, -1 for one that is not known."""
         have = self.column("jid")
         at = np.searchsorted(have, jids)
+        # `searchsorted` gives the place where a missing number would stand, which may be behind the
+        # end.
         inside = np.minimum(at, max(self.count - 1, 0))
         if not self.count:
             return np.full(len(jids), -1, np.int64)
@@ -89,6 +91,7 @@ class JobColumns:
         if at < 0:
             at = self._add(jid)
         else:
+            # Appended, never overwritten: the new specification may be longer than the old one.
             self._unused += int(columns["length"][at])
         columns = self._columns
         columns["qid"][at] = qid
@@ -105,6 +108,7 @@ class JobColumns:
             self._columns["gone"][at] = True
 
     def forget(self, slot: int) -> None:
+        # The slot stays until many are dead: to take one out moves all behind it in eight columns.
         self._columns["known"][slot] = False
         self._columns["size"][slot] = 0
         self._unused += int(self._columns["length"][slot])

@@ -72,6 +72,8 @@ class KnownObjects:
         if field is None:
             return
         objects: dict[str, Any] = getattr(self.objects, field)
+        # A counter, because devices are read from two kinds of objects: whoever indexed them
+        # compares one number.
         self.objects.devices += (
             objects is self.objects.slices or objects is self.objects.device_classes
         )
@@ -82,6 +84,8 @@ class KnownObjects:
 
     def nodes_changed(self) -> None:
         """Nodes were added, deleted or relabelled, so that domains may have changed."""
+        # Built when next asked for: a batch of intake may bring thousands of nodes, and each would
+        # mean a tree.
         self._stale = bool(self._hyper_nodes)
 
     def tree(self, nodes: Sequence[Node | None]) -> HyperTree | None:

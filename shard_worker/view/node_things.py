@@ -79,11 +79,14 @@ class _Thing:
     def tidy(self, row: int) -> None:
         """Remove the row where nothing is left; the last one takes its place."""
         at = self.at[row]
+        # Both: a record and an open statement may cancel out in `amounts` while the statement is
+        # still to be undone.
         if self.amounts[:, :, at].any() or self.open[:, :, at].any():
             return
         self.count -= 1
         last = self.count
         for column in (self.rows, self.versions):
+            # No order to keep, so that removing a row costs one move.
             column[at] = column[last]
         for block in (self.amounts, self.open):
             block[:, :, at] = block[:, :, last]
@@ -135,6 +138,10 @@ class NodeThings:
 
     def _set(self, row: int, name: str, record: bytes, from_log: bool) -> bool:
         version, flat = unpack_thing(record, f"thing {row}/{name}")
+        # The log comes in order, so that its entries are what `_followed` is made of; what comes by
+        # itself (a reply, a snapshot) and is not newer may be of a thing that was forgotten since.
+        # Without this test a reply behind the log brought freed ports back for good (decision
+        # 0038).
         if from_log:
             self._mark_followed(row, version)
         elif row < len(self._followed) and version <= self._followed[row]:
@@ -160,6 +167,8 @@ class NodeThings:
         thing = self._things.setdefault(name, _Thing())
         at = thing.place_of(row)
         thing.versions[at] = version
+        # The record replaces what was there, but for what open statements have on top, as in the
+        # columns.
         thing.amounts[:, :, at] = thing.open[:, :, at]
         for dimension in range(len(flat) // WIDTH):
             allocatable, used, observed, releasing, nominated = flat[WIDTH * dimension :][:WIDTH]

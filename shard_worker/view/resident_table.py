@@ -126,6 +126,9 @@ class ResidentTable:
         )
 
     def _lines_on(self, row: int) -> Ints:
+        # Sorting all lines costs 15 to 60 ms, a look through one column far less (decision 0048):
+        # below this limit a moved row is searched, beyond it the index is made anew for all of
+        # them.
         if np.count_nonzero(self._moved) > FEW_MOVED:
             self._index()
         if row < len(self._moved) and self._moved[row]:
@@ -198,6 +201,8 @@ class ResidentTable:
                 self.revision += 1
             case PurgeJob():
                 self._flush(now)
+                # Collected changes name lines of this job; carried out after the purge they would
+                # write into lines that are given up.
                 self._purge(op.jid)
             case _:
                 pass
@@ -224,9 +229,14 @@ class ResidentTable:
             slots, tixs, rows = slots[is_known], tixs[is_known], rows[is_known]
             states, cids = states[is_known], cids[is_known]
         self._make_room(slots, tixs)
+        # A change that comes twice for one task is written twice into one line. NumPy lets the last
+        # one win, which is the log's order.
         lines = self.jobs.column("first")[slots] + tixs
+        # A report names the node also of a task that has ended; such a task is on no node any more.
         rows = np.where(_HOLDS[states], rows, NOWHERE)
         columns = self._columns
+        # Both the row that a task leaves and the one that it comes to, so before the assignment
+        # too.
         self._mark(columns["row"][lines])
         self._mark(rows)
         columns["row"][lines], columns["state"][lines] = rows, states
@@ -276,6 +286,8 @@ class ResidentTable:
         old = have[growing].astype(np.int64)
         needed = np.zeros(len(growing), np.int64)
         np.maximum.at(needed, where, tixs[short] + 1)
+        # A first block is exact: jobs of one task take one line each. One that has to grow is
+        # doubled, so that a job that grows task by task is not moved each time.
         sizes = np.where(old > 0, np.maximum(needed, 2 * old), needed)
         begin = self.count + np.cumsum(sizes) - sizes
         self._grow(self.count + int(sizes.sum()))
@@ -298,6 +310,7 @@ class ResidentTable:
             column[target : target + size] = column[source : source + size]
         self._mark(self._columns["row"][target : target + size])
         self._columns["row"][source : source + size] = NOWHERE
+        # Lines that are given up must not be counted by who looks at whole columns.
         self._columns["state"][source : source + size] = TaskState.PENDING
         self._unused += size
 

@@ -164,6 +164,8 @@ class View:
     async def begin(self, ledger: Ledger) -> str:
         """Fill an empty view from a ledger; returns the log's id to go on from."""
         snapshot = await ledger.snapshot(workload=False)
+        # Rows first, residents second, and the log from the older position: changes in between are
+        # applied twice, which absolute rows and states bear (decisions 0003, 0048).
         self.load(snapshot)
         if self.residents is not None:
             self.residents.load(await ledger.read_residents())

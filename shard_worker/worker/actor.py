@@ -60,6 +60,8 @@ class ShardActor:
         ledger = RedisLedger(settings.access)
         self._server = ShardServer(settings, ledger)
         self._runner.run(self._server.load())
+        # What the view holds now lives as long as the process; a full collection over it would only
+        # cost time.
         leave_loaded_objects_alone()
         return str(os.getpid()).encode()
 
@@ -161,12 +163,16 @@ class ShardServer:
             # An earlier call failed with this batch on its way: nobody knows what became of it.
             raise RuntimeError("an earlier batch is undecided; this worker has to be replaced")
         await self._lease.keep()
+        # Caught up before placing: statements name the versions of the rows that they were planned
+        # on, and with old ones more of them are rechecked or refused.
         await self._follow()
         if not turns:
             await self._audit()
             return []
         outcomes: list[Outcome] = []
         started = time.perf_counter()
+        # `started` moves with every batch; `begun` is what nominations of a long call are counted
+        # from.
         begun = started
         instructions = self._worker.on_turns(
             turns, now=time.time(), elapsed=lambda: time.perf_counter() - begun
@@ -200,12 +206,17 @@ class ShardServer:
         """Compare some rows of the view with the ledger's records, round robin."""
         first = self._audited if self._audited < self._view.size else 0
         self._audited = min(first + AUDIT_ROWS, self._view.size)
+        # Records first, log second: an entry between the two makes the view newer than the record,
+        # which is no difference. The other way round every commit of another shard would look like
+        # one.
         fresh = await self._ledger.read_nodes([*range(first, self._audited)])
         await self._follow()  # now the view knows all that was in those records
         self.drifted += self._view.audit(fresh)
 
     async def _follow(self) -> None:
         while True:
+            # Without a table of residents only rows matter: the rest of each entry is not decoded
+            # (decision 0048).
             rows_only = self._view.residents is None
             entries = await self._ledger.read_log(
                 self._log_id, count=LOG_BATCH, rows_only=rows_only
@@ -225,6 +236,9 @@ class ShardServer:
                     reply = await self._ledger.commit(batch)
                 self._commits.append((time.perf_counter() - started, len(batch.statements)))
                 return reply
+            # The batch may be written and only its answer lost. Sent again under the same sequence
+            # number it gets the answer of the first time; made anew it would be judged against what
+            # itself has written.
             except LedgerUnavailable:
                 if attempt + 1 == COMMIT_ATTEMPTS:
                     raise

@@ -30,6 +30,8 @@ def _result_of(verdict: Verdict) -> str:
         return verdict.name.lower()
     if verdict is Verdict.QUEUE:
         return "quota"
+    # The batch was refused as a whole, whatever the nodes have: by its epoch, its run of the server
+    # or its sequence number.
     if verdict in (Verdict.EPOCH, Verdict.RUN, Verdict.OLD):
         return "epoch"
     return "true" if verdict in TRUE_CONFLICTS else "read"

@@ -82,8 +82,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class CommitBatchRequest:
-    """Instruction: send this batch to the ledger and return the reply; send the same batch again
-    where the reply was lost."""
+    """Instruction: send this batch to the ledger; where the reply is lost, the same one again."""
 
     batch: CommitBatch
 
@@ -179,6 +178,8 @@ class Worker:
                 self._figures.judged(reply.verdict)
             return self._fence()
         self._batch, self._flying = None, []
+        # All of them, accepted ones too, whose operations come back within the fresh rows. What is
+        # placed again below then sees what others have taken.
         for attempt in attempts:
             attempt.placed.statement.rollback()
         self.view.set_rows(reply.fresh)
@@ -193,6 +194,7 @@ class Worker:
                 outcomes.append(decided)
             else:
                 again.append(decided)
+        # Ahead of all that wait: their turns came before those.
         self._waiting.extendleft(reversed(again))
         return self._instructions(outcomes)
 
@@ -205,8 +207,7 @@ class Worker:
     def inquire(
         self, inquiry: Inquiry, *, now: float, may_go_on: Callable[[], bool] = lambda: True
     ) -> list[InquiryFinding]:
-        """The results of these turns if they ran now; nothing of them is kept, not even a compiled
-        class."""
+        """Answer what these turns would do now; keep nothing, not even a compiled class."""
         apart = CompiledClasses(
             view=self.view,
             session=self.session,
