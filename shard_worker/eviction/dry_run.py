@@ -70,6 +70,8 @@ class DryRun:
         priorities, their number; then the shorter running time of the most important one."""
         if not self.victims:
             return (-LIFT, 0, 0, 0.0)
+        # kube-scheduler's order of candidates, which Volcano's topology-aware preempt takes over:
+        # who loses a young pod loses the least work.
         highest = max(victim.priority for victim in self.victims)
         return (
             highest,
@@ -94,6 +96,8 @@ def topology_aware(
         tried = dry_run(ssn, task, row, victims) if victims else None
         if tried is not None:
             trials.append(tried)
+            # Volcano begins at a random node; here candidates come by score, so that the same
+            # cluster gives the same victims (docs/volcano-differences.md).
             if len(trials) >= enough:
                 break
     return min(trials, key=lambda tried: tried.harm, default=None)
@@ -148,6 +152,8 @@ class _NodeTrial:
 
     def reprieve(self) -> None:
         """Put back victims that are not needed: higher priority first, then longer running."""
+        # Evicting went by the order of victims, which may take small ones before the one that makes
+        # the room: whoever was evicted for nothing comes back here.
         for victim in sorted(self.gone, key=lambda victim: (-victim.priority, _since(victim))):
             if not (self.add(victim) and self.fits()):
                 self.remove(victim)

@@ -121,6 +121,8 @@ def _whole(ssn: Session, tasks: list[TaskInfo], may_go: MayGo, need: Amounts) ->
 
 def _by_job(ssn: Session, rows: Mask, may_go: MayGo) -> list[list[TaskInfo]]:
     jobs: dict[int, list[TaskInfo]] = {}
+    # Only rows with tasks that could go: to read a node's residents makes objects of their jobs
+    # (decision 0048).
     for row in np.flatnonzero(ssn.world.evictable_rows() & rows).tolist():
         for task in ssn.world.tasks_on(row):
             if task.status & EVICTABLE and may_go(task):

@@ -132,10 +132,13 @@ class GangSearch:
             add(need, task.requests, 1)
         evicted = self._take(domain, rows, need)
         plan = None
+        # Volcano evicts until the sums fit and keeps all of it; its users report needless evictions
+        # (its issues 5984, 5994). Here what the plan does without comes back (decision 0034).
         if evicted is not None:
             self._give_back(domain, evicted)
             victims = [op.task for op in self.statement.operations if op.task.job is not self.job]
             plan = GangPlan(domain, [], victims, dict(self._reached))
+        # Undone also where the domain has a plan: the next domain is judged on the same world.
         operations = self.statement.rollback()
         if plan is not None:
             plan.operations = operations
@@ -159,6 +162,7 @@ class GangSearch:
         bundles evicted.
         """
         ssn = self.ssn
+        # Sums first: they are some additions, a plan is a placement of the whole gang.
         if self._suffices(rows, need) and self._place(domain):
             return []
         evicted: list[EvictedUnit] = []
@@ -173,12 +177,16 @@ class GangSearch:
             if self._place(domain):
                 return evicted
             tries += 1
+            # A domain whose sums suffice and whose nodes do not would otherwise be planned anew
+            # after every bundle.
             next_try = len(evicted) + 1 + tries // 8
         return evicted if evicted and len(evicted) < next_try and self._place(domain) else None
 
     def _evict(self, unit: EvictionUnit) -> list[TaskInfo]:
         """Evict the bundle if the rules allow it as a whole; return the evicted tasks."""
         tasks = [task for task in unit.tasks if task.status & EVICTABLE]
+        # A bundle leaves as a whole or stays: of a gang that the rules let go in part the rest
+        # would hold its nodes for nothing.
         if not tasks or len(self.ssn.unified_evictable(self.job, tasks, self.purpose)) < len(tasks):
             return []
         why = reason(self.ssn, self.action, self.job.job.key)
@@ -210,6 +218,7 @@ class GangSearch:
         if idle:
             self._without(idle, domain)
         trials = TRIALS
+        # The last taken first: they are the more important ones, by the order of eviction.
         for at in range(len(evicted) - 1, -1, -1):
             for part in self._parts_of(evicted, at):
                 if trials and part:

@@ -69,9 +69,13 @@ class NodeSearch:
         """
         if id(task.role) in self._hopeless or not self.eligible(task):
             return False
+        # Volcano looks at one node after the other and evicts on the first where that helps, though
+        # the next may be free. Its order of nodes is random there, so that a free one first is one
+        # of its outcomes (decision 0034).
         if self.take_free(task):
             return True
         if any(self.among(task, rows) for rows in self.groups(task)):
+            # Evictions may have made room that a task of another role can use too.
             self._hopeless.clear()
             return True
         self._hopeless.add(id(task.role))
@@ -106,6 +110,8 @@ class NodeSearch:
         victims = self.candidates(task, row)
         if not victims:
             return False
+        # `fits` is asked before the first eviction as well: earlier ones of this statement may have
+        # freed enough here.
         before, order = statement.checkpoint, victim_queue(ssn, task.job, victims)
         while not self.fits(task, row):
             if not order:
@@ -120,6 +126,8 @@ class NodeSearch:
         suffice."""
         ssn, world = self._ssn, self._ssn.world
         there = [other for other in world.tasks_on(row) if may_go(self._tests, other, task)]
+        # Twice: of everybody who could leave, which spares the rules a node that can never do, and
+        # of those whom the rules let go.
         if not there or not suffice(world, task, row, there):
             return []
         victims = self._rules(task, in_order(ssn, task.job, there))

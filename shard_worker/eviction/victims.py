@@ -94,6 +94,7 @@ def settle(ssn: Session, statement: WorldStatement, job: SessionJob, action: str
     """
     if not statement.operations:
         return False
+    # A nomination waits for the next turn to be bound; allocate binds now, in the same session.
     needless = not statement.evictions and later(ssn, action, "allocate")
     if needless or not ssn.pipelined(job):
         statement.rollback()
@@ -121,6 +122,7 @@ def victim_order(ssn: Session, evictor: SessionJob) -> Callable[[TaskInfo, TaskI
         left_orphan, right_orphan = (
             t.job.queue is None or t.job.job.jid not in jobs for t in (left, right)
         )
+        # Nobody's share or gang is hurt by a task whose job or queue is gone.
         if left_orphan != right_orphan:
             return -1.0 if left_orphan else 1.0
         if left_queue is right_queue or left_queue is None or right_queue is None or queue is None:

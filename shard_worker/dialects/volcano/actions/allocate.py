@@ -54,14 +54,20 @@ def execute(ssn: Session) -> None:
         queue = queues.pop()
         waiting = jobs[queue.queue.qid]
         if ssn.queue_overused(queue):
+            # Volcano's rule: dropped for the rest of the action, and not put back. What the service
+            # gives beyond shares is for Order to decide (decision 0010).
             _passed_over(ssn, queue, waiting.drain())
             continue
         if not waiting:
             continue
         job = waiting.pop()
         sheet = sheets[job.job.jid]
+        # Only a job that was committed gets another turn: one that was undone would fail again on
+        # the same nodes, one that is pipelined holds all it needs.
         if turn(ssn, job, sheet) is AllocateResult.COMMITTED and len(sheet):
             waiting.push(job)
+        # Put back after the turn, not before: its place in line follows from the share that it has
+        # now.
         queues.push(queue)
 
 
@@ -137,6 +143,8 @@ def _end(ssn: Session, job: SessionJob, statement: WorldStatement) -> AllocateRe
     if ssn.ready(job):
         statement.commit()
         return AllocateResult.COMMITTED
+    # Neither committed nor undone, as in Volcano: until the session ends nobody else takes the room
+    # of a gang that only waits for others to leave. A worker makes nominations of it.
     return AllocateResult.PIPELINED if statement.operations else AllocateResult.NOTHING
 
 

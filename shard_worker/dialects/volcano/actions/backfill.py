@@ -68,6 +68,8 @@ def _tasks(job: SessionJob) -> tuple[list[TaskInfo], list[TaskInfo]]:
 
 def _place(ssn: Session, job: SessionJob) -> int:
     pipelined, pending = _tasks(job)
+    # Volcano's order too: a promise is given up first, as the place to have now may be the same
+    # one.
     for task in pipelined:
         WorldStatement(ssn).unpipeline(task)
     placed = 0

@@ -86,6 +86,8 @@ def enqueue_order(
     def key(info: JobInfo) -> Key:
         return (ssn.job_key(info, cluster), info.job.created, info.job.key)
 
+    # Sorted once: what is admitted moves the totals of queues, by which these are compared anew at
+    # each pop.
     return {qid: deque(sorted(infos, key=key)) for qid, infos in waiting.items()}
 
 

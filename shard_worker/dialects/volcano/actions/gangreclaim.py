@@ -29,6 +29,8 @@ def gangreclaim_job(ssn: Session, job: SessionJob) -> None:
     if queue is None or not ssn.job_starving(job) or ssn.queue_overused(queue):
         return
     missing = max(job.minimum - job.census.ready - job.census.waiting, 1)
+    # For all that the gang still lacks at once, and not task by task: reclaiming for the first
+    # members of a gang that its queue cannot hold as a whole would evict in vain.
     if not ssn.preemptive(queue, waiting_tasks(ssn, job).drain()[:missing]):
         return
 

@@ -34,6 +34,8 @@ NAME = "preempt"
 
 def execute(ssn: Session) -> None:
     """Run for each queue once, in the queue order at the start."""
+    # Volcano's preempt leaves out jobs with a topology: victims on single nodes do not make a
+    # domain. gangpreempt serves them.
     starving = [job for job in starving_jobs(ssn) if not asks_for_domains(job)]
     queues = {job.qid: job.queue for job in starving if job.queue is not None}
     for queue in PriorityQueue(ssn.compare_queues, queues.values()).drain():
@@ -41,6 +43,7 @@ def execute(ssn: Session) -> None:
         jobs = PriorityQueue(ssn.compare_jobs, queue_jobs)
         while jobs:
             between_jobs(ssn, jobs.pop())
+        # Volcano's order: within jobs only after all jobs of the queue were served between jobs.
         for job in queue_jobs:
             within_job(ssn, job)
 
@@ -80,6 +83,7 @@ def within_job(ssn: Session, job: SessionJob) -> None:
     tasks, idle = waiting_tasks(ssn, job), WorldStatement(ssn)
     while tasks:
         statement = WorldStatement(ssn)
+        # One statement a task: what was evicted for the last one must not be undone with the next.
         if not Hunt(ssn, statement, OF_THE_SAME_JOB).place(tasks.pop()):
             break
         if statement.evictions:

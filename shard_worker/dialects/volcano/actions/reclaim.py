@@ -60,6 +60,8 @@ class Reclaiming(NodeSearch):
         return (
             queue is not None
             and task.preempts
+            # Asked before any node is looked at: a queue that would exceed its share gets nothing
+            # back.
             and ssn.preemptive(queue, [task])
             and ssn.pre_predicate(task) is None
         )

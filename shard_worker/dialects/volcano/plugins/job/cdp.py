@@ -1,4 +1,9 @@
-"""cdp: protect tasks that have only just started from eviction (cool-down protection)."""
+"""cdp: protect tasks that have only just started from eviction (cool-down protection).
+
+A task that is evicted again and again soon after its start never gets anywhere. In Volcano the rule
+speaks in preempt, reclaim and shuffle; here it holds in gang evictions, too, and what a job's
+annotation says counts for its pods.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""conformance: pods that keep the cluster alive are never victims."""
+"""conformance: pods that keep the cluster alive are never victims.
+
+Volcano's rule: everything in ``kube-system``, and what has one of Kubernetes' two system priority
+classes. The priority itself counts as well, as a pod may have it without the class.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,10 @@ A job needs its own minimum (group 0), that of each role that has one (the other
 many sub jobs as its policies ask for. Members that ask for nothing count as present while they are
 still pending. The roles' minima are not looked at where the job's own minimum is below their sum:
 then the user wants fewer than all of them.
+
+The rules are Volcano's, but for victims: Volcano asks whether the job keeps its minimum, here its
+roles and sub jobs keep theirs, too (:mod:`shard_worker.eviction.gang_slack`). Without this plugin
+members bind one by one, and the statement says so to the ledger.
 """
 
 from __future__ import annotations

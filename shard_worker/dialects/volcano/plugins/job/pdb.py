@@ -2,6 +2,9 @@
 
 A budget allows so many evictions at the start of a session; each eviction of the session is
 subtracted, and added back if it is undone.
+
+Volcano follows an older form of the rule. Here it is that of policy/v1, where an empty selector
+takes all pods of the namespace; and in shuffle budgets only protect, they never name victims.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""priority: jobs and tasks of higher priority go first, and may evict only lower ones."""
+"""priority: jobs and tasks of higher priority go first, and may evict only lower ones.
+
+Volcano's rule: between jobs their priority classes count, within a job the priorities of its pods;
+equals never evict each other. A job counts as starving while any of its tasks waits, so that
+elastic members may evict, too; with gang in the same tier both have to agree, and only the minimum
+counts.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 The one strategy is ``lowNodeUtilization``: nodes below every threshold can take more; nodes above
 any target give tasks away, least important first, until they are at their targets or the idle nodes
-are. Usage comes from a metrics source, else from the requests of the tasks there.
+are. Usage comes from a metrics source, else from the requests of the tasks there; Volcano needs the
+metrics. When it ran last is kept by each worker from session to session (decision 0034).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A node with the label ``volcano.sh/revocable-zone`` takes tasks only in the hours of its zone, and
 only tasks that may be evicted again. When the hours are over these are evicted, a few of each job
-at a time. Hours are UTC.
+at a time. Hours are UTC; in Volcano they are the local time of the scheduler, which workers on
+several machines need not share.
 """
 
 from __future__ import annotations

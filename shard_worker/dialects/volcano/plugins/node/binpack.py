@@ -1,7 +1,8 @@
 """binpack: the fuller a node would be with the task on it, the better.
 
 Score: 100 * weight * the weighted mean, over the resources the task asks for and the policy weighs,
-of (used + asked) / allocatable. A resource that would overflow counts 0.
+of (used + asked) / allocatable. A resource that would overflow counts 0. Volcano's formula; what is
+only promised on a node does not count as used here.
 """
 
 from __future__ import annotations

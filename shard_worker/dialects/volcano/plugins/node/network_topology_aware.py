@@ -3,6 +3,9 @@
 A job with a topology is tried in the domains of a low tier first (HyperNodeGradient), in the one
 that it would fill best (HyperNodeOrder), and its tasks follow those that are placed already
 (BatchNodeOrder). Tasks of other jobs go where they break up the fewest empty domains.
+
+The scores are Volcano's. Of equal domains it takes one at random, here it is the first by name; and
+domains that cannot hold the job are left out by counting, before any is tried (decision 0030).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ share that the other's job has with its request.
 
 With ``enableHierarchy`` queues are ordered by shares along the tree that their annotations
 describe; see :mod:`shard_worker.dialects.volcano.plugins.queue.drf_tree`. That excludes proportion,
-as in Volcano.
+as in Volcano: both would order the queues.
 """
 
 from __future__ import annotations
