@@ -4,7 +4,7 @@ The shares ("deserved") come from water filling: in rounds, the remaining amount
 unsatisfied queues by weight, limited by what each may have and asks for. They are computed once per
 revision of the cluster's totals; what queues have allocated is read live.
 
-Volcano's plugin, with two differences: reclaim leaves a queue its guarantee, which only capacity does
+Volcano's plugin, with two differences: reclaim leaves a queue its guarantee, as only capacity does
 there; and where nobody within its share can use free capacity, the service gives it to queues
 beyond theirs (decision 0010), so that a share says who goes first, and is a wall only in a replay.
 """
