@@ -72,6 +72,8 @@ class Places:
                     rows = [at[tix] for tix in tasks]
                 self._dispatcher.used(rows, self._requests(p.cid), +1)
                 state.put_rows(tasks, rows)
+                if p.devices:  # the job's next turn may come before its entry of the bind stream
+                    state.devices |= dict.fromkeys(tasks, p.devices)
                 placed += len(p.tasks)
                 recorded += len(p.tasks) - len(rows)
         return state, placed, recorded

@@ -213,6 +213,7 @@ class Excerpts:
             phase=state.info.phase,
             nominated=state.nominated,
             started=state.started,
+            devices=state.devices,
         )
 
     def forget(self, jid: int) -> None:

@@ -127,4 +127,7 @@ def _job(
         session_job.tasks[tix].nominated = row
     for tix, started in excerpt.started.items():
         session_job.tasks[tix].started = started
+    for tix, devices in excerpt.devices.items():
+        if rows[tix] >= 0:
+            session_job.tasks[tix].devices = devices
     return session_job

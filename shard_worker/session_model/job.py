@@ -53,7 +53,8 @@ class TaskInfo:
     """When it began to run, seconds since 1970; 0 where unknown."""
     uid: str = ""
     devices: Things = ()
-    """What it takes of devices of the node it was placed on in this session, or is leaving."""
+    """What it takes of devices of the node that it is on, was placed on in this session, or is
+    leaving."""
     evicted: bool = False
     """Whether a statement of this session evicted it; False for tasks that were leaving before."""
 

@@ -122,8 +122,9 @@ class OtherJobs:
             backfilled=self.backfills,
         )
         nominated = self._nominated(jid)
-        if told.started or nominated:
+        if told.started or nominated or told.devices:
             for task in session_job.tasks:
+                task.devices = told.devices.get(task.tix, ())
                 task.started = told.started.get(task.tix, 0.0)
                 task.nominated = nominated.get(task.tix, -1)
         if job.min_resources is not None:

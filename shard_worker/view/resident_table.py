@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from shard_worker.view.job_columns import Ints, JobColumns
 from shared.ledger.entries.intake_batch import DropJob, IntakeOp, PurgeJob, PutJob
 from shared.ledger.entries.log import CommitEntry, Committed, IntakeEntry, LogEntry, StatusEntry
-from shared.ledger.residents import Residents
+from shared.ledger.residents import NO_DEVICES, DeviceCodes, Residents
 from shared.messages.messages import ALLOCATE, HOLDING, StatusItem, TaskState
+from shared.units.things import Things
 
 _DTYPES: dict[str, type[np.generic]] = {
     "jid": np.int64,
@@ -27,6 +28,7 @@ _DTYPES: dict[str, type[np.generic]] = {
     "row": np.int32,
     "cid": np.int32,
     "state": np.uint8,
+    "devices": np.int32,
     "started": np.float64,
 }
 NOWHERE = -1
@@ -34,7 +36,9 @@ NOWHERE = -1
 _HOLDS = np.zeros(len(TaskState), np.bool_)
 _HOLDS[list(HOLDING)] = True
 _KEPT = -2
-"""Class in a change that says nothing of it."""
+"""Class, or code of devices, in a change that says nothing of it."""
+_FEW_COMBINATIONS = 1024
+"""Combinations of devices that are remembered in any case, whether a task has them still or not."""
 
 FEW_MOVED = 64
 """Rows that may have changed since the index by row was made: each costs a look at all tasks."""
@@ -52,6 +56,8 @@ class ResidentJob:
     states: list[int]
     rows: list[int]
     started: dict[int, float]
+    devices: dict[int, Things]
+    """Of the tasks on nodes that take any."""
 
 
 class ResidentTable:
@@ -64,6 +70,9 @@ class ResidentTable:
         self.revision = 0
         """Rises with every change."""
         self._columns: dict[str, NDArray[Any]] = {n: np.zeros(0, d) for n, d in _DTYPES.items()}
+        self._codes = DeviceCodes()
+        self._many_codes = _FEW_COMBINATIONS
+        """Combinations of devices from which on those that no task has are looked for."""
         self._unused = 0
         """Lines that no job uses any more."""
         self._by_row: Ints = np.zeros(0, np.int64)
@@ -81,7 +90,8 @@ class ResidentTable:
         return columns + index + self.jobs.nbytes
 
     def column(self, name: str) -> NDArray[Any]:
-        """``jid``, ``tix``, ``state``, ``cid``, ``started``, ``row`` (-1: it holds no node)."""
+        """``jid``, ``tix``, ``state``, ``cid``, ``started``, ``devices`` (a code), ``row`` (-1: it
+        holds no node)."""
         return self._columns[name][: self.count]
 
     # --- questions ----------------------------------------------------------------------------
@@ -116,6 +126,7 @@ class ResidentTable:
         first = int(self.jobs.column("first")[slot])
         last = first + int(self.jobs.column("size")[slot])
         began = self._columns["started"][first:last].tolist()
+        taken = self._columns["devices"][first:last].tolist()
         return ResidentJob(
             jid=jid,
             spec=self.jobs.spec(slot),
@@ -123,6 +134,7 @@ class ResidentTable:
             states=self._columns["state"][first:last].tolist(),
             rows=self._columns["row"][first:last].tolist(),
             started={tix: at for tix, at in enumerate(began) if at},
+            devices={tix: self._codes[code] for tix, code in enumerate(taken) if code},
         )
 
     def _lines_on(self, row: int) -> Ints:
@@ -151,6 +163,7 @@ class ResidentTable:
     def load(self, residents: Residents) -> None:
         """Fill an empty table. Apply the log after the snapshot that was read before next."""
         self.jobs.load(residents.jobs)
+        self._codes = residents.devices
         self._carry_out(residents.tasks, 0.0)
         self._index()
 
@@ -171,24 +184,32 @@ class ResidentTable:
                 case _:
                     pass
         self._flush(now)
+        if len(self._codes) > self._many_codes:  # only here: no change that waits names a code
+            self._forget_combinations()
 
     def _committed(self, committed: Committed) -> None:
-        add = self._changes.add
+        add, code = self._changes.add, self._codes.code
         for victims in committed.evictions:  # they go first: it may place the same task again
-            add(victims.jid, victims.tasks, victims.rows, TaskState.RELEASING, victims.cid)
+            where = victims.tasks, victims.rows
+            add(victims.jid, *where, TaskState.RELEASING, cid=victims.cid, devices=_KEPT)
         for run in (*committed.core, *committed.tail):
             if run.kind == ALLOCATE:
-                add(committed.jid, run.tasks, run.rows, TaskState.BINDING, run.cid)
+                taken = code(run.devices)
+                where = run.tasks, run.rows
+                add(committed.jid, *where, TaskState.BINDING, cid=run.cid, devices=taken)
 
     def _status(self, item: StatusItem, now: float) -> None:
         if not item.adopted:
-            self._changes.add(item.jid, item.tasks, item.rows, item.state, _KEPT)
+            where = item.tasks, item.rows
+            self._changes.add(item.jid, *where, item.state, cid=_KEPT, devices=_KEPT)
             return
+        taken = self._codes.code(item.devices)
         self._flush(now)  # what was held elsewhere keeps its class
         for tix, row in zip(item.tasks, item.rows, strict=True):
             line = self._line(item.jid, tix)
             holds = line >= 0 and self._columns["row"][line] >= 0
-            self._changes.add(item.jid, (tix,), (row,), item.state, _KEPT if holds else item.cid)
+            cid = _KEPT if holds else item.cid
+            self._changes.add(item.jid, (tix,), (row,), item.state, cid=cid, devices=taken)
         self._flush(now)
 
     def _stored(self, op: IntakeOp, now: float) -> None:
@@ -222,18 +243,19 @@ class ResidentTable:
 
     def _carry_out(self, tasks: Ints, now: float) -> None:
         """``tasks``: as :attr:`Residents.tasks`."""
-        jids, tixs, states, rows, cids = tasks
+        jids, tixs, states, rows, cids, taken = tasks
         slots = self.jobs.slots(jids)
         if (slots < 0).any():  # of jobs that are purged already, further on in the log
             is_known = slots >= 0
             slots, tixs, rows = slots[is_known], tixs[is_known], rows[is_known]
-            states, cids = states[is_known], cids[is_known]
+            states, cids, taken = states[is_known], cids[is_known], taken[is_known]
         self._make_room(slots, tixs)
         # A change that comes twice for one task is written twice into one line. NumPy lets the last
         # one win, which is the log's order.
         lines = self.jobs.column("first")[slots] + tixs
         # A report names the node also of a task that has ended; such a task is on no node any more.
         rows = np.where(_HOLDS[states], rows, NOWHERE)
+        taken = np.where(_HOLDS[states], taken, NO_DEVICES)
         columns = self._columns
         # Both the row that a task leaves and the one that it comes to, so before the assignment
         # too.
@@ -242,9 +264,18 @@ class ResidentTable:
         columns["row"][lines], columns["state"][lines] = rows, states
         named = cids != _KEPT
         columns["cid"][lines[named]] = cids[named]
+        told = taken != _KEPT
+        columns["devices"][lines[told]] = taken[told]
         columns["started"][lines[states == TaskState.BINDING]] = 0.0
         columns["started"][lines[states == TaskState.RUNNING]] = now
         self.revision += 1
+
+    def _forget_combinations(self) -> None:
+        """Users choose amounts, so that combinations come and go for ever."""
+        column = self._columns["devices"]
+        column[: self.count] = self._codes.forget_unused(column[: self.count])
+        column[self.count :] = NO_DEVICES
+        self._many_codes = max(_FEW_COMBINATIONS, 2 * len(self._codes))
 
     def _purge(self, jid: int) -> None:
         slot = self.jobs.slot(jid)
@@ -255,6 +286,7 @@ class ResidentTable:
         self._mark(self._columns["row"][block])
         self._columns["row"][block] = NOWHERE
         self._columns["state"][block] = TaskState.PENDING
+        self._columns["devices"][block] = NO_DEVICES
         self._unused += size
         self.jobs.forget(slot)
         self.jobs.tidy()
@@ -298,6 +330,7 @@ class ResidentTable:
         self._columns["tix"][new] = np.arange(new.start, new.stop) - np.repeat(begin, sizes)
         self._columns["row"][new] = self._columns["cid"][new] = NOWHERE
         self._columns["state"][new] = TaskState.PENDING
+        self._columns["devices"][new] = NO_DEVICES
         self._columns["started"][new] = 0.0
         for at in np.flatnonzero(old).tolist():
             self._move(int(first[growing[at]]), int(begin[at]), int(old[at]))
@@ -312,6 +345,7 @@ class ResidentTable:
         self._columns["row"][source : source + size] = NOWHERE
         # Lines that are given up must not be counted by who looks at whole columns.
         self._columns["state"][source : source + size] = TaskState.PENDING
+        self._columns["devices"][source : source + size] = NO_DEVICES
         self._unused += size
 
     def _grow(self, size: int) -> None:
@@ -337,7 +371,7 @@ class ResidentTable:
 class _Changes:
     """Changes of tasks as lists that run in parallel, to be carried out at once."""
 
-    __slots__ = ("cids", "jids", "rows", "states", "tixs")
+    __slots__ = ("cids", "devices", "jids", "rows", "states", "tixs")
 
     def __init__(self) -> None:
         self.jids: list[int] = []
@@ -345,8 +379,18 @@ class _Changes:
         self.rows: list[int] = []
         self.states: list[int] = []
         self.cids: list[int] = []
+        self.devices: list[int] = []
 
-    def add(self, jid: int, tixs: Iterable[int], rows: Iterable[int], state: int, cid: int) -> None:
+    def add(
+        self,
+        jid: int,
+        tixs: Iterable[int],
+        rows: Iterable[int],
+        state: int,
+        *,
+        cid: int,
+        devices: int,
+    ) -> None:
         before = len(self.tixs)
         self.tixs += tixs
         self.rows += rows
@@ -354,7 +398,9 @@ class _Changes:
         self.jids += [jid] * size
         self.states += [state] * size
         self.cids += [cid] * size
+        self.devices += [devices] * size
 
     def columns(self) -> Ints:
         """As :attr:`Residents.tasks`."""
-        return np.array([self.jids, self.tixs, self.states, self.rows, self.cids], np.int64)
+        columns = (self.jids, self.tixs, self.states, self.rows, self.cids, self.devices)
+        return np.array(columns, np.int64)

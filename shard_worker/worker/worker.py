@@ -438,7 +438,9 @@ class Worker:
         return Outcome(
             jid=turn.jid,
             code=code,
-            placements=[Placement(r.cid, r.kind, r.tasks, r.rows, r.levels) for r in runs or []],
+            placements=[
+                Placement(r.cid, r.kind, r.tasks, r.rows, r.levels, r.devices) for r in runs or []
+            ],
             reasons=dict(placed.reasons) if placed is not None else {},
             failed_role=placed.failed_role if placed is not None else "",
             displaced=list(placed.displaced) if placed is not None else [],

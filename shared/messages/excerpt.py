@@ -25,6 +25,7 @@ from shared.codec.checked import (
     unpack_sealed,
 )
 from shared.messages.messages import TaskState
+from shared.units.things import Things
 
 _KIND = b"excerpt"
 _STATES = len(TaskState)
@@ -62,6 +63,8 @@ class JobExcerpt:
     """tix -> row, for nominated tasks."""
     started: dict[int, float] = field(default_factory=dict)
     """tix -> start time in seconds since 1970, where known."""
+    devices: dict[int, Things] = field(default_factory=dict)
+    """tix -> what it takes of devices of its node, of tasks that take any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,8 @@ def encode_excerpt(excerpt: Excerpt) -> bytes:
 
 def _job_row(job: JobExcerpt) -> list[Any]:
     rows = job.rows.tobytes()
-    return [job.spec, job.states, rows, job.keys, job.phase, job.nominated, job.started]
+    known = [job.keys, job.phase, job.nominated, job.started, job.devices]
+    return [job.spec, job.states, rows, *known]
 
 
 def decode_excerpt(data: bytes) -> Excerpt:
@@ -135,7 +139,7 @@ def _queue(value: object, at: str) -> QueueExcerpt:
 
 
 def _job(value: object, at: str) -> JobExcerpt:
-    spec, states, rows, keys, phase, nominated, started = row(value, at, 7)
+    spec, states, rows, keys, phase, nominated, started, devices = row(value, at, 8)
     if any(state >= _STATES for state in set(binary(states, at))):
         raise Malformed(f"{at}: a byte that is no state of a task")
     if len(binary(rows, at)) != 4 * len(states):
@@ -148,7 +152,17 @@ def _job(value: object, at: str) -> JobExcerpt:
         phase=text(phase, at),
         nominated=mapping(nominated, at, count, count),
         started=mapping(started, at, count, _seconds),
+        devices=mapping(devices, at, count, _devices),
     )
+
+
+def _devices(value: object, at: str) -> Things:
+    return tuple((text(name, at), tuple(amounts)) for name, amounts in each(value, at, _device))
+
+
+def _device(value: object, at: str) -> tuple[str, list[int]]:
+    name, amounts = row(value, at, 2)
+    return text(name, at), each(amounts, at, count)
 
 
 def _amounts(value: object, at: str) -> Amounts:

@@ -347,6 +347,8 @@ class Placement(Packed, frozen=True):
     tasks: list[Index]
     rows: list[Index]
     levels: list[Index]
+    devices: Things = ()
+    """What each of them takes of devices of its node."""
 
     def __post_init__(self) -> None:
         if not len(self.tasks) == len(self.rows) == len(self.levels):

@@ -147,12 +147,22 @@ JOB = Job(
     topology=Topology(True, 1),
     sub_groups=(SubGroupPolicy("s", selector=SELECTOR),),
 )
+JOB_EXCERPT = JobExcerpt(
+    b"j",
+    b"\x00\x03",
+    array("i", [-1, 4]),
+    ["k"],
+    "Inqueue",
+    {0: 2},
+    {1: 2.5},
+    {1: (("gpu/0", (1, 2**40)),)},
+)
 EXCERPT = Excerpt(
     total={0: 9},
     free={0: 4},
     promised={0: 1},
     queues=[QueueExcerpt(b"spec", 2, [{0: 5}, {0: 7}, {}, {}, {}, {1: 2}, {}])],
-    jobs=[JobExcerpt(b"j", b"\x00\x03", array("i", [-1, 4]), ["k"], "Inqueue", {0: 2}, {1: 2.5})],
+    jobs=[JOB_EXCERPT],
     versions={"k": 3},
     spared=[7],
 )

@@ -25,7 +25,7 @@ from shared.ledger.redis.access import Access
 from shared.ledger.redis.calls import translated
 from shared.ledger.redis.log_entry import has_entry
 from shared.ledger.redis.ownership import Ownership
-from shared.ledger.residents import NO_TASKS, Residents, read_jobs, read_tasks
+from shared.ledger.residents import NO_TASKS, DeviceCodes, Residents, read_jobs, read_tasks
 from shared.messages.messages import (
     CommitBatch,
     CommitReply,
@@ -283,8 +283,10 @@ class RedisLedger(Ownership):
     async def read_residents(self) -> Residents:
         async with translated():
             jobs, specs = await self._numbered("job"), await self._numbered("jobspec")
-            parts = [read_tasks(page) async for page in self._pages("task")]
-        return Residents(np.concatenate([NO_TASKS, *parts], axis=1), read_jobs(jobs, specs))
+            codes = DeviceCodes()
+            parts = [read_tasks(page, codes) async for page in self._pages("task")]
+        tasks = np.concatenate([NO_TASKS, *parts], axis=1)
+        return Residents(tasks, read_jobs(jobs, specs), codes)
 
     async def _hash(self, name: str) -> dict[bytes, bytes]:
         fields: dict[bytes, bytes] = {}

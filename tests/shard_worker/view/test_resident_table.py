@@ -20,6 +20,7 @@ from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.residents import residents_of
 from shared.messages.messages import HOLDING, NOMINATE, Group, StatusItem, TaskState
+from shared.units.things import Things
 from tests.shared.ledger.evicting import evicting
 from tests.shared.ledger.support import (
     LEAF,
@@ -28,6 +29,7 @@ from tests.shared.ledger.support import (
     Desk,
     cluster,
     job,
+    node,
     run,
     some_victims,
     statement,
@@ -35,14 +37,16 @@ from tests.shared.ledger.support import (
 
 S = TaskState
 ROWS, TASKS = 5, 6
-Told = tuple[int, int, int]
-"""State, row, class; row and class only of what holds a node."""
+Told = tuple[int, int, int, Things]
+"""State, row, class, devices; all but the state only of what holds a node."""
 
 
 def by_the_ledger(snapshot: Snapshot) -> dict[tuple[int, int], Told]:
     """What the ledger has of every task that is not as if it had never been placed."""
     return {
-        (jid, tix): (task.state, *((task.row, task.cid) if task.state in HOLDING else (-1, -1)))
+        (jid, tix): (task.state, task.row, task.cid, task.devices)
+        if task.state in HOLDING
+        else (task.state, -1, -1, ())
         for jid, tasks in snapshot.tasks.items()
         for tix, task in tasks.items()
         if task.state != S.PENDING
@@ -52,10 +56,13 @@ def by_the_ledger(snapshot: Snapshot) -> dict[tuple[int, int], Told]:
 def by_the_table(table: ResidentTable) -> dict[tuple[int, int], Told]:
     found: dict[tuple[int, int], Told] = {}
     columns = [table.column(name).tolist() for name in ("jid", "tix", "state", "row", "cid")]
+    jobs = {jid: table.job(jid) for jid in table.jids()}
     for jid, tix, state, row, cid in zip(*columns, strict=True):
         if state != S.PENDING:
             assert (jid, tix) not in found, "a task has one line"
-            found[jid, tix] = state, row, cid if row >= 0 else -1
+            told = jobs[jid]
+            assert told is not None
+            found[jid, tix] = state, row, cid if row >= 0 else -1, told.devices.get(tix, ())
     return found
 
 
@@ -70,15 +77,15 @@ def check(table: ResidentTable, snapshot: Snapshot) -> None:
         assert told.gone == snapshot.jobs[jid].gone
         mine = {tix: t for (owner, tix), t in truth.items() if owner == jid}
         states = {tix: (state, told.rows[tix]) for tix, state in enumerate(told.states) if state}
-        assert states == {tix: (state, row) for tix, (state, row, _) in mine.items()}
+        assert states == {tix: (state, row) for tix, (state, row, *_) in mine.items()}
     assert by_the_table(table) == truth
     for row in range(ROWS + 1):
-        there = {jid for (jid, _), (_, at, _) in truth.items() if at == row}
+        there = {jid for (jid, _), (_, at, *_) in truth.items() if at == row}
         assert table.jids_on(row) == sorted(there)
     assert table.jids_on_nodes() == sorted({jid for (jid, _), t in truth.items() if t[1] >= 0})
     wanted = (S.BOUND, S.RUNNING)
     counts = [0] * ROWS
-    for state, row, _ in truth.values():
+    for state, row, *_ in truth.values():
         counts[row] += state in wanted
     assert table.counts(wanted, ROWS).tolist() == counts
 
@@ -111,6 +118,8 @@ class Story:
         self.desk = Desk(self.ledger)
         at_once(self.desk.open("1"))
         at_once(self.desk.store(*cluster(ROWS, 80_000)))
+        shared = (("gpu/0", (9, 10**6)),)
+        at_once(self.desk.store(*(node(row, 80_000, things=shared) for row in range(ROWS))))
         self.new_jobs()
 
     def now(self) -> Snapshot:
@@ -131,12 +140,19 @@ class Story:
         tasks = self.draw.sample(range(max(size, TASKS)), size)
         return tasks, [self.draw.randrange(ROWS) for _ in tasks]
 
+    def some_devices(self) -> Things:
+        """Of amounts that hardly any other task has."""
+        if self.draw.random() < 0.5:
+            return ()
+        return (("gpu/0", (1, self.draw.randrange(1, 99))),)
+
     def place(self) -> None:
         jid, now = self.some_job(), self.now()
         if jid in now.jobs:
             kinds = {"kind": NOMINATE} if self.draw.random() < 0.1 else {}
             tasks, rows = self.some_tasks()
             placed = run(tasks, rows, version=10**6, **kinds)
+            placed = replace(placed, devices=self.some_devices())
             core, tail = ((placed,), ()) if self.draw.random() < 0.7 else ((), (placed,))
             told = statement(jid, *core, tail=tail, qid=now.jobs[jid].qid, expiry=9e9)
             at_once(self.desk.commit(told, writer=self.draw.choice(("0", "1"))))
@@ -162,8 +178,8 @@ class Story:
     def adopt(self) -> None:
         tasks, rows = self.some_tasks()
         state = self.draw.choice((S.BOUND, S.RUNNING, S.RELEASING))
-        item = StatusItem(state, self.some_job(), tasks, rows, self.draw.choice((SMALL, 2)), 0)
-        at_once(self.desk.record(item))
+        cid, devices = self.draw.choice((SMALL, 2)), self.some_devices()
+        at_once(self.desk.record(StatusItem(state, self.some_job(), tasks, rows, cid, 0, devices)))
 
     def change(self) -> None:
         jid, now = self.some_job(), self.now()
@@ -265,6 +281,7 @@ def test_what_is_given_up_is_written_over(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resident_table, "_SPARE", 2)
         patch.setattr(resident_table, "FEW_MOVED", 1)
+        patch.setattr(resident_table, "_FEW_COMBINATIONS", 2)
         patch.setattr(job_columns, "_WASTE", 8)
         test_residents_are_what_the_ledger_has.hypothesis.inner_test(seed)  # type: ignore[attr-defined]
 
