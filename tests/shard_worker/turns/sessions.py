@@ -14,6 +14,7 @@ from shared.policy.model import Policy
 from shared.policy.volcano import parse_policy
 from shared.records.specs import encode_queue
 from shared.records.specs_jobs import encode_job
+from shared.units.things import Things
 
 P, B, R, L = TaskState.PENDING, TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING
 
@@ -38,6 +39,8 @@ class Books:
     states: dict[int, list[TaskState]] = field(default_factory=dict)
     rows: dict[int, list[int]] = field(default_factory=dict)
     keys: dict[int, list[str]] = field(default_factory=dict)
+    devices: dict[int, dict[int, Things]] = field(default_factory=dict)
+    """Of tasks that take any, by jid and tix."""
     versions: dict[str, int] = field(default_factory=dict)
     total: Amounts = field(default_factory=dict)
 
@@ -130,6 +133,7 @@ class Books:
             array("i", self.rows[job.jid]),
             self.keys.get(job.jid, []),
             "Inqueue",
+            devices=self.devices.get(job.jid, {}),
         )
 
 

@@ -169,6 +169,8 @@ class Stage:
                 for tix, row in zip(placement.tasks, placement.rows, strict=True):
                     self.books.states[job.jid][tix] = S.BINDING
                     self.books.rows[job.jid][tix] = row
+                taken = dict.fromkeys(placement.tasks, placement.devices)
+                self.books.devices.setdefault(job.jid, {}).update(taken)
         return outcome
 
     def report(self, job: Job, state: TaskState, *tasks: int) -> None:
