@@ -438,9 +438,7 @@ class Worker:
         return Outcome(
             jid=turn.jid,
             code=code,
-            placements=[
-                Placement(r.cid, r.kind, r.tasks, r.rows, r.levels, r.devices) for r in runs or []
-            ],
+            placements=[Placement.of(run) for run in runs or []],
             reasons=dict(placed.reasons) if placed is not None else {},
             failed_role=placed.failed_role if placed is not None else "",
             displaced=list(placed.displaced) if placed is not None else [],

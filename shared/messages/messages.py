@@ -354,6 +354,10 @@ class Placement(Packed, frozen=True):
         if not len(self.tasks) == len(self.rows) == len(self.levels):
             raise ValueError("its lists of tasks, rows and levels differ in length")
 
+    @classmethod
+    def of(cls, run: Run) -> Placement:
+        return cls(run.cid, run.kind, run.tasks, run.rows, run.levels, run.devices)
+
 
 class OutcomeCode(IntEnum):
     PLACED = 0  # the core, and possibly tail tasks, are committed
