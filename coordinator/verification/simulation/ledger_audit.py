@@ -41,15 +41,21 @@ class SimulatedAudit:
         self._watch = BindWatch(BIND_SECONDS)
         self._before: list[Finding] = []
         self._look = self._new_look()
+        self._clean_at = ""
+        """The end of the log when the last pass began, if it found nothing and nothing is BINDING:
+        another pass over the same ledger would find the same."""
 
     def begin(self) -> None:
         self._process.round(PAGE_SECONDS, self._step, background=True)
 
     def _new_look(self) -> AuditPass:
-        since = at_once(self._ledger.log_tail())
-        return AuditPass(since=since, count=PAGE_RECORDS, tasks=TASKS)
+        self._since = at_once(self._ledger.log_tail())
+        return AuditPass(since=self._since, count=PAGE_RECORDS, tasks=TASKS)
 
     def _step(self) -> None:
+        if at_once(self._ledger.log_tail()) == self._clean_at:
+            self.begin()
+            return
         question = self._look.question
         if question is None:
             self._finish()
@@ -85,6 +91,8 @@ class SimulatedAudit:
         if counted:
             tasks = [(f.name[0], f.name[1]) for f in counted if f.subject is Subject.TASK]
             self._edges.repair(request_of(counted, self._tasks(tasks)))
+        is_clean = not findings and not look.binding
+        self._clean_at = self._since if is_clean else ""
         self._before, self._look = findings, self._new_look()
 
     def _last_page(self, question: Question) -> AuditPage:
