@@ -58,6 +58,7 @@ def queue_of(item: Item, names: QueueNames) -> str:
     group = annotations.get(GROUP_NAME)
     if group:
         job = group_job(f"{metadata.get('namespace') or _NAMESPACE}/{group}", names)
+        # A PodGroup's queue counts, whatever its pods say, as in Volcano.
         if job is not None:
             return job.queue
     return _text(annotations.get(QUEUE_NAME)) or DEFAULT
@@ -100,6 +101,8 @@ def replicas_of(item: Item) -> int:
 
 def lane_of(items: Sequence[object], names: QueueNames) -> str:
     """The queue that a request counts for: that of its first object which has one."""
+    # A look at a few: which line a request stands in need not be exact, and must not cost what
+    # admitting it does.
     for item in items[:SAMPLE]:
         if isinstance(item, Mapping) and is_submitted(item):
             return lane(queue_of(item, names), names)

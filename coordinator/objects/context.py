@@ -187,6 +187,7 @@ def phase(state: JobState) -> str:
         return "Completed"
     if members and members >= minimum:
         return "Running"
+    # Volcano's word for a gang that holds members, but fewer than its minimum.
     if members:
         return "Unknown"
     return "Pending" if state.standing is Standing.WAITING else "Inqueue"

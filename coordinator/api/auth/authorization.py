@@ -101,6 +101,8 @@ def _beyond_queues(
         return ""
     kind = item.get("kind")
     token_name = f"the token {principal.name}"
+    # Where it goes and where it is: with the right to one of them alone a tenant could take over,
+    # or push out, the jobs of another (decision 0015).
     goes_to = [queue_of(item, names), present_queue(kind, key_of(item), names)]
     if coming and kind == "Pod" and (group := group_of(item)) in coming:
         if group_job(group, names) is not None:  # what comes may be refused: then it stays as it is

@@ -96,6 +96,8 @@ def _known(request: web.Request, tokens: TokenFile) -> tuple[Principal, Callable
     if principal is None:
         log.info("Refused an unknown token", path=shown(request.path), peer=request.remote)
         raise _unauthorized("this token is not known; ask who runs the server for one")
+    # By the token and not once for all: a watch of an hour ends when its token is revoked, or its
+    # rights change.
     return principal, lambda: tokens.find(sent) == principal
 
 

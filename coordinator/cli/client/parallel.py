@@ -66,6 +66,8 @@ def _together(
     try:
         for item in items:
             waiting.append((item, pool.submit(one, item)))
+            # Told while later ones are still under way, and never so many ahead that all answers
+            # are in memory.
             if len(waiting) > AHEAD:
                 first, future = waiting.popleft()
                 yield first, future.result()

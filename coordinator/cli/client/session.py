@@ -80,6 +80,8 @@ class ServerSession:
             try:
                 for event in self.client.watch(path, since, accept=accept):
                     version = version_of(event.get("object") or {}) or version
+                    # A bookmark only moves the version on: a watch that is resumed after a long
+                    # silence does not begin too far back.
                     if event.get("type") != "BOOKMARK":
                         yield event
             except KubeError as error:

@@ -176,6 +176,8 @@ class LedgerEvents:
             item["devices"] = op.things
         facts = node_facts(node)
         mark = digest(facts)
+        # After a restart nothing is known of what the file has: each node's facts are written once
+        # more, never left out.
         if mark != self._facts.get(op.row, "" if self._resumed else _NO_FACTS):
             self._facts[op.row] = mark
             item["facts"] = facts

@@ -45,6 +45,8 @@ class Keys(Generic[K]):
 
     def add(self, key: K) -> None:
         """Add a key that is not present."""
+        # Still in the sorted list: removed names are only skipped, so the key must not get in
+        # twice.
         if key in self._gone:
             self._gone.discard(key)
         else:
@@ -72,6 +74,8 @@ class Keys(Generic[K]):
             self._sorted += self._fresh
             self._sorted.sort()  # two runs in order: about one pass
         self._fresh.clear()
+        # Rebuilt when a quarter is gone: each deletion then costs a few steps, where taking one out
+        # of a list moves all behind it.
         if len(self._gone) > 1000 + len(self._sorted) // 4:
             self._sorted = [key for key in self._sorted if key not in self._gone]
             self._gone.clear()

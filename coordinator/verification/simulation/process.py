@@ -75,6 +75,8 @@ class Process:
 
     def say(self, mean: float, event: Event, what: str = "") -> None:
         """Send a message from this process."""
+        # Between the decision and its message: the one moment that only the ledger's checks can
+        # judge (decision 0023).
         if self._next_pause and self.alive and what in EFFECTS:
             self.pause(self._next_pause)
             self._next_pause = 0.0
@@ -83,6 +85,8 @@ class Process:
             return
 
         def arrive() -> None:
+            # What a dead process sent may still be on its way: a late commit of a worker that is
+            # replaced by now is what epochs are for.
             if self.alive or not self.timeline.strikes(self.network.dies_with_sender):
                 event()
 

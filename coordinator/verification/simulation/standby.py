@@ -173,6 +173,7 @@ class Tenure:
 
     def _keep(self) -> None:
         """The renewing thread."""
+        # As in the service: from before the request, so that the lease is over here first.
         asked = self._process.now
         if self._lease.silent(asked):
             self._later()

@@ -144,6 +144,7 @@ class SimulatedShards:
         state = self._core.dispatcher.shards[send.shard]
         if state.epoch != send.epoch:
             return  # several calls were under way: the first to fail did this
+        # Before the claim, as in the service: nothing more is sent to it meanwhile.
         state.epoch = None
 
         def void(epoch: Epoch | None) -> None:
