@@ -184,6 +184,8 @@ class Answers(Registration):
                 voices.append(hook.plugin)
                 named = set(answer) if named is None else named & set(answer)
                 if not named:
+                    # Empty stays empty: in Volcano the next plugin of the tier would begin anew
+                    # with its own list.
                     break
             if named:
                 self.decided_by = tuple(voices)

@@ -200,6 +200,8 @@ class ByKind:
 
 def _kinds(view: NodeColumns) -> tuple[NDArray[np.intp], list[Node | None]]:
     """(kind of each row, one node of each kind)."""
+    # Looks leave out the names: a rule in Python is called once for each kind of node, however many
+    # nodes there are of it.
     codes = view.looks().codes[: view.size]
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     return inverse.reshape(-1), [view.nodes[row] for row in first.tolist()]

@@ -57,6 +57,8 @@ class WorldStatement:
         """Let a task that this statement evicts stay after all."""
         for at, operation in enumerate(self.operations):
             if operation.kind is OpKind.EVICT and operation.task is task:
+                # From the middle: inverses are additions, so that it does not matter what came
+                # after.
                 self._undo(self.operations.pop(at))
                 return
         raise KeyError(f"{task.key} is not evicted by this statement")
@@ -117,6 +119,7 @@ class WorldStatement:
             charge(job.queue, task.requests, by)
             if Status.PENDING in (before, status) and reserves(task.role):
                 charge_total(job.queue, "reserved", task.requests, -by)
+        # Listeners last: rules that count by events see job and queue with this operation in them.
         if by > 0:
             self._ssn.tell_allocated(task)
         else:
@@ -136,6 +139,7 @@ class WorldStatement:
     def redo(self, operations: Sequence[Operation]) -> None:
         """Apply once more what a dry run did."""
         for operation in operations:
+            # An undo goes back to the status that the task has now, not to that of the dry run.
             self._apply(operation._replace(before=operation.task.status))
 
     def merge(self, statement: WorldStatement) -> None:

@@ -111,6 +111,7 @@ def _job(
 ) -> SessionJob:
     rows = array("i", excerpt.rows)
     for tix, state in enumerate(excerpt.states):
+        # A node that this view has not read yet: the excerpt is of one moment, the view of another.
         if state not in _HOLDS or rows[tix] >= view.size:
             rows[tix] = -1
     session_job = open_session_job(

@@ -106,6 +106,8 @@ class OtherJobs:
         if told is None:
             return None
         job, classes = self.reading.decoded.job(told.spec), self.view.classes
+        # Dropped, or not read from the log yet: a job without its classes is nobody's victim in
+        # this turn.
         if any(role.cid not in classes for role in job.roles):
             return None
         statuses = _STATUSES

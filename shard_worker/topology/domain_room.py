@@ -49,6 +49,8 @@ class DomainRoom:
 
     def _per_row(self, cls: TaskClass) -> Ints:
         world = self._ssn.world
+        # Static checks alone. Those that depend on neighbours change with every placement, and
+        # leaving one out only makes the bound larger (decision 0030).
         passes = self._reach.copy()
         for hook in self._ssn.rules(PREDICATE):
             for _, mask in hook.fn(cls, world.view):
@@ -69,6 +71,7 @@ class DomainRoom:
         rooms = [min(len(group), int(self.of(group[0])[domain.index])) for group in alike]
         if not any(rooms):
             return True
+        # Room for everybody is a bound from above: it takes a dry run to find out more.
         if all(room == len(group) for room, group in zip(rooms, alike, strict=True)):
             return False
         key = (question, *map(len, alike), *rooms)
@@ -102,6 +105,8 @@ def _would(tasks: Sequence[TaskInfo], enough: Callable[[], bool]) -> bool:
     """The result of ``enough()`` with these pending tasks counted as placed."""
     job: SessionJob = tasks[0].job
     for task in tasks:
+        # The rules about gangs are asked themselves, with counts moved for the time of the
+        # question: a formula of our own could refuse what they allow.
         job.move(task, Status.ALLOCATED)
     try:
         return enough()

@@ -74,6 +74,7 @@ class DomainSearch:
         """Place as much as one turn may; True if that makes the job ready or pipelined."""
         for group in self.ssn.job_gradients(self.job, within, Purpose.ALLOCATE):
             open_to = self._with_room(group)
+            # Where eviction has made room for it comes first; only if that has gone are all tried.
             if self._try_all(self._promised(open_to)) or self._try_all(open_to):
                 return True
         return False
@@ -81,6 +82,9 @@ class DomainSearch:
     def _try_all(self, domains: list[Domain]) -> bool:
         """Place the job in the best of these domains; False if none takes it."""
         for domain, most in self._in_order(domains):
+            # The bounds descend: no later domain can score higher than what is found, so that
+            # mostly one dry run is made (decision 0030: 1,250 racks took 41 seconds, one takes
+            # 0.2).
             if self.best is not None and most <= self.best.score:
                 break
             tried = self._try_job(domain)
@@ -157,6 +161,7 @@ class DomainSearch:
         mark = self.sheet.mark()
         operations = self.statement.rollback()
         self.sheet.restore(before)
+        # A dry run moves the domain that each sub job has reached, which no statement undoes.
         for name, where in at.items():
             self.job.subs[name].allocated_hyper_node = where
         return Tried(domain, operations, mark, score, reached) if good else None
@@ -213,6 +218,8 @@ class DomainSearch:
             for domain in sorted(domains, key=lambda domain: -scores[domain.name]):
                 attempt = self._try_sub(sheet, domain)
                 if attempt is not None:
+                    # Scores that do not depend on the others are known before: the first that takes
+                    # it is the best.
                     attempt.score = scores[domain.name]
                     return attempt
             return None
@@ -253,6 +260,8 @@ class DomainSearch:
             return True
         self.statement.rollback(start)
         sub.nominated_hyper_node = ""
+        # All or nothing, as in Volcano: with one promise gone the others are of no use to a sub job
+        # that has to be together.
         for task in sheet.left():
             task.nominated = -1
         return False

@@ -133,6 +133,7 @@ def indices(value: object, at: str) -> list[int]:
     if type(value) is not list:
         raise wrong(value, at, "array")
     try:
+        # The array checks its items in C: no call for each of them.
         array("I", value)
     except (TypeError, OverflowError) as error:
         raise Malformed(f"{at}: numbers from 0 to 2**32 - 1 wanted: {error}") from None

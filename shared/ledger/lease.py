@@ -37,6 +37,7 @@ class LeaseClock:
 
     def renewed(self, asked: float) -> None:
         """Note a renewal that the ledger accepted, with the time it was sent."""
+        # Never earlier: an answer to an old request may come after that to a newer one.
         self.until = max(self.until, asked + self.seconds)
         self.renew_at = asked + self.seconds / 3
 
@@ -57,6 +58,8 @@ class HeldLease:
         self._writer = writer
         self._epoch = epoch
         self._clock = clock
+        # Over from the start: the first `keep` asks, and so finds out whether the epoch is still
+        # ours before anything is read or planned.
         self._lease = LeaseClock(seconds=seconds, asked=clock() - seconds)
 
     async def keep(self) -> None:
@@ -71,6 +74,8 @@ class HeldLease:
         try:
             renewed = await self._ledger.renew(self._writer, self._epoch, lease=lease.seconds)
         except LedgerUnavailable as error:
+            # While it is valid, no answer is no reason to fail: the write that follows finds out by
+            # itself.
             if not lease.sure(self._clock()):
                 text = f"the lease of writer {self._writer} is over, and cannot be renewed: {error}"
                 raise LedgerUnavailable(text) from error

@@ -130,6 +130,7 @@ def _short(packed: Mapping[bytes, bytes]) -> Ints:
     read = np.frombuffer(b"".join(packed.values()), _RECORD)
     fields = [read[name].astype(np.int64) for name in _SEALED]
     state, row, cid, *_ = fields
+    # All seals at once: a sum modulo a prime can be formed over columns (decision 0026).
     seals = records.task_seals(jids, tixs, fields)
     wrong = np.flatnonzero((seals != read["seal"]) | (state == 0) | (state > TaskState.LOST))
     if len(wrong):

@@ -55,7 +55,11 @@ async def write(
             case Verdict.COMMITTED | Verdict.RECHECKED:
                 return reply
             case Verdict.RUN:
+                # The server was started again. `bless` looks whether this is the ledger that we
+                # know, and not an old copy, before anything is added to it.
                 await insist(bless, call_name="bless")
+            # The lease may have run out while we, or the server, stood still. Nobody claimed the
+            # writer as long as it can be renewed, so that what we know is still true.
             case Verdict.EPOCH if renew is not None and await insist(renew, call_name="renew"):
                 continue
             case _:

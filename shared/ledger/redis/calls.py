@@ -158,6 +158,8 @@ class Calls:
                 return await self._writer.execute_command(*call)
             except NoScriptError:
                 await self._writer.execute_command("SCRIPT LOAD", text)
+                # A restarted server has forgotten its scripts. Nothing was run by the first call,
+                # so that this is no second one.
                 return await self._writer.execute_command(*call)
 
     async def close(self) -> None:

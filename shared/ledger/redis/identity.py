@@ -73,6 +73,8 @@ def note(path: Path, identity: LedgerIdentityNote) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with draft.open("w") as file:
         json.dump({"cluster": identity.cluster, "log": identity.log}, file)
+        # On disk before the name is moved: after a loss of power there is the old note or the new
+        # one, never an empty one.
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
@@ -104,6 +106,8 @@ class IdentityNotes:
         log = self._noted.log if self._noted.cluster == cluster else "0"
         if not self._seen or self._seen[-1][1] != newest:
             self._seen.append((now, newest))
+        # A server that syncs once a second may lose its last entries by itself: an id is noted only
+        # when it is old enough to be on disk, or a crash would look like an old copy.
         while self._seen and now - self._seen[0][0] >= self._lag:
             log = self._seen.pop(0)[1]
         return log

@@ -85,6 +85,7 @@ class Ownership(Calls):
                 f"the identity record of {missing} is missing: restore the ledger's data, or "
                 "accept what is there with quadrant ledger restore"
             )
+        # Set only where nobody else was faster; what stands there is read again by the caller.
         await self._writer.hsetnx(key("meta"), "cluster", self._nonce())
 
     async def _create_group(self) -> None:
@@ -107,6 +108,8 @@ class Ownership(Calls):
 
     async def bless(self, leader: Epoch, *, after: str = "0") -> str:
         cluster = await self.open()
+        # Every record of a new run is looked at once, here: scripts do not check the seals of what
+        # they read, which would cost 7 us a task (decision 0026).
         await self._check_new_run()
         scripts = hashlib.sha256(b"".join(script(n)[0] for n in ("commit", "record", "store")))
         self._saw(after)

@@ -62,6 +62,7 @@ class RedisRenewal:
             password=access.password,
             protocol=2,
             max_connections=1,
+            # One attempt: the keeper decides when to ask again, by how much of the lease is left.
             retry=Retry(NoBackoff(), 0),
             socket_timeout=timeout,
             socket_connect_timeout=timeout,

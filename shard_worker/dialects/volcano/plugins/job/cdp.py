@@ -40,6 +40,7 @@ def rested(victims: Sequence[TaskInfo], world: World) -> list[TaskInfo]:
 def _protected(task: TaskInfo, now: float) -> bool:
     """Whether the task has run for less than its cool-down time. A task that does not run yet is
     not protected. Without a start time, the creation time counts."""
+    # What does not run yet has no work to lose.
     if task.status is not Status.RUNNING:
         return False
     seconds = cooldown(task)

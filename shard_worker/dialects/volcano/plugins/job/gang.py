@@ -95,6 +95,8 @@ def evictable_together(
     """As :func:`evictable`; or all tasks of a job that is named as a whole, since then no member is
     left waiting for the others."""
     del purpose, world
+    # Whole means all that occupy a node, on whichever node: the search names them all where it
+    # takes a whole bundle.
     spares, named = SurplusMembers(), Counter(id(v.job) for v in victims if v.status & OCCUPYING)
     return [v for v in victims if named[id(v.job)] >= v.job.census.of(OCCUPYING) or spares.take(v)]
 

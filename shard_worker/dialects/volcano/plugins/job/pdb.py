@@ -81,6 +81,8 @@ class Allowance:
 
     def _read(self, world: World) -> None:
         """Compute, once per world, how many evictions each budget allows."""
+        # Once for a world: evictions of the session move the allowance by events from then on, and
+        # reading anew would count them twice.
         if world is self._world:
             return
         self._world = world

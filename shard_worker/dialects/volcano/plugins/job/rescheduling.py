@@ -83,6 +83,8 @@ class Rescheduling:
         memory = self._ssn.memory
         if world.now < memory.get(LAST, -np.inf) + self._interval:
             return []
+        # Before anything is found: a look that finds nothing to move is not repeated in every
+        # shuffle.
         memory[LAST] = world.now
         movable = [task for task in running if task.preemptable and self._selected(task)]
         named: dict[TaskInfo, None] = {}

@@ -37,6 +37,8 @@ class Sla:
     def on_session_open(self, ssn: Session) -> None:
         ssn.add_job_order_fn(key=self.job_order)
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
+        # Where no permission can change the result the rule has a fast form that abstains, and jobs
+        # need no session for it.
         ssn.add_job_pipelined_fn(self.job_pipelined, counted=None if _decides(ssn) else _abstain)
 
     def job_order(self, info: JobInfo, cluster: ClusterInfo) -> float:

@@ -73,6 +73,7 @@ class TaskTopology:
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.read_annotations(AFFINITY, ANTI_AFFINITY, TASK_ORDER)
+        # Jobs with these annotations get a session; for all others the fast form says nothing.
         ssn.add_task_order_fn(self._task_order, key=lambda role: 0.0)
         ssn.add_batch_node_order_fn(self._node_order, concerns=lambda cls: False)
 

@@ -119,6 +119,7 @@ class Tdm:
     ) -> list[TaskInfo]:
         """Revocable tasks on ordinary nodes, as victims for tasks that are not revocable; limited
         per job."""
+        # A task that could use the revocable nodes need not take ordinary ones from others.
         if revocable(preemptor):
             return []
         zoned, _ = self._masks(world)
@@ -133,6 +134,7 @@ class Tdm:
         closed = zoned & ~open_now
         if not closed.any():
             return []
+        # Noted only where something is closed: the period runs between evictions.
         memory[LAST] = world.now
         late = [task for task in running if marked(task) and closed[task.row]]
         return self._limited(sorted(late, key=lambda task: task.priority))

@@ -130,10 +130,14 @@ class NetworkTopologyAware:
         groups: dict[int, list[Domain]] = {}
         for domain in _below(root):
             if domain.tier <= highest and (
+                # Volcano does not filter by resources once some tasks are placed: the domain is
+                # given, only where to go on within it is asked.
                 allocated or self._eligible(totals, domain, needed, purpose)
             ):
                 groups.setdefault(domain.tier, []).append(domain)
         ordered = [groups[tier] for tier in sorted(groups)]
+        # The widest domains first for evictions, as in Volcano: more victims to choose from. The
+        # limit is there because each of them is a dry run of the whole gang.
         return ordered if purpose is Purpose.ALLOCATE else self._widest(ordered)
 
     @staticmethod
@@ -166,6 +170,7 @@ class NetworkTopologyAware:
         listed = {name: totals.tree.domains[name] for name in domains}
         scores = {name: float(full[domain.index]) for name, domain in listed.items()}
         best = [name for name, score in scores.items() if score == max(scores.values())]
+        # Only between equals, as in Volcano: tasks that are there already do not outweigh fullness.
         if len(best) > 1:
             for name in best:
                 scores[name] += totals.share(sub, listed[name])
@@ -219,6 +224,8 @@ class NetworkTopologyAware:
         for tier in tiers:
             weight = self._fading ** (tier - 1)
             at = totals.at_tier(tier)[rows]
+            # Counted as full: a task without a topology rather takes a node that is in no domain
+            # than one that a gang could want.
             total += weight * np.where(at == NOWHERE, 1.0, full[at])
             weighed += weight
         every = _geometric(self._fading, tiers[0], tree.root.tier)

@@ -84,6 +84,7 @@ class ResourceStrategyFit:
         strategy = self._strategy.overridden(dict(task.role.annotations))
         if strategy is None:
             return np.zeros(len(rows))
+        # The policy's score is in the sum already, for every task alike.
         return strategy.rows(task.cls, world.view, rows) - self._strategy.rows(
             task.cls, world.view, rows
         )
@@ -100,6 +101,8 @@ class ResourceStrategyFit:
         for (scarce, resource), share in self._shares.items():
             if scarce not in slots or resource not in slots:
                 continue
+            # What is idle of the scarce resource, not what there is: tasks that use the rest have
+            # their share already.
             reserve = world.idle(slots[scarce]) / 1000 * share * _unit(resource)
             has = world.view.column("allocatable", slots[scarce]) > 0
             remaining = world.idle(slots[resource]) - requested.get(slots[resource], 0)

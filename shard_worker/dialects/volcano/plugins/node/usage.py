@@ -55,6 +55,8 @@ class Usage:
 
     def _busy(self, task: TaskInfo, world: World) -> list[Check]:
         return [
+            # Written with a negation: a node without figures is NaN, and no comparison with it is
+            # true.
             Check(BUSY[slot], ~(self._used(slot, world) > most), curable=False)
             for slot, most in self._most.items()
         ]

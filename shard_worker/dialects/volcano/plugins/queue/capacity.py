@@ -112,6 +112,8 @@ class Capacity:
         if tree.trouble:
             return tree.trouble
         for branch in tree.branches.values():
+            # Volcano stops as well: nothing is schedulable until the tree is repaired. Here the
+            # reason is told.
             if not branch.leaf and cluster.queues[branch.qid].jobs:
                 return f"queue {branch.queue.name}: holds jobs, and has queues below it"
         return ""
@@ -135,6 +137,7 @@ class Capacity:
         """(largest used part of the deserved amounts, deserves nothing). A queue that deserves
         nothing counts as full."""
         if not branch.written:
+            # Volcano counts it as full, so that queues that deserve something go first.
             return 1.0, True
         has = self._has(branch, cluster)
         return max(share(has.get(slot, 0), most) for slot, most in branch.written), False

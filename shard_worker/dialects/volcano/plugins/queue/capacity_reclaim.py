@@ -48,13 +48,17 @@ class Reclaim:
         if branch is None or branch is self.reclaimer:
             return False
         gives = dict(self.gives(task))
+        # Volcano's conditions in its order: evicting what the reclaimer does not ask for gains it
+        # nothing.
         if not _in_common(gives, dict(self.requests)) or not self._signal(branch):
             return False
+        # Queues above both keep what they have, whichever of their children uses it.
         side = own_side(branch, self.reclaimer)
         if not all(self._keeps_guarantee(at, gives) for at in side):
             return False
         if not all(self._borrows(at, gives) for at in side[: 1 + self.level]):
             return False
+        # Counted as gone for the next candidate: one call may name several of one queue.
         for at in (branch, *branch.above):
             add(self._left(at), gives.items(), -1)
         return True
@@ -75,6 +79,7 @@ class Reclaim:
     def _borrows(self, branch: Branch, gives: Amounts) -> bool:
         """Whether the queue has more than it deserves of something that the victim uses, or
         deserves none of it."""
+        # Volcano's "immediate" victim: nothing that the queue deserves is taken by it.
         if not any(_deserves(branch.deserved, slot) for slot, amount in gives.items() if amount):
             return True
         return greater_partly_on(self._left(branch), branch.deserved, gives)

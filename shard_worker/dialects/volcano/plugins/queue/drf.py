@@ -121,6 +121,7 @@ def preemptable(
         theirs = remaining.setdefault(task.job.job.jid, dict(held_by(task.job)))
         share = _share(theirs, task.requests, -1, world)
         add(theirs, task.requests, -1)
+        # Volcano's rule, its tolerance included: equal shares may evict each other.
         if own_share < share or abs(own_share - share) <= ALIKE:
             victims.append(task)
     return victims

@@ -94,6 +94,8 @@ class FairTree:
             node = todo.pop()
             nodes.append(node)
             todo += node.children.values()
+        # Anew after each change and not by differences: one leaf may change the smallest share, and
+        # with it the scale of all its siblings (decision 0035).
         for node in reversed(nodes):
             self._sum_up(node, growing)
 
@@ -104,6 +106,8 @@ class FairTree:
         below: list[TreeNode | Leaf] = [*node.children.values(), *node.jobs.values()]
         node.saturated = all(child.saturated for child in below)
         holding = [child for child in below if child.share > 0]
+        # H-DRF's rescaling: the sum of a node must not grow by what only one of its children can
+        # use.
         least = min((child.share for child in holding if not child.saturated), default=1.0)
         least = min(least, 1.0)
         node.allocated = {}
