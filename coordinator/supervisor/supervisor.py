@@ -36,6 +36,7 @@ from shared.ledger.redis.server import EmbeddedServer
 from shared.policy.file import ACCEPTED_FILE
 from shared.secrets.private_dir import NotPrivate, check_below, make_private, open_private
 from shared.secrets.secret_file import new_secret, write_secret
+from shared.settings.places import durable_dir
 from shared.settings.settings import PREFIX, Settings
 
 REDIS = "redis"
@@ -213,12 +214,11 @@ class Supervisor:
         places = {name: getattr(self.settings, name) for name in ("run_dir", "data_dir", "history")}
         self.settings = self.settings.replace(**{k: path.absolute() for k, path in places.items()})
         run_dir = self.settings.run_dir
-        try:
-            make_private(run_dir)
-            # before the lock, which would be the first thing to follow a planted link
-            check_below(run_dir, secrets=_SECRETS, left_alone=(RAY,))
-        except NotPrivate as error:
-            raise SupervisorError(f"{PREFIX}RUN_DIR: {error}") from None
+        # before the lock, which would be the first thing to follow a planted link
+        _take_up(run_dir, f"{PREFIX}RUN_DIR")
+        kept = durable_dir(run_dir)
+        if kept != run_dir and kept in self.settings.data_dir.parents:
+            _take_up(kept, f"{PREFIX}DATA_DIR")
         lock = open_private(run_dir / "supervisor.lock")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -439,3 +439,12 @@ class Supervisor:
             started = ", ".join(self.pids()) or "none"
             raise SupervisorError(f"{role} is not a process started here; these are: {started}")
         return self._children[role]
+
+
+def _take_up(directory: Path, variable: str) -> None:
+    """Make a directory private, or check that it is. ``variable``: the setting that chooses it."""
+    try:
+        make_private(directory)
+        check_below(directory, secrets=_SECRETS, left_alone=(RAY,))
+    except NotPrivate as error:
+        raise SupervisorError(f"{variable}: {error}") from None

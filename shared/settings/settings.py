@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -24,6 +23,7 @@ from shared.policy.file import read_text, unwrap
 from shared.policy.model import PolicyError
 from shared.settings.addresses import parse_names, parse_networks
 from shared.settings.file import read_settings_file, variable_of
+from shared.settings.places import DATA, default_run_dir, durable_dir
 
 PREFIX = "QUADRANT_"
 
@@ -42,14 +42,6 @@ _TLS_FILES = ("redis_ca_file", "redis_cert_file", "redis_key_file")
 
 _SERVER_FILES = ("redis_password", "ray_token")
 """Secrets that may also come from a file, named by ``QUADRANT_<NAME>_FILE``."""
-
-
-def default_run_dir() -> Path:
-    """A private directory with a short path: sockets in it have a limit of about 100 bytes."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and len(runtime) < 40 and os.access(runtime, os.W_OK):
-        return Path(runtime) / "quadrant"
-    return Path(tempfile.gettempdir()) / f"quadrant-{os.getuid()}"
 
 
 class SettingsError(ValueError):
@@ -78,11 +70,11 @@ class Settings(BaseSettings):
         description="directory of sockets, logs and tokens; keep its path short",
     )
     data_dir: Path = Field(
-        default_factory=lambda data: data["run_dir"] / "data",
+        default_factory=lambda data: durable_dir(data["run_dir"]) / DATA,
         description="directory of the embedded ledger's files, and of what is known of any ledger",
     )
     history: Path = Field(
-        default_factory=lambda data: data["run_dir"] / "history.jsonl",
+        default_factory=lambda data: durable_dir(data["run_dir"]) / "history.jsonl",
         description="file the history is appended to",
     )
     policy: Path | None = Field(None, description="scheduler configuration file, as Volcano's")

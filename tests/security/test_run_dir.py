@@ -53,6 +53,21 @@ async def test_an_open_directory_is_refused_and_the_remedy_helps(short_dir: Path
     await start(run_dir)
 
 
+async def test_the_state_directory_is_checked_like_it(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no setting says another, the ledger is not in the run directory."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir))
+    monkeypatch.setenv("XDG_STATE_HOME", str(short_dir / "state"))
+    kept = short_dir / "state" / "quadrant"
+    kept.mkdir(parents=True, mode=0o755)
+    said = await refusal(short_dir / "quadrant")
+    assert said.startswith(f"QUADRANT_DATA_DIR: {kept} is open to others (mode 0755)")
+    kept.chmod(0o700)
+    await start(short_dir / "quadrant")
+    assert (kept / "data").is_dir()
+
+
 async def test_a_link_is_refused(short_dir: Path) -> None:
     run_dir = short_dir / "run"
     for target in (short_dir / "there", short_dir / "nowhere"):

@@ -90,7 +90,8 @@ def up(
 
         async with Supervisor(settings, on_phase=_tell_phase) as supervisor:
             typer.echo(supervisor.url)
-            _tell_how_to_ask(supervisor.settings, supervisor.urls)
+            own_ledger = settings.redis_url is None
+            _tell_how_to_ask(supervisor.settings, supervisor.urls, own_ledger=own_ledger)
             await Keeper(supervisor, tell=lambda message: typer.echo(f"{message}", err=True)).run()
         return 0
 
@@ -110,9 +111,9 @@ def usual_port() -> int | None:
     return DEFAULT_PORT if origins()["listen_port"] == "default" else None
 
 
-def _tell_how_to_ask(settings: Settings, urls: list[str]) -> None:
-    """Write the kubeconfig; say on stderr how to use it, and what to try. ``urls``: of all
-    coordinators; kubectl asks the first alone."""
+def _tell_how_to_ask(settings: Settings, urls: list[str], *, own_ledger: bool) -> None:
+    """Write the kubeconfig; say on stderr how to use it, what to try, and where the ledger is if
+    its server was started here. ``urls``: of all coordinators; kubectl asks the first alone."""
     from coordinator.cli.client.kubeconfig import write_kubeconfig
 
     server = f"http://{reachable(settings.listen_host)}:{settings.listen_port}"
@@ -125,6 +126,8 @@ def _tell_how_to_ask(settings: Settings, urls: list[str]) -> None:
     lines = [f"export KUBECONFIG={path}", *_next_steps(settings, has_token=bool(token_file))]
     if len(urls) > 1:
         lines.insert(1, f"export QUADRANT_SERVER={','.join(urls)}")
+    if own_ledger:
+        lines.append(f"What is acknowledged is kept in {settings.data_dir}")
     typer.echo("\n".join([*lines, "Running; Ctrl-C stops everything"]), err=True)
 
 
