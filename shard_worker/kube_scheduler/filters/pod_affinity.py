@@ -48,6 +48,7 @@ class InterPod:
         terms = required(task.cls)
         checks = []
         if near := [term for term in terms if not term.anti]:
+            # Not curable: evicting takes neighbours away and never brings the one that is missing.
             checks.append(Check(AFFINITY, self._near(task, near, world), curable=False))
         if far := [term for term in terms if term.anti]:
             checks.append(Check(ANTI, self._far(task, far, world)))
@@ -63,6 +64,7 @@ class InterPod:
         columns = [world.view.label(term.topology_key) for term in terms]
         passes = has_label(columns, world.size)
         sums = [by_domain(column, counts) for column in columns]
+        # kube-scheduler's exception: the first pod of a group would wait for a neighbour for ever.
         if not any(per_code.any() for per_code in sums):
             labels = dict(task.role.labels)
             first = all(pod_term.selects(space, labels) for pod_term in pod_terms)

@@ -55,6 +55,7 @@ class TopologySpread:
         """Rows where one more pod stays within ``maxSkew``. Rows without the label pass."""
         column = world.view.label(spread.topology_key)
         counted = labelled & included(task.cls, spread, world)
+        # Pods on nodes that do not count are left out of their domains, too, as in kube-scheduler.
         pods = self.counts(task, spread) * counted
         per_code = by_domain(column, pods)
         domains = np.unique(column.codes[counted])
@@ -63,6 +64,7 @@ class TopologySpread:
             least = int(per_code[domains].min())
         more = matches(spread.selector, dict(task.role.labels))
         passes: Mask = on_rows(column, per_code) + more - least <= spread.max_skew
+        # A row without the label is refused by the other check, under its own reason.
         return passes | (column.codes < 0)
 
     def counts(self, task: TaskInfo, spread: Spread) -> Counts:

@@ -59,6 +59,7 @@ def zone_checks(task: TaskInfo, world: World) -> Sequence[Check]:
     passes: Mask = np.ones(world.size, np.bool_)
     for key, value in labels:
         passes &= _in_zone(key, value, world)
+    # A node without any zone label is not bound to zones, as Kubernetes sees it.
     return [Check(ZONE, passes | ~zoned, curable=False)]
 
 
@@ -111,8 +112,10 @@ class VolumeLimits:
             more = np.full(world.size, len(of_driver), np.int64)
             for volume in of_driver:
                 for row, users in self._users.get(volume, {}).items():
+                    # Attached there already for another task: it counts once for a node.
                     more[row] -= users > 0
             fits = self._count(driver) + more <= self._limits[driver]
+            # A node beyond its limit still takes a task that brings no further volume.
             passes &= fits | (more == 0)
         return [] if passes.all() else [Check(LIMIT, passes)]
 

@@ -48,6 +48,8 @@ class Allocated:
             capacity = view.column("allocatable", slot)[rows]
             after = view.column("used", slot)[rows] + request
             counted = np.minimum(after, capacity) if self._most else capacity - after
+            # Whole numbers and rounded twice, as there: a fraction more would order nodes that are
+            # equal in kube-scheduler.
             part = np.maximum(counted, 0) * FULL // np.maximum(capacity, 1)
             offered = capacity > 0
             total += part * offered

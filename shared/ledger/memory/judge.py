@@ -235,6 +235,7 @@ class Judge:
         for run in runs:
             for index in job.chain(run.group):
                 group, old = job.groups[index], before[index].held
+                # A group that was in part before is not broken by one more member.
                 broken = group.held < group.minimum and not 0 < old < group.minimum
                 if broken and not self._in_part:
                     self._leave_groups(job, runs)
@@ -268,6 +269,7 @@ class Judge:
 
     def _judge_operation(self, jid: int, op: Operation) -> Finding:
         record = self.overlay.tasks.get((jid, op.tix))
+        # Placed by an earlier batch, or named twice in this statement.
         if op.tix in self._placed or (record is not None and record.state != TaskState.PENDING):
             return Verdict.TASK, op.tix
         node = self.overlay.nodes.get(op.row)
@@ -282,6 +284,7 @@ class Judge:
     def _place(self, op: Operation) -> None:
         node = self.overlay.nodes.own(op.row)
         assert node is not None
+        # What this statement has moved itself does not make its own version an old one.
         if node.version - self.overlay.touched(op.row) != op.version:
             self._moved = True
         self.overlay.touch(op.row)
@@ -370,6 +373,7 @@ class Judge:
             self.overlay.nominations.put(jid, None)
         nominated = [replace(run, versions=[], specs=[]) for run in runs if run.kind == NOMINATE]
         if nominated:
+            # A renewed nomination keeps its time: it decides between equal priorities.
             since = previous.since if previous else self.now
             self.overlay.nominations.put(
                 s.jid, Nomination(s.jid, s.priority, since, s.expiry, nominated)

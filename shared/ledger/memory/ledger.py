@@ -151,6 +151,7 @@ class LedgerDouble:
             return CommitReply(verdict, first[0], self._current(first[1]), True)
         if verdict is not Verdict.COMMITTED:
             return CommitReply(verdict, [], Rows([], []))
+        # Through the bytes, as to the server: what the format cannot carry fails here, too.
         statements = codec.unpack_statements(codec.pack_statements(batch.statements))
         overlay = Overlay(self._books)
         judge = Judge(overlay, self._clock())
