@@ -10,6 +10,8 @@ if writer == COORDINATOR then
     flush()
     return {1, other, left, holder}
   end
+-- Any other writer the leader claims at any time, lease or not: so it shuts out a worker that is
+-- silent before it gives its turns to another (decisions 0005, 0006).
 elseif not owns(COORDINATOR, ARGV[3]) then return {2}
 end
 local counter = 0
@@ -27,6 +29,8 @@ end
 plan_call('HSET', EPOCHS, writer, text, writer .. '/holder', ARGV[5])
 local length = tonumber(ARGV[4])
 if length > 0 then set_lease(writer, length) else plan_call('HDEL', EPOCHS, writer .. '/lease') end
+-- Sequence numbers begin anew under the new epoch: an answer kept from before would be given for a
+-- batch that nobody has judged.
 plan_call('DEL', WINDOW)
 flush()
 return {0, text}

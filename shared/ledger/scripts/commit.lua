@@ -135,6 +135,7 @@ do
       for o = first_op[k], first_op[k + 1] - 1 do
         local verdict = judge_tail_operation(rec, o, kind, cls, group, devices_of[k])
         told[#told + 1] = verdict
+        -- Each for itself: an elastic task that lost its node takes none of the others with it.
         if verdict == COMMITTED then chosen[#chosen + 1] = o else ask(rows[o]) end
       end
       nominated = book(jid, rec, k, chosen, nominated)
@@ -167,6 +168,8 @@ local function replace_nominations(index, jid, displaced, nominated)
   end
   if nominated then
     local extra = extras[index]
+    -- The time since when the job waits stays that of its first nomination: it decides between
+    -- equal priorities, and each renewal would put the job last.
     nomination[jid] = {heads[6 * index - 2], own and own[2] or now(), extra and extra[4] or 0,
       nominated}
     nomination_dirty[jid] = true
@@ -199,6 +202,8 @@ local function judge(index)
   end
   if verdict ~= COMMITTED then return refuse(index, verdict, at) end
   local rec = job[jid]
+  -- What the job and those that it displaces were promised is free for this statement alone;
+  -- refused, it leaves every promise as it was.
   give_back(jid, displaced, -1, touch)
   verdict, at = evict_and_place(extra, rec, first, tail - 1, domains)
   if verdict == COMMITTED then return accept(index, jid, rec, first, tail, displaced, domains) end

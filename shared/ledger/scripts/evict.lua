@@ -32,7 +32,10 @@ do  -- see the prelude: local names are few
 
   local function may_go(rec, run, row)
     if not rec then return false end
+    -- Another statement may have evicted it first, or it has ended; one that is BINDING is between
+    -- ledger and cluster, and an eviction could overtake the bind.
     if rec[1] ~= BOUND and rec[1] ~= RUNNING then return false end
+    -- Evicted, and placed anew: a later incarnation is not the victim that the rules agreed to.
     if rec[2] ~= row or rec[3] ~= run[3] or rec[5] ~= run[4] then return false end
     return true
   end
@@ -40,6 +43,7 @@ do  -- see the prelude: local names are few
   local function evict_run(run)
     local jid = run[1]
     local owner = job[jid]
+    -- The worker judged the victims by this specification: another one may have other minima.
     if not owner or owner[3] ~= 0 or owner[1] ~= run[2] then return JOB_MOVED, jid end
     for i, tix in ipairs(run[5]) do
       local rec = victim[jid .. '.' .. tix]

@@ -202,6 +202,7 @@ local function change(state, jid, tix, row, name, cid, group)
     fail_pending(name, jid, tix, cid, group)
     return true
   end
+  -- About an earlier placement: the task has been freed and placed elsewhere since.
   if rec[2] ~= row then return false end
   if not allowed[state][rec[1]] and not (state == 0 and is_evicted(rec)) then return false end
   if state == RELEASING_STATE then

@@ -18,6 +18,8 @@ local function misfit(row, cls, kind, devices)
       idle = r + rec[b + 1] + rec[b + 2]
       future = idle - rec[b + 3] + rec[b + 4]
     end
+    -- Both kinds are held to what will be idle, less what is promised. An allocation needs the room
+    -- now as well: what is leaving does not count for it.
     if kind == ALLOCATE and idle > capacity then return FIT end
     if future > capacity then verdict = NOMINATION end
   end
@@ -33,9 +35,13 @@ end
 
 local function judge_operation(o, kind, cls, devices)
   local name = names[o]
+  -- Placed meanwhile, by an earlier batch (a turn that was given out again after a lost worker) or
+  -- earlier in this one.
   if taken[name] or (promised and promised[name]) then return TASK_TAKEN, tasks[o] end
   local row = rows[o]
   local rec = node[row]
+  -- Another specification may have other labels and taints: that it still fits by amounts says
+  -- nothing.
   if not rec or rec[2] ~= specs[o] then return NODE_MOVED, row end
   return misfit(row, cls, kind, devices), row
 end
@@ -43,6 +49,8 @@ end
 local function apply_operation(o, kind, cls, devices)
   local row = rows[o]
   local rec = node[row]
+  -- A statement moves the version of each row once, whatever it places there: from its second
+  -- operation on a row the version that the worker saw is the one before.
   if stamp[row] == turn then
     if versions[o] ~= rec[1] - 1 then moved = true end
   else
@@ -177,6 +185,8 @@ do
 
   function judge_job(index, jid)
     local h, rec = 6 * index - 6, job[jid]
+    -- Deleted, stored anew or in another queue since the turn was made: what was placed may not be
+    -- what is asked for now.
     if not rec or rec[3] ~= 0 or rec[1] ~= heads[h + 2] or rec[2] ~= heads[h + 3] then
       return JOB_MOVED, jid
     end
@@ -192,6 +202,8 @@ do
     local value, condition = domain[d[1]], d[3]
     if condition == 'eq0' then return value == 0 end
     if condition == 'ge1' then return value >= 1 end
+    -- Has not moved since the excerpt was made; else somebody placed a member of the same term,
+    -- volume or claim on a view without ours (decision 0029).
     if condition == 'le' then return value <= d[4] end
     return true
   end

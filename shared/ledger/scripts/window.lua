@@ -17,17 +17,27 @@ do
   function gate()
     local meta = call('HMGET', META, 'run', 'implied')
     local run = run_id()
+    -- First of all: a run that the leader has not accepted may be that of an old copy, whose epochs
+    -- and window are as old (decision 0019).
     if meta[1] ~= run or ARGV[4] ~= run then return refusal(RUN) end
     local owner = call('HMGET', EPOCHS, writer, writer .. '/lease')
+    -- Compared for equality: no clock and no order of arrival lets a writer through that was
+    -- replaced.
     if owner[1] ~= epoch then return refusal(EPOCH) end
+    -- A holder that stood still has to renew first; then it learns whether it was replaced
+    -- meanwhile.
     if owner[2] and lease_left(owner[2]) <= 0 then return refusal(EPOCH) end
     local window = call('HMGET', WINDOW, 'top', sequence)
+    -- Judged before, and the answer was lost: the verdicts of then. The rows are those of now, so
+    -- that what is placed again after it begins with present versions.
     if window[2] then
       local packed = opened(window[2], 'answer', sequence)
       local answer = munpack(packed)
       return reply(packed, current_records(answer[#answer]), 1)
     end
     window_top = window[1] and tonumber(window[1])
+    -- Below the window nobody can tell any more whether it was judged: twice would be worse than
+    -- not at all.
     if window_top and sequence <= window_top - SEQUENCES then return refusal(OLD) end
     implied_packed = meta[2]
     return nil
