@@ -64,6 +64,8 @@ async def in_slices(steps: Steps[T], *, seconds: float = SLICE_SECONDS) -> T:
             return result
         if passed() < end:
             continue
+        # Processor time decides, elapsed time only says when to look: on a busy machine a slice
+        # that was interrupted goes on for what it has left.
         if (remaining := most - used()) <= 0:
             await asyncio.sleep(0)
             remaining, most = seconds, used() + seconds

@@ -104,6 +104,8 @@ def mark_inqueue(cluster: ClusterInfo, info: JobInfo) -> None:
 def charge(queue: QueueInfo, requests: Iterable[tuple[int, int]], times: int) -> None:
     """Add ``times`` (may be negative) a request to what the queue has allocated."""
     add(queue.allocated, requests, times)
+    # A sum beside each ancestor's own amounts: a question about an ancestor costs no walk over
+    # its leaves (decision 0035).
     for above in queue.above:
         if above.below is not None:
             add(above.below.allocated, requests, times)

@@ -115,6 +115,8 @@ class TermIndex(Generic[K]):
                 choices.append([(s, need.key, value) for s in spaces for value in values])
             elif need.operator == "Exists":
                 choices.append([(s, need.key, None) for s in spaces])
+        # Nothing but NotIn or DoesNotExist: a pod meets these without the label, so none leads
+        # to the term (decision 0041).
         if not choices:
             return [(space, None, None) for space in spaces]
         return min(

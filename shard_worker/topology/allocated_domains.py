@@ -46,6 +46,8 @@ def recover(job: SessionJob, tree: HyperTree) -> None:
     placed tasks; clear them where none is placed. Set missing nominated domains."""
     for sub in job.subs.values():
         reached = _reached(sub.tasks, tree)
+        # The annotation may name a hyper node that was deleted, or a place that no task is on any
+        # more.
         if not reached or sub.allocated_hyper_node not in tree.domains:
             sub.allocated_hyper_node = reached if sub.topology is not None else ""
         sub.nominated_hyper_node = sub.nominated_hyper_node or _promised(job, sub, tree)

@@ -67,6 +67,7 @@ def _below(directory: Path) -> Iterator[tuple[Path, os.stat_result, str]]:
         for name in (*folders, *files):
             path = folder / name
             try:
+                # The link itself and not what it points to: that is chosen by who planted it.
                 status = os.lstat(path)
             except FileNotFoundError:  # it went meanwhile
                 continue

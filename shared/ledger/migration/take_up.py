@@ -122,6 +122,8 @@ class _TakeUp:
 
     async def _run(self, step: MigrationStep) -> None:
         convert = await step.prepare(self.ledger)
+        # Sorted, so that "the last field converted" says what is done, whoever goes on after a
+        # crash.
         names = sorted(await self.ledger.names(step.key))
         after = self.progress.after.encode()
         remaining = [name for name in names if not after or name > after]
@@ -134,6 +136,8 @@ class _TakeUp:
                     writes += convert(name, value)
             converted = len(names) - len(remaining) + at + len(part)
             now = replace(self.progress, after=part[-1].decode(), done=converted, of=len(names))
+            # The records and how far it came in one script call: a kill in between leaves neither
+            # without the other (decision 0037).
             await self._write(now, writes)
 
     async def _write(self, now: TakeUpProgress, writes: Sequence[Write]) -> None:

@@ -83,6 +83,8 @@ class EmbeddedServer:
         self.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = self._lock()
         try:
+            # Left by a server that was killed. Under the lock on the data, so that it is no other
+            # one's socket.
             self.socket.unlink(missing_ok=True)
             self._process = self._spawn(lock)
         finally:
@@ -136,13 +138,17 @@ class EmbeddedServer:
     def _configure(self, process: subprocess.Popen[bytes]) -> None:
         """Hand the configuration over standard input, so that no password shows in `ps`."""
         lines = [
+            # A unix socket alone: who may connect is a matter of file permissions.
             "port 0",
             f'unixsocket "{self.socket}"',
             "unixsocketperm 700",
             f'dir "{self.data_dir}"',
             "appendonly yes",
             f"appendfsync {self._fsync}",
+            # The append-only file has everything: a snapshot beside it would only fork the process.
             'save ""',
+            # Refuse writes rather than forget records: a script that is refused writes nothing
+            # (decision 0037).
             "maxmemory-policy noeviction",
             "lua-time-limit 60000",
         ]
