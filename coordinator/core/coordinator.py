@@ -111,10 +111,9 @@ class Coordinator:
             self.quarantines.gone(row)
         for node in changes.nodes:
             self.partition.put_node(node)
-        for hyper in changes.hyper_nodes:
-            self.partition.put_hyper_node(hyper)
-        for name in changes.hyper_nodes_gone:
-            self.partition.drop_hyper_node(name)
+        if changes.hyper_nodes or changes.hyper_nodes_gone:
+            self.partition.put_hyper_nodes(changes.hyper_nodes, gone=changes.hyper_nodes_gone)
+            self.order.put_tiers(self.partition.tiers)
         for queue in changes.queues:
             self.order.put_queue(queue)
         for value in changes.objects:

@@ -7,7 +7,7 @@ should move (:mod:`coordinator.dispatch.rebalance`), and how they do
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,12 +83,17 @@ class ClusterPartition:
         self._dispatcher.offer(row, node.allocatable, -1)
         self._accounts.drop_node(row)
 
-    def put_hyper_node(self, hyper: HyperNode) -> None:
-        self.hyper_nodes[hyper.name] = hyper
-        self._changed = True
+    def put_hyper_nodes(self, hyper_nodes: Iterable[HyperNode], *, gone: Iterable[str]) -> None:
+        for hyper in hyper_nodes:
+            self.hyper_nodes[hyper.name] = hyper
+            self._changed = True
+        for name in gone:
+            self._changed |= self.hyper_nodes.pop(name, None) is not None
 
-    def drop_hyper_node(self, name: str) -> None:
-        self._changed |= self.hyper_nodes.pop(name, None) is not None
+    @property
+    def tiers(self) -> frozenset[str]:
+        """The names that tiers of hyper nodes have."""
+        return frozenset(h.tier_name for h in self.hyper_nodes.values() if h.tier_name)
 
     def _busy(self) -> NDArray[np.bool_]:
         """Row -> whether tasks run or are placed there."""

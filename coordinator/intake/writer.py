@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from coordinator.intake.admission.documents import SERVER_OWNED
 from coordinator.intake.admission.result import Admission
+from coordinator.intake.admission.step import Notice
 from coordinator.intake.changes import Changes
 from coordinator.intake.documents.document import Document, Key, encode_document
 from coordinator.intake.fair_queue import FairQueue, LineFull
@@ -107,13 +108,15 @@ class IntakeWriter:
         bless: Callable[[], Awaitable[str]],
         stored: Callable[[Changes], None],
         published: Callable[[], None] = lambda: None,
+        notices: Callable[[Changes], Iterable[Notice]] = lambda _: (),
         bound: PendingBound | None = None,
         refusals: LedgerRefusals | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """``bless`` accepts a new run of the server. ``stored`` gets what is stored, in parts;
         ``published`` is called once after all parts of a batch: whoever orders jobs then sees them
-        together, and makes fewer and larger calls to workers of them. ``bound``: how many jobs may
+        together, and makes fewer and larger calls to workers of them. ``notices``: what to tell the
+        author of what was just stored. ``bound``: how many jobs may
         wait in a queue; None = any number.
 
         Everything that is asked for raises StoreRefused where the ledger refuses to store it.
@@ -126,6 +129,7 @@ class IntakeWriter:
         self._bless = bless
         self._stored = stored
         self._published = published
+        self._notices = notices
         self._sequence = 0
         self._bound = bound
         self._refusals = refusals or LedgerRefusals()
@@ -307,7 +311,7 @@ class IntakeWriter:
         for request, outcome in batch:
             await give_way.between()
             if outcome.tell:
-                await in_slices(self._tell(changes_of(outcome.admission)))
+                await in_slices(self._tell(outcome.admission))
             if not request.reply.done():
                 request.reply.set_result(outcome.answer)
         self._published()
@@ -334,11 +338,13 @@ class IntakeWriter:
         if not request.reply.done():
             request.reply.set_exception(StoreRefused(error))
 
-    def _tell(self, changes: Changes) -> Steps[None]:
+    def _tell(self, admission: Admission) -> Steps[None]:
         """Publish what is stored, some jobs at a time: each with its documents, so that whoever
         looks in between sees whole jobs."""
-        for part in changes.parts(PUBLISH_JOBS):
+        for part in changes_of(admission).parts(PUBLISH_JOBS):
             self._stored(part)
+            for notice in self._notices(part):
+                admission.notice(notice)
             yield
 
     async def _send(self, admissions: list[Admission]) -> None:

@@ -19,6 +19,7 @@ from coordinator.order.enqueue import EnqueueGate
 from coordinator.order.excerpts import OTHER_QUEUES, Excerpts
 from coordinator.order.starvation import Contention
 from shard_worker.framework.session import Session
+from shard_worker.session_model.demands import names_tier
 from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.workload import Amounts, QueueInfo
@@ -46,6 +47,8 @@ class Sessions(Repairs):
         """The count of capacity changes when nobody was left to backfill."""
         self.theirs: set[int] = set()
         """Pods that other schedulers place."""
+        self._tiered: set[int] = set()
+        """Jobs that must stay within a tier that they name."""
         self._rules()
 
     def _is_out(self, jid: int) -> bool:
@@ -108,9 +111,22 @@ class Sessions(Repairs):
         recount(state, self.accounts.classes)
         return state.standing in (Standing.READY, Standing.WAITING)
 
+    def put_tiers(self, tiers: frozenset[str]) -> None:
+        """Take the names that tiers have now; jobs that name one are judged anew."""
+        cluster = self.accounts.cluster
+        if tiers == cluster.tiers:
+            return
+        cluster.tiers = tiers
+        for jid in sorted(self._tiered):
+            state = self.jobs.get(jid)
+            if state is not None and state.standing in (Standing.READY, Standing.WAITING):
+                self._enqueue(state)
+
     # --- jobs ---------------------------------------------------------------------------------
 
     def put_job(self, job: Job, states: bytearray | None = None) -> None:
+        if names_tier(job):
+            self._tiered.add(job.jid)
         self.spanning.put_job(job, self.accounts.classes)
         ours = self.session.eligibility.ours
         if ours is not None and job.kind == "Pod" and other_scheduler(job, ours):
@@ -124,6 +140,7 @@ class Sessions(Repairs):
 
     def _forget(self, state: JobState) -> None:
         self.entry.forget(state.job.jid)
+        self._tiered.discard(state.job.jid)
         super()._forget(state)
 
     def unlearn(self, state: JobState) -> None:

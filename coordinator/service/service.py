@@ -39,6 +39,7 @@ from coordinator.cluster.protocol import ClusterDriver
 from coordinator.controllers.job_loop import JobLoop
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.policy_record import policy_op
+from coordinator.core.served import notices_of
 from coordinator.core.status import status as counted
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.dispatch.worker_client import Shards
@@ -236,6 +237,7 @@ class Service:
             bless=self._bless,
             stored=self._stored,
             published=self._kicked.set,
+            notices=partial(notices_of, self.core),
             bound=PendingBound(
                 Backlog(self.core.order),
                 lambda: self.intake.registry,

@@ -17,7 +17,7 @@ from shard_worker.framework.rules import (
     Scorer,
 )
 from shard_worker.framework.session import Plugin, Session
-from shard_worker.session_model.demands import Demand
+from shard_worker.session_model.demands import Demand, Preference
 from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
 from shard_worker.session_model.world import World
@@ -37,6 +37,7 @@ __all__ = [
     "NodeColumns",
     "Plugin",
     "PluginOption",
+    "Preference",
     "Progress",
     "Purpose",
     "QueueInfo",

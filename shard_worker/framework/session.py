@@ -46,7 +46,7 @@ from shard_worker.framework.operation import Operation
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.registered import Registered, there
 from shard_worker.framework.rules import ABSTAIN, Mask, NodeColumns, Rows
-from shard_worker.session_model.demands import Demand
+from shard_worker.session_model.demands import Served
 from shard_worker.session_model.queue_limits import Lacking
 from shard_worker.session_model.queue_totals import charge_total
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
@@ -217,7 +217,7 @@ class Session(Answers):
         self.deserved = deserved
         self.most = most or deserved
 
-    def serve(self, *demands: Demand, at: Point[Any, Any] | None = None) -> None:
+    def serve(self, *demands: Served, at: Point[Any, Any] | None = None) -> None:
         """Register that the plugin serves these demands of jobs by its rules ``at`` this point."""
         if at is None or self.listens(at):
             self.eligibility.served.update(demands)

@@ -3,7 +3,9 @@
 A *demand* is what such a field asks for. A plugin says which demands it serves
 (``session.serve(...)``); a job with a demand that nobody serves gets no turn and waits with reason
 NotServed, because to place it all the same would be to ignore the field in silence
-(docs/decisions/0052). The page docs/reference/served-fields.md is made from :data:`DEMANDS`.
+(docs/decisions/0052). A *preference* asks for less: without its plugin it has no effect, and who
+submits it is told so. The page docs/reference/served-fields.md is made from :data:`DEMANDS` and
+:data:`PREFERENCES`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ _VGPU_MEMORY = "volcano.sh/vgpu-memory"
 _VGPU_CORES = "volcano.sh/vgpu-cores"
 NUMA_POLICY = "volcano.sh/numa-topology-policy"
 _STRICT_NUMA = ("restricted", "single-numa-node")
+_TASK_TOPOLOGY = "volcano.sh/task-topology-"
+"""Prefix of the annotations that the plugin task-topology reads."""
 
 
 class Demand(Enum):
@@ -42,6 +46,18 @@ class Demand(Enum):
     GPU_FRACTION = auto()
     NUMA = auto()
     NODE_GROUPS = auto()
+
+
+class Preference(Enum):
+    GANG = auto()
+    SOFT_TOPOLOGY = auto()
+    BUDGET = auto()
+    TAINTS = auto()
+    QUOTA = auto()
+    TASK_TOPOLOGY = auto()
+
+
+Served = Demand | Preference
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,46 +148,46 @@ DEMANDS: dict[Demand, DemandEntry] = {
     ),
 }
 
-PREFERENCES = (
-    DemandEntry(
+PREFERENCES: dict[Preference, DemandEntry] = {
+    Preference.GANG: DemandEntry(
         "minMember, minAvailable",
         _GANGS,
         "gang",
         "enableJobReady",
         without="tasks start one by one, as each finds room",
     ),
-    DemandEntry(
+    Preference.SOFT_TOPOLOGY: DemandEntry(
         "networkTopology (mode soft)",
         _GANGS,
         "network-topology-aware",
         without="the tasks go where they would without it",
     ),
-    DemandEntry(
+    Preference.BUDGET: DemandEntry(
         "maxUnavailable, minAvailable",
         "PodDisruptionBudget",
         "pdb",
         without="preempt, reclaim and their like may evict the pods that it selects",
     ),
-    DemandEntry(
+    Preference.TAINTS: DemandEntry(
         "taints (NoSchedule, NoExecute)",
         "Node",
         "predicates",
         "predicate.TaintTolerationEnable",
         without="tasks are placed there that do not tolerate them",
     ),
-    DemandEntry(
+    Preference.QUOTA: DemandEntry(
         "hard",
         "ResourceQuota",
         "resourcequota",
         without="jobs are admitted beyond it",
     ),
-    DemandEntry(
+    Preference.TASK_TOPOLOGY: DemandEntry(
         "annotation volcano.sh/task-topology-affinity and its like",
         "Job, PodGroup",
         "task-topology",
         without="the tasks go where they would without it",
     ),
-)
+}
 """Fields that have no effect without their plugin, and of which no job waits."""
 
 _OF_RESOURCE = {
@@ -249,17 +265,54 @@ def _of_annotations(annotations: Pairs) -> Iterator[Demand]:
             yield Demand.GPU_FRACTION
 
 
-def unserved(info: JobInfo, cluster: ClusterInfo, served: Collection[Demand]) -> str | None:
+def unserved(info: JobInfo, cluster: ClusterInfo, served: Collection[Served]) -> str | None:
     """Why the job waits where the policy serves only these demands, and what to do; None where it
     serves all that the job has."""
     missing = [d for d in dict.fromkeys(demands_of(info, cluster)) if d not in served]
     if not missing:
         return None
-    fields = "; ".join(f"{DEMANDS[d].field}: {_remedy(DEMANDS[d])}" for d in missing)
+    fields = "; ".join(f"{DEMANDS[d].field}: {remedy(DEMANDS[d])}" for d in missing)
     return f"the policy in force does not serve {fields}; nothing is placed against what is asked"
 
 
-def _remedy(entry: DemandEntry) -> str:
+def unknown_tier(job: Job, tiers: Collection[str]) -> str | None:
+    """Why the job waits where it must stay within a tier of a name that none of these tiers has."""
+    for name in _named_tiers(job):
+        if name not in tiers:
+            names = f"the tiers are {', '.join(sorted(tiers))}" if tiers else "no tier has a name"
+            return (
+                f"networkTopology.highestTierName: no hyper node has tierName {name} ({names}); "
+                "name one of those, or set spec.tierName of the hyper nodes"
+            )
+    return None
+
+
+def names_tier(job: Job) -> bool:
+    """Whether the job must stay within a tier that it names."""
+    return any(True for _ in _named_tiers(job))
+
+
+def _named_tiers(job: Job) -> Iterator[str]:
+    for topology in (job.topology, *(policy.topology for policy in job.sub_groups)):
+        if topology is not None and topology.hard and topology.highest_tier_name:
+            yield topology.highest_tier_name
+
+
+def unserved_preferences(job: Job, served: Collection[Served]) -> Iterator[Preference]:
+    """The preferences of the job that have no effect."""
+    if Preference.GANG not in served and job.kind != "Pod" and job.groups[0].minimum > 1:
+        yield Preference.GANG
+    soft = job.topology is not None and not job.topology.hard
+    if soft and Preference.SOFT_TOPOLOGY not in served:
+        yield Preference.SOFT_TOPOLOGY
+    if Preference.TASK_TOPOLOGY not in served and any(
+        key.startswith(_TASK_TOPOLOGY) for key, _ in job.annotations
+    ):
+        yield Preference.TASK_TOPOLOGY
+
+
+def remedy(entry: DemandEntry) -> str:
+    """What to do for the field to count."""
     if not entry.plugin:
         return "no plugin of this version does, take it out of the object"
     needs = f"plugin {entry.plugin}"

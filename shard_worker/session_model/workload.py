@@ -129,6 +129,8 @@ class ClusterInfo:
     names: Sequence[str] = BASE
     """Of slots."""
     objects: ClusterObjects = field(default_factory=ClusterObjects)
+    tiers: frozenset[str] = frozenset()
+    """The names that tiers of hyper nodes have."""
     revision: int = 0
     """Rises with every change of a total, queue or job count: plugins cache by it."""
 

@@ -6,12 +6,14 @@ So the report cannot tell other points or other defaults than those the schedule
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from shard_worker.dialects.volcano.registry import build_plugin
 from shard_worker.framework.extension_points import EXTENSION_POINTS, Half
 from shard_worker.framework.session import Session
+from shard_worker.session_model.demands import DEMANDS, PREFERENCES, DemandEntry, Served
 from shared.policy.model import PluginOption, Policy, PolicyError, PolicyProblem
 from shared.policy.volcano_names import ARGUMENTS
 from shared.secrets.credentials import hide_credentials, without_credentials
@@ -50,6 +52,8 @@ class PolicyReport:
     policy: Policy
     tiers: tuple[tuple[PluginReport, ...], ...]
     warnings: tuple[str, ...]
+    not_served: tuple[DemandEntry, ...]
+    """The fields of objects that no plugin of it serves; those that jobs wait for come first."""
 
     def as_json(self) -> dict[str, Any]:
         """For scripts; names in the dialect of our API."""
@@ -58,6 +62,10 @@ class PolicyReport:
             "tiers": [[_plugin_json(plugin) for plugin in tier] for tier in self.tiers],
             "configurations": self.policy.configurations,
             "warnings": list(self.warnings),
+            "notServed": [
+                {"field": entry.field, "of": entry.kinds, "without": entry.without}
+                for entry in self.not_served
+            ],
         }
 
 
@@ -95,7 +103,13 @@ def report(policy: Policy) -> PolicyReport:
         raise PolicyError(*problems)
     shown = replace(policy, configurations=without_credentials(policy.configurations))
     warnings = tuple(map(hide_credentials, session.warnings))
-    return PolicyReport(shown, tuple(map(tuple, tiers)), warnings)
+    not_served = tuple(_not_served(session.eligibility.served))
+    return PolicyReport(shown, tuple(map(tuple, tiers)), warnings, not_served)
+
+
+def _not_served(served: Collection[Served]) -> Iterator[DemandEntry]:
+    for demands in (DEMANDS, PREFERENCES):
+        yield from (entry for demand, entry in demands.items() if demand not in served)
 
 
 def _unasked(plugin: PluginReport, warnings: list[str]) -> list[str]:

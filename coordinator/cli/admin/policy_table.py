@@ -34,6 +34,9 @@ def show(report: PolicyReport, console: Console) -> None:
     if arguments:
         console.print()
         console.print(_arguments(arguments))
+    if report.not_served:
+        console.print()
+        console.print(_not_served(report))
     for warning in report.warnings:
         console.print(f"Warning: {warning}", markup=False)
 
@@ -62,6 +65,13 @@ def _arguments(arguments: Sequence[tuple[str, Argument]]) -> Table:
     table = _table("OF", "ARGUMENT", "VALUE", "DEFAULT")
     for name, argument in arguments:
         _row(table, name, argument.name, _word(argument.value), _word(argument.default))
+    return table
+
+
+def _not_served(report: PolicyReport) -> Table:
+    table = _table("NOT SERVED", "OF", "WITHOUT IT")
+    for entry in report.not_served:
+        _row(table, entry.field, entry.kinds, entry.without)
     return table
 
 

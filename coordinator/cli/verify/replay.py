@@ -18,6 +18,7 @@ from shared.units.times import moment
 if TYPE_CHECKING:
     from coordinator.verification.replay.cases import Case
     from coordinator.verification.replay.outcome import ReplayResult
+    from shared.policy.model import Policy
 
 
 def replay(
@@ -126,7 +127,7 @@ def replay(
         )
     changed = False
     for case in cases:
-        _say_notes(case)
+        _say_notes(case, other_policy)
         run = run_case(case, cycles=cycles, shards=shards, mode=mode.value, seed=seed)
         if other_policy is None:
             _show(case, _checked(case, run(case.policy)), form, several=cycles > 1)
@@ -196,8 +197,13 @@ def _checked(case: Case, results: Iterator[ReplayResult]) -> Iterator[ReplayResu
         raise CommandError(f"{case.id}: {error}; please report it with the dump") from None
 
 
-def _say_notes(case: Case) -> None:
-    for note in case.notes:
+def _say_notes(case: Case, other_policy: Policy | None) -> None:
+    from coordinator.verification.replay.not_served import not_served
+
+    notes = [*case.notes, *not_served(case.policy, case.recorded)]
+    if other_policy is not None:
+        notes += [f"--diff: {line}" for line in not_served(other_policy, case.recorded)]
+    for note in notes:
         sys.stderr.write(f"{case.id}: {note}\n")
 
 

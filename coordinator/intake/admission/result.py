@@ -49,6 +49,14 @@ class Admission:
     placed: list[PlacedPod] = field(default_factory=list)
     """Pods that were submitted as already bound (``Intake(observe=True)`` only)."""
 
+    def notice(self, notice: Notice) -> None:
+        """Add a notice; those of one kind that say the same are counted as one."""
+        for other in self.notices:
+            if (other.kind, other.message) == (notice.kind, notice.message):
+                other.count += notice.count
+                return
+        self.notices.append(notice)
+
 
 def refused(kind: str, name: str, message: str, reason: str) -> Admission:
     return Admission(refused=[Refusal(kind, name, "", "", message, reason)])

@@ -11,7 +11,7 @@ import aiohttp
 import orjson
 
 from coordinator.core.reasons.reasons import why
-from coordinator.verification.workloads.bulk_client import ApiClient
+from coordinator.verification.workloads.bulk_client import BASE, ApiClient
 from shard_worker.session_model.demands import DEMANDS, Demand
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
@@ -187,3 +187,84 @@ async def test_the_setting_names_ours(embedded_server: EmbeddedServer, short_dir
             assert not (await api.submit(orjson.dumps(body))).refused
         status = await parts.until(lambda s: s["tasks"]["running"] == 2)
         assert status["pending_reasons"] == {"OtherScheduler": 1}
+
+
+# --- what is said to the author ---------------------------------------------------------------
+
+
+async def posted(parts: Running, path: str, item: dict[str, Any]) -> list[str]:
+    """The Warning headers of a POST that is taken."""
+    async with aiohttp.ClientSession(parts.url) as client, client.post(path, json=item) as reply:
+        assert reply.status == 201, await reply.text()
+        return reply.headers.getall("Warning", [])
+
+
+BATCH = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
+POLICIES = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets"
+
+
+async def test_the_author_is_warned_of_what_the_policy_does_not_serve(
+    embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(BARE)
+    flush(embedded_server)
+    hard = {"mode": "hard", "highestTierAllowed": 1}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "ns"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "x"}}},
+    }
+    one = [task("w", replicas=1)]
+    async with running(embedded_server.url, short_dir, policy=file) as parts:
+        await submit(parts, node("n0"))
+        [waits] = await posted(parts, BATCH, job("hard", tasks=one, networkTopology=hard))
+        assert "it is kept and waits (NotServed)" in waits
+        assert "networkTopology (mode hard): add plugin network-topology-aware" in waits
+        [alone] = await posted(
+            parts, BATCH, job("gang", tasks=[task("w", replicas=2)], minAvailable=2)
+        )
+        assert "so tasks start one by one, as each finds room: add plugin gang" in alone
+        [budgets] = await posted(parts, POLICIES, budget)
+        assert "add plugin pdb to the policy" in budgets
+        assert await posted(parts, BATCH, job("plain", tasks=one)) == []
+        body = [job(f"l{i}", tasks=one, networkTopology=hard) for i in range(120)]
+        async with aiohttp.ClientSession(parts.url) as client:
+            whole = {"kind": "List", "apiVersion": "v1", "items": body}
+            async with client.post(f"{BASE}/lists", json=whole) as reply:
+                notices = (await reply.json())["notices"]
+        assert [(notice["name"], notice["count"]) for notice in notices] == [("ns/l0", 120)]
+        file.write_text(EVERYTHING + "  - name: pdb\n")
+        await parts.until(lambda status: "NotServed" not in status["pending_reasons"])
+        assert await posted(parts, BATCH, job("later", tasks=one, networkTopology=hard)) == []
+
+
+async def test_a_tier_that_no_hyper_node_has_keeps_a_hard_job_waiting(
+    embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
+) -> None:
+    """It was no limit at all: 12 tasks ran over both racks."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(WITH_TOPOLOGY)
+    flush(embedded_server)
+    racks = [hyper_node("r0", "n0", "n1"), hyper_node("r1", "n2", "n3")]
+    hard = {"mode": "hard", "highestTierName": "rack"}
+    async with running(embedded_server.url, short_dir, policy=file) as parts:
+        await submit(parts, *[node(f"n{i}") for i in range(4)], *racks)
+        together = job("together", tasks=[task("w", replicas=12)], networkTopology=hard)
+        [warning] = await posted(parts, BATCH, together)
+        assert "no hyper node has tierName rack (no tier has a name)" in warning
+        await parts.until(lambda status: status["pending_reasons"].get("NotServed") == 1)
+        named = [{**rack, "spec": {**rack["spec"], "tierName": "rack"}} for rack in racks]
+        await submit(parts, *named)
+        await parts.until(lambda status: status["tasks"]["running"] == 12)
+        where = await nodes_of_pods(parts)
+        async with aiohttp.ClientSession(parts.url) as client:
+            for rack in ("r0", "r1"):
+                path = f"/apis/topology.volcano.sh/v1alpha1/hypernodes/{rack}"
+                async with client.delete(path) as reply:
+                    assert reply.status == 200
+        again = job("again", tasks=[task("w", replicas=2)], networkTopology=hard)
+        assert len(await posted(parts, BATCH, again)) == 1
+        await parts.until(lambda status: status["pending_reasons"].get("NotServed") == 1)
+    assert set(where) in ({"n0", "n1"}, {"n2", "n3"})

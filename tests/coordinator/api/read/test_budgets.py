@@ -30,7 +30,7 @@ async def test_they_are_kept(client: Client, service: Running) -> None:
     since = kept["metadata"]["resourceVersion"]
     async with client.session.post(BUDGETS, json=budget("more", maxUnavailable=1)) as answer:
         assert answer.status == 201
-        assert "Warning" not in answer.headers
+        assert "add plugin pdb to the policy" in answer.headers["Warning"]
     await put(service, budget("keep", minAvailable=3))
     async with client.session.delete(f"{BUDGETS}/more") as answer:
         assert answer.status == 200

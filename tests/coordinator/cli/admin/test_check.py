@@ -16,6 +16,7 @@ from coordinator.cli.admin.config import app
 from coordinator.cli.admin.policy_report import report
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.extension_points import EXTENSION_POINTS
+from shard_worker.session_model.demands import DEMANDS, PREFERENCES, Demand, Preference
 from shared.policy.file import unwrap
 from shared.policy.model import PolicyError
 from shared.policy.volcano import DEFAULT_POLICY, parse_policy
@@ -94,6 +95,19 @@ def test_what_a_good_file_means(tmp_path: Path) -> None:
     assert found["warnings"] == [
         "predicates: predicate.CacheEnable: has no effect in this version",
     ]
+    lacking = {entry["field"]: entry["without"] for entry in found["notServed"]}
+    assert lacking["networkTopology (mode hard)"] == "the job waits"
+    assert lacking["hard"] == "jobs are admitted beyond it"
+    for entry in (DEMANDS[Demand.POD_AFFINITY], PREFERENCES[Preference.GANG]):
+        assert entry.field not in lacking
+
+
+def test_a_switch_that_is_off_leaves_its_field_unserved(tmp_path: Path) -> None:
+    text = GOOD.replace("predicate.PodAffinityEnable: true", "predicate.PodAffinityEnable: false")
+    text = text.replace("enableJobStarving: false", "enableJobReady: false")
+    lacking = {entry["field"] for entry in checked(tmp_path, text)["notServed"]}
+    assert {"affinity.podAffinity, affinity.podAntiAffinity (required)"} < lacking
+    assert PREFERENCES[Preference.GANG].field in lacking
 
 
 def test_the_table_says_the_same(tmp_path: Path) -> None:
@@ -102,6 +116,7 @@ def test_the_table_says_the_same(tmp_path: Path) -> None:
     for word in ("valid", "Actions: allocate", "COORDINATOR ASKS", "JobReady", "enableJobStarving"):
         assert word in text
     assert "binpack.weight" in text
+    assert "NOT SERVED" in text
     assert "Warning: predicates: predicate.CacheEnable" in text
 
 

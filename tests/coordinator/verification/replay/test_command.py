@@ -55,6 +55,9 @@ class Quadrant:
         path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
         return str(path)
 
+    def path(self, name: str) -> Path:
+        return self._folder / name
+
     def __call__(self, command: str) -> Said:
         words = [
             str(self._folder / word) if word.endswith((".yaml", ".json")) else word
@@ -102,6 +105,22 @@ def test_what_another_policy_decides_otherwise(quadrant: Quadrant) -> None:
     said = quadrant("now.yaml --policy keeps.yaml --diff evicts.yaml")
     assert said.code == 1
     assert "ns/top-0" in said.out
+
+
+def test_fields_that_a_policy_does_not_serve_are_noted(quadrant: Quadrant) -> None:
+    """They are placed without, as Volcano does; a service would keep the jobs waiting."""
+    hard = {"mode": "hard", "highestTierAllowed": 1}
+    groups = [item for name in "ab" for item in gang(name, pods=2, networkTopology=hard)]
+    quadrant.file("racks.yaml", {"kind": "List", "items": [*ITEMS[:1], *groups]})
+    said = quadrant("racks.yaml --policy keeps.yaml -o json")
+    assert len(said.lines[0]["binds"]) == 4
+    assert "PodGroup ns/a and 1 more: the policy in force does not serve" in said.err
+    assert "add plugin network-topology-aware" in said.err
+    serves = policy("allocate", "gang", "predicates", "network-topology-aware")
+    quadrant.file("serves.yaml", serves)
+    assert quadrant("racks.yaml --policy serves.yaml -o json").err == ""
+    diff = quadrant("racks.yaml --policy serves.yaml --diff keeps.yaml -o json").err
+    assert diff.startswith(f"{quadrant.path('racks.yaml')}: --diff: PodGroup ns/a and 1 more")
 
 
 def test_policies_that_decide_the_same_end_well(quadrant: Quadrant) -> None:

@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from shard_worker.eviction.gang_slack import SurplusMembers
-from shard_worker.framework.extension_points import SUB_JOB_READY
+from shard_worker.framework.extension_points import JOB_READY, SUB_JOB_READY
 from shard_worker.framework.rules import PERMIT, REJECT, Purpose
 from shard_worker.framework.session import Session
-from shard_worker.session_model.demands import Demand
+from shard_worker.session_model.demands import Demand, Preference
 from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
 from shard_worker.session_model.status import OCCUPYING
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress
@@ -36,6 +36,7 @@ class Gang:
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.serve(Demand.SUB_GROUPS, at=SUB_JOB_READY)
+        ssn.serve(Preference.GANG, at=JOB_READY)
         ssn.add_job_valid_fn(job_valid)
         ssn.add_job_ready_fn(whole_job_ready, counted=job_ready)
         ssn.add_job_pipelined_fn(whole_job_pipelined, counted=job_pipelined)

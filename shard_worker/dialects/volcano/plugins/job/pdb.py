@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from shard_worker.framework.rules import EventHandler
 from shard_worker.framework.session import Session
+from shard_worker.session_model.demands import Preference
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.selector_index import LabelTerm, TermIndex
 from shard_worker.session_model.status import COMPLETED, EVICTABLE, Status
@@ -29,6 +30,7 @@ class Pdb:
         del option  # it takes no arguments
 
     def on_session_open(self, ssn: Session) -> None:
+        ssn.serve(Preference.BUDGET)
         allowance = Allowance()
         ssn.add_preemptable_fn(lambda _, victims, world: allowance.within(victims, world))
         ssn.add_reclaimable_fn(lambda _, victims, world: allowance.within(victims, world))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from shard_worker.framework.rules import Scores
 from shard_worker.framework.session import Session
+from shard_worker.session_model.demands import Preference
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.world import ON_NODE, World
@@ -72,6 +73,7 @@ class TaskTopology:
         self._layouts: dict[int, Layout | None] = {}
 
     def on_session_open(self, ssn: Session) -> None:
+        ssn.serve(Preference.TASK_TOPOLOGY)
         ssn.read_annotations(AFFINITY, ANTI_AFFINITY, TASK_ORDER)
         # Jobs with these annotations get a session; for all others the fast form says nothing.
         ssn.add_task_order_fn(self._task_order, key=lambda role: 0.0)

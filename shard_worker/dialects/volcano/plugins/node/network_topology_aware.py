@@ -22,7 +22,7 @@ from shard_worker.framework.extension_points import (
 )
 from shard_worker.framework.rules import Purpose, Scores
 from shard_worker.framework.session import Session
-from shard_worker.session_model.demands import Demand
+from shard_worker.session_model.demands import Demand, Preference
 from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo, requested
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.world import World
@@ -70,6 +70,7 @@ class NetworkTopologyAware:
         ssn.add_hyper_node_gradient_for_sub_job_fn(self._for_sub_job)
         ssn.serve(Demand.HARD_TOPOLOGY, at=HYPER_NODE_GRADIENT_FOR_JOB)
         ssn.serve(Demand.SUB_GROUP_TOPOLOGY, at=HYPER_NODE_GRADIENT_FOR_SUB_JOB)
+        ssn.serve(Preference.SOFT_TOPOLOGY)
         for argument in self._unlisted:
             ssn.warn(f"{argument}: has no effect until hypernode.binpack.resources lists it")
 

@@ -27,7 +27,7 @@ from shard_worker.kube_scheduler.filters.pod_index import Neighbours, neighbours
 from shard_worker.kube_scheduler.filters.topology_spread import TopologySpread, hard_spreads
 from shard_worker.kube_scheduler.filters.volume_limits import VolumeLimits, zone_checks
 from shard_worker.kube_scheduler.filters.volumes import VolumeBinding, concerned
-from shard_worker.session_model.demands import Demand
+from shard_worker.session_model.demands import Demand, Preference, Served
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.world import World
 from shared.model.model import TaskClass
@@ -37,14 +37,15 @@ from shared.units.slots import PODS
 PODS_FULL = "node(s) pod number exceeded"
 
 
-_SERVED = {
+_SERVED: dict[Served, str] = {
     Demand.NODE_AFFINITY: "NodeAffinity",
     Demand.POD_AFFINITY: "PodAffinity",
     Demand.TOPOLOGY_SPREAD: "PodTopologySpread",
     Demand.VOLUMES: "VolumeBinding",
     Demand.RESOURCE_CLAIMS: "DynamicResourceAllocation",
+    Preference.TAINTS: "TaintToleration",
 }
-"""Demand -> the kind of checks that serves it."""
+"""Demand or preference -> the kind of checks that serves it."""
 
 
 class Predicates:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from shard_worker.framework.rules import PERMIT, REJECT
 from shard_worker.framework.session import Session
+from shard_worker.session_model.demands import Preference
 from shard_worker.session_model.workload import ClusterInfo, JobInfo
 from shared.model.storage import ResourceQuota
 from shared.policy.model import PluginOption
@@ -30,6 +31,7 @@ class ResourceQuotas:
         self._counted: tuple[ClusterInfo, int] | None = None
 
     def on_session_open(self, ssn: Session) -> None:
+        ssn.serve(Preference.QUOTA)
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
         ssn.add_job_enqueued_fn(self.job_enqueued)
 

@@ -1,0 +1,77 @@
+"""What is said to whoever submits a field that the policy in force does not serve.
+
+The object is taken all the same, because the policy may be another tomorrow (docs/decisions/0052);
+without this word its author would have to look up why the job waits, or never learn that a budget
+has no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coordinator.core.coordinator import Coordinator
+from coordinator.intake.admission.step import Notice
+from coordinator.intake.changes import Changes
+from coordinator.jobs.state import JobState
+from shard_worker.session_model.demands import (
+    PREFERENCES,
+    DemandEntry,
+    Preference,
+    remedy,
+    unserved_preferences,
+)
+from shared.messages.reason import Reason
+from shared.model.model import Node, WorldObject
+from shared.model.storage import Budget, ResourceQuota
+
+_HARD_TAINTS = ("NoSchedule", "NoExecute")
+
+
+def notices_of(core: Coordinator, changes: Changes) -> Iterator[Notice]:
+    """Notices about objects that Order has taken. Most lists have none, and cost a comparison a
+    job: Order has judged the demands already."""
+    served = core.order.session.eligibility.served
+    lacking = [entry for preference, entry in PREFERENCES.items() if preference not in served]
+    for job in changes.jobs:
+        state = core.order.jobs.get(job.jid)
+        if state is None:
+            continue
+        if state.reason is Reason.NOT_SERVED:
+            yield from _of_demands(core, state)
+        for preference in unserved_preferences(job, served) if lacking else ():
+            yield Notice(job.kind, job.key, _no_effect(PREFERENCES[preference]))
+    for value in (*changes.nodes, *changes.objects) if lacking else ():
+        kind, asks = _preference_of(value)
+        if asks is not None and asks not in served:
+            yield Notice(kind, _key_of(value), _no_effect(PREFERENCES[asks]))
+
+
+def _of_demands(core: Coordinator, state: JobState) -> Iterator[Notice]:
+    order, job = core.order, state.job
+    kept_out = order.session.eligibility.kept_out(state.info, order.accounts.cluster)
+    if kept_out is not None:
+        reason, message = kept_out
+        yield Notice(job.kind, job.key, f"it is kept and waits ({reason}): {message}")
+
+
+def _preference_of(value: Node | WorldObject) -> tuple[str, Preference | None]:
+    """(kind, what it asks for)."""
+    match value:
+        case Node():
+            hard = any(taint.effect in _HARD_TAINTS for taint in value.taints)
+            return "Node", Preference.TAINTS if hard else None
+        case Budget():
+            return "PodDisruptionBudget", Preference.BUDGET
+        case ResourceQuota():
+            return "ResourceQuota", Preference.QUOTA
+        case _:
+            return "", None
+
+
+def _key_of(value: Node | WorldObject) -> str:
+    namespace = getattr(value, "namespace", "")
+    return f"{namespace}/{value.name}" if namespace else value.name
+
+
+def _no_effect(entry: DemandEntry) -> str:
+    return f"the policy in force does not serve {entry.field}, so {entry.without}: {remedy(entry)}"
