@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.framework.rules import ABSTAIN, PERMIT, REJECT, Check, Scope, Scores
+from shard_worker.framework.rules import ABSTAIN, PERMIT, REJECT, Check, Mask, Scope, Scores
 from shard_worker.framework.session import Session
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, QueueInfo
@@ -24,6 +24,7 @@ from shard_worker.session_model.world import World
 from shared.policy.model import PluginOption
 
 REFUSED = "node(s) were refused by the extender"
+UNANSWERED = "node(s) count as refused: the extender did not answer"
 FAILED = "failed"
 """Key of the answer when the extender did not reply; its value is the error."""
 
@@ -108,9 +109,15 @@ class Extender:
             self._question("predicate", {"task": _task(task), "node": name}) for _, name in nodes
         ]
         mask = np.ones(world.size, np.bool_)
+        unanswered: dict[str, Mask] = {}
         for (row, _), answer in zip(nodes, self._answers(questions, world), strict=True):
-            mask[row] = self._ignorable if FAILED in answer else not answer.get("code", 0)
-        return [Check(REFUSED, mask)]
+            if FAILED not in answer:
+                mask[row] = not answer.get("code", 0)
+            elif not self._ignorable:
+                error = str(answer[FAILED])
+                unanswered.setdefault(error, np.ones(world.size, np.bool_))[row] = False
+        checks = [Check(f"{UNANSWERED} ({error})", each) for error, each in unanswered.items()]
+        return [Check(REFUSED, mask), *checks]
 
     def _prioritize(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
         if not self._manages(task, world):

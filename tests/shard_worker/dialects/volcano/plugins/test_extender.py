@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from shard_worker.dialects.volcano.actions.run import run_actions
 from shard_worker.dialects.volcano.plugins.node.extender import FAILED, ExtenderQuestion
 from shard_worker.harness import Cluster, Result
 from shard_worker.turns.extender_http import LONGEST, ask_over_http, with_answers
@@ -99,6 +100,26 @@ def test_when_it_does_not_answer(extender: Extender, ignorable: bool, bound: int
     made = cluster(extender, "predicate", **{"extender.ignorable": ignorable})
     made.job("job")
     assert len(run(made).binds) == bound
+
+
+def test_silence_is_told_apart_from_a_refusal(extender: Extender) -> None:
+    extender.answers["predicate"] = lambda body: None if body["node"] == "a" else {"code": 1}
+    made = cluster(extender, "predicate")
+    made.job("job")
+    known: dict[str, object] = {}
+
+    def once() -> dict[str, int]:
+        fresh = made.again()
+        fresh.world.objects.extender = known
+        session = fresh.open()
+        run_actions(session)
+        [job] = session.world.session_jobs()
+        return dict(job.unschedulable)
+
+    assert with_answers(once, known, ask_over_http) == {
+        "node(s) were refused by the extender": 1,
+        "node(s) count as refused: the extender did not answer (no JSON object)": 1,
+    }
 
 
 def test_only_tasks_that_ask_for_its_resources_are_its_business(extender: Extender) -> None:
