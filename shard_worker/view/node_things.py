@@ -140,7 +140,7 @@ class NodeThings:
         version, flat = unpack_thing(record, f"thing {row}/{name}")
         # The log comes in order, so that its entries are what `_followed` is made of; what comes by
         # itself (a reply, a snapshot) and is not newer may be of a thing that was forgotten since.
-        # Without this test a reply behind the log brought freed ports back for good (decision
+        # Without this test a reply behind the log would bring freed ports back for good (decision
         # 0038).
         if from_log:
             self._mark_followed(row, version)

@@ -221,9 +221,9 @@ class ResidentTable:
                 self.jobs.leave(op.jid)
                 self.revision += 1
             case PurgeJob():
-                self._flush(now)
                 # Collected changes name lines of this job; carried out after the purge they would
                 # write into lines that are given up.
+                self._flush(now)
                 self._purge(op.jid)
             case _:
                 pass
