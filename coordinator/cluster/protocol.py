@@ -112,7 +112,9 @@ class ClusterTimeout(Exception):
     """The cluster did not answer in time. The effect is unknown, and a retry is safe."""
 
 
-class ClusterDriver(Protocol):
+class BindsAndReports(Protocol):
+    """What binding asks of a cluster."""
+
     async def bind(self, requests: BindRequests) -> BindAnswers: ...
 
     async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
@@ -123,6 +125,15 @@ class ClusterDriver(Protocol):
         report on it. A retry is harmless. Raises ClusterTimeout.
         """
         ...
+
+    async def reports(self, *, after: int, wait: float) -> Reports:
+        """Reports after number ``after``; waits up to ``wait`` seconds for at least one. Raises
+        ClusterTimeout."""
+        ...
+
+
+class ListsTasks(Protocol):
+    """What reconciling asks of a cluster."""
 
     async def listing(self, token: str) -> Listed:
         """One part of all our tasks in the cluster; ``token`` "" begins. Raises ClusterTimeout."""
@@ -137,10 +148,12 @@ class ClusterDriver(Protocol):
         ClusterTimeout."""
         ...
 
-    async def reports(self, *, after: int, wait: float) -> Reports:
-        """Reports after number ``after``; waits up to ``wait`` seconds for at least one."""
-        ...
 
+class RunsTasks(BindsAndReports, ListsTasks, Protocol):
+    """What a leader asks of a cluster for its tasks."""
+
+
+class ClusterDriver(RunsTasks, Protocol):
     async def history_position(self) -> str:
         """Id of the last log entry in the history: later ones must not be trimmed. "" without a
         history."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import structlog
 
 from coordinator.bind.binder import BindPlan, part_of, plan_binds, read_names, still_wanted
 from coordinator.bind.status_writer import Recorder
-from coordinator.cluster.protocol import BindAnswer, ClusterDriver, ClusterTimeout
+from coordinator.cluster.protocol import BindAnswer, BindsAndReports, ClusterTimeout
 from coordinator.core.coordinator import Coordinator
 from coordinator.service.metrics.probes import Probes
-from shared.ledger.entries.stored import BindEntry
-from shared.ledger.protocol import Ledger
+from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.ledger.retry import insist
 
 CONSUMER = "coordinator"
@@ -45,44 +45,61 @@ ever."""
 log = structlog.get_logger(__name__)
 
 
+class HasBindStream(Protocol):
+    """What it needs of the ledger."""
+
+    async def read_binds(
+        self, consumer: str, *, count: int = 64, block: float | None = None, own: bool = False
+    ) -> list[BindEntry]: ...
+
+    async def ack_binds(self, ids: list[str]) -> None: ...
+
+    async def read_tasks(
+        self, jids: list[int]
+    ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]: ...
+
+
 class Binding:
     def __init__(
         self,
-        ledger: Ledger,
-        cluster: ClusterDriver,
+        ledger: HasBindStream,
+        cluster: BindsAndReports,
         recorder: Recorder,
         *,
+        group: asyncio.TaskGroup,
         core: Coordinator,
         surely: Callable[[], Awaitable[None]],
         probes: Probes | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """``surely`` waits until this coordinator is certain to lead."""
+        """Entries are processed as tasks of ``group``. ``surely`` waits until this coordinator is
+        certain to lead. ``clock`` is the core's; intervals go by the event loop's."""
+        self._group = group
         self._surely = surely
         self._ledger = ledger
         self._cluster = cluster
         self._recorder = recorder
         self._core = core
         self._probes = probes or Probes()
+        self._clock = clock
         self._slots = asyncio.Semaphore(CALLS)
         self._under_way: set[str] = set()
 
     async def bind_forever(self) -> None:
         """Process the bind stream, first the unacknowledged entries."""
-        async with asyncio.TaskGroup() as group:
-            # First what an earlier coordinator read and did not acknowledge, one part after the
-            # other: newer entries may be about the same tasks.
-            while entries := await self._unattended():
-                await self._bind_again(entries)
-            looked = time.monotonic()
-            while True:
-                await self._begin(group, await self._read(own=False), again=False)
-                if time.monotonic() - looked >= LOOK_BACK_SECONDS:
-                    looked = time.monotonic()
-                    await self._begin(group, await self._unattended(), again=True)
+        # First what an earlier coordinator read and did not acknowledge, one part after the other:
+        # newer entries may be about the same tasks.
+        while entries := await self._unattended():
+            await self._bind_again(entries)
+        loop = asyncio.get_running_loop()
+        looked = loop.time()
+        while True:
+            await self._begin(await self._read(own=False), again=False)
+            if loop.time() - looked >= LOOK_BACK_SECONDS:
+                looked = loop.time()
+                await self._begin(await self._unattended(), again=True)
 
-    async def _begin(
-        self, group: asyncio.TaskGroup, entries: list[BindEntry], *, again: bool
-    ) -> None:
+    async def _begin(self, entries: list[BindEntry], *, again: bool) -> None:
         """Process entries concurrently with others. ``again``: they may have been processed
         before."""
         if entries:
@@ -90,7 +107,7 @@ class Binding:
             # what comes, and nothing piles up here.
             await self._slots.acquire()
             self._under_way.update(entry.id for entry in entries)
-            group.create_task(self._attend(entries, again=again))
+            self._group.create_task(self._attend(entries, again=again))
 
     async def _read(self, *, own: bool) -> list[BindEntry]:
         block, count = (None, (CALLS + 1) * ENTRIES) if own else (1.0, ENTRIES)
@@ -165,17 +182,18 @@ class Binding:
 
     async def _drive(self, plan: BindPlan) -> BindPlan:
         """Make one call to the cluster; returns the part to ask again."""
-        started = time.monotonic()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         try:
             answers = await self._cluster.bind(plan.requests)
         except ClusterTimeout as error:
             unknown = [BindAnswer.UNKNOWN] * len(plan.jids)
-            self._probes.bound(unknown, time.monotonic() - started)
+            self._probes.bound(unknown, loop.time() - started)
             log.warning("Cluster did not answer a bind", tasks=len(plan.jids), error=str(error))
             await asyncio.sleep(ASK_AGAIN_SECONDS)
             return plan
-        self._probes.bound(answers.answers, time.monotonic() - started)
-        result = self._core.bind_answered(plan, answers, time.time())
+        self._probes.bound(answers.answers, loop.time() - started)
+        result = self._core.bind_answered(plan, answers, self._clock())
         for i in result.elsewhere:
             log.error(
                 "Task is bound on another node than the ledger says; the ledger follows",

@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
-from typing import TypeGuard
+from typing import Protocol, TypeGuard
 
 import orjson
 import structlog
 
 from coordinator.bind.status_writer import Recorder
-from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
+from coordinator.cluster.protocol import ClusterTimeout, ListsTasks
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.foreign_use import (
     Use,
@@ -33,11 +33,11 @@ from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from coordinator.jobs.state import JobState, Standing
 from coordinator.ledger_refusals import StoreRefused
-from coordinator.service.bind_loop import Binding
-from coordinator.service.resource_names import free_unused_names
+from coordinator.service.executor import StopsTasks
+from coordinator.service.resource_names import ReadsCounts, free_unused_names
 from shared.ledger.entries.intake_batch import IntakeOp
-from shared.ledger.entries.stored import TaskRecord
-from shared.ledger.protocol import Ledger
+from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.ledger.retry import insist
 from shared.messages.messages import ENDED, HOLDING
 
@@ -66,17 +66,27 @@ OBSERVE_OPS = 2000
 log = structlog.get_logger(__name__)
 
 
+class ReadsLedger(ReadsCounts, Protocol):
+    """What it reads of the ledger."""
+
+    async def snapshot(self, *, workload: bool = True) -> Snapshot: ...
+
+    async def read_tasks(
+        self, jids: list[int]
+    ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]: ...
+
+
 class Reconciling:
     def __init__(
         self,
-        ledger: Ledger,
-        cluster: ClusterDriver,
+        ledger: ReadsLedger,
+        cluster: ListsTasks,
         *,
         core: Coordinator,
         intake: Intake,
         recorder: Recorder,
         writer: IntakeWriter,
-        binding: Binding,
+        binding: StopsTasks,
         guard: asyncio.Lock,
         every: float,
         kick: Callable[[], None],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import structlog
@@ -26,9 +27,10 @@ from coordinator.intake.admission.result import Admission
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from shared.ledger.entries.changes import Moved
-from shared.ledger.protocol import Ledger
+from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.records import HEAD, WIDTH, unpack_nodes
 from shared.ledger.retry import insist
+from shared.messages.messages import Rows
 from shared.units.slots import BASE, FREE
 
 ROWS = 1000
@@ -37,7 +39,15 @@ ROWS = 1000
 log = structlog.get_logger(__name__)
 
 
-async def free_unused_names(ledger: Ledger, intake: Intake, writer: IntakeWriter) -> list[str]:
+class ReadsCounts(Protocol):
+    """What it reads of the ledger."""
+
+    async def read_moved(self, changed: Moved) -> Snapshot: ...
+
+    async def read_nodes(self, rows: list[int]) -> Rows: ...
+
+
+async def free_unused_names(ledger: ReadsCounts, intake: Intake, writer: IntakeWriter) -> list[str]:
     """Returns the names that have no slot any more. Raises StoreRefused."""
     registry = intake.registry
     if not set(registry.slots.names) - {*BASE, FREE}:
@@ -67,7 +77,7 @@ async def free_unused_names(ledger: Ledger, intake: Intake, writer: IntakeWriter
     return freed
 
 
-async def _keep_counted(ledger: Ledger, registry: Registry) -> None:
+async def _keep_counted(ledger: ReadsCounts, registry: Registry) -> None:
     """Strike out what the ledger counts anything under."""
     changed = Moved(queues={queue.qid for queue in registry.queues.values()})
     part = await insist(lambda: ledger.read_moved(changed), call_name="read queues")

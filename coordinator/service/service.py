@@ -250,6 +250,7 @@ class Service:
             self._ledger,
             cluster,
             recorder,
+            group=group,
             core=self.core,
             surely=lead.leadership.surely,
             probes=self.probes,

@@ -15,16 +15,17 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import structlog
 
 from coordinator.cluster.protocol import (
     BindAnswers,
     BindRequests,
-    ClusterDriver,
     Foreign,
     Listed,
     Reports,
+    RunsTasks,
 )
 from coordinator.service.leadership.lease_keeper import LeaseKeeper
 from shared.ledger.errors import Deposed, LedgerUnavailable
@@ -121,11 +122,19 @@ class Leadership:
             log.info("The lease runs out by itself: it cannot be given back", why=str(error))
 
 
+class CertainToLead(Protocol):
+    """Who knows whether this coordinator leads."""
+
+    async def surely(self) -> None:
+        """Wait until this coordinator is certain to lead."""
+        ...
+
+
 class LedCluster:
-    """A cluster driver that binds and deletes only while this coordinator is certain to lead; all
+    """A cluster that binds and deletes only while this coordinator is certain to lead; all
     other calls pass at any time."""
 
-    def __init__(self, cluster: ClusterDriver, leadership: Leadership) -> None:
+    def __init__(self, cluster: RunsTasks, leadership: CertainToLead) -> None:
         self._cluster = cluster
         self._leadership = leadership
 
@@ -148,12 +157,3 @@ class LedCluster:
 
     async def reports(self, *, after: int, wait: float) -> Reports:
         return await self._cluster.reports(after=after, wait=wait)
-
-    async def history_position(self) -> str:
-        return await self._cluster.history_position()
-
-    async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
-        await self._cluster.acknowledged(jobs)
-
-    async def close(self) -> None:
-        await self._cluster.close()

@@ -6,19 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.policy_record import policy_op
 from coordinator.dispatch.instructions import Instruction
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
-from coordinator.verification.simulation.bind_loop import CONSUMER, SimulatedBinding
+from coordinator.service.bind_loop import CONSUMER
 from coordinator.verification.simulation.bold_evictor import SIMULATED
 from coordinator.verification.simulation.ledger_audit import SimulatedAudit
 from coordinator.verification.simulation.ownership import unless_deposed
 from coordinator.verification.simulation.policy_file import LOOK_SECONDS, Policies
 from coordinator.verification.simulation.process import Alarm, Lane, Process
-from coordinator.verification.simulation.reconcile_loop import SimulatedReconciling
+from coordinator.verification.simulation.remote_cluster import ClusterProcess, RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
 from coordinator.verification.simulation.service_edges import INTAKE, ServiceEdges
 from coordinator.verification.simulation.standby import LEASE_SECONDS, Candidate, Tenure
@@ -48,7 +47,7 @@ class World:
 
     timeline: Timeline
     ledger: LedgerDouble
-    kubelets: Kubelets
+    cluster: ClusterProcess
     workers: WorkerConfig
     policies: Policies
     acknowledged: Callable[[list[int]], None]
@@ -77,7 +76,6 @@ class Life:
         self._alarm = Alarm(process, self._step_now)
         self._idle_sweeps = 0
         self.edges: ServiceEdges | None = None
-        self.binding: SimulatedBinding | None = None
         self.audit: SimulatedAudit | None = None
         self.shards = SimulatedShards(
             world.workers,
@@ -115,7 +113,7 @@ class Life:
         """Claim every writer, read the rest of the ledger, accept the server's run."""
         epochs = {COORDINATOR: epoch}
         self.term = epoch.counter
-        Tenure(
+        self._tenure = Tenure(
             process=self.process,
             ledger=self._ledger,
             epoch=epoch,
@@ -163,6 +161,8 @@ class Life:
         self.edges = edges = ServiceEdges(
             process=process,
             ledger=RemoteLedger(process, ledger),
+            cluster=RemoteCluster(process, self._world.cluster),
+            leadership=self._tenure,
             core=core,
             intake=self._intake,
             epoch=epochs[INTAKE],
@@ -172,24 +172,7 @@ class Life:
             deposed=self._deposed,
             acknowledged=self._world.acknowledged,
             call=self.shards.call,
-            stop=self._stop,
         )
-        self.binding = SimulatedBinding(
-            process=process,
-            ledger=ledger,
-            core=core,
-            kubelets=self._world.kubelets,
-            edges=edges,
-        )
-        self._reconciling = SimulatedReconciling(
-            process=process,
-            core=core,
-            kubelets=self._world.kubelets,
-            edges=edges,
-            stop=self.binding.stop,
-            step=self._step,
-        )
-        self._reconciling.begin(self._intake.registry)
         policy = self._recorded_policy(core.order.session.policy)
         self.edges.store([policy_op(policy)], lambda: None)
         self.audit = SimulatedAudit(process=process, ledger=ledger, edges=edges)
@@ -203,9 +186,8 @@ class Life:
 
     def _open(self) -> None:
         """The default queue exists: start everything else."""
-        assert self.binding is not None
-        self.binding.start()
-        self._reconciling.look()
+        assert self.edges is not None
+        self.edges.lead()
         assert self.audit is not None
         self.audit.begin()
         for shard in self.core.dispatcher.shards:
@@ -247,8 +229,8 @@ class Life:
         self._step()
 
     def _committed(self) -> None:
-        if self.binding is not None:
-            self.binding.look()
+        if self.edges is not None:
+            self.edges.entries_added()
 
     def _step(self) -> None:
         """Schedule one step after all events of this moment."""
@@ -264,10 +246,6 @@ class Life:
     def _execute(self, instruction: Instruction) -> None:
         assert self.edges is not None
         self.edges.execute(instruction)
-
-    def _stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
-        assert self.binding is not None
-        self.binding.stop(tasks, uids)
 
     def _repartition(self) -> None:
         instruction = self.core.repartition(self.process.now)

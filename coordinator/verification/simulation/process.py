@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
 
 from coordinator.verification.simulation.virtual_time import ECHO_SECONDS, Event, Place, Timeline
+
+T = TypeVar("T")
 
 BETWEEN = 0.5
 """Fraction of pauses that happen between a decision and its message."""
@@ -152,6 +155,25 @@ class Alarm:
         if self._at == at:  # else it was set to an earlier time, and has rung
             self._at = None
             self._ring()
+
+
+class Reply(Generic[T]):
+    """The answer that a coroutine awaits. It may come more than once, and after nobody waits any
+    more: the first counts."""
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def give(self, value: T) -> None:
+        if not self._future.done():
+            self._future.set_result(value)
+
+    def fail(self, error: Exception) -> None:
+        if not self._future.done():
+            self._future.set_exception(error)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._future.__await__()
 
 
 Ask = Callable[[], Any]

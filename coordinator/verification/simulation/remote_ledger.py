@@ -3,20 +3,21 @@ and repeated."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from coordinator.verification.simulation.process import Lane, Process
+from coordinator.verification.simulation.long_poll import LongPolls
+from coordinator.verification.simulation.process import Lane, Process, Reply
 from coordinator.verification.simulation.virtual_time import Place
+from shared.ledger.entries.changes import Moved
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.entries.repair import RepairBatch, RepairReply
-from shared.ledger.entries.snapshot import Nomination
-from shared.ledger.entries.stored import JobRecord, TaskRecord
-from shared.ledger.errors import LedgerError
+from shared.ledger.entries.snapshot import Nomination, Snapshot
+from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
+from shared.ledger.errors import LedgerError, LedgerUnavailable
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
-from shared.messages.messages import Epoch, StatusBatch, StatusReply
+from shared.messages.messages import Epoch, Rows, StatusBatch, StatusReply
 
 T = TypeVar("T")
 
@@ -28,6 +29,10 @@ class RemoteLedger:
     def __init__(self, process: Process, ledger: LedgerDouble) -> None:
         self._process = process
         self._ledger = ledger
+        self._polls = LongPolls(process, Place.LEDGER, what="read binds", lost=LedgerUnavailable)
+        self._delivered: set[str] = set()
+        self.redelivered = 0
+        """Entries of the bind stream that were delivered before, and not to this process."""
 
     async def run_id(self) -> str:
         """Without a message: it is part of the connection."""
@@ -59,8 +64,47 @@ class RemoteLedger:
     async def log_tail(self) -> str:
         return await self._ask("read tail", self._ledger.log_tail)
 
+    async def snapshot(self, *, workload: bool = True) -> Snapshot:
+        return await self._ask("read nodes", lambda: self._ledger.snapshot(workload=workload))
+
+    async def read_moved(self, changed: Moved) -> Snapshot:
+        return await self._ask("read counts", lambda: self._ledger.read_moved(changed))
+
+    async def read_nodes(self, rows: list[int]) -> Rows:
+        return await self._ask("read counts", lambda: self._ledger.read_nodes(rows))
+
+    # --- the bind stream ------------------------------------------------------------------------
+
+    async def read_binds(
+        self, consumer: str, *, count: int = 64, block: float | None = None, own: bool = False
+    ) -> list[BindEntry]:
+        """New entries whose answer is lost count as delivered, as they do for the real server."""
+        ledger = self._ledger
+        if own:
+            entries = await self._ask(
+                "look back", lambda: ledger.read_binds(consumer, count=count, own=True)
+            )
+            self.redelivered += sum(entry.id not in self._delivered for entry in entries)
+        else:
+            entries = await self._polls.ask(
+                lambda: at_once(ledger.read_binds(consumer, count=count)),
+                empty=lambda entries: not entries,
+                seconds=block or 0.0,
+            )
+        self._delivered.update(entry.id for entry in entries)
+        return entries
+
+    def entries_added(self) -> None:
+        """At the ledger: who waits for new entries may have some."""
+        self._polls.wake()
+
+    async def ack_binds(self, ids: list[str]) -> None:
+        await self._ask("acknowledge binds", lambda: self._ledger.ack_binds(ids))
+
+    # --------------------------------------------------------------------------------------------
+
     async def _ask(self, what: str, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        answered: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        reply: Reply[T] = Reply()
 
         def ask() -> T | LedgerError:
             try:
@@ -69,12 +113,10 @@ class RemoteLedger:
                 return error
 
         def answer(found: T | LedgerError) -> None:
-            if answered.cancelled():
-                return
             if isinstance(found, LedgerError):
-                answered.set_exception(found)
+                reply.fail(found)
             else:
-                answered.set_result(found)
+                reply.give(found)
 
         Lane(self._process, Place.LEDGER).push(what, ask, answer)
-        return await answered
+        return await reply

@@ -12,11 +12,11 @@ from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.documents.document import Key
 from coordinator.ledger_audit.findings import Finding
-from coordinator.verification.simulation.bind_loop import SimulatedBinding
 from coordinator.verification.simulation.history import Notes
 from coordinator.verification.simulation.leader import Life, World
 from coordinator.verification.simulation.policy_file import Policies
 from coordinator.verification.simulation.process import halt
+from coordinator.verification.simulation.remote_cluster import ClusterProcess
 from coordinator.verification.simulation.scenario import Fault, FaultKind
 from coordinator.verification.simulation.seen_log import SeenLedger
 from coordinator.verification.simulation.virtual_time import Network, Place, Timeline
@@ -81,7 +81,7 @@ class Simulation:
         self._world = World(
             timeline=timeline,
             ledger=self.ledger,
-            kubelets=kubelets,
+            cluster=ClusterProcess(timeline, kubelets),
             policies=policies,
             workers=WorkerConfig(mode=mode, seed=seed, evicting=evicting),
             acknowledged=self._acknowledged,
@@ -113,9 +113,9 @@ class Simulation:
         return self.life.shards
 
     @property
-    def bindings(self) -> list[SimulatedBinding]:
-        """The binders of all coordinators that led so far."""
-        return [life.binding for life in self.lives if life.binding is not None]
+    def redelivered(self) -> int:
+        """Entries of the bind stream that a leader found unacknowledged by an earlier one."""
+        return sum(life.edges.redelivered for life in self.lives if life.edges is not None)
 
     @property
     def audited(self) -> list[Finding]:

@@ -1,5 +1,6 @@
-"""What a leader of a seeded run has of the real service: the writer of intake, the recorder of task
-states and the executor of instructions, on an event loop in virtual time.
+"""What a leader of a seeded run has of the real service, on an event loop in virtual time: the
+writer of intake, the recorder of task states, the executor of instructions, and the loops between
+ledger and cluster.
 
 The rest of the leader is written with callbacks; it asks here and passes what to do then.
 """
@@ -20,8 +21,12 @@ from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import LedgerRefusals
+from coordinator.service.bind_loop import Binding
 from coordinator.service.executor import Executor
+from coordinator.service.leadership.lease import CertainToLead, LedCluster
+from coordinator.service.reconcile_loop import Reconciling
 from coordinator.verification.simulation.process import Process
+from coordinator.verification.simulation.remote_cluster import RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
 from coordinator.verification.simulation.virtual_loop import virtual_loop
 from coordinator.verification.simulation.virtual_time import Event
@@ -33,6 +38,9 @@ from shared.messages.messages import Epoch, StatusItem
 
 INTAKE = "intake"
 
+RECONCILE_SECONDS = 0.5
+"""Interval of comparisons with the cluster. A difference found twice is repaired."""
+
 TRY_AGAIN_SECONDS = 0.1
 """Pause of users before they ask again for a name that is still in use."""
 
@@ -43,6 +51,8 @@ class ServiceEdges:
         *,
         process: Process,
         ledger: RemoteLedger,
+        cluster: RemoteCluster,
+        leadership: CertainToLead,
         core: Coordinator,
         intake: Intake,
         epoch: Epoch,
@@ -52,18 +62,17 @@ class ServiceEdges:
         deposed: Event,
         acknowledged: Callable[[list[int]], None],
         call: Callable[[SendTurns], None],
-        stop: Callable[[list[tuple[int, int]], list[str]], None],
     ) -> None:
         """``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core has
-        news; ``acknowledged``: users are told that these jobs are stored; ``call``, ``stop``: to
-        the workers and to the cluster."""
+        news; ``acknowledged``: users are told that these jobs are stored; ``call``: to the
+        workers."""
         self.refusals = LedgerRefusals()
+        self._ledger = ledger
         self._core = core
         self._step = step
         self._deposed = deposed
         self._acknowledged = acknowledged
         self._call = call
-        self._stop = stop
         self._loop = virtual_loop(process, seed=epoch.counter)
         self._users: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._group = asyncio.TaskGroup()
@@ -94,6 +103,16 @@ class ServiceEdges:
             refusals=self.refusals,
             clock=self._loop.time,
         )
+        led = LedCluster(cluster, leadership)
+        self._binding = Binding(
+            ledger,
+            led,
+            self._recorder,
+            group=self._group,
+            core=core,
+            surely=leadership.surely,
+            clock=self._loop.time,
+        )
         self._executor = Executor(
             self._group,
             ledger=ledger,
@@ -101,8 +120,20 @@ class ServiceEdges:
             guard=guard,
             recorder=self._recorder,
             writer=self._writer,
-            binding=self,
+            binding=self._binding,
             workers=self,
+            kick=step,
+        )
+        self._reconciling = Reconciling(
+            ledger,
+            led,
+            core=core,
+            intake=intake,
+            recorder=self._recorder,
+            writer=self._writer,
+            binding=self._binding,
+            guard=guard,
+            every=RECONCILE_SECONDS,
             kick=step,
         )
         self._loop.start(self._run())
@@ -113,11 +144,34 @@ class ServiceEdges:
     async def _run(self) -> None:
         try:
             async with self._group as group:
-                group.create_task(self._recorder.run())
-                group.create_task(self._writer.run())
-                group.create_task(self._serve())
+                group.create_task(self._begin())
         except* (Deposed, LedgerBehind):
             self._deposed()
+
+    async def _begin(self) -> None:
+        await self._reconciling.begin()
+        for loop in (self._recorder.run(), self._writer.run(), self._serve()):
+            self._group.create_task(loop)
+
+    def lead(self) -> None:
+        """The default queue exists: start the loops between ledger and cluster."""
+        binding, reconciling = self._binding, self._reconciling
+        for loop in (
+            binding.bind_forever(),
+            binding.report_forever(),
+            reconciling.run_forever(),
+            reconciling.audit_forever(),
+        ):
+            self._group.create_task(loop)
+
+    def entries_added(self) -> None:
+        """The bind stream may have new entries."""
+        self._ledger.entries_added()
+
+    @property
+    def redelivered(self) -> int:
+        """Entries of the bind stream that an earlier coordinator left unacknowledged."""
+        return self._ledger.redelivered
 
     async def _serve(self) -> None:
         """Users ask one after the other: each has its answer before the next one asks."""
@@ -170,12 +224,6 @@ class ServiceEdges:
     def store(self, ops: list[IntakeOp], done: Event) -> None:
         self._ask(partial(self._writer.store, ops), done)
 
-    def record(
-        self, items: list[StatusItem], lapsed: list[int], done: Event = lambda: None
-    ) -> None:
-        """``done``: the states are durable and known."""
-        self._ask(partial(self._recorder.record, items, lapsed), done)
-
     def repair(self, request: RepairRequest) -> None:
         """Have the ledger recompute these records."""
         self._ask(partial(self._recorder.repair, request), lambda: None)
@@ -191,9 +239,6 @@ class ServiceEdges:
 
     async def call(self, send: SendTurns) -> None:
         self._call(send)
-
-    async def stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
-        self._stop(tasks, uids)
 
     def validate(self) -> None:
         """Raise AssertionError if the coordinator's state is inconsistent, or a job waits for an

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -163,9 +164,16 @@ class Tenure:
         self._ended = ended
         self._lease = LeaderLease(seconds=LEASE_SECONDS, asked=since)
         self._asking = Lane(self._thread, Place.LEDGER)
+        self._renewed = asyncio.Event()
         self._tick()
         self._keep()
         self._watch()
+
+    async def surely(self) -> None:
+        """Wait until this coordinator is certain to lead; one that no longer is steps down."""
+        while not self._lease.sure(self._process.now):
+            self._renewed.clear()
+            await self._renewed.wait()
 
     def _tick(self) -> None:
         self._lease.tick(self._process.now)
@@ -185,6 +193,7 @@ class Tenure:
         def answer(renewed: bool) -> None:
             if renewed:
                 self._lease.renewed(asked)
+                self._renewed.set()
                 self._later()
             else:
                 self._process.after(0.0, self._ended)  # the loop hears of it when it runs

@@ -1,8 +1,9 @@
 """An event loop in virtual time: the service's own coroutines run in a seeded run.
 
 It has what coroutines need: callbacks, timers, futures and tasks, in the order in which they became
-ready. Everything else (sockets, threads, subprocesses, files, signals) raises NotImplementedError,
-as each method of ``AbstractEventLoop`` does, so a run cannot depend on it.
+ready. Work for a thread is done at once. Everything else (sockets, subprocesses, files, signals)
+raises NotImplementedError, as each method of ``AbstractEventLoop`` does, so a run cannot depend on
+it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import contextvars
 import inspect
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVarTuple, Unpack
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from coordinator.verification.simulation.process import Process
+from coordinator.verification.simulation.process import FAR_SECONDS, Process
 from shared.slices import SLICE_CLOCK, SliceClock
 
-CREATED = inspect.CORO_CREATED
+T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+_CLOSED = (inspect.CORO_CLOSED, inspect.CORO_RUNNING)
 
 STEP_SECONDS = 0.001
 """Mean time that one step of long work seems to take: some slices have one step, some a dozen."""
@@ -36,7 +40,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._scheduled = False
         self._failure: BaseException | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        """In the order in which they began: a set's would be another one in every process."""
         self._context = contextvars.copy_context()
         self._context.run(SLICE_CLOCK.set, seeded_slices(seed))
 
@@ -49,12 +54,15 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._failure = the_one(error)
 
     def abandon(self) -> None:
-        """The process died: nothing of it runs any more, no ``finally`` either."""
-        for task in self._tasks:
-            coroutine = task.get_coro()
-            if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == CREATED:
-                coroutine.close()  # else Python warns that nobody awaited it
-        self._tasks.clear()
+        """The process died: nothing that its coroutines still do has an effect on others.
+
+        They are closed here, in their order. Left to the garbage collector, they would be closed
+        at a moment that is not the seed's.
+        """
+        tasks, self._tasks = list(self._tasks), {}
+        with self._running():
+            for task in tasks:
+                close(task)
 
     # --- callbacks and timers -------------------------------------------------------------------
 
@@ -93,8 +101,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._ready.append(handle)
             self._run_ready()
 
-        if self._process.alive:
-            self._process.after(when - self.time(), due)
+        delay = when - self.time()
+        if not self._process.alive:
+            pass
+        elif delay < FAR_SECONDS:
+            self._process.after(delay, due)
+        else:  # a loop's pause, or a deadline: what is left to do is known otherwise
+            self._process.round(delay, due, background=True)
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -108,19 +121,26 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _run_ready(self) -> None:
         """Everything that is ready, and what becomes ready by that."""
         self._scheduled = True  # what becomes ready meanwhile is run here
-        before = asyncio._get_running_loop()
-        asyncio._set_running_loop(self)
         try:
-            while self._ready and self._process.alive and self._failure is None:
-                handle = self._ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
+            with self._running():
+                while self._ready and self._process.alive and self._failure is None:
+                    handle = self._ready.popleft()
+                    if not handle.cancelled():
+                        handle._run()
         finally:
-            asyncio._set_running_loop(before)
             self._scheduled = False
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        before = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            yield
+        finally:
+            asyncio._set_running_loop(before)
 
     def _inherited(self) -> contextvars.Context:
         """That of the running callback; the loop's own for what comes from outside."""
@@ -153,9 +173,23 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[Any]:
         task = asyncio.Task(coro, loop=self, name=name, context=context or self._inherited())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget)
         return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+
+    def run_in_executor(
+        self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """Run it at once: nothing of a seeded run happens beside it."""
+        done: asyncio.Future[T] = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """A callback failed, or nobody took a task's error. A dead process loses its tasks."""
@@ -166,6 +200,17 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 def virtual_loop(process: Process, *, seed: int) -> VirtualLoop:
     # Abstract to the type checker; what is not here raises when it is called.
     return VirtualLoop(process, seed=seed)  # type: ignore[abstract]
+
+
+def close(task: asyncio.Task[Any]) -> None:
+    """Close its coroutine, unless it is what runs now."""
+    coroutine = task.get_coro()
+    if not inspect.iscoroutine(coroutine):
+        return
+    while inspect.getcoroutinestate(coroutine) not in _CLOSED:
+        # A task group waits for its tasks, which never end, or passes its closing on as an error.
+        with suppress(RuntimeError, BaseExceptionGroup):
+            coroutine.close()
 
 
 def seeded_slices(seed: int) -> SliceClock:

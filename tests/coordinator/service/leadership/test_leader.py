@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from coordinator.bind.status_writer import Recorder
-from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterDriver
+from coordinator.cluster.protocol import BindAnswers, BindRequests, RunsTasks
 from coordinator.service.leadership.lease import Leadership, LedCluster
 from shared.ledger.errors import Deposed, LedgerUnavailable
 from shared.ledger.memory.ledger import LedgerDouble
@@ -101,7 +101,7 @@ async def test_who_is_not_sure_to_lead_tells_the_cluster_nothing(
 ) -> None:
     leadership = await lead(ledger, clock)
     told = Told()
-    cluster = LedCluster(cast(ClusterDriver, told), leadership)
+    cluster = LedCluster(cast(RunsTasks, told), leadership)
     await cluster.bind(cast(BindRequests, None))
     clock.now += LEASE
     async with asyncio.TaskGroup() as group:

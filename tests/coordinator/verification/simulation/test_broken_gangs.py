@@ -6,8 +6,8 @@ import pytest
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.jobs.gang_repair import REPAIR_SECONDS
-from coordinator.verification.simulation.reconcile_loop import LOOK_SECONDS
 from coordinator.verification.simulation.scenario import Fault, FaultKind
+from coordinator.verification.simulation.service_edges import RECONCILE_SECONDS
 from shared.messages.messages import HOLDING, TaskState
 from shared.policy.volcano import DEFAULT_POLICY
 from tests.coordinator.verification.simulation.contending import Run, job
@@ -38,7 +38,7 @@ def held(run: Run) -> int:
 
 
 @pytest.mark.parametrize(
-    "after", [0.0, 2.5 * LOOK_SECONDS, 5 * LOOK_SECONDS, REPAIR_SECONDS - 1], ids=str
+    "after", [0.0, 2.5 * RECONCILE_SECONDS, 5 * RECONCILE_SECONDS, REPAIR_SECONDS - 1], ids=str
 )
 def test_the_rest_of_a_gang_that_lost_members_is_released_by_the_next_leader(after: float) -> None:
     """The leader dies before it sees the loss, right after it recorded it, and while the gang's
@@ -57,7 +57,7 @@ def test_the_rest_of_a_gang_that_lost_members_is_released_by_the_next_leader(aft
 def test_what_is_left_of_a_gang_that_has_its_minimum_goes_on() -> None:
     run = gang_of_four(minimum=2)
     lose(run, "0.0", "0.1")
-    kill_leader(run, at=LOSS + 5 * LOOK_SECONDS)
+    kill_leader(run, at=LOSS + 5 * RECONCILE_SECONDS)
     run.until(LOSS + REPAIR_SECONDS + 60)
     assert held(run) == 2
     assert run.sim.core.order.gangs.broken == 0

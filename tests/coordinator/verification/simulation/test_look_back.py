@@ -72,22 +72,29 @@ async def _nobody_else_leads() -> None:
     pass
 
 
-def _made(ledger: OneEntry, recorded: Recorded, surely: Surely = _nobody_else_leads) -> Any:
+def _begin(
+    group: asyncio.TaskGroup,
+    ledger: OneEntry,
+    recorded: Recorded,
+    surely: Surely = _nobody_else_leads,
+) -> asyncio.Task[None]:
     core = Coordinator(Order(open_session(DEFAULT_POLICY)), Dispatcher(1))
     node = Node(row=5, name="n5", allocatable=((CPU, 4000),))
     core.admitted(
         Changes(classes={0: ONE}, nodes=[node], queues=[Queue(qid=0, name="a")], jobs=[job(1)])
     )
-    return Binding(ledger, OneCluster(), recorded, core=core, surely=surely)  # type: ignore[arg-type]
+    cluster: Any = OneCluster()
+    recorder: Any = recorded
+    binding = Binding(ledger, cluster, recorder, group=group, core=core, surely=surely)
+    return group.create_task(binding.bind_forever())
 
 
 async def _binding(ledger: OneEntry) -> Recorded:
     recorded = Recorded()
-    task = asyncio.create_task(_made(ledger, recorded).bind_forever())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        task = _begin(group, ledger, recorded)
         await ledger.acknowledged.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+        task.cancel()
     return recorded
 
 
@@ -120,11 +127,10 @@ async def test_who_may_have_been_deposed_does_not_take_an_unknown_job_for_one_th
         asked.set()
         await sure.wait()
 
-    task = asyncio.create_task(_made(ledger, Recorded(), surely).bind_forever())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        task = _begin(group, ledger, Recorded(), surely)
         await asked.wait()
         assert [entry.id for entry in await ledger.read_binds("us", own=True)] == ["1-0"]
         sure.set()
         await ledger.acknowledged.wait()
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+        task.cancel()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from coordinator.bind.status_writer import Recorder, _RecordRequest
+from coordinator.bind.status_writer import Recorder
 from coordinator.intake.writer import IntakeWriter, changes_of
+from coordinator.service.bind_loop import Binding
 from coordinator.service.executor import Executor
+from coordinator.service.reconcile_loop import Reconciling
 from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import play
+from shared.ledger.entries.stored import BindEntry
 
 SEEDS = 500
 
@@ -53,18 +55,20 @@ def test_objects_that_are_known_before_the_ledger_has_them(
         await store(self, batch)
 
     monkeypatch.setattr(IntakeWriter, "_store", hasty)
-    assert _found("promise 6", first=11)
+    assert _found("promise 6", first=71)
 
 
-def test_reports_that_are_taken_before_they_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the recorder: the cluster forgets them, and a successor never hears of them."""
+def test_what_comes_while_a_batch_is_being_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the recorder: forgotten, it leaves tasks that the cluster runs and the ledger has as
+    binding."""
+    record = Recorder.record
 
-    async def hasty(self: Recorder, items: list[Any], lapsed: list[int] | None = None) -> None:
-        written = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(_RecordRequest(items, lapsed or [], written))
+    async def forgetful(self: Recorder, items: list[Any], lapsed: list[int] | None = None) -> None:
+        if not self._guard.locked():
+            await record(self, items, lapsed)
 
-    monkeypatch.setattr(Recorder, "record", hasty)
-    assert _found("promise 6", first=43)
+    monkeypatch.setattr(Recorder, "record", forgetful)
+    assert _found("ledger audit", first=3)
 
 
 def test_a_purge_that_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,4 +91,41 @@ def test_a_reading_beside_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
         self._kick()
 
     monkeypatch.setattr(Executor, "_reread", unguarded)
-    assert _found("promise 6", first=126)
+    assert _found("promise 6", first=56)
+
+
+def test_binds_that_are_acknowledged_before_they_are_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of binding: a leader that dies in between leaves tasks that nobody binds."""
+    bind = Binding._bind
+
+    async def hasty(self: Binding, entries: list[BindEntry]) -> None:
+        await self._acknowledge(entries)
+        await bind(self, entries)
+
+    monkeypatch.setattr(Binding, "_bind", hasty)
+    assert _found("ledger audit", first=17)
+
+
+def test_a_bind_entry_whose_delivery_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of binding: without the look back its tasks wait for ever."""
+
+    async def nothing(self: Binding) -> list[BindEntry]:
+        return []
+
+    monkeypatch.setattr(Binding, "_unattended", nothing)
+    assert _found("unfinished", first=1)
+
+
+def test_a_repair_of_the_books_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the reconciler: what the cluster has lost is held in the ledger for ever."""
+
+    async def hasty(self: Reconciling) -> bool:
+        repairs = self._reconciler.judge(await self._look())
+        self._core.recorded(repairs.items, [item.tasks for item in repairs.items])
+        self._kick()
+        return False
+
+    monkeypatch.setattr(Reconciling, "once", hasty)
+    assert _found("promise 6", first=10)

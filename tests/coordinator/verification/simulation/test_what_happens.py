@@ -47,7 +47,7 @@ def _counts(played: Played) -> Counter[str]:
         across=summary.gangs_across_shards,
         lost=sum(life.core.tally.workers_lost for life in simulation.lives),
         successors=len(simulation.lives) - 1,
-        redelivered=sum(binding.redelivered for binding in simulation.bindings),
+        redelivered=simulation.redelivered,
     )
     counts.update({f"L{level}": count for level, count in enumerate(summary.levels, 1)})
     counts["future"] = counts["L3"] + counts["L4"]

@@ -1,0 +1,80 @@
+"""Reads of a stream in a seeded run: a request waits at its receiver until there is something to
+answer, or its time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from coordinator.verification.simulation.process import LOST_SECONDS, Process, Reply
+from coordinator.verification.simulation.virtual_time import Place
+
+T = TypeVar("T")
+
+
+class LongPolls:
+    """The waiting requests of one process to one receiver.
+
+    A request that waits in vain does not keep a run going. Nothing is sent twice by itself: who
+    hears of a loss asks again.
+    """
+
+    def __init__(
+        self, process: Process, place: Place, *, what: str, lost: Callable[[str], Exception]
+    ) -> None:
+        """``lost`` makes the error of a request that has no answer."""
+        self._process = process
+        self._place = place
+        self._mean = process.network.mean(place)
+        self._what = what
+        self._lost = lost
+        self._waiting: list[Callable[[], bool]] = []
+
+    async def ask(self, look: Callable[[], T], *, empty: Callable[[T], bool], seconds: float) -> T:
+        """What ``look`` finds at the receiver: waits up to ``seconds`` while that is ``empty``."""
+        process, timeline = self._process, self._process.timeline
+        reply: Reply[T] = Reply()
+
+        def unanswered() -> None:
+            error = self._lost(f"{self._what} had no answer")
+            process.after(LOST_SECONDS, lambda: reply.fail(error))
+
+        def answer(found: T) -> None:
+            if timeline.strikes(process.network.answer_lost, "answer lost"):
+                unanswered()
+            else:
+                process.hear(self._mean, lambda: reply.give(found), f"{self._what} answered")
+
+        def attempt() -> bool:
+            found = look()
+            if empty(found):
+                return False
+            answer(found)
+            return True
+
+        def expire() -> None:
+            if attempt not in self._waiting:
+                return
+            self._waiting.remove(attempt)
+            if timeline.reaches(self._place):
+                answer(look())
+            else:
+                unanswered()
+
+        def arrive() -> None:
+            lost = timeline.strikes(process.network.request_lost, "request lost")
+            if lost or not timeline.reaches(self._place):
+                unanswered()
+            elif not attempt():
+                self._waiting.append(attempt)
+                timeline.round(seconds, expire, background=True)
+
+        process.say(self._mean, arrive, f"{self._what} asked")
+        return await reply
+
+    def wake(self) -> None:
+        """There may be something to answer. A dead process has no connection to hear of it."""
+        if not self._process.alive:
+            self._waiting.clear()
+        waiting, self._waiting = self._waiting, []
+        self._waiting = [attempt for attempt in waiting if not attempt()]

@@ -1,0 +1,148 @@
+"""The cluster of a seeded run: a process of its own in virtual time, and how a coordinator reaches
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from coordinator.cluster.protocol import (
+    BindAnswer,
+    BindAnswers,
+    BindRequests,
+    ClusterTimeout,
+    Foreign,
+    Listed,
+    Reports,
+)
+from coordinator.cluster.simulated.kubelets import Kubelets
+from coordinator.verification.simulation.long_poll import LongPolls
+from coordinator.verification.simulation.process import Alarm, Process, Reply
+from coordinator.verification.simulation.virtual_time import (
+    ECHO_SECONDS,
+    Event,
+    Place,
+    Timeline,
+)
+
+T = TypeVar("T")
+
+
+class ClusterProcess:
+    """Its tasks start and end at their time, whoever leads. It outlives every coordinator."""
+
+    def __init__(self, timeline: Timeline, kubelets: Kubelets) -> None:
+        self.kubelets = kubelets
+        self._timeline = timeline
+        self._alarm = Alarm(Process(timeline), self._advance)
+        self._readers: list[Event] = []
+
+    def tell(self, reader: Event) -> None:
+        """Call it whenever there may be new reports."""
+        self._readers.append(reader)
+
+    def asked(self) -> None:
+        """Something may be due earlier than before."""
+        self._alarm.set(self.kubelets.next_due())
+
+    def _advance(self) -> None:
+        self.kubelets.advance(self._timeline.now)
+        for reader in self._readers:
+            reader()
+        self.asked()
+
+
+class RemoteCluster:
+    """Calls of one coordinator. Those that are lost, on the way or back, raise ClusterTimeout;
+    sometimes a request arrives again much later."""
+
+    def __init__(self, process: Process, cluster: ClusterProcess) -> None:
+        self._process = process
+        self._cluster = cluster
+        self._kubelets = cluster.kubelets
+        self._mean = process.network.mean(Place.CLUSTER)
+        self._polls = LongPolls(process, Place.CLUSTER, what="report", lost=ClusterTimeout)
+        cluster.tell(self._polls.wake)
+
+    async def bind(self, requests: BindRequests) -> BindAnswers:
+        copy = requests
+
+        def bind() -> BindAnswers:
+            """A node that refuses a request refuses every copy of it."""
+            nonlocal copy
+            answers = self._kubelets.bind(copy, self._process.now)
+            copy = _without_refused(copy, answers)
+            return answers
+
+        return await self._ask("bind", bind)
+
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+        return await self._ask(
+            "stop", lambda: self._kubelets.delete(tasks, self._process.now, uids)
+        )
+
+    async def listing(self, token: str) -> Listed:
+        return await self._ask("list", lambda: self._kubelets.listing(token))
+
+    async def look(self, tasks: list[str]) -> Listed:
+        return await self._ask("look at missing", lambda: self._kubelets.look(tasks))
+
+    async def foreign(self) -> Foreign:
+        return await self._ask("foreign use", self._kubelets.foreign)
+
+    async def reports(self, *, after: int, wait: float) -> Reports:
+        def look() -> Reports:
+            self._kubelets.advance(self._process.now)
+            return self._kubelets.reports(after)
+
+        return await self._polls.ask(look, empty=lambda reports: not reports.tasks, seconds=wait)
+
+    async def _ask(self, what: str, call: Callable[[], T]) -> T:
+        process, timeline = self._process, self._process.timeline
+        network = timeline.network
+        reply: Reply[T] = Reply()
+
+        def silent(why: str) -> None:
+            process.after(0.0, lambda: reply.fail(ClusterTimeout(why)))
+
+        def once_more() -> None:
+            if timeline.reaches(Place.CLUSTER):
+                with suppress(ClusterTimeout):
+                    call()
+                self._cluster.asked()
+
+        def arrive() -> None:
+            lost = timeline.strikes(network.request_lost, "request lost")
+            if lost or not timeline.reaches(Place.CLUSTER):
+                silent("the request was lost on its way")
+                return
+            if timeline.strikes(network.echo, "request twice"):
+                timeline.send(ECHO_SECONDS, once_more, f"{what} asked twice")
+            try:
+                answer = call()
+            except ClusterTimeout as error:
+                silent(str(error))
+                return
+            finally:
+                self._cluster.asked()
+            if timeline.strikes(network.answer_lost, "answer lost"):
+                silent("the answer was lost on its way")
+            else:
+                process.hear(self._mean, lambda: reply.give(answer), f"{what} answered")
+
+        process.say(self._mean, arrive, f"{what} asked")
+        return await reply
+
+
+def _without_refused(requests: BindRequests, answers: BindAnswers) -> BindRequests:
+    kept = [i for i, answer in enumerate(answers.answers) if answer != BindAnswer.REFUSED]
+    codes = requests.exit_codes
+    return BindRequests(
+        tasks=[requests.tasks[i] for i in kept],
+        uids=[requests.uids[i] for i in kept],
+        pods=[requests.pods[i] for i in kept],
+        nodes=[requests.nodes[i] for i in kept],
+        durations=[requests.durations[i] for i in kept],
+        exit_codes=[codes[i] for i in kept] if codes else [],
+    )
