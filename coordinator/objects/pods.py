@@ -12,6 +12,7 @@ from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import JOB, POD
 from coordinator.intake.documents.labels import TASK_INDEX
 from coordinator.intake.documents.metadata import (
+    OWN,
     QUEUE,
     REASON,
     SHARD,
@@ -96,7 +97,8 @@ def job_pod(
     metadata = value["metadata"]
     metadata["labels"] = template.labels | dict(role.labels) | {TASK_INDEX: index}
     metadata["annotations"] = template.annotations | dict(role.annotations) | {TASK_INDEX: index}
-    metadata["annotations"].pop(SCHEDULER_NAME, None)
+    for key_of_ours in (SCHEDULER_NAME, *OWN):
+        metadata["annotations"].pop(key_of_ours, None)
     metadata["ownerReferences"] = owned_by(job, JOB)
     if job.deleting is not None:
         metadata["deletionTimestamp"] = rfc3339(job.deleting)

@@ -19,6 +19,7 @@ from shard_worker.view.view import View
 from shared.model.model import Job, PriorityClass, Queue, TaskClass
 from shared.model.objects import ClusterObjects
 from shared.model.topology import HyperNode
+from shared.units.things import Things
 
 
 @dataclass(slots=True)
@@ -32,6 +33,8 @@ class PlacedJob:
     nominated: dict[int, int] = field(default_factory=dict)
     started: dict[int, float] = field(default_factory=dict)
     """Seconds since 1970."""
+    devices: dict[int, Things] = field(default_factory=dict)
+    """What tasks on nodes take of devices of theirs, of those that take any."""
     foreign: bool = False
     """Whether another scheduler is responsible for it: its tasks only occupy their nodes."""
 
@@ -91,6 +94,8 @@ def _take_up(
         job.tasks[tix].nominated = row
     for tix, time in standing.started.items():
         job.tasks[tix].started = time
+    for tix, devices in standing.devices.items():
+        job.tasks[tix].devices = devices
     if queue is None:
         _settle(world, job.tasks)
         return

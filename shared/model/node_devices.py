@@ -1,7 +1,10 @@
-"""The devices that a node declares, as named things: one record for each, of three dimensions.
+"""The devices that a node declares, as named things: one record for each.
 
 Shared GPUs of Volcano are declared in two ways, and both at once is possible: by an annotation that
 lists virtual GPUs, and by the resources ``volcano.sh/gpu-number`` and ``volcano.sh/gpu-memory``.
+They have three dimensions. Devices of any other kind, for plugins of others, are listed in an
+annotation of ours (:mod:`shared.model.named_devices`).
+
 A device is named by its position in the node, as in Volcano, so that nodes of one kind have
 devices of the same names, and a view keeps each name as one column.
 """
@@ -12,6 +15,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.model.model import Node
+from shared.model.named_devices import (
+    ASSIGNED_DEVICES,
+    DEVICES,
+    GPU,
+    MOST_DEVICES,
+    VGPU,
+    devices_of,
+    is_volcanos,
+    written_devices,
+)
 from shared.units.things import Things, Vector, joined_devices
 
 GPU_MEMORY = "volcano.sh/gpu-memory"
@@ -27,16 +40,12 @@ GPU_INDEX = "volcano.sh/gpu-index"
 UNIT = 1000
 """Amounts of these resources come in thousandths."""
 
-VGPU = "vgpu/"
-GPU = "gpu/"
 DIMENSIONS = 3
 SHARES, MEMORY, CORES = range(DIMENSIONS)
-"""Dimensions of a device: tasks on it, memory, percent of its cores."""
+"""Dimensions of a GPU of Volcano: tasks on it, memory, percent of its cores."""
 ALL_CORES = 100
 ENDLESS = 1 << 30
 """Tasks on a device that says nothing of their number."""
-MOST_DEVICES = 64
-"""Devices of one kind of a node; further ones are left out. Kubernetes nodes have up to 16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,7 @@ class NodeDevice:
     name: str
     """Of the thing."""
     id: str
-    """As the node and pods' annotations have it."""
+    """As the node and pods' annotations of Volcano have it."""
     type: str
     capacity: Vector
 
@@ -60,7 +69,10 @@ def node_devices(node: Node, slot_names: Sequence[str]) -> list[NodeDevice]:
     memory = offered.get(GPU_MEMORY, 0) // (number or 1)
     capacity = (ENDLESS, memory, ALL_CORES)
     whole = [NodeDevice(f"{GPU}{i}", f"{i}", "", capacity) for i in range(number)[:MOST_DEVICES]]
-    return [*registered(dict(node.annotations).get(REGISTER, "")), *whole]
+    annotations = dict(node.annotations)
+    others = devices_of(annotations, DEVICES)
+    named = [NodeDevice(name, "", "", capacity) for name, capacity in others]
+    return [*registered(annotations.get(REGISTER, "")), *whole, *named]
 
 
 def registered(text: str) -> list[NodeDevice]:
@@ -82,7 +94,8 @@ def _is_amount(text: str) -> bool:
 
 
 def device_annotations(node: Node, devices: Things) -> dict[str, str]:
-    """The annotations by which Volcano tells a pod's kubelet which devices of its node it has."""
+    """The annotations that tell a pod which devices of its node it has: Volcano's for those that it
+    knows, and ours for the others."""
     names = {device.name: device for device in registered(dict(node.annotations).get(REGISTER, ""))}
     shares = [
         f"{names[name].id},{names[name].type},{amounts[MEMORY]},{amounts[CORES]}:"
@@ -91,14 +104,17 @@ def device_annotations(node: Node, devices: Things) -> dict[str, str]:
     ]
     indexes = [name.removeprefix(GPU) for name, _ in devices if name.startswith(GPU)]
     told = {ASSIGNED: "".join((*shares, ";")), ASSIGNED_NODE: node.name} if shares else {}
-    return told | ({GPU_INDEX: ",".join(indexes)} if indexes else {})
+    told |= {GPU_INDEX: ",".join(indexes)} if indexes else {}
+    others = tuple((name, amounts) for name, amounts in devices if not is_volcanos(name))
+    return told | ({ASSIGNED_DEVICES: written_devices(others)} if others else {})
 
 
 def assigned_devices(node: Node, annotations: Mapping[str, str]) -> Things:
-    """The virtual GPUs of its node that a pod has by its annotation. What does not parse, or is not
-    on the node, is left out."""
+    """The virtual GPUs of its node, and devices of other kinds, that a pod has by its annotations.
+    What does not parse, or is not on the node, is left out."""
     by_id = {device.id: device for device in registered(dict(node.annotations).get(REGISTER, ""))}
-    taken = []
+    own = {name for name, _ in devices_of(dict(node.annotations), DEVICES)}
+    taken = [held for held in devices_of(annotations, ASSIGNED_DEVICES) if held[0] in own]
     for entry in annotations.get(ASSIGNED, "").replace(";", ":").split(":"):
         id, _, amounts = entry.partition(",")
         _, *numbers = amounts.split(",")
@@ -111,8 +127,8 @@ def assigned_devices(node: Node, annotations: Mapping[str, str]) -> Things:
 
 def none_left(node: Node, slot_names: Sequence[str]) -> Things:
     """Each device of a node that goes, with 0."""
-    gone = (device.name for device in node_devices(node, slot_names))
-    return tuple(sorted((name, (0,) * DIMENSIONS) for name in gone))
+    gone = node_devices(node, slot_names)
+    return tuple(sorted((device.name, (0,) * len(device.capacity)) for device in gone))
 
 
 def declared(node: Node, slot_names: Sequence[str], *, before: Node | None = None) -> Things:

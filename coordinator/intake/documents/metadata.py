@@ -6,12 +6,13 @@ from typing import Any
 
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import Kind
+from shared.model.named_devices import ASSIGNED_DEVICES
 from shared.units.times import rfc3339
 
 SHARD = "quadrant.dev/shard"
 QUEUE = "quadrant.dev/queue"
 REASON = "quadrant.dev/reason"
-OWN = (SHARD, QUEUE, REASON)
+OWN = (SHARD, QUEUE, REASON, ASSIGNED_DEVICES)
 """Annotations that only the server writes; ignored in submitted objects, and not shown."""
 
 Json = dict[str, Any]

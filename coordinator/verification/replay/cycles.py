@@ -79,6 +79,8 @@ def _after(
             case Status.BINDING | Status.BOUND:
                 after.states[tix], after.rows[tix] = Status.RUNNING, task.row
                 after.started[tix] = now
+                if task.devices:
+                    after.devices[tix] = task.devices
             case Status.PIPELINED:
                 after.nominated[tix] = task.row
             case Status.RELEASING if id(task) not in evicted:
@@ -91,4 +93,5 @@ def _after(
                 after.states[tix] = task.status
                 if task.row >= 0:
                     after.rows[tix] = task.row
+                    after.devices |= {tix: task.devices} if task.devices else {}
     return after

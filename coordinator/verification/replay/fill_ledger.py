@@ -31,7 +31,7 @@ from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, TaskState
 from shared.model.model import Job, Node
-from shared.model.node_devices import assigned_devices, declared
+from shared.model.node_devices import declared
 from shared.records.specs import SLOTS_KEY, decode_slots, encode_node
 from shared.records.specs_jobs import encode_job
 from shared.units.slots import BASE, PODS
@@ -182,7 +182,7 @@ def runs_elsewhere(recorded: Recorded) -> bool:
 def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
     """(adoptions of tasks on nodes, ends of tasks)"""
     queues = {queue.name for queue in recorded.queues}
-    unknown, nodes = elsewhere(recorded).row, {node.row: node for node in recorded.nodes}
+    unknown = elsewhere(recorded).row
     present: list[StatusItem] = []
     ended: list[StatusItem] = []
     for standing in recorded.standings:
@@ -190,19 +190,17 @@ def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
             continue
         for tix, status in standing.states.items():
             row = standing.rows.get(tix, unknown)
-            present += _there(standing, tix, status, row, nodes.get(row))
+            present += _there(standing, tix, status, row)
             if status in _THEN:
                 ended.append(StatusItem(_THEN[status], standing.job.jid, [tix], [row]))
     return present, ended
 
 
-def _there(
-    standing: PlacedJob, tix: int, status: Status, row: int, node: Node | None
-) -> list[StatusItem]:
+def _there(standing: PlacedJob, tix: int, status: Status, row: int) -> list[StatusItem]:
     state = _ADOPTED.get(status)
     if state is None:
         return []
     role = standing.job.role_of(tix)
-    devices = () if node is None else assigned_devices(node, dict(role.annotations))
+    devices = standing.devices.get(tix, ())
     item = StatusItem(state, standing.job.jid, [tix], [row], role.cid, role.group, devices)
     return [item]

@@ -16,6 +16,7 @@ from shard_worker.view.known_objects import KnownObjects
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import PutObject
 from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass
+from shared.model.node_devices import assigned_devices
 from shared.model.objects import ClusterObjects
 from shared.model.topology import HyperNode
 
@@ -84,7 +85,7 @@ def read_recorded(
         if isinstance(op, PutObject):
             known_objects.put(op.key, op.spec)
     recorded.objects = known_objects.objects
-    recorded.standings = _standings(admission.jobs, admission.placed, recorded.rows)
+    recorded.standings = _standings(admission.jobs, admission.placed, recorded.nodes)
     for standing in recorded.standings:
         job = standing.job
         standing.foreign = job.dangling or (job.kind == "Pod" and job.key in foreign)
@@ -92,16 +93,20 @@ def read_recorded(
 
 
 def _standings(
-    jobs: Iterable[Job], placed: Iterable[PlacedPod], rows: Mapping[str, int]
+    jobs: Iterable[Job], placed: Iterable[PlacedPod], nodes: Iterable[Node]
 ) -> list[PlacedJob]:
+    by_name = {node.name: node for node in nodes}
     by_jid = {job.jid: PlacedJob(job) for job in sorted(jobs, key=lambda job: job.jid)}
     for pod in placed:
         standing, status = by_jid[pod.jid], pod.status
         standing.states[pod.tix] = state = _status(pod)
-        if pod.node in rows and not state & _ENDED:
-            standing.rows[pod.tix] = rows[pod.node]
-        if status.nominated in rows:
-            standing.nominated[pod.tix] = rows[status.nominated]
+        if pod.node in by_name and not state & _ENDED:
+            node, role = by_name[pod.node], standing.job.role_of(pod.tix)
+            standing.rows[pod.tix] = node.row
+            if devices := assigned_devices(node, dict(role.annotations)):
+                standing.devices[pod.tix] = devices
+        if status.nominated in by_name:
+            standing.nominated[pod.tix] = by_name[status.nominated].row
         if status.started is not None:
             standing.started[pod.tix] = status.started
     return list(by_jid.values())

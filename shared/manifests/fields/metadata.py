@@ -21,6 +21,7 @@ from shared.manifests.fields.reader import (
     subdomain,
 )
 from shared.model.model import Pairs
+from shared.model.named_devices import ASSIGNED_DEVICES, DEVICES
 from shared.schemas.catalogue import TABLES
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
@@ -38,6 +39,7 @@ _DOMAINS = frozenset(("volcano.sh", "hami.io", "huawei.com", "nvidia.com"))
 """Domains of annotations that plugins read: Volcano's, and those for device sharing."""
 _GPU_SHARES = frozenset(("gpu-fraction", "gpu-memory"))
 """Annotations of KAI and its like that ask for a part of a GPU."""
+_DEVICES = frozenset((DEVICES, ASSIGNED_DEVICES))
 _READ_ELSEWHERE = frozenset((GROUP_NAME, QUEUE_NAME, TASK_SPEC, TASK_PRIORITY, TASK_INDEX))
 
 _KNOWN = TABLES["ObjectMeta"].known
@@ -210,7 +212,7 @@ def with_scheduler(annotations: Pairs, scheduler: str) -> Pairs:
 
 @lru_cache(maxsize=4096)
 def _is_kept(key: str) -> bool:
-    if key in _GPU_SHARES:
+    if key in _GPU_SHARES or key in _DEVICES:
         return True
     domain, _, name = key.rpartition("/")
     ours = domain in _DOMAINS or domain.endswith(".volcano.sh")

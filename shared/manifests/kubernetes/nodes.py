@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from shared.errors import InvalidInput
 from shared.manifests.fields.amounts import frozen, read_amounts
 from shared.manifests.fields.metadata import annotations_of, read_metadata
 from shared.manifests.fields.reader import Fields
 from shared.manifests.kubernetes.constraints import read_taints
 from shared.manifests.kubernetes.objects import NodeManifest
 from shared.manifests.kubernetes.pods import with_tag
+from shared.model.model import Pairs
+from shared.model.named_devices import DEVICES, read_devices
 from shared.units.slots import LIMIT
 
 _EMPTY: dict[str, object] = {}
@@ -32,9 +35,20 @@ def read_node(obj: dict[str, object]) -> NodeManifest:
         taints=read_taints(spec),
         unschedulable=spec.boolean("unschedulable", False),
         notices=() if "pods" in allocatable else (_NO_PODS,),
-        annotations=annotations_of(meta),
+        annotations=_checked(annotations_of(meta)),
         images=_images(status),
     )
+
+
+def _checked(annotations: Pairs) -> Pairs:
+    """The annotations, where that of the node's devices can be read."""
+    for key, text in annotations:
+        if key == DEVICES:
+            try:
+                read_devices(text)
+            except ValueError as error:
+                raise InvalidInput(f"metadata.annotations.{DEVICES}", text, str(error)) from None
+    return annotations
 
 
 def _images(status: Fields) -> tuple[tuple[str, int], ...]:

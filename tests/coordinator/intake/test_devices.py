@@ -6,6 +6,7 @@ from typing import Any
 
 from coordinator.intake.admission.result import Admission
 from shared.ledger.entries.intake_batch import DropNode, PutNode
+from shared.model.named_devices import DEVICES
 from shared.model.node_devices import GPU_MEMORY, GPU_NUMBER, REGISTER
 from shared.units.things import Things
 from tests.coordinator.intake.bench import Bench
@@ -43,6 +44,23 @@ def test_resources_are_known_by_name_from_the_first_node_on(bench: Bench) -> Non
     made["status"]["allocatable"] |= {GPU_NUMBER: "2", GPU_MEMORY: "16"}
     (stored,) = things(bench.take(made))
     assert [(name, amounts[1]) for name, amounts in stored] == [("gpu/0", 8), ("gpu/1", 8)]
+
+
+def test_devices_of_any_kind_are_named_by_an_annotation_of_ours(bench: Bench) -> None:
+    made = node()
+    made["metadata"]["annotations"] = {DEVICES: '{"card/0": 1000, "nic": [8, 25]}'}
+    assert things(bench.take(made)) == [(("card/0", (1000,)), ("nic", (8, 25)))]
+    made["metadata"]["annotations"] = {DEVICES: '{"card/0": 1000}'}
+    assert things(bench.take(made)) == [(("card/0", (1000,)), ("nic", (0, 0)))]
+    assert things(bench.remove("Node", "n", "")) == [(("card/0", (0,)),)]
+
+
+def test_one_that_cannot_be_read_is_refused_with_its_field(bench: Bench) -> None:
+    made = node()
+    made["metadata"]["annotations"] = {DEVICES: '{"gpu/0": 1}'}
+    (refusal,) = bench.take(made).refused
+    assert refusal.field == f"metadata.annotations.{DEVICES}"
+    assert refusal.message == "names of gpu/ are not free; call it for example my-gpu/0"
 
 
 def test_a_node_without_devices_names_none(bench: Bench) -> None:

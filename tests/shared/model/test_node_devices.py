@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.model.model import Node
+from shared.model.named_devices import MOST_DEVICES
 from shared.model.node_devices import (
     ASSIGNED,
     ASSIGNED_NODE,
@@ -12,7 +13,6 @@ from shared.model.node_devices import (
     GPU_INDEX,
     GPU_MEMORY,
     GPU_NUMBER,
-    MOST_DEVICES,
     REGISTER,
     assigned_devices,
     declared,

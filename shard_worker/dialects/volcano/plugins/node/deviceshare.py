@@ -25,18 +25,17 @@ from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.world import World
 from shared.model.model import TaskClass
+from shared.model.named_devices import GPU, VGPU
 from shared.model.node_devices import (
     ALL_CORES,
     ASSIGNED,
     CORES,
     DIMENSIONS,
-    GPU,
     GPU_MEMORY,
     GPU_NUMBER,
     MEMORY,
     SHARES,
     UNIT,
-    VGPU,
     node_devices,
 )
 from shared.policy.model import PluginOption, PolicyError
