@@ -34,10 +34,13 @@ from shared.ledger.records import RELEASING, USED, WIDTH, pack_node, pack_thing
 from shared.messages.messages import Epoch, Group, Rows
 from shared.model.constraints import Taint
 from shared.model.model import Job, Node, Queue, Requests, Role, TaskClass
+from shared.model.named_devices import DEVICES, written_devices
+from shared.model.node_devices import declared
 from shared.model.topology import HyperNode
 from shared.policy.model import PluginOption, Policy
 from shared.records.specs import encode_node
 from shared.units.slots import Slots
+from shared.units.things import Things
 
 GIB = 2**30
 OWN, OTHER = 0, 1
@@ -56,6 +59,8 @@ class Result:
     evicted: list[str]
     phases: dict[str, str] = field(default_factory=dict)
     """Phase of each job's PodGroup."""
+    devices: dict[str, Things] = field(default_factory=dict)
+    """What bound tasks take of devices of their nodes, of those that take any."""
 
 
 class Cluster:
@@ -85,6 +90,7 @@ class Cluster:
         self._nodes: list[tuple[Node, bool]] = []
         self._classes: dict[TaskClass, int] = {}
         self._jobs: list[tuple[Job, list[Status], list[str | None]]] = []
+        self._devices: dict[int, Sequence[Things]] = {}
         self.hyper_nodes: list[HyperNode] = []
 
     def _option(self, named: Named) -> PluginOption:
@@ -111,8 +117,14 @@ class Cluster:
         unschedulable: bool = False,
         resources: Mapping[str, float] | None = None,
         annotations: Mapping[str, str] | None = None,
+        devices: Mapping[str, int] | None = None,
     ) -> Node:
-        """``own``: a node of the shard whose session it is."""
+        """``own``: a node of the shard whose session it is. ``devices``: what it has of each, as
+        its annotation ``quadrant.dev/devices`` says it."""
+        marks = dict(annotations or {})
+        if devices:
+            named = tuple((name, (amount,)) for name, amount in devices.items())
+            marks[DEVICES] = written_devices(named)
         node = Node(
             row=len(self._nodes),
             name=name,
@@ -121,7 +133,7 @@ class Cluster:
             taints=tuple(taints),
             unschedulable=unschedulable,
             spec=1,
-            annotations=tuple(sorted((annotations or {}).items())),
+            annotations=tuple(sorted(marks.items())),
         )
         self._nodes.append((node, own))
         add(self.world.total, node.allocatable, 1)
@@ -152,6 +164,7 @@ class Cluster:
         tasks: int = 1,
         minimum: int | None = None,
         on: Sequence[str | None] = (),
+        devices: Sequence[Things] = (),
         status: Status = Status.RUNNING,
         task_priority: int = 1,
         rules: Mapping[str, Any] | None = None,
@@ -164,8 +177,9 @@ class Cluster:
         **fields: Any,
     ) -> Job:
         """A job of like tasks. ``on``: the nodes of the first of them, which are in ``status``; the
-        others wait. ``minimum``: all of them by default. ``rules``: further fields of the class,
-        ``members`` of the role, ``fields`` of the job."""
+        others wait. ``devices``: what those take of devices of their nodes. ``minimum``: all of
+        them by default. ``rules``: further fields of the class, ``members`` of the role, ``fields``
+        of the job."""
         asks = self.requests(cpu=cpu, memory=memory, pods=1, **(resources or {}))
         cid = self.class_of(TaskClass(requests=asks, **(rules or {})))
         role = Role("task", cid, 0, tasks, priority=task_priority, **(members or {}))
@@ -188,6 +202,7 @@ class Cluster:
         placed: list[str | None] = [*on, *[None] * (total - len(on))]
         states = [Status.PENDING if node is None else status for node in placed]
         self._jobs.append((job, states, placed))
+        self._devices[job.jid] = devices
         return job
 
     def hyper_node(self, hyper: HyperNode) -> None:
@@ -229,6 +244,9 @@ class Cluster:
             )
             for job, states, on in self._jobs
         ]
+        for session_job in jobs:
+            for tix, taken in enumerate(self._devices.get(session_job.job.jid, ())):
+                session_job.tasks[tix].devices = taken
         world.view = self._view(jobs)
         for job in jobs:
             world.add_job(job)
@@ -266,6 +284,11 @@ class Cluster:
             },
             evicted=sorted(op.task.key for op in operations if op.kind is OpKind.EVICT),
             phases={job.job.key: job.phase for job in world.session_jobs()},
+            devices={
+                op.task.key: op.task.devices
+                for op in operations
+                if op.kind is OpKind.ALLOCATE and op.task.devices
+            },
         )
 
     def _view(self, jobs: Sequence[SessionJob]) -> View:
@@ -289,7 +312,9 @@ class Cluster:
             shards[OWN if is_own else OTHER].append(node.row)
         ops.append(PutPartition(revision=1, shards=shards))
         view = View(shard=OWN)
-        fresh = Rows(list(range(len(records))), records, _things(jobs))
+        names = self.slots.names
+        offered = {node.row: declared(node, names) for node, _ in self._nodes}
+        fresh = Rows(list(range(len(records))), records, _things(jobs, offered))
         view.apply([IntakeEntry("1-0", "intake", Epoch(1, "harness"), 1, ops, fresh)])
         view.slot_names = list(self.slots.names)
         return view
@@ -300,9 +325,15 @@ class Cluster:
         return pack_node(1, 1, [part.get(s, 0) for s in range(width) for part in parts])
 
 
-def _things(jobs: Sequence[SessionJob]) -> list[tuple[int, str, bytes]]:
-    """The records of the named things that tasks have."""
-    amounts: dict[tuple[int, str], list[int]] = {}
+def _things(
+    jobs: Sequence[SessionJob], offered: Mapping[int, Things]
+) -> list[tuple[int, str, bytes]]:
+    """The records of the named things that nodes (by row) declare and that tasks have."""
+    amounts: dict[tuple[int, str], list[int]] = {
+        (row, name): [n for amount in held for n in (amount, *[0] * (WIDTH - 1))]
+        for row, things in offered.items()
+        for name, held in things
+    }
     for job in jobs:
         for task in job.tasks:
             if task.row >= 0 and task.status & (OCCUPYING | Status.RELEASING):

@@ -17,6 +17,7 @@ from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import EVICTABLE, OCCUPYING, Status
 from shard_worker.session_model.workload import ClusterInfo, JobInfo
 from shard_worker.view.mode import Mode
+from shard_worker.view.node_things import Devices
 from shard_worker.view.view import View
 from shared.model.model import Node, PriorityClass, Requests, TaskClass
 
@@ -226,6 +227,11 @@ class World(ClusterInfo):
             rows = {node.name: row for row, node in nodes if node is not None}
             self._rows = (self.view.revision, rows)
         return self._rows[1].get(name, -1)
+
+    def devices(self, prefix: str, dimension: int = 0) -> Devices:
+        """What all nodes have of devices whose names begin so, and what is left of it now, with
+        what this session took."""
+        return self.view.things.devices(prefix, dimension, self.size)
 
     def idle(self, slot: int) -> NDArray[np.int64]:
         """Allocatable minus used, per row; may be negative where foreign pods use too much."""

@@ -18,6 +18,18 @@ from shard_worker.view.columns import ALLOCATABLE, KINDS, NOMINATED, RELEASING, 
 from shared.ledger.records import WIDTH, unpack_thing
 from shared.units.things import DIMENSIONS, Things, Vector, implied
 
+
+class Devices(NamedTuple):
+    """Devices of all nodes, in one dimension, as columns ``[device][row]``."""
+
+    names: list[str]
+    """Not every node has each of them."""
+    offered: NDArray[np.int64]
+    """0 where a node has no such device."""
+    free: NDArray[np.int64]
+    """What is neither used nor promised; below 0 where more is used than there is."""
+
+
 _FIRST = 8
 _ENDLESS = np.iinfo(np.int64).max
 UNTOLD = -1
@@ -255,6 +267,16 @@ class NodeThings:
     def names(self, prefix: str) -> list[str]:
         """The things in use, or declared, whose names begin so."""
         return sorted(name for name in self._things if name.startswith(prefix))
+
+    def devices(self, prefix: str, dimension: int, size: int) -> Devices:
+        """The things whose names begin so, over ``size`` rows."""
+        names = self.names(prefix)
+        offered = np.zeros((len(names), size), np.int64)
+        free = np.zeros((len(names), size), np.int64)
+        for at, name in enumerate(names):
+            offered[at] = self.offered(name, dimension + 1, size)[dimension]
+            free[at] = self.free(name, dimension + 1, size)[dimension]
+        return Devices(names, offered, free)
 
     def free(self, name: str, dimensions: int, size: int) -> Column:
         """What is neither used nor promised of a thing, ``[dimension][row]``. Below 0 where more is

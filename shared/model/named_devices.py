@@ -1,8 +1,8 @@
 """Devices of any kind, as annotations of ours name them on nodes and pods.
 
-A node names what it has in ``quadrant.dev/devices``, a pod in ``quadrant.dev/assigned-devices`` what
-it takes. Both are JSON objects: the name of a device -> how much of it, one amount or a list of up
-to four (:mod:`shared.units.things`).
+A node names its own in ``quadrant.dev/devices``; ``quadrant.dev/assigned-devices`` has what a pod
+takes. Both are JSON objects: the name of a device -> how much of it, one amount or a list of up to
+four (:mod:`shared.units.things`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,233 @@
+"""The GPU plugin of ``docs/plugins.md``: the same everywhere, and better than the first card."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib
+import sys
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import aiohttp
+import pytest
+
+from coordinator.verification.replay.sharded import ShardedRun, run_sharded
+from coordinator.verification.workloads.generators import lists
+from shard_worker.harness import Cluster, Result
+from shard_worker.view.mode import Mode
+from shared.ledger.redis.server import EmbeddedServer
+from shared.model.named_devices import ASSIGNED_DEVICES, DEVICES, read_devices, written_devices
+from shared.policy.model import PluginOption
+from shared.units.things import Things
+from tests.conftest import ROOT
+from tests.coordinator.verification.replay.build import case, gang, node, sessions
+from tests.docs.pages import blocks
+from tests.end_to_end.one_process.harness import Running, running
+from tests.shard_worker.framework.installed import package
+from tests.shared.ledger.conftest import flush
+
+Item = dict[str, Any]
+PAGE = ROOT / "docs" / "plugins.md"
+WHOLE, RESOURCE = 1000, "lab/gpu-milli"
+WORKLOAD = "400=0.5 600=0.3 1000=0.2"
+ARGUMENTS: dict[str, object] = {"fgd.workload": WORKLOAD}
+UNDER = {
+    "actions": "allocate",
+    "tiers": [{"plugins": [{"name": "gang"}, {"name": "fgd", "arguments": ARGUMENTS}]}],
+}
+CARDS = {"n0": 2, "n1": 1, "n2": 3}
+GANGS = {"first": (3, 600), "second": (5, 400)}
+"""Pods, and what each asks for."""
+Placed = dict[str, tuple[str, Things]]
+"""Pod -> node, devices."""
+
+
+@pytest.fixture
+def fgd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The page's module, installed."""
+    (source,) = (b.text for b in blocks(PAGE) if b.options.get("title") == "fgd.py")
+    monkeypatch.syspath_prepend(str(package(tmp_path, "fgd", source)))
+    monkeypatch.delitem(sys.modules, "fgd", raising=False)
+    return importlib.import_module("fgd")
+
+
+def test_it_takes_a_hundred_lines() -> None:
+    (source,) = (b.text for b in blocks(PAGE) if b.options.get("title") == "fgd.py")
+    assert sum(1 for line in source.splitlines() if line.strip()) <= 100
+
+
+# --- a real list ------------------------------------------------------------------------------
+
+
+def rows(path: Path, gpus: str, most: int) -> list[dict[str, str]]:
+    packed = path.read_bytes()
+    lines = (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode().splitlines()
+    return list(islice((row for row in csv.DictReader(lines) if int(row[gpus])), most))
+
+
+def placed_by(plugin: type, shared: Path, workload: str) -> tuple[Cluster, Result]:
+    """A session of 30 machines and 200 pods of the list."""
+    cluster = Cluster("gang", PluginOption("fgd", {"fgd.workload": workload}))
+    cluster._makers["fgd"] = plugin
+    for row in rows(shared / "openb_node_list_gpu_node.csv", "gpu", 30):
+        cards = int(row["gpu"])
+        devices = {f"card/{card}": WHOLE for card in range(cards)}
+        offered = {RESOURCE: WHOLE * cards}
+        cluster.node(row["sn"], cpu=999, resources=offered, devices=devices)
+    for row in rows(shared / "openb_pod_list_gpushare100.csv.gz", "num_gpu", 200):
+        asked = {RESOURCE: int(row["num_gpu"]) * int(row["gpu_milli"])}
+        cluster.job(row["name"], cpu=0.1, resources=asked)
+    return cluster, cluster.run()
+
+
+def test_on_a_real_list_no_card_is_over_and_less_is_left_in_pieces(
+    fgd: ModuleType, shared_reference: Path
+) -> None:
+    class First(fgd.Fgd):  # type: ignore[name-defined,misc]
+        """The first node, and the first of its cards, with room."""
+
+        def order(self, task: Any, rows: Any, world: Any) -> Any:
+            return -1.0 * rows
+
+        def chosen(self, free: Any, asked: int) -> Any:
+            enough = free >= fgd.part(asked)
+            taken = enough & (enough.cumsum(axis=0) <= fgd.number(asked))
+            return fgd.part(asked) * taken
+
+    data = shared_reference / "data" / "openb"
+    pods = rows(data / "openb_pod_list_gpushare100.csv.gz", "num_gpu", 200)
+    kinds = [int(row["num_gpu"]) * int(row["gpu_milli"]) for row in pods]
+    workload = " ".join(f"{kind}={kinds.count(kind) / len(kinds)}" for kind in sorted({*kinds}))
+    left = {}
+    for plugin in (fgd.Fgd, First):
+        cluster, result = placed_by(plugin, data, workload)
+        used: dict[tuple[str, str], int] = {}
+        for key, devices in result.devices.items():
+            for name, (milli,) in devices:
+                at = result.binds[key], name
+                used[at] = used.get(at, 0) + milli
+        assert used and max(used.values()) <= WHOLE
+        assert result.devices.keys() == result.binds.keys()
+        offered = cluster.world.devices("card/").offered
+        free = offered.copy()
+        for (machine, name), milli in used.items():
+            names = cluster.world.devices("card/").names
+            free[names.index(name), cluster.world.row_of(machine)] -= milli
+        judge = fgd.Fgd(PluginOption("fgd", {"fgd.workload": workload}))
+        left[plugin.__name__] = (sum(used.values()), judge.fragments(free).sum())
+    assert left["Fgd"][0] >= left["First"][0], left
+    assert left["Fgd"][1] < left["First"][1], left
+
+
+# --- the same everywhere ----------------------------------------------------------------------
+
+
+def machines() -> list[Item]:
+    made = []
+    for name, cards in CARDS.items():
+        machine = node(name)
+        named = tuple((f"card/{card}", (WHOLE,)) for card in range(cards))
+        machine["metadata"]["annotations"] = {DEVICES: written_devices(named)}
+        machine["status"]["allocatable"] |= {"cpu": "64", RESOURCE: str(WHOLE * cards)}
+        made.append(machine)
+    return made
+
+
+def asking(name: str) -> list[Item]:
+    pods, asked = GANGS[name]
+    made = gang(name, pods=pods)
+    for pod in made[1:]:
+        amounts = {"cpu": "1", RESOURCE: str(asked)}
+        pod["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+    return made
+
+
+async def get(http: aiohttp.ClientSession, url: str) -> list[Item]:
+    async with http.get(url) as reply:
+        value = await reply.json()
+    kind = value["kind"].removesuffix("List")
+    head = {"apiVersion": value["apiVersion"], "kind": kind}
+    return [head | item for item in value["items"]]
+
+
+async def send(http: aiohttp.ClientSession, service: Running, items: list[Item]) -> None:
+    for body in lists(items, limit=250):
+        async with http.post(f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body) as told:
+            assert told.status == 200, await told.text()
+
+
+def told_by(pods: list[Item]) -> Placed:
+    return {
+        f"ns/{pod['metadata']['name']}": (
+            pod["spec"]["nodeName"],
+            read_devices(pod["metadata"]["annotations"][ASSIGNED_DEVICES]),
+        )
+        for pod in pods
+        if pod["spec"].get("nodeName")
+    }
+
+
+def in_the_harness(before: Placed, name: str) -> Placed:
+    """``before``: those of the other gang."""
+    cluster = Cluster("gang", PluginOption("fgd", ARGUMENTS))
+    for machine, cards in CARDS.items():
+        devices = {f"card/{card}": WHOLE for card in range(cards)}
+        cluster.node(machine, cpu=64, resources={RESOURCE: WHOLE * cards}, devices=devices)
+    if before:
+        there = [before[f"ns/first-{i}"] for i in range(len(before))]
+        cluster.job(
+            "first",
+            tasks=len(there),
+            namespace="ns",
+            resources={RESOURCE: GANGS["first"][1]},
+            on=[machine for machine, _ in there],
+            devices=[devices for _, devices in there],
+        )
+    pods, asked = GANGS[name]
+    cluster.job(name, tasks=pods, namespace="ns", resources={RESOURCE: asked})
+    result = cluster.run()
+    return {key: (machine, result.devices[key]) for key, machine in result.binds.items()}
+
+
+async def test_it_is_the_same_in_harness_replay_shards_and_up(
+    fgd: ModuleType, embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
+) -> None:
+    """Two gangs one after the other: the second goes by what the first has of the cards."""
+    flush(embedded_server)
+    file = tmp_path / "policy.yaml"
+    file.write_text(str(UNDER))
+    options: dict[str, Any] = {"shards": 3, "mode": "none", "policy": file}
+    async with (
+        running(embedded_server.url, short_dir, **options) as service,
+        aiohttp.ClientSession(service.url) as http,
+    ):
+        await send(http, service, [*machines(), *asking("first")])
+        await service.until(lambda s: s["tasks"]["running"] == GANGS["first"][0])
+        groups = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
+        urls = ("/api/v1/nodes", groups, "/api/v1/pods")
+        dumped = [item for url in urls for item in await get(http, url)]
+        first = told_by(await get(http, "/api/v1/pods"))
+        await send(http, service, asking("second"))
+        await service.until(
+            lambda s: s["tasks"]["running"] == sum(pods for pods, _ in GANGS.values())
+        )
+        both = told_by(await get(http, "/api/v1/pods"))
+    second = {pod: told for pod, told in both.items() if pod not in first}
+    assert {pod: both[pod] for pod in first} == first
+    assert in_the_harness({}, "first") == first
+    assert in_the_harness(first, "second") == second
+    for items, wanted in (
+        ([*machines(), *asking("first")], first),
+        ([*dumped, *asking("second")], second),
+    ):
+        made = case(*items, under=UNDER)
+        binds = {pod: machine for pod, (machine, _) in wanted.items()}
+        [alone] = sessions(made)
+        assert alone.binds == binds
+        for shards in (1, 3):
+            sharding = ShardedRun(shards=shards, mode=Mode.NONE, seed=2)
+            result = run_sharded(made.policy, made.recorded, sharding, name=made.id)
+            assert result.binds == binds, shards
