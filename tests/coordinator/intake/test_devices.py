@@ -58,7 +58,7 @@ def test_devices_of_any_kind_are_named_by_an_annotation_of_ours(bench: Bench) ->
 def test_one_that_cannot_be_read_is_refused_with_its_field(bench: Bench) -> None:
     made = node()
     made["metadata"]["annotations"] = {DEVICES: '{"gpu/0": 1}'}
-    (refusal,) = bench.take(made).refused
+    (refusal,) = bench.admit(made).refused
     assert refusal.field == f"metadata.annotations.{DEVICES}"
     assert refusal.message == "names of gpu/ are not free; call it for example my-gpu/0"
 

@@ -134,7 +134,9 @@ def in_a_worker(usage: dict[tuple[int, str], tuple[int, int, int]], *, number: i
             flat = [
                 n for has, taken in zip(capacity, used, strict=True) for n in (has, taken, 0, 0, 0)
             ]
-            world.view.things.set([(row, name, pack_thing(1, flat))])
+            world.view.things.set(
+                [(row, name, pack_thing(2, flat))]
+            )  # newer than what was declared
     return world
 
 
