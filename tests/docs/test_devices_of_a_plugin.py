@@ -41,6 +41,8 @@ UNDER = {
 CARDS = {"n0": 2, "n1": 1, "n2": 3}
 GANGS = {"first": (3, 600), "second": (5, 400)}
 """Pods, and what each asks for."""
+SEED = 5
+"""Leaves three nodes in their order: of equal ones the first is taken."""
 Placed = dict[str, tuple[str, Things]]
 """Pod -> node, devices."""
 
@@ -228,6 +230,6 @@ async def test_it_is_the_same_in_harness_replay_shards_and_up(
         [alone] = sessions(made)
         assert alone.binds == binds
         for shards in (1, 3):
-            sharding = ShardedRun(shards=shards, mode=Mode.NONE, seed=2)
+            sharding = ShardedRun(shards=shards, mode=Mode.NONE, seed=SEED)
             result = run_sharded(made.policy, made.recorded, sharding, name=made.id)
             assert result.binds == binds, shards
