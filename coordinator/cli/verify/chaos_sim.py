@@ -116,17 +116,35 @@ def _run_one(chosen: Scenario, history: Path | None) -> ChaosReport:
 
 
 def _run_many(seeds: range, *, processes: int, keep: Path, seconds: float) -> ChaosReport:
+    from coordinator.cli.verify.replay_text import progress
     from coordinator.verification.chaos.report import ChaosReport
     from coordinator.verification.scenarios.campaign import run_seeds
 
-    total, failing = ChaosReport(), 0
-    for seed, of_seed in run_seeds(seeds, processes=processes):
-        total.add(of_seed)
-        if not of_seed.ok:
-            failing += 1
-            if failing <= SHRUNK:
-                _make_small(seed, keep, seconds)
+    total, finished, failing = ChaosReport(), 0, list[int]()
+    try:
+        with progress("seeds", len(seeds)) as step:
+            for seed, of_seed in run_seeds(seeds, processes=processes):
+                total.add(of_seed)
+                finished += 1
+                if not of_seed.ok:
+                    failing.append(seed)
+                    if len(failing) <= SHRUNK:
+                        _make_small(seed, keep, seconds)
+                step()
+    except KeyboardInterrupt:
+        _say(_interrupted(seeds[:finished], failing))
+        raise
     return total
+
+
+def _interrupted(finished: range, failing: list[int]) -> str:
+    """What is known of the seeds that ran before the interruption."""
+    if not finished:
+        return "interrupted before the first seed was finished"
+    seeds = f"interrupted: seeds {finished[0]}..{finished[-1]} are finished"
+    if not failing:
+        return f"{seeds}, all clean"
+    return f"{seeds}, {len(failing)} of them fail: {', '.join(map(str, failing))}"
 
 
 def _make_small(seed: int, keep: Path, seconds: float) -> None:

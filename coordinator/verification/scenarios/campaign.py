@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 
@@ -39,11 +40,17 @@ def _run_some(seeds: list[int]) -> list[ChaosReport]:
 
 def run_seeds(seeds: range, *, processes: int = 1) -> Iterator[tuple[int, ChaosReport]]:
     """Each seed with its report, in the order of seeds."""
-    some = [list(seeds[i : i + SEEDS_AT_ONCE]) for i in range(0, len(seeds), SEEDS_AT_ONCE)]
     if processes == 1:
-        for part in some:
-            yield from zip(part, _run_some(part), strict=True)
+        for seed in seeds:
+            yield seed, report_of(play(scenario(seed)))
         return
-    with ProcessPoolExecutor(processes) as pool:
+    some = [list(seeds[i : i + SEEDS_AT_ONCE]) for i in range(0, len(seeds), SEEDS_AT_ONCE)]
+    with ProcessPoolExecutor(processes, initializer=_leave_interrupts) as pool:
         for part, reports in zip(some, pool.map(_run_some, some), strict=True):
             yield from zip(part, reports, strict=True)
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches every process of a terminal. The first one ends the others, once they have
+    finished the seeds that they have."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
