@@ -17,7 +17,7 @@ import structlog
 
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
-from shard_worker.worker.transport import PlaceReply, WorkerConfig
+from shard_worker.worker.transport import CONFIG, REPLY, PlaceReply, WorkerConfig
 from shared.codec.checked import Malformed
 from shared.messages.messages import Epoch, Turn
 from shared.messages.wire import TURNS
@@ -208,7 +208,7 @@ class RayShards:
             try:
                 return int(
                     await self._wait(
-                        shard, idle_actor.begin.remote(config.encode()), self._call_seconds
+                        shard, idle_actor.begin.remote(CONFIG.encode(config)), self._call_seconds
                     )
                 )
             except WorkerLost as error:
@@ -218,7 +218,7 @@ class RayShards:
             async with asyncio.timeout(self._start_seconds):
                 name = f"shard-{shard}-{config.epoch.counter}-{VERSION}"
                 self._actors[shard] = actor = await _apart(lambda: _create(name, self._cpus))
-        begun = actor.begin.remote(config.encode())
+        begun = actor.begin.remote(CONFIG.encode(config))
         return int(await self._wait(shard, begun, self._start_seconds))
 
     async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
@@ -228,7 +228,7 @@ class RayShards:
         call = actor.turns.remote(self._epochs[shard], TURNS.encode(turns))
         reply = await self._wait_while_alive(shard, actor, call)
         with _lost_if_altered(shard):
-            return PlaceReply.decode(reply)
+            return REPLY.decode(reply)
 
     async def inquire(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
         actor = self._actors.get(shard)

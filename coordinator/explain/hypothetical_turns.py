@@ -8,7 +8,7 @@ from shard_worker.inquiry.inquiry import HERE
 from shard_worker.session_model.queue_totals import INQUEUE
 from shard_worker.session_model.workload import Amounts, add
 from shared.codec.packed import replace
-from shared.messages.excerpt import TOTALS, decode_excerpt, encode_excerpt
+from shared.messages.excerpt import EXCERPT, TOTALS
 from shared.messages.messages import Group, TaskState, Turn
 from shared.model.model import TaskClass
 
@@ -64,10 +64,10 @@ def session_turn(
     admitted = replace(state, info=replace(state.info, phase=INQUEUE))
     world, _ = core.order.excerpts.of(admitted, action, core.order.session)
     if relief:
-        excerpt = decode_excerpt(world)
+        excerpt = EXCERPT.decode(world)
         at = list(core.order.accounts.cluster.queues).index(state.info.qid)
         add(excerpt.queues[at].totals[TOTALS.index("allocated")], relief.items(), -1)
-        world = encode_excerpt(excerpt)
+        world = EXCERPT.encode(excerpt)
     return replace(turn, action=action, world=world)
 
 

@@ -16,7 +16,7 @@ from coordinator.jobs.state import JobState
 from coordinator.order.cross_node import OF_PLACING, Spanning
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import Amounts, QueueInfo, add
-from shared.messages.excerpt import TOTALS, Excerpt, JobExcerpt, QueueExcerpt, encode_excerpt
+from shared.messages.excerpt import EXCERPT, TOTALS, Excerpt, JobExcerpt, QueueExcerpt
 from shared.messages.messages import NOBODY, TaskState
 from shared.model.model import Job, Queue
 from shared.records.specs import encode_queue
@@ -169,7 +169,7 @@ class Excerpts:
         self.cut += cut
         cluster = self._accounts.cluster
         versions = self._spanning.versions
-        return encode_excerpt(
+        return EXCERPT.encode(
             Excerpt(
                 total=_some(cluster.total),
                 free=_some(cluster.free),
@@ -182,9 +182,9 @@ class Excerpts:
             )
         )
 
-    def _used(self) -> dict[str, list[float]]:
+    def _used(self) -> dict[str, tuple[float, float]]:
         usage = self.usage()
-        return {node: [u.get("cpu", -1.0), u.get("memory", -1.0)] for node, u in usage.items()}
+        return {node: (u.get("cpu", -1.0), u.get("memory", -1.0)) for node, u in usage.items()}
 
     def _queue(self, info: QueueInfo, own_job: JobState | None) -> QueueExcerpt:
         """The queue's totals without the job's own charge for an open turn or for nominations: its
@@ -208,7 +208,7 @@ class Excerpts:
         return JobExcerpt(
             spec=cached[1],
             states=bytes(state.states),
-            rows=state.rows,
+            rows=state.rows.tobytes(),
             keys=self._spanning.keys(jid),
             phase=state.info.phase,
             nominated=state.nominated,

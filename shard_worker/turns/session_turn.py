@@ -35,7 +35,7 @@ from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shared.codec.packed import replace
 from shared.messages import messages
-from shared.messages.excerpt import Excerpt, decode_excerpt
+from shared.messages.excerpt import EXCERPT, Excerpt
 from shared.messages.messages import (
     ALLOCATE,
     NOMINATE,
@@ -144,7 +144,7 @@ class SessionTurns:
     def opened(self, turn: Turn, *, now: float) -> tuple[Session, SessionJob] | None:
         """The session of a turn, before it runs. None where the view does not know a class of its
         job. Errors: Malformed."""
-        opened = self._world(decode_excerpt(turn.world), now)
+        opened = self._world(EXCERPT.decode(turn.world), now)
         if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
             return None
         return self._session(opened), opened.world.session_job(turn.jid)
@@ -153,7 +153,7 @@ class SessionTurns:
         """Run a turn of one job. Nominations of lower rank are respected at first; a turn that
         places less than it wanted is tried again without them, and displaces those that are in its
         way. Errors: Malformed, for an invalid excerpt."""
-        excerpt = decode_excerpt(turn.world)
+        excerpt = EXCERPT.decode(turn.world)
         placed = self._answered(lambda: self._place(turn, excerpt, now))
         self._reading.window.go_on()
         return placed
@@ -176,14 +176,14 @@ class SessionTurns:
 
     def reserve(self, turn: Turn, *, now: float) -> list[int]:
         """Rows to reserve for the turn's job; nothing is changed. Errors: Malformed."""
-        opened = self._world(decode_excerpt(turn.world), now)
+        opened = self._world(EXCERPT.decode(turn.world), now)
         if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
             return []
         return rows_for(self._session(opened), opened.world.session_job(turn.jid))
 
     def shuffle(self, turn: Turn, *, now: float) -> list[SessionPlaced]:
         """Run a turn about running tasks: one statement for each job that has victims."""
-        excerpt = decode_excerpt(turn.world)
+        excerpt = EXCERPT.decode(turn.world)
         return self._answered(lambda: self._shuffle(excerpt, now))
 
     def _shuffle(self, excerpt: Excerpt, now: float) -> list[SessionPlaced]:

@@ -21,7 +21,7 @@ from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.figures import WorkerFigures
-from shard_worker.worker.transport import PlaceReply, WorkerConfig
+from shard_worker.worker.transport import CONFIG, REPLY, PlaceReply, WorkerConfig
 from shard_worker.worker.worker import CommitBatchRequest, Limits, Outcomes, Worker
 from shared.garbage_collection import leave_loaded_objects_alone
 from shared.ledger.errors import LedgerUnavailable
@@ -54,7 +54,7 @@ class ShardActor:
 
     def begin(self, config: bytes) -> bytes:
         """Load the view and take over the shard under the given epoch; returns our process id."""
-        settings = WorkerConfig.decode(config)
+        settings = CONFIG.decode(config)
         configure_tracing("worker")
         self.end()
         ledger = RedisLedger(settings.access)
@@ -85,7 +85,7 @@ class ShardActor:
         outcomes = self._runner.run(self._server.serve(turns))
         busy = time.process_time() - started
         figures = self._server.take_figures() if turns or self._server.drifted else None
-        return PlaceReply(outcomes, self._server.log_id, busy, figures).encode()
+        return REPLY.encode(PlaceReply(outcomes, self._server.log_id, busy, figures))
 
     def alive(self) -> bool:
         """A sign of life. Served by a thread of its own, also while turns are placed."""

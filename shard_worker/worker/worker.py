@@ -272,7 +272,7 @@ class Worker:
         placed = place(turn, session=self.session, view=self.view, classes=self.classes)
         if not placed.core:
             if placed.undone:
-                self._figures.wasted["rollback"] += placed.undone
+                self._figures.waste("rollback", placed.undone)
             return self._outcome(turn, OutcomeCode.INFEASIBLE, tally, placed=placed)
         return Attempt(
             turn=turn,
@@ -368,7 +368,7 @@ class Worker:
         self._waiting.clear()
         for attempt in attempts:
             attempt.placed.statement.rollback()
-            self._figures.wasted["epoch"] += attempt.operations
+            self._figures.waste("epoch", attempt.operations)
         outcomes = [self._outcome(a.turn, OutcomeCode.FENCED, a.tally) for a in attempts]
         return [Outcomes(outcomes)] if outcomes else []
 

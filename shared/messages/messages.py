@@ -92,12 +92,11 @@ ACCEPTED = frozenset({Verdict.COMMITTED, Verdict.RECHECKED})
 TRUE_CONFLICTS = frozenset({Verdict.FIT, Verdict.NOMINATION, Verdict.QUEUE, Verdict.RANK})
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
+class Epoch(Packed, frozen=True):
     """One ownership of a shard (or of the leadership); compared for equality only."""
 
-    counter: int
-    nonce: str
+    counter: Count
+    nonce: Annotated[str, msgspec.Meta(pattern=r"\A[!-9;-~]{1,64}\Z")]
 
     def __str__(self) -> str:
         return f"{self.counter}:{self.nonce}"

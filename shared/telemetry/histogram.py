@@ -7,20 +7,24 @@ many equal ones cost the same as one. Whoever answers a scrape turns the counts 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
 
-from shared.codec.checked import count, each, number, row
+import msgspec
+
+from shared.codec.packed import Count, Finite
 
 
-class Histogram:
+class Histogram(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """Counts of values by upper bound; the last count is of those above every bound."""
 
-    __slots__ = ("bounds", "counts", "sum")
+    bounds: tuple[float, ...]
+    counts: list[Count] = msgspec.field(default_factory=list)
+    sum: Finite = 0.0
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
+    def __post_init__(self) -> None:
+        if not self.counts:
+            self.counts = [0] * (len(self.bounds) + 1)
+        if len(self.counts) != len(self.bounds) + 1:
+            raise ValueError("its counts and bounds differ in number")
 
     def observe(self, value: float, times: int = 1) -> None:
         self.counts[bisect_left(self.bounds, value)] += times
@@ -34,21 +38,6 @@ class Histogram:
         """Add the counts of another histogram with the same bounds."""
         self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
         self.sum += other.sum
-
-    def plain(self) -> list[Any]:
-        """For the wire: ``[sum, counts]``; the bounds are known on both sides."""
-        return [self.sum, self.counts]
-
-    @classmethod
-    def of(cls, bounds: tuple[float, ...], plain: Any) -> Histogram:
-        """The inverse of :meth:`plain`. Errors: Malformed."""
-        histogram = cls(bounds)
-        total, counts = row(plain, "histogram", 2)
-        histogram.sum = number(total, "histogram.sum")
-        histogram.counts = each(
-            row(counts, "histogram.counts", len(bounds) + 1), "histogram", count
-        )
-        return histogram
 
 
 def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:

@@ -20,16 +20,10 @@ from shard_worker.inquiry.findings import FINDINGS, InquiryFinding, InquiryFindi
 from shard_worker.inquiry.funnel import Funnel, FunnelCheck, Near
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.figures import WorkerFigures
-from shard_worker.worker.transport import PlaceReply, WorkerConfig
+from shard_worker.worker.transport import CONFIG, REPLY, PlaceReply, WorkerConfig
 from shared.codec.packed import replace
 from shared.ledger.redis.access import Access
-from shared.messages.excerpt import (
-    Excerpt,
-    JobExcerpt,
-    QueueExcerpt,
-    decode_excerpt,
-    encode_excerpt,
-)
+from shared.messages.excerpt import EXCERPT, Excerpt, JobExcerpt, QueueExcerpt
 from shared.messages.messages import (
     ALLOCATE,
     Epoch,
@@ -85,14 +79,15 @@ OUTCOME = Outcome(
     conflicts_read=4,
     session=5,
 )
-CONFIG = WorkerConfig(
+PASSWORD = "pass-word-1"
+CONFIGURED = WorkerConfig(
     shard=3,
     epoch=Epoch(12, "0123abcd"),
     run_id="a" * 40,
     mode="soft",
     seed=1,
     policy={"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}]}]},
-    access=Access("rediss://h:1", "quadrant", "word", "/ca", "/cert", "/key"),
+    access=Access("rediss://h:1", "quadrant", PASSWORD, "/ca", "/cert", "/key"),
     nomination_seconds=10.0,
     lease_seconds=3.0,
 )
@@ -147,26 +142,18 @@ JOB = Job(
     topology=Topology(True, 1),
     sub_groups=(SubGroupPolicy("s", selector=SELECTOR),),
 )
-JOB_EXCERPT = JobExcerpt(
-    b"j",
-    b"\x00\x03",
-    array("i", [-1, 4]),
-    ["k"],
-    "Inqueue",
-    {0: 2},
-    {1: 2.5},
-    {1: (("gpu/0", (1, 2**40)),)},
-)
-EXCERPT = Excerpt(
+ROWS = array("i", [-1, 4]).tobytes()
+DEVICES = {1: (("gpu/0", (1, 2**40)),)}
+CONTEXT = Excerpt(
     total={0: 9},
     free={0: 4},
     promised={0: 1},
     queues=[QueueExcerpt(b"spec", 2, [{0: 5}, {0: 7}, {}, {}, {}, {1: 2}, {}])],
-    jobs=[JOB_EXCERPT],
+    jobs=[JobExcerpt(b"j", b"\x00\x03", ROWS, ["k"], "Inqueue", {0: 2}, {1: 2.5}, DEVICES)],
     versions={"k": 3},
     spared=[7],
 )
-SESSION_TURN = replace(TURN, action="preempt", world=encode_excerpt(EXCERPT))
+SESSION_TURN = replace(TURN, action="preempt", world=EXCERPT.encode(CONTEXT))
 MOVING = replace(OUTCOME, moved={"budget/a/b": 2})
 DOCUMENT = Document(
     Key("Job", "default", "train"), b'{"spec":{}}', 1.5, 2, 7, 3.5, {"phase": "Running"}
@@ -189,10 +176,10 @@ def samples() -> dict[str, Sample]:
     urgent = PriorityClass("high", 1000)
     return {
         "turns": Sample(b"turns", TURNS.encode([TURN, SESSION_TURN]), TURNS.decode),
-        "excerpt": Sample(b"excerpt", encode_excerpt(EXCERPT), decode_excerpt),
+        "excerpt": Sample(b"excerpt", EXCERPT.encode(CONTEXT), EXCERPT.decode),
         "outcomes": Sample(b"outcomes", OUTCOMES.encode([OUTCOME, MOVING]), OUTCOMES.decode),
-        "worker": Sample(b"worker", CONFIG.encode(), WorkerConfig.decode),
-        "placed": Sample(b"placed", reply.encode(), PlaceReply.decode),
+        "worker": Sample(b"worker", CONFIG.encode(CONFIGURED), CONFIG.decode),
+        "placed": Sample(b"placed", REPLY.encode(reply), REPLY.decode),
         "inquiry": Sample(b"inquiry", INQUIRY.encode(inquiry), INQUIRY.decode),
         "findings": Sample(
             b"findings", FINDINGS.encode(InquiryFindings("5-1", [FINDING])), FINDINGS.decode

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from typing import Any
 
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.pretty import Pretty
 
 from coordinator.cluster.simulated.wire import frame, unframe
 from coordinator.intake.documents.document import Document, Key, decode_document, encode_document
 from shared.codec.checked import SEAL, Malformed, pack_sealed, seal
 from shared.messages.wire import TURNS
 from tests.security.alter import refuses, survives
-from tests.security.samples import DOCUMENT, Sample, samples
+from tests.security.samples import CONFIGURED, DOCUMENT, PASSWORD, Sample, samples
 
 SAMPLES = samples()
 SEALED = {name: sample for name, sample in SAMPLES.items() if sample.kind}
@@ -94,6 +97,14 @@ def test_a_document_belongs_to_its_key() -> None:
     other = Document(Key("Job", "default", "other"), DOCUMENT.body, 1.5)
     with pytest.raises(Malformed, match="document Job/default/other"):
         decode_document(str(other.key), encode_document(DOCUMENT))
+
+
+def test_the_start_of_a_worker_is_printed_without_its_password() -> None:
+    shown = Console(record=True, file=io.StringIO())
+    shown.print(Pretty(CONFIGURED))
+    for text in (repr(CONFIGURED), shown.export_text()):
+        assert "rediss://h:1" in text
+        assert PASSWORD not in text
 
 
 def test_custom_types_of_msgpack_are_not_built() -> None:

@@ -14,7 +14,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -25,6 +24,7 @@ from coordinator.cluster.simulated.faulty import Faults, FaultyCluster, parse_fa
 from coordinator.cluster.simulated.host import ClusterHost
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.cluster.simulated.memory import read_memory
+from shared.codec.packed import replace
 from shared.garbage_collection import walk_young_objects_only
 from shared.ledger.errors import LedgerError, LedgerUnavailable
 from shared.ledger.protocol import Ledger

@@ -190,9 +190,9 @@ class CoordinatorMetrics(Collector):
                 page.put_histogram("scheduling_attempt_duration_seconds", seconds, result, shard)
             figures = probes.workers.get(shard) or WorkerFigures()
             for result in RESULTS:
-                page.put("statements_total", figures.statements[result], shard, result)
+                page.put("statements_total", figures.statements.get(result, 0), shard, result)
             for cause in CAUSES:
-                page.put("wasted_placements_total", figures.wasted[cause], shard, cause)
+                page.put("wasted_placements_total", figures.wasted.get(cause, 0), shard, cause)
             page.put("statement_batch_replays_total", figures.replays, shard)
             page.put_histogram("statement_operations", figures.operations, shard)
             page.put_histogram("statement_commit_duration_seconds", figures.commit_seconds, shard)

@@ -5,17 +5,15 @@ Secrets are kept apart from the address, so that the address can be shown.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from shared.codec.checked import Malformed, row, text
+from shared.codec.packed import Packed
 
 TLS = "rediss://"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Packed, frozen=True):
     """Address, user and TLS files. ``username`` "": the server's default user.
 
     The files count for ``rediss://`` only: ``ca`` names the certificates to trust (and no others;
@@ -25,23 +23,17 @@ class Access:
 
     url: str
     username: str = ""
-    password: str | None = field(default=None, repr=False)
+    password: str | None = None
     ca: str = ""
     certificate: str = ""
     key: str = ""
 
-    def plain(self) -> list[str | None]:
-        """For the wire."""
-        return [self.url, self.username, self.password, self.ca, self.certificate, self.key]
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The fields without the password, for whatever prints them."""
+        return [("url", self.url), ("username", self.username), ("ca", self.ca)]
 
-    @classmethod
-    def of(cls, plain: Any) -> Access:
-        """What :meth:`plain` gave. Errors: Malformed."""
-        url, username, password, *files = row(plain, "access", 6)
-        if password is not None and type(password) is not str:
-            raise Malformed("access: its password is not text")  # says nothing of what it is
-        ca, certificate, key = (text(file, "access") for file in files)
-        return cls(text(url, "access"), text(username, "access"), password, ca, certificate, key)
+    def __repr__(self) -> str:
+        return f"Access({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
 def check_url(url: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from coordinator.order.order import Order
 from coordinator.order.starvation import AGAIN_LIMIT_SECONDS, OPEN
 from shard_worker.dialects.open_session import open_session
-from shared.messages.excerpt import decode_excerpt
+from shared.messages.excerpt import EXCERPT
 from shared.messages.messages import Outcome, OutcomeCode, Placement, TaskState, Turn
 from shared.model.constraints import Constraints, PodTerm, Requirement
 from shared.model.model import Job, Role, TaskClass
@@ -82,7 +82,7 @@ def test_preempt_is_tried_where_the_queue_has_others() -> None:
     o.put_job(job(2, count=2, priority=5))
     (turn,) = turns(o, 100.0)
     assert turn.action == "preempt"
-    excerpt = decode_excerpt(turn.world)
+    excerpt = EXCERPT.decode(turn.world)
     assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2]  # workers know what runs
     assert not excerpt.spared
     assert o.open == 1
@@ -94,7 +94,7 @@ def test_victims_that_a_budget_counts_come_with_the_turn() -> None:
     o.spanning.put_object(Budget("ns", "all", (), min_available="3"))
     o.put_job(job(2, count=2, priority=5))
     (turn,) = turns(o, 100.0)
-    excerpt = decode_excerpt(turn.world)
+    excerpt = EXCERPT.decode(turn.world)
     assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2, 1]
     assert excerpt.jobs[1].keys and excerpt.versions
     assert set(excerpt.jobs[1].states) == {TaskState.RUNNING}
@@ -128,7 +128,7 @@ def test_victims_of_a_budget_beyond_the_bound_are_left_out_and_spared() -> None:
     o.excerpts.limit = 10
     o.put_job(job(2, count=2, priority=5))
     (turn,) = turns(o, 100.0)
-    excerpt = decode_excerpt(turn.world)
+    excerpt = EXCERPT.decode(turn.world)
     assert (len(excerpt.jobs), excerpt.spared, o.excerpts.cut) == (1, [1], 1)
 
 
@@ -187,12 +187,12 @@ def test_members_of_one_term_are_placed_one_turn_after_the_other() -> None:
     o.put_job(job(5))
     first, flat = turns(o, 1.0)
     assert (first.jid, flat.jid, flat.world) == (2, 5, b"")
-    excerpt = decode_excerpt(first.world)
+    excerpt = EXCERPT.decode(first.world)
     assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2, 3, 4]
     (key,) = excerpt.versions
     came(o, first, OutcomeCode.PLACED, moved={key: 1})
     second = next(turn for turn in turns(o, 2.0) if turn.jid != 2)
-    assert decode_excerpt(second.world).versions == {key: 1}
+    assert EXCERPT.decode(second.world).versions == {key: 1}
 
 
 def test_after_a_takeover_a_deleted_job_still_keeps_others_off_its_nodes() -> None:
@@ -202,7 +202,7 @@ def test_after_a_takeover_a_deleted_job_still_keeps_others_off_its_nodes() -> No
     o.put_job(labelled(job(4)))
     (turn,) = turns(o, 1.0)
     assert turn.world
-    assert [decode_job(one.spec).jid for one in decode_excerpt(turn.world).jobs] == [4, 2]
+    assert [decode_job(one.spec).jid for one in EXCERPT.decode(turn.world).jobs] == [4, 2]
 
 
 def test_a_rule_that_comes_waits_for_the_flat_turns_that_are_out() -> None:
@@ -214,7 +214,7 @@ def test_a_rule_that_comes_waits_for_the_flat_turns_that_are_out() -> None:
     assert turns(o, 2.0) == []
     o.outcome(placed(flat, row=3))
     (turn,) = turns(o, 3.0)
-    other = decode_excerpt(turn.world).jobs[1]
+    other = EXCERPT.decode(turn.world).jobs[1]
     assert list(other.rows) == list(o.jobs[4].rows)
 
 
@@ -234,13 +234,13 @@ def test_a_lost_turn_takes_the_versions_from_the_ledger() -> None:
     o = contending()
     o.put_job(labelled(job(2, cid=2)))
     (turn,) = turns(o, 1.0)
-    (key,) = decode_excerpt(turn.world).versions
+    (key,) = EXCERPT.decode(turn.world).versions
     assert o.spanning.out([2]) == [key]
     o.know([2], {key: 4})
     o.resolve(2, bytearray(1))
     o.nominations_released([2])
     (again,) = turns(o, 2.0)
-    assert decode_excerpt(again.world).versions == {key: 4}
+    assert EXCERPT.decode(again.world).versions == {key: 4}
 
 
 def test_gates_keep_members_from_being_placed() -> None:

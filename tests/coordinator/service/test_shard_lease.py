@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
 from shard_worker.worker.actor import ShardServer
 from shard_worker.worker.transport import WorkerConfig
+from shared.codec.packed import replace
 from shared.ledger.errors import Deposed, LedgerUnavailable
 from shared.ledger.redis.access import Access
 from shared.ledger.redis.client import RedisLedger

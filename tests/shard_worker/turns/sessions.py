@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shard_worker.session_model.workload import Amounts, add
-from shared.messages.excerpt import TOTALS, Excerpt, JobExcerpt, QueueExcerpt, encode_excerpt
+from shared.messages.excerpt import EXCERPT, TOTALS, Excerpt, JobExcerpt, QueueExcerpt
 from shared.messages.messages import HOLDING, NOBODY, Group, TaskState, Turn
 from shared.model.model import Job, Queue, Role, TaskClass
 from shared.policy.model import Policy
@@ -107,7 +107,7 @@ class Books:
             runs=[],
             total=0 if job is None else job.tasks,
             action=action,
-            world=encode_excerpt(excerpt),
+            world=EXCERPT.encode(excerpt),
         )
 
     def _queue(self, queue: Queue) -> QueueExcerpt:
@@ -130,10 +130,12 @@ class Books:
         return JobExcerpt(
             encode_job(job),
             bytes(self.states[job.jid]),
-            array("i", self.rows[job.jid]),
+            array("i", self.rows[job.jid]).tobytes(),
             self.keys.get(job.jid, []),
             "Inqueue",
-            devices=self.devices.get(job.jid, {}),
+            {},
+            {},
+            self.devices.get(job.jid, {}),
         )
 
 

@@ -10,7 +10,7 @@ from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.inquiry.inquiry import Inquiry
 from shard_worker.view.view import View
-from shard_worker.worker.transport import PlaceReply
+from shard_worker.worker.transport import REPLY, PlaceReply
 from shard_worker.worker.worker import Worker
 from shared.messages.messages import OutcomeCode, Turn
 from shared.messages.reason import Reason
@@ -70,7 +70,7 @@ def test_the_turn_ends_with_the_name_and_the_view_is_as_before(
 def test_it_is_counted_and_its_traceback_is_sent_once_of_each_kind() -> None:
     worker = worker_with("Predicate")
     worker.on_turns([turn(1, cid=TWO), turn(1, cid=TWO, jid=2)], now=NOW)
-    reply = PlaceReply.decode(PlaceReply([], "0", figures=worker.take_figures()).encode())
+    reply = REPLY.decode(REPLY.encode(PlaceReply([], "0", figures=worker.take_figures())))
     figures = reply.figures
     assert figures is not None
     assert figures.plugin_errors == {"frail": 2}

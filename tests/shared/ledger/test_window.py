@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import IntakeOp, PutClass, PutJob, PutQueue
 from shared.ledger.errors import LedgerArgument
 from shared.ledger.memory.ledger import LedgerDouble

@@ -20,7 +20,7 @@ from coordinator.service.metrics.probes import ATTEMPT, Probes
 from coordinator.service.metrics.table import PREFIX, SECTIONS, TABLE, reference
 from shard_worker.dialects.open_session import open_session
 from shard_worker.worker.figures import CAUSES, RESULTS, WorkerFigures
-from shard_worker.worker.transport import PlaceReply
+from shard_worker.worker.transport import REPLY, PlaceReply
 from shared.messages.messages import ACCEPTED, Epoch, Outcome, OutcomeCode, Verdict
 from shared.model.model import Node, Queue
 from shared.policy.volcano import DEFAULT_POLICY
@@ -172,14 +172,14 @@ def test_figures_travel_and_add_up() -> None:
     figures = WorkerFigures()
     for verdict in Verdict:
         figures.judged(verdict, wasted=0 if verdict in ACCEPTED else verdict.value)
-    figures.wasted["rollback"] += 3
+    figures.waste("rollback", 3)
     figures.operations.observe(5, 2)
     figures.commit_seconds.observe(0.25, 7)
     figures.session_seconds.observe(1e9)
     figures.replays = 2
-    reply = PlaceReply.decode(PlaceReply([], "1-0", 0.5, figures).encode())
+    reply = REPLY.decode(REPLY.encode(PlaceReply([], "1-0", 0.5, figures)))
     assert reply.figures is not None
-    assert reply.figures.plain() == figures.plain()
+    assert reply.figures == figures
     assert set(figures.statements) == set(RESULTS)
     assert set(figures.wasted) == set(CAUSES)
     sum_of_two = WorkerFigures()
@@ -189,7 +189,7 @@ def test_figures_travel_and_add_up() -> None:
     assert sum_of_two.operations.count == 4
     assert sum_of_two.commit_seconds.sum == 3.5
     assert sum_of_two.replays == 4
-    assert PlaceReply.decode(PlaceReply([], "1-0").encode()).figures is None
+    assert REPLY.decode(REPLY.encode(PlaceReply([], "1-0"))).figures is None
 
 
 def test_every_outcome_has_its_word() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from shard_worker.worker.actor import ShardActor
-from shard_worker.worker.transport import PlaceReply, WorkerConfig
+from shard_worker.worker.transport import CONFIG, REPLY, WorkerConfig
 from shared.ledger.redis.access import Access
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
@@ -24,12 +24,12 @@ def test_an_adopted_worker_leaves_calls_of_its_earlier_coordinator_alone(
     actor = ShardActor()
     desk, old = asyncio.run(claimed(embedded_server))
     actor.begin(config(embedded_server, desk, old))
-    assert PlaceReply.decode(actor.turns(str(old).encode(), TURNS.encode([]))).outcomes == []
+    assert REPLY.decode(actor.turns(str(old).encode(), TURNS.encode([]))).outcomes == []
     desk, new = asyncio.run(claimed(embedded_server))
     actor.begin(config(embedded_server, desk, new))
     with pytest.raises(RuntimeError, match="a call under epoch 1:"):
         actor.turns(str(old).encode(), TURNS.encode([]))
-    assert PlaceReply.decode(actor.turns(str(new).encode(), TURNS.encode([]))).outcomes == []
+    assert REPLY.decode(actor.turns(str(new).encode(), TURNS.encode([]))).outcomes == []
     actor.end()
     with pytest.raises(RuntimeError, match="not begun"):
         actor.turns(str(new).encode(), TURNS.encode([]))
@@ -45,7 +45,7 @@ async def claimed(server: EmbeddedServer) -> tuple[Desk, Epoch]:
 
 
 def config(server: EmbeddedServer, desk: Desk, epoch: Epoch) -> bytes:
-    return WorkerConfig(
+    worker = WorkerConfig(
         shard=0,
         epoch=epoch,
         run_id=desk.run_id,
@@ -55,4 +55,5 @@ def config(server: EmbeddedServer, desk: Desk, epoch: Epoch) -> bytes:
         access=Access(server.url),
         nomination_seconds=10.0,
         lease_seconds=3.0,
-    ).encode()
+    )
+    return CONFIG.encode(worker)
