@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from shard_worker.dialects.open_session import open_session
@@ -27,6 +27,7 @@ from shard_worker.session_model.workload import QueueInfo, add
 from shard_worker.session_model.world import World
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
+from shared.codec.packed import replace
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import IntakeOp, PutNode, PutPartition
 from shared.ledger.entries.log import IntakeEntry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.inquiry_client import Inquiries, NoAnswer
@@ -14,6 +14,7 @@ from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, LastTurn, Standing, amounts
 from shard_worker.inquiry.findings import InquiryFinding, PlacementScores
 from shard_worker.inquiry.inquiry import Inquiry
+from shared.codec.packed import replace
 from shared.messages.messages import HOLDING, OutcomeCode, TaskState, Turn
 from shared.messages.reason import Reason
 from shared.messages.skips import written

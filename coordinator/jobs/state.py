@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.workload import Amounts, JobInfo, Progress, add
+from shared.codec.packed import replace
 from shared.messages.messages import (
     ENDED,
     HOLDING,

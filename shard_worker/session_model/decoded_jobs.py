@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import replace
 
+from shared.codec.packed import replace
 from shared.model.model import Job
 from shared.records.specs_jobs import decode_job
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from shared.codec.packed import Packed
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(Packed, frozen=True):
     key: str
     value: str
     effect: str  # NoSchedule | PreferNoSchedule | NoExecute
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(Packed, frozen=True):
     key: str  # "" with operator Exists tolerates everything
     operator: str  # Equal | Exists
     value: str
     effect: str  # "" matches every effect
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Packed, frozen=True):
     """One matchExpressions entry. ``field`` is True for matchFields (only metadata.name)."""
 
     key: str
@@ -38,8 +35,7 @@ Terms = tuple[tuple[Requirement, ...], ...]
 """Node selector terms: at least one must match, by all of its requirements. () matches no node."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodTerm:
+class PodTerm(Packed, frozen=True):
     """One term of pod affinity, or of anti-affinity with ``anti``."""
 
     topology_key: str
@@ -52,8 +48,7 @@ class PodTerm:
     """0 = required; 1 to 100 = the weight of a preference."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Packed, frozen=True):
     """One topology spread constraint: the maximum skew of matching pods between domains."""
 
     topology_key: str
@@ -68,8 +63,7 @@ class Spread:
     """Count only domains of nodes whose taints the pod tolerates."""
 
 
-@dataclass(frozen=True, slots=True)
-class Constraints:
+class Constraints(Packed, frozen=True):
     """A task class's constraints other than requests, selector, node affinity and tolerations."""
 
     pod_terms: tuple[PodTerm, ...] = ()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from shared.codec.packed import Packed
 from shared.model.constraints import Taint, Terms, Toleration
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Packed, frozen=True):
     """One attribute of a device. ``kind``: int, bool, string or version (both with text values)."""
 
     name: str
@@ -17,8 +15,7 @@ class Attribute:
     value: int | bool | str
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Packed, frozen=True):
     name: str
     attributes: tuple[Attribute, ...] = ()
     capacity: tuple[tuple[str, int], ...] = ()
@@ -28,8 +25,7 @@ class Device:
     """allowMultipleAllocations: several claims share it by its capacity."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceSlice:
+class ResourceSlice(Packed, frozen=True):
     """Devices of one pool of a driver, reachable from one node, from nodes matching a selector, or
     from all."""
 
@@ -45,16 +41,14 @@ class ResourceSlice:
     devices: tuple[Device, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceClass:
+class DeviceClass(Packed, frozen=True):
     name: str
     selectors: tuple[str, ...] = ()
     """CEL expressions that must all hold."""
     extended_resource: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceAsk:
+class DeviceAsk(Packed, frozen=True):
     """A request for a number of devices of a class."""
 
     device_class: str
@@ -71,16 +65,14 @@ class DeviceAsk:
     """Capacity taken of a shared device, in thousandths."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRequest:
+class DeviceRequest(Packed, frozen=True):
     """One request of a claim, served by the first alternative that is available."""
 
     name: str
     asks: tuple[DeviceAsk, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMatch:
+class DeviceMatch(Packed, frozen=True):
     """A constraint on the devices of these requests (() = all): an attribute has the same value for
     all, or with ``distinct`` a different one for each."""
 
@@ -89,8 +81,7 @@ class DeviceMatch:
     distinct: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceResult:
+class DeviceResult(Packed, frozen=True):
     """A device allocated to a claim. ``request`` is ``name`` or ``name/alternative``."""
 
     request: str
@@ -101,15 +92,13 @@ class DeviceResult:
     capacity: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+class Allocation(Packed, frozen=True):
     results: tuple[DeviceResult, ...] = ()
     nodes: Terms | None = None
     """Nodes that reach the devices; None = all."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceClaim:
+class ResourceClaim(Packed, frozen=True):
     namespace: str
     name: str
     requests: tuple[DeviceRequest, ...] = ()
@@ -119,8 +108,7 @@ class ResourceClaim:
     """uids of the pods that use the claim."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceClaimTemplate:
+class ResourceClaimTemplate(Packed, frozen=True):
     """A template: every pod that names it gets its own claim of this form."""
 
     namespace: str

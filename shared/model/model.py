@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import msgspec
 
+from shared.codec.packed import Count, Finite, Packed, replace
 from shared.messages.messages import Group
 from shared.model.constraints import Constraints, Requirement, Taint, Toleration
 from shared.model.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -23,12 +24,11 @@ from shared.units.things import Things
 Pairs = tuple[tuple[str, str], ...]
 """Labels or annotations, sorted by key."""
 
-Requests = tuple[tuple[int, int], ...]
+Requests = tuple[tuple[Count, Count], ...]
 """(slot, amount) pairs sorted by slot, amounts > 0. Every task requests one of slot ``pods``."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskClass:
+class TaskClass(Packed, frozen=True):
     """Everything about a task that decides where it may run. Tasks with equal classes are alike."""
 
     requests: Requests
@@ -60,15 +60,14 @@ class TaskClass:
         return not self.requests or (len(self.requests) == 1 and self.requests[0][0] == PODS)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    row: int
+class Node(Packed, frozen=True):
+    row: Count
     name: str
     allocatable: Requests
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
-    spec: int = 0
+    spec: Count = 0
     """Specification version: changes with labels, taints or schedulability, not with amounts."""
     annotations: Pairs = ()
     """Only annotations that are used: of Volcano's domains, and those that plugins read."""
@@ -76,8 +75,7 @@ class Node:
     """(name with tag or digest, bytes) of the images on the node."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGroupAffinity:
+class NodeGroupAffinity(Packed, frozen=True):
     """The node groups (label ``volcano.sh/nodegroup-name``) that a queue's tasks may use."""
 
     required: tuple[str, ...] = ()
@@ -86,9 +84,8 @@ class NodeGroupAffinity:
     anti_preferred: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Queue:
-    qid: int
+class Queue(Packed, frozen=True):
+    qid: Count
     name: str
     weight: int = 1
     parent: int = -1
@@ -100,28 +97,27 @@ class Queue:
     deserved: Requests = ()
     """Includes resources written as 0."""
     guarantee: Requests = ()
-    spec: int = 0
+    spec: Count = 0
     deserved_set: bool = False
     """``deserved`` is present in the manifest, even if only as {} or with zeros."""
-    created: float = 0.0
+    created: Finite = 0.0
     annotations: Pairs = ()
     affinity: NodeGroupAffinity | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Packed, frozen=True):
     """Identical members of a job: the tasks ``first .. first + count - 1``."""
 
     name: str
-    cid: int
-    first: int
-    count: int
-    group: int = 0
+    cid: Count
+    first: Count
+    count: Count
+    group: Count = 0
     """The group whose minimum its members count for: 0, or that of this role's own minimum."""
     priority: int = 1
     names: tuple[str, ...] = ()
     """Pod names; empty if they follow the pattern ``{job}-{role}-{i}``."""
-    duration: float | None = None
+    duration: Finite | None = None
     """Seconds that a member runs (annotation ``quadrant.dev/duration``); None = until deleted."""
     exit_code: int = 0
     """Exit code of a simulated member (annotation ``quadrant.dev/exit-code``); nonzero is a
@@ -134,19 +130,18 @@ class Role:
     own_gate: bool = False
     """Its only gate is Volcano's own (``scheduling.volcano.sh/queue-allocation-gate``), which the
     scheduler itself removes."""
-    created: tuple[float, ...] = ()
+    created: tuple[Finite, ...] = ()
     """Creation time of each member; () = all when the job was created."""
     uids: tuple[str, ...] = ()
     """Pod uid of each member as submitted, "" if it has none; () = none has one."""
     priority_class: str = ""
-    start: int = 0
+    start: Count = 0
     """Index of its first member among those of the same name: a role may be split into several
     entries when members differ in labels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    jid: int
+class Job(Packed, frozen=True):
+    jid: Count
     namespace: str
     name: str
     kind: str  # Pod | PodGroup | Job
@@ -155,12 +150,12 @@ class Job:
     one."""
     queue: str
     """The name as written; the queue may not exist (yet)."""
-    created: float
+    created: Finite
     """Seconds since 1970; ties are broken by ``jid``."""
     priority: int = 0
     groups: tuple[Group, ...] = (Group(parent=-1, minimum=1),)
     roles: tuple[Role, ...] = ()
-    spec: int = 0
+    spec: Count = 0
     """Specification version: changes with tasks, minima, queue or priority."""
     dangling: bool = False
     """Its pods name a PodGroup that does not exist (yet): they wait, and nothing is placed."""
@@ -202,8 +197,7 @@ class Job:
         return role.names[i] if role.names else f"{self.name}-{role.name}-{role.start + i}"
 
 
-@dataclass(frozen=True, slots=True)
-class PriorityClass:
+class PriorityClass(Packed, frozen=True):
     name: str
     value: int
     default: bool = False

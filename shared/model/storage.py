@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from shared.codec.packed import Packed
 from shared.model.constraints import Selector, Terms
 
 Amounts = tuple[tuple[str, int], ...]
 """(resource name, units) sorted by name; cpu and extended resources in thousandths."""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Packed, frozen=True):
     """A PodDisruptionBudget. Limits are as written: "3" or "50%", "" = not set."""
 
     namespace: str
@@ -23,8 +21,7 @@ class Budget:
     """``status.disruptionsAllowed``, if another controller computes it; None = not reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(Packed, frozen=True):
     """A PersistentVolume."""
 
     name: str
@@ -45,8 +42,7 @@ class Volume:
     handle: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeClaim:
+class VolumeClaim(Packed, frozen=True):
     """A PersistentVolumeClaim."""
 
     namespace: str
@@ -69,8 +65,7 @@ class VolumeClaim:
     """The node selected for it (annotation ``volume.kubernetes.io/selected-node``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class StorageClass:
+class StorageClass(Packed, frozen=True):
     name: str
     provisioner: str = ""
     waits: bool = False
@@ -80,16 +75,14 @@ class StorageClass:
     default: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CSINode:
+class CSINode(Packed, frozen=True):
     """The maximum number of volumes per CSI driver on a node."""
 
     name: str
     limits: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceQuota:
+class ResourceQuota(Packed, frozen=True):
     """Limits for a namespace. Resource names may begin with ``requests.`` or ``limits.``."""
 
     namespace: str
@@ -101,8 +94,7 @@ class ResourceQuota:
     """Applies only to some pods (scopes, scopeSelector)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Numatopology:
+class Numatopology(Packed, frozen=True):
     """The NUMA domains of a node, as an agent reports them. ``name`` is the node's."""
 
     name: str

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from shared.codec.packed import Packed
 from shared.model.constraints import Selector
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(Packed, frozen=True):
     """``networkTopology``: all tasks must be within one hyper node of at most this tier."""
 
     hard: bool
@@ -18,8 +16,7 @@ class Topology:
     """Alternative to the number: the tier of hyper nodes with this ``tierName``."""
 
 
-@dataclass(frozen=True, slots=True)
-class SubGroupPolicy:
+class SubGroupPolicy(Packed, frozen=True):
     """Matching tasks are split by the values of label keys, one sub job per combination of
     values."""
 
@@ -34,8 +31,7 @@ class SubGroupPolicy:
     match_label_keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Packed, frozen=True):
     """Members of a hyper node, selected by name, pattern or labels."""
 
     hyper: bool
@@ -47,8 +43,7 @@ class Member:
     """For kind label: selects nodes by their labels."""
 
 
-@dataclass(frozen=True, slots=True)
-class HyperNode:
+class HyperNode(Packed, frozen=True):
     name: str
     tier: int
     members: tuple[Member, ...] = ()

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from shared.codec.checked import count, number, pack_sealed, row, text, unpack_sealed
+from shared.codec.packed import Codec, Count, Finite, Packed
 
 QUARANTINE_KEY = "aside/"
 """Key prefix of quarantine records, followed by the node's row."""
 
-_KIND = b"aside"
 
-
-@dataclass(frozen=True, slots=True)
-class Quarantine:
+class Quarantine(Packed, frozen=True):
     """``since`` and ``until`` in seconds since 1970; ``times``: quarantines in a row."""
 
     reason: str
     """The node's last refusal."""
-    since: float
-    until: float
-    times: int = 1
+    since: Finite
+    until: Finite
+    times: Count = 1
+
+
+_QUARANTINE = Codec(b"aside", Quarantine)
+encode_quarantine, decode_quarantine = _QUARANTINE.encode, _QUARANTINE.decode
 
 
 def quarantine_key(number_of_row: int) -> str:
@@ -31,20 +30,3 @@ def quarantined_row(key: str) -> int:
     """The row of a quarantine record's key; -1 for other keys."""
     rest = key.removeprefix(QUARANTINE_KEY)
     return int(rest) if rest != key and rest.isascii() and rest.isdecimal() else -1
-
-
-def encode_quarantine(quarantine: Quarantine) -> bytes:
-    return pack_sealed(
-        _KIND, [quarantine.reason, quarantine.since, quarantine.until, quarantine.times]
-    )
-
-
-def decode_quarantine(data: bytes) -> Quarantine:
-    """Errors: Malformed."""
-    reason, since, until, times = row(unpack_sealed(_KIND, data), "aside", 4)
-    return Quarantine(
-        reason=text(reason, "aside.reason"),
-        since=number(since, "aside.since"),
-        until=number(until, "aside.until"),
-        times=count(times, "aside.times"),
-    )

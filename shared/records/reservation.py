@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from shared.codec.checked import count, pack_sealed, row, unpack_sealed
+from shared.codec.packed import Codec, Count
 
 RESERVED_KEY = "reserved/"
 """With the row after it."""
 
-_KIND = b"reserved"
+_RESERVED = Codec(b"reserved", tuple[Count])
 
 
 def reserved_key(number_of_row: int) -> str:
@@ -22,10 +22,9 @@ def reserved_row(key: str) -> int:
 
 def encode_reserved(jid: int) -> bytes:
     """``jid``: the job that the node is reserved for."""
-    return pack_sealed(_KIND, [jid])
+    return _RESERVED.encode((jid,))
 
 
 def decode_reserved(data: bytes) -> int:
     """Errors: Malformed."""
-    (jid,) = row(unpack_sealed(_KIND, data), "reserved", 1)
-    return count(jid, "reserved.jid")
+    return _RESERVED.decode(data)[0]

@@ -1,59 +1,97 @@
-"""The common part of all specifications: their format number, and how fields are read."""
+"""The common form of all specifications: their format number, and fields by the class's types."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from types import GenericAlias
+from typing import Any, Final, Generic, Literal, TypeVar, get_type_hints
 
-from shared.codec.checked import Malformed, count, unpack_sealed, wrong
-from shared.model.model import Requests
+import msgspec
+from msgspec.structs import astuple
 
-T = TypeVar("T")
+from shared.codec.packed import Codec, Packed
 
-FORMAT = 3
+P = TypeVar("P", bound=Packed)
+
+FORMAT: Final = 3
 """Moves when a field is added, removed or changes its meaning."""
 
-BEFORE = 2
+BEFORE: Final = 2
 """The format before, which is read too: a cluster is upgraded while it runs. What it had no field
 for is as if nothing of it were said."""
 
+Either = Literal[2, 3]
+"""The format number of a record that is the same in both."""
 
-def opened(data: bytes, kind: str, size: int, *, before: int | None = None) -> tuple[Any, ...]:
-    """The fields after the format number; arrays inside become tuples.
+_WIDE = b"\xdc"
+"""The first byte of an array of more than 15 items; their number is in the next two."""
 
-    ``before``: how many fields the previous format had, if that differs; newer fields are None.
+
+class Spec(Generic[P]):
+    """The record of one class: an array of the format number and the fields.
+
+    ``first``: only so many fields stand in that array. Those after them, which few say, are one
+    array at its end, None where all of them have their defaults. ``optional``: so many fields at
+    the end are absent where all of them have their defaults. ``before``: how many fields the format
+    before had, or their types; 0: it is not read. ``stored``: types of fields that are stored in
+    another form.
     """
-    version, fields = unsealed(data, kind)
-    expected = size if version == FORMAT or before is None else before
-    if len(fields) != expected:
-        raise Malformed(f"{kind}: {len(fields)} fields instead of {expected}")
-    return fields + (None,) * (size - expected)
+
+    def __init__(
+        self,
+        kind: str,
+        of: type[P],
+        *,
+        first: int | None = None,
+        optional: int = 0,
+        before: int | tuple[object, ...] = 0,
+        stored: dict[str, object] | None = None,
+    ) -> None:
+        hints = get_type_hints(of, include_extras=True) | (stored or {})
+        types = [hints[name] for name in of.__struct_fields__]
+        old = types[:before] if isinstance(before, int) else before
+        self._of = of
+        self._first = len(types) if first is None else first
+        self._rest: tuple[Any, ...] = ()
+        if first is not None:
+            self._rest = of.__struct_defaults__[first - len(types) :]
+            types[first:] = [GenericAlias(tuple, tuple(types[first:])) | None]
+        self._optional = of.__struct_defaults__[-optional:] if optional else ()
+        self._now = Codec(kind.encode(), _array(Literal[3], types, self._optional))
+        self._before = Codec(kind.encode(), _array(Literal[2], old)) if before else self._now
+
+    def encode(self, value: P) -> bytes:
+        return self.pack(astuple(value))
+
+    def pack(self, fields: tuple[Any, ...]) -> bytes:
+        """``fields``: those of the class, in the form in which they are stored."""
+        if self._optional and fields[-len(self._optional) :] == self._optional:
+            fields = fields[: -len(self._optional)]
+        first, rest = fields[: self._first], fields[self._first :]
+        more = ((None if rest == self._rest else rest),) if self._rest else ()
+        return self._now.encode((FORMAT, *first, *more))
+
+    def decode(self, data: bytes) -> P:
+        """Errors: Malformed."""
+        return self._of(*self.unpack(data))
+
+    def unpack(self, data: bytes) -> list[Any]:
+        """The fields in the form in which they are stored; those that it has not are left out.
+        Errors: Malformed."""
+        version = data[3:4] if data[:1] == _WIDE else data[1:2]
+        codec = self._before if version == bytes((BEFORE,)) else self._now
+        _, *fields = astuple(codec.decode(data))
+        if self._rest and codec is self._now:
+            fields[-1:] = fields[-1] or ()
+        return fields
 
 
-def unsealed(data: bytes, kind: str) -> tuple[int, tuple[Any, ...]]:
-    """The format number, and the fields after it."""
-    value = unpack_sealed(kind.encode(), data, lists=False)
-    if type(value) is not tuple or not value or value[0] not in (FORMAT, BEFORE):
-        raise Malformed(f"{kind}: not of format {FORMAT} or {BEFORE}")
-    return value[0], value[1:]
-
-
-def row(value: object, at: str, size: int) -> tuple[Any, ...]:
-    if type(value) is not tuple or len(value) != size:
-        raise Malformed(f"{at}: array of {size} wanted")
-    return value
-
-
-def each(value: object, at: str, item: Callable[[object, str], T]) -> tuple[T, ...]:
-    if type(value) is not tuple:
-        raise wrong(value, at, "array")
-    return tuple([item(v, at) for v in value])
-
-
-def requests(value: object, at: str) -> Requests:
-    return each(value, at, _amount)
-
-
-def _amount(value: object, at: str) -> tuple[int, int]:
-    slot, amount = row(value, at, 2)
-    return count(slot, at), count(amount, at)
+def _array(
+    version: object, types: Sequence[object], defaults: tuple[object, ...] = ()
+) -> type[Any]:
+    """An array of the version and values of these types; the last ones may have defaults."""
+    fields: list[Any] = [("format", version)]
+    fields += [(f"field_{at}", kind) for at, kind in enumerate(types)]
+    for at, default in enumerate(defaults, start=len(fields) - len(defaults)):
+        fields[at] += (default,)
+    return msgspec.defstruct("Array", fields, array_like=True, forbid_unknown_fields=True)

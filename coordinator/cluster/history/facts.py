@@ -5,12 +5,12 @@ Fields with default values are left out, so that a plain task class or node cost
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from typing import Any
 
 import orjson
 
+from shared.codec.packed import Packed
 from shared.model.model import Job, Node, Role, TaskClass
 from shared.records.specs import decode_object, is_object_key
 
@@ -29,18 +29,15 @@ DIGEST_BYTES = 8
 
 
 def facts(value: Any) -> Any:
-    """A dataclass as a mapping of the fields that differ from their defaults, tuples as lists."""
+    """An object as a mapping of the fields that differ from their defaults, tuples as lists."""
     if isinstance(value, tuple | list):
         return [facts(item) for item in value]
-    if not dataclasses.is_dataclass(value):
+    if not isinstance(value, Packed):
         return value
-    changed: Facts = {}
-    for f in dataclasses.fields(value):
-        item = getattr(value, f.name)
-        default = f.default_factory() if callable(f.default_factory) else f.default
-        if item != default:
-            changed[f.name] = facts(item)
-    return changed
+    names = value.__struct_fields__
+    defaults = dict(zip(reversed(names), reversed(value.__struct_defaults__), strict=False))
+    items = ((name, getattr(value, name)) for name in names)
+    return {k: facts(item) for k, item in items if k not in defaults or item != defaults[k]}
 
 
 def requirements(cls: TaskClass) -> Facts:

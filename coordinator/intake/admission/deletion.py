@@ -7,7 +7,6 @@ has left its node and :func:`purge` is called. All other objects are removed at 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from coordinator.intake.admission.draft import Draft
@@ -19,6 +18,7 @@ from coordinator.intake.admission.result import Admission, refused
 from coordinator.intake.admission.step import OBJECT_KINDS
 from coordinator.intake.admission.termination import ending
 from coordinator.intake.documents.document import Document, Key
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import DropJob, DropNode, DropQueue, PurgeJob, PutObject
 from shared.model.model import Job
 from shared.model.node_devices import none_left

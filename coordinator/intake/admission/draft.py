@@ -7,11 +7,11 @@ is a draft that is dropped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Generic, TypeVar
 
 from coordinator.intake.admission.registry import NO_QUEUE, Registry, unpack_task
 from coordinator.intake.documents.document import Document, Key
+from shared.codec.packed import replace
 from shared.errors import InvalidInput
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import IntakeOp, PutJob, PutNode, PutObject, PutQueue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from coordinator.intake.admission.membership import group_of, make_groups, merge_minima, regroup
 from coordinator.intake.admission.pod_names import check_free
@@ -11,6 +10,7 @@ from coordinator.intake.admission.registry import pack_task
 from coordinator.intake.admission.step import AdmissionStep, make_uid, on_its_way_out
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.labels import JOB_NAME, JOB_NAMESPACE, QUEUE_LABEL
+from shared.codec.packed import replace
 from shared.errors import InvalidInput, not_in_this_version
 from shared.manifests.fields.metadata import TASK_SPEC
 from shared.manifests.parse import parse

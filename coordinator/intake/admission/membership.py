@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
+from shared.codec.packed import replace
 from shared.messages.messages import Group
 from shared.model.model import Job, Pairs, Role
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from coordinator.intake.admission.membership import (
@@ -27,6 +26,7 @@ from coordinator.intake.admission.step import (
     on_its_way_out,
 )
 from coordinator.intake.documents.document import Key
+from shared.codec.packed import replace
 from shared.errors import InvalidInput
 from shared.manifests.fields.metadata import GROUP_NAME
 from shared.manifests.kubernetes.objects import PodManifest

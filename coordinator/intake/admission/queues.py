@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from coordinator.intake.admission.step import AdmissionStep
+from shared.codec.packed import replace
 from shared.errors import InvalidInput
 from shared.manifests.volcano.objects import QueueManifest
 from shared.model.model import Job, Queue

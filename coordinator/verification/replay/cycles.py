@@ -9,7 +9,6 @@ the phases that the session wrote.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from coordinator.verification.replay.outcome import ReplayResult, phase_of, result_of
 from coordinator.verification.replay.recorded import Recorded
@@ -20,6 +19,7 @@ from shard_worker.session_model.full_world import PlacedJob
 from shard_worker.session_model.job import SessionJob
 from shard_worker.session_model.status import Status
 from shard_worker.view.mode import Mode
+from shared.codec.packed import replace
 from shared.policy.model import Policy
 
 PERIOD = 1.0

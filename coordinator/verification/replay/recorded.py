@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.intake.admission.result import Admission
@@ -13,6 +13,7 @@ from coordinator.verification.replay.unmatched import NOWHERE, without_stray
 from shard_worker.session_model.full_world import PlacedJob
 from shard_worker.session_model.status import Status
 from shard_worker.view.known_objects import KnownObjects
+from shared.codec.packed import replace
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import PutObject
 from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.memory import KeptPod, Memory
@@ -29,6 +29,7 @@ from shard_worker.session_model.full_world import PlacedJob
 from shard_worker.session_model.queue_totals import INQUEUE, waits_for_entry
 from shard_worker.session_model.status import Status
 from shard_worker.view.mode import Mode
+from shared.codec.packed import replace
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.reason import Reason

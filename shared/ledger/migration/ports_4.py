@@ -8,8 +8,8 @@ ports among the slots in, the record of schema 5 and the new records of things o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
+from shared.codec.packed import replace
 from shared.ledger.entries.stored import QueueRecord, ThingAsk
 from shared.ledger.records import (
     ALLOCATABLE,

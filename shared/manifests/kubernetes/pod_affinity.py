@@ -7,8 +7,9 @@ the pod is parsed, so that later code need not handle them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from shared.codec.packed import replace
 from shared.errors import InvalidInput, not_in_this_version
 from shared.manifests.fields.reader import Fields, dns_label
 from shared.manifests.fields.selectors import ordered, read_selector

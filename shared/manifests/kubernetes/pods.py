@@ -6,11 +6,11 @@ specs by their bytes, so that 500 pods of a list cost little more than their nam
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 import orjson
 
+from shared.codec.packed import replace
 from shared.errors import InvalidInput, not_in_this_version
 from shared.manifests.fields.amounts import add, frozen, raise_to, read_amounts
 from shared.manifests.fields.metadata import (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coordinator.core.coordinator import Coordinator
@@ -11,6 +9,7 @@ from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
 from coordinator.intake.changes import Changes
 from coordinator.jobs.pending_reasons import Why, of_counts, word
+from shared.codec.packed import replace
 from shared.messages.messages import Epoch, Outcome, OutcomeCode
 from shared.messages.reason import Hold, Reason
 from shared.model.model import Job, Node, Queue, TaskClass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
@@ -13,6 +12,7 @@ from coordinator.jobs.pending_reasons import Why
 from coordinator.order.order import Order
 from coordinator.service.metrics.pending_counts import reasons_in_steps
 from shard_worker.dialects.open_session import open_session
+from shared.codec.packed import replace
 from shared.messages import skips
 from shared.messages.messages import Epoch, OutcomeCode
 from shared.messages.reason import Reason

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.dispatch.instructions import Fail, Purge
 from coordinator.intake.changes import Changes
 from coordinator.jobs.state import Standing
+from shared.codec.packed import replace
 from shared.messages.messages import Epoch, StatusItem
 from tests.coordinator.jobs.leaving import (
     FAILED,

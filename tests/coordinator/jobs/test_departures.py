@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coordinator.bind.binder import read_names
@@ -14,6 +12,7 @@ from coordinator.dispatch.instructions import Fail, ReleaseNominations, Reread
 from coordinator.intake.changes import Changes
 from coordinator.jobs.deletion import STOP_AGAIN_LIMIT_SECONDS, STOP_AGAIN_SECONDS
 from coordinator.jobs.state import Standing
+from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, StatusItem, TaskState
 from shared.model.model import Queue
 from shared.model.topology import HyperNode

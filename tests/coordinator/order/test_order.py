@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.jobs.state import Standing
+from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, TaskState
 from shared.model.model import Queue, TaskClass
 from shared.units.slots import CPU, PODS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.order.order import Order
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.plugin_errors import PluginError
+from shared.codec.packed import replace
 from shared.messages.reason import Reason
 from shared.model.model import Job
 from shared.policy.volcano import parse_policy

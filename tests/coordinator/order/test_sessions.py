@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 
 from coordinator.order.order import Order
 from coordinator.order.starvation import AGAIN_LIMIT_SECONDS, OPEN
 from shard_worker.dialects.open_session import open_session
+from shared.codec.packed import replace
 from shared.messages.excerpt import EXCERPT
 from shared.messages.messages import Outcome, OutcomeCode, Placement, TaskState, Turn
 from shared.model.constraints import Constraints, PodTerm, Requirement

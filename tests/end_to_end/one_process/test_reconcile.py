@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from coordinator.cluster.simulated.faulty import Faults, FaultyCluster
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import EVENT, NODE, POD
 from coordinator.objects.columns import pod_status
+from shared.codec.packed import replace
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import StatusItem, TaskState

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from shard_worker.framework.statement import WorldStatement
 from shard_worker.harness import Cluster
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import Status
+from shared.codec.packed import replace
 from shared.model.constraints import Requirement
 from shared.model.model import Role, TaskClass
 from shared.model.storage import Budget

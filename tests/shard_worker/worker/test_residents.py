@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from shard_worker.framework.plugin import Check, PluginOption, Scope, Session, T
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.worker import CommitBatchRequest, Outcomes, Worker
+from shared.codec.packed import replace
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import DropJob, IntakeOp, PutJob, PutPartition, PutQueue
 from shared.ledger.memory.ledger import LedgerDouble

@@ -4,7 +4,6 @@ agrees to the last event."""
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from coordinator.cluster.protocol import BindAnswer, BindRequests
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.faulty import Faults, FaultyCluster
 from coordinator.verification.checker.check import check
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import (
     DropJob,
     IntakeBatch,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from shard_worker.dialects.volcano.plugins.queue.capacity_devices import Claimed
 from shard_worker.framework.session import Session
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.harness import Cluster
 from shard_worker.session_model.queue_totals import link
+from shared.codec.packed import replace
 from shared.model.constraints import Constraints
 from shared.model.devices import DeviceAsk, DeviceRequest, ResourceClaim, ResourceClaimTemplate
 from shared.policy.model import PluginOption

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from shard_worker.dialects.volcano.actions.enqueue import refusal
@@ -13,6 +11,7 @@ from shard_worker.session_model.queue_totals import link
 from shard_worker.session_model.queue_tree import Branch, grow_tree, kinship, own_side, parting
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.workload import ClusterInfo, QueueInfo
+from shared.codec.packed import replace
 from shared.model.model import Queue
 from shared.policy.model import PluginOption
 from shared.units.slots import CPU, MEMORY

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from shard_worker.dialects.volcano.plugins.job.task_topology import (
@@ -13,6 +11,7 @@ from shard_worker.dialects.volcano.plugins.job.task_topology import (
     lay_out,
 )
 from shard_worker.harness import Cluster
+from shared.codec.packed import replace
 from shared.model.model import Role, TaskClass
 from shared.policy.model import PluginOption
 
