@@ -10,7 +10,7 @@ import dataclasses
 from inspect import isclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct, ValidationError, convert, structs
 from msgspec.msgpack import Decoder, Encoder
 
 from shared.codec.checked import LARGEST, Malformed, seal, unseal
@@ -25,7 +25,7 @@ else:
         return copy(value, **changes)
 
 
-__all__ = ["Codec", "Count", "Finite", "Index", "Packed", "replace"]
+__all__ = ["Codec", "Count", "Finite", "Index", "Packed", "read", "replace"]
 
 T = TypeVar("T")
 
@@ -39,12 +39,23 @@ Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
 _encode = Encoder().encode
 
 
+def read(value: object, of: type[T], at: str) -> T:
+    """Check a value of plain lists and maps. Errors: Malformed."""
+    try:
+        return convert(value, of)
+    except ValidationError as error:
+        raise Malformed(f"{at}: {error}") from error
+
+
 class Packed(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Base of the classes that are sent or stored: an array of the fields, in their order."""
 
 
 class Codec(Generic[T]):
-    """Encode and decode values of one type, sealed as one kind of record."""
+    """Encode and decode values of one type, sealed as one kind of record.
+
+    ``key``: the seal covers it too, so that a record stored under another key is refused.
+    """
 
     def __init__(self, kind: bytes, of: type[T]) -> None:
         self._kind = kind
@@ -52,18 +63,18 @@ class Codec(Generic[T]):
         self._head = _head(of)
         self._decode = Decoder(of).decode
 
-    def encode(self, value: T) -> bytes:
-        return seal(self._kind, _encode(value))
+    def encode(self, value: T, *, key: str = "") -> bytes:
+        return seal(self._kind + key.encode(), _encode(value))
 
-    def decode(self, data: bytes) -> T:
+    def decode(self, data: bytes, *, key: str = "") -> T:
         """Errors: Malformed."""
-        body = unseal(self._kind, data)
+        body = unseal(self._kind + key.encode(), data)
         if not body.startswith(self._head):  # msgspec itself takes defaults for fields at the end
-            raise Malformed(f"{self._name}: not an array of all its fields")
+            raise Malformed(f"{self._name}{key}: not an array of all its fields")
         try:
             return self._decode(body)
         except (ValueError, RecursionError) as error:  # ValueError: also of text that is not UTF-8
-            raise Malformed(f"{self._name}: {error}") from error
+            raise Malformed(f"{self._name}{key}: {error}") from error
 
 
 def _head(of: object) -> bytes:

@@ -15,10 +15,11 @@ from rich.pretty import Pretty
 
 from coordinator.cluster.simulated.wire import frame, unframe
 from coordinator.intake.documents.document import Document, Key, decode_document, encode_document
-from shared.codec.checked import SEAL, Malformed, pack_sealed, seal
+from shared.codec.checked import SEAL, Malformed, seal
 from shared.messages.wire import TURNS
 from tests.security.alter import refuses, survives
 from tests.security.samples import CONFIGURED, DOCUMENT, PASSWORD, Sample, samples
+from tests.security.sealed import pack_sealed
 
 SAMPLES = samples()
 SEALED = {name: sample for name, sample in SAMPLES.items() if sample.kind}

@@ -5,7 +5,9 @@ Errors of every reader: :class:`shared.codec.checked.Malformed`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from coordinator.cluster.protocol import (
     BindAnswer,
@@ -17,21 +19,13 @@ from coordinator.cluster.protocol import (
     Report,
     Reports,
 )
-from shared.codec.checked import (
-    Malformed,
-    count,
-    each,
-    indices,
-    integer,
-    mapping,
-    number,
-    row,
-    text,
-    texts,
-    wrong,
-)
+from shared.codec.checked import Malformed
+from shared.codec.packed import Count, Finite, Index, read
 
-_DURATIONS = frozenset((int, float, type(None)))
+Texts = list[str]
+_Phases = list[Annotated[int, Meta(ge=0, le=max(Phase).value)]]
+_Answers = list[Annotated[int, Meta(ge=0, le=max(BindAnswer).value)]]
+_Kinds = list[Annotated[int, Meta(ge=0, le=max(Report).value)]]
 
 
 def bind_columns(r: BindRequests) -> list[Any]:
@@ -39,36 +33,23 @@ def bind_columns(r: BindRequests) -> list[Any]:
 
 
 def read_bind(columns: list[Any]) -> BindRequests:
-    tasks, uids, pods, nodes, durations, exit_codes = row(columns, "bind", 6)
-    requests = BindRequests(
-        tasks=texts(tasks, "bind.tasks"),
-        uids=texts(uids, "bind.uids"),
-        pods=texts(pods, "bind.pods"),
-        nodes=texts(nodes, "bind.nodes"),
-        durations=_durations(durations),
-        exit_codes=indices(exit_codes, "bind.exit_codes"),
+    tasks, uids, pods, nodes, durations, exit_codes = read(
+        columns, tuple[Texts, Texts, Texts, Texts, list[float | None], list[Index]], "bind"
     )
     _alike("bind", tasks, uids, pods, nodes, durations)
     if exit_codes:
         _alike("bind", tasks, exit_codes)
-    return requests
+    return BindRequests(tasks, uids, pods, nodes, durations, exit_codes)
 
 
 def read_bind_answers(columns: Any, count: int) -> BindAnswers:
     """``count``: number of tasks in the request."""
-    answers, where, reasons = row(columns, "bind answers", 3)
-    result = BindAnswers(
-        indices(answers, "bind answers"),
-        texts(where, "bind answers"),
-        texts(reasons, "bind reasons"),
-    )
+    answers, where, reasons = read(columns, tuple[_Answers, Texts, Texts], "bind answers")
     if reasons and len(reasons) != count:
         raise Malformed(f"bind reasons: {len(reasons)} for {count} tasks")
     if len(answers) != count or len(where) != count:
         raise Malformed(f"bind answers: {len(answers)} for {count} tasks")
-    if answers and max(answers) > max(BindAnswer):
-        raise Malformed(f"bind answers: {max(answers)} is no answer")
-    return result
+    return BindAnswers(answers, where, reasons)
 
 
 def bind_answer_columns(a: BindAnswers) -> list[Any]:
@@ -87,65 +68,46 @@ def listed_columns(listing: Listed) -> list[Any]:
 
 
 def read_listed(columns: Any) -> Listed:
-    tasks, uids, nodes, phases, token, highest = row(columns, "listing", 6)
-    listing = Listed(
-        tasks=texts(tasks, "listing.tasks"),
-        uids=texts(uids, "listing.uids"),
-        nodes=texts(nodes, "listing.nodes"),
-        phases=indices(phases, "listing.phases"),
-        token=text(token, "listing.token"),
-        highest=integer(highest, "listing.highest"),
+    tasks, uids, nodes, phases, token, highest = read(
+        columns, tuple[Texts, Texts, Texts, _Phases, str, int], "listing"
     )
     _alike("listing", tasks, uids, nodes, phases)
-    if phases and max(phases) > max(Phase):
-        raise Malformed(f"listing: {max(phases)} is no phase of a task")
-    return listing
+    return Listed(tasks, uids, nodes, phases, token, highest)
 
 
 def read_token(arguments: list[Any]) -> str:
-    return text(row(arguments, "listing", 1)[0], "listing.token")
+    return read(arguments, tuple[str], "listing")[0]
 
 
 def read_acknowledged(arguments: list[Any]) -> list[tuple[int, int]]:
     """Runs of jobs: (first jid, how many)."""
-    return each(row(arguments, "acknowledged", 1)[0], "acknowledged.jobs", _run)
-
-
-def _run(value: object, at: str) -> tuple[int, int]:
-    first, many = row(value, at, 2)
-    return count(first, at), count(many, at)
+    return read(arguments, tuple[list[tuple[Count, Count]]], "acknowledged")[0]
 
 
 def read_nothing(value: Any) -> None:
     if value is not None:
-        raise wrong(value, "answer", "nothing")
+        raise Malformed(f"answer: nothing wanted, got {type(value).__name__}")
 
 
 def read_look(arguments: list[Any]) -> list[str]:
-    return texts(row(arguments, "look", 1)[0], "look.tasks")
+    return read(arguments, tuple[Texts], "look")[0]
 
 
 def read_foreign(value: Any) -> Foreign:
-    return mapping(
-        value,
-        "foreign",
-        text,
-        lambda used, at: mapping(used, at, text, count),
-    )
+    return read(value, dict[str, dict[str, Count]], "foreign")
 
 
 def read_delete(arguments: list[Any]) -> tuple[list[str], list[str] | None]:
     """(tasks, incarnations; None: whichever is current)."""
-    tasks, uids = row(arguments, "delete", 2)
+    tasks, uids = read(arguments, tuple[Texts, Texts | None], "delete")
     if uids is not None:
-        _alike("delete", texts(tasks, "delete.tasks"), texts(uids, "delete.uids"))
-    return texts(tasks, "delete.tasks"), uids
+        _alike("delete", tasks, uids)
+    return tasks, uids
 
 
 def read_reports_question(arguments: list[Any]) -> tuple[int, float]:
     """(number of the last report received, seconds to wait)."""
-    after, wait = row(arguments, "reports", 2)
-    return count(after, "reports.after"), number(wait, "reports.wait")
+    return read(arguments, tuple[Count, Finite], "reports")
 
 
 def report_columns(r: Reports) -> list[Any]:
@@ -153,33 +115,19 @@ def report_columns(r: Reports) -> list[Any]:
 
 
 def read_reports(columns: Any) -> Reports:
-    last, kinds, tasks, nodes, lives = row(columns, "reports", 5)
-    reports = Reports(
-        last=count(last, "reports.last"),
-        kinds=indices(kinds, "reports.kinds"),
-        tasks=texts(tasks, "reports.tasks"),
-        nodes=texts(nodes, "reports.nodes"),
-        lives=mapping(lives, "reports.lives", count, count),
+    last, kinds, tasks, nodes, lives = read(
+        columns, tuple[Count, _Kinds, Texts, Texts, dict[Count, Count]], "reports"
     )
     _alike("reports", kinds, tasks, nodes)
-    if kinds and max(kinds) > max(Report):
-        raise Malformed(f"reports: {max(kinds)} is no kind of report")
-    return reports
+    return Reports(last, kinds, tasks, nodes, lives)
 
 
 def read_position(value: Any) -> str:
-    return text(value, "position")
+    return read(value, str, "position")
 
 
 def read_deleted(value: Any) -> list[str]:
-    return texts(value, "deleted")
-
-
-def _durations(value: Any) -> list[float | None]:
-    if type(value) is not list or not set(map(type, value)) <= _DURATIONS:
-        raise Malformed("bind.durations: array of numbers or nothing wanted")
-    durations: list[float | None] = value
-    return durations
+    return read(value, Texts, "deleted")
 
 
 def _alike(at: str, *columns: list[Any]) -> None:

@@ -13,7 +13,7 @@ import struct
 from abc import ABC, abstractmethod
 from typing import Any
 
-import msgpack
+import msgspec
 
 from shared.codec.checked import SEAL, Malformed, seal, unpack_sealed
 
@@ -26,7 +26,7 @@ _HEAD = struct.Struct(">I")
 
 def frame(message: Any) -> bytes:
     """Encode a message as a frame."""
-    body: bytes = msgpack.packb(message, use_bin_type=True)
+    body = msgspec.msgpack.encode(message)
     length = len(body) + SEAL
     return _HEAD.pack(length) + seal(_kind(length), body)
 

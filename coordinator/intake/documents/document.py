@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-import msgpack
 import orjson
 
-from shared.codec.checked import (
-    Malformed,
-    binary,
-    count,
-    integer,
-    number,
-    seal,
-    unpack_sealed,
-    wrong,
-)
+from shared.codec.checked import Malformed
+from shared.codec.packed import Codec, Count, Finite
 
-FORMAT = 2
+FORMAT: Final = 2
 """Format version of the bytes: rises when a field is added, removed or changes its meaning."""
 
-_PACKER = msgpack.Packer(use_bin_type=True)
-"""Shared, because creating one costs more than packing. Used by one event loop only."""
+_STORED = Codec(
+    b"document ",
+    tuple[Literal[2], bytes, Finite, Count, int, Finite | None, dict[str, Any] | None],
+)
 
 _UIDS = uuid.UUID("6f5b5a52-6a1c-5d0e-9d0b-3f1f6c2a7e11")
 
@@ -98,38 +91,26 @@ def make_uid(key: Key, created: float, incarnation: str = "") -> str:
 
 def encode_document(document: Document) -> bytes:
     d = document
-    packed: bytes = _PACKER.pack(
-        (FORMAT, d.body, d.created, d.generation, d.jid, d.deleting, d.state)
+    return _STORED.encode(
+        (FORMAT, d.body, d.created, d.generation, d.jid, d.deleting, d.state), key=str(d.key)
     )
-    return seal(_kind(str(d.key)), packed)
 
 
 def decode_document(key: str, data: bytes) -> Document:
     """Raises Malformed where the bytes are not the document of this key, in this format."""
-    at = f"document {key}"
-    value = unpack_sealed(_kind(key), data)
-    if type(value) is not list or len(value) != 7 or value[0] != FORMAT:
-        raise Malformed(f"{at}: not of format {FORMAT}")
-    _, body, created, generation, jid, deleting, state = value
-    if state is not None and type(state) is not dict:
-        raise wrong(state, f"{at}.state", "map")
+    _, body, created, generation, jid, deleting, state = _STORED.decode(data, key=key)
     return Document(
-        key=_key(key, at),
-        body=binary(body, f"{at}.body"),
-        created=number(created, f"{at}.created"),
-        generation=count(generation, f"{at}.generation"),
-        jid=integer(jid, f"{at}.jid"),
-        deleting=None if deleting is None else number(deleting, f"{at}.deleting"),
+        key=_key(key),
+        body=body,
+        created=created,
+        generation=generation,
+        jid=jid,
+        deleting=deleting,
         state=state,
     )
 
 
-def _kind(key: str) -> bytes:
-    """The checksum covers the key too, so that a document stored under another key is refused."""
-    return f"document {key}".encode()
-
-
-def _key(text: str, at: str) -> Key:
+def _key(text: str) -> Key:
     if text.count("/") < 2:
-        raise Malformed(f"{at}: its key is not KIND/NAMESPACE/NAME")
+        raise Malformed(f"document {text}: its key is not KIND/NAMESPACE/NAME")
     return Key.parse(text)

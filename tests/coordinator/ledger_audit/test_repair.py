@@ -8,7 +8,6 @@ import pytest
 
 from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
 from coordinator.ledger_audit.repairing import lost_binds, request_of, results_of
-from shared.codec.checked import pack_sealed
 from shared.ledger import records
 from shared.ledger.entries.intake_batch import DropJob
 from shared.ledger.entries.repair import (
@@ -25,15 +24,8 @@ from shared.ledger.protocol import Ledger
 from shared.messages.messages import NOMINATE, StatusItem, TaskState
 from tests.coordinator.ledger_audit.damage import DAMAGES, GANG, acknowledge, settle
 from tests.coordinator.ledger_audit.looking import look, record, write
-from tests.shared.ledger.support import (
-    COORDINATOR,
-    NOTHING,
-    SMALL,
-    Desk,
-    job,
-    run,
-    statement,
-)
+from tests.security.sealed import pack_sealed
+from tests.shared.ledger.support import COORDINATOR, NOTHING, SMALL, Desk, job, run, statement
 
 
 async def repair(desk: Desk, request: RepairRequest) -> RepairReply:

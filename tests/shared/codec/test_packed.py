@@ -8,8 +8,9 @@ import msgpack
 import msgspec
 import pytest
 
-from shared.codec.checked import LARGEST, SEAL, Malformed, pack_sealed, seal
+from shared.codec.checked import LARGEST, SEAL, Malformed, seal
 from shared.codec.packed import Codec, Count, Finite, Index, Packed, replace
+from tests.security.sealed import pack_sealed
 
 
 class Leaf(Packed, frozen=True):

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import redis
 
-from shared.codec.checked import pack_sealed
 from shared.ledger import codec, records
 from shared.ledger.entries.intake_batch import (
     DropNode,
@@ -53,6 +52,7 @@ from shared.messages.messages import (
     TaskState,
 )
 from tests.coordinator.ledger_audit.test_repair import everything
+from tests.security.sealed import pack_sealed
 from tests.shared.ledger.conftest import NOW, flush
 from tests.shared.ledger.support import (
     COORDINATOR,

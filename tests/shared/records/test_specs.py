@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.codec.checked import Malformed, pack_sealed
+from shared.codec.checked import Malformed
 from shared.messages.messages import Group
 from shared.model.constraints import Constraints, PodTerm, Requirement, Spread, Taint, Toleration
 from shared.model.model import Job, Node, NodeGroupAffinity, Queue, Requests, Role, TaskClass
@@ -23,6 +23,7 @@ from shared.records.specs import (
 )
 from shared.records.specs_base import FORMAT
 from shared.records.specs_jobs import decode_job, encode_job
+from tests.security.sealed import pack_sealed
 
 amounts: st.SearchStrategy[Requests] = st.lists(
     st.tuples(st.integers(0, 500), st.integers(1, 2**53 - 1)), max_size=4
