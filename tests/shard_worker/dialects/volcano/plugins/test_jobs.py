@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from shard_worker.framework.extension_points import PREEMPTABLE, RECLAIMABLE, UN
 from shard_worker.framework.rules import PERMIT, REJECT
 from shard_worker.session_model.job import TaskInfo, open_session_job
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress
+from shared.codec.packed import replace
 from shared.messages.messages import Group
 from shared.model.model import Job, Role, TaskClass
 from shared.policy.model import PluginOption, Policy
