@@ -215,7 +215,7 @@ def test_a_rule_that_comes_waits_for_the_flat_turns_that_are_out() -> None:
     o.outcome(placed(flat, row=3))
     (turn,) = turns(o, 3.0)
     other = EXCERPT.decode(turn.world).jobs[1]
-    assert list(other.rows) == list(o.jobs[4].rows)
+    assert other.rows == o.jobs[4].rows.tobytes()
 
 
 def test_a_budget_counts_for_those_who_evict_its_pods() -> None:

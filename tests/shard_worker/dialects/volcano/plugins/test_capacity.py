@@ -13,6 +13,7 @@ from shard_worker.framework.statement import WorldStatement
 from shard_worker.harness import Cluster
 from shard_worker.session_model.job import SessionJob
 from shard_worker.session_model.status import Status
+from shared.codec.packed import replace
 from shared.model.model import Role, TaskClass
 from shared.policy.model import PluginOption
 from shared.units.slots import CPU
@@ -74,7 +75,7 @@ def test_of_cpu_and_memory_a_capability_of_nothing_is_none() -> None:
     cluster.queue("q")
     session = cluster.open()
     queue = session.world.queues[0]
-    object.__setattr__(queue.queue, "capability", ((CPU, 0), (gpu, 0)))
+    queue.queue = replace(queue.queue, capability=((CPU, 0), (gpu, 0)))
     assert session.allocatable(queue, ((CPU, 8000),), session.world)
     assert not session.allocatable(queue, ((gpu, 1),), session.world)
 

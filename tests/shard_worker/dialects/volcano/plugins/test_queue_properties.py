@@ -15,6 +15,7 @@ from shard_worker.session_model.queue_limits import guarantees
 from shard_worker.session_model.queue_totals import link, used
 from shard_worker.session_model.queue_tree import Tree, grow_tree, side_by_side
 from shard_worker.session_model.workload import Amounts, ClusterInfo, QueueInfo
+from shared.codec.packed import replace
 from shared.model.model import Queue, Requests
 from shared.policy.model import PluginOption
 from shared.units.slots import CPU, MEMORY
@@ -85,7 +86,7 @@ def test_guarantee_deserved_and_limit_are_in_this_order(cluster: ClusterInfo) ->
 @given(clusters())
 def test_side_by_side_as_well(cluster: ClusterInfo) -> None:
     for info in cluster.queues.values():  # what is guaranteed below a queue is not so twice
-        object.__setattr__(info.queue, "guarantee", ())
+        info.queue = replace(info.queue, guarantee=())
     check_bounds(side_by_side(cluster))
 
 
@@ -95,7 +96,7 @@ def test_shares_add_up_to_no_more_than_there_is(cluster: ClusterInfo) -> None:
     """A guarantee is kept, if what was dealt before did not leave it: as much may be too much."""
     for info in list(cluster.queues.values()):
         if info.queue.parent > 0:  # guarantees of children are part of their parents'
-            object.__setattr__(info.queue, "guarantee", ())
+            info.queue = replace(info.queue, guarantee=())
     shares = water_fill(cluster)
     guaranteed = guarantees(info.queue for info in cluster.queues.values())
     for slot, total in TOTAL.items():
