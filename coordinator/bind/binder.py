@@ -9,7 +9,7 @@ its answers are recorded, never before.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from coordinator.bind.quarantine import Refused
 from coordinator.cluster.protocol import (
@@ -20,6 +20,7 @@ from coordinator.cluster.protocol import (
     Reports,
     incarnation,
 )
+from shared.codec.packed import replace
 from shared.ledger.entries.stored import BindEntry, TaskRecord
 from shared.messages.messages import StatusItem, TaskState
 from shared.model.model import Job

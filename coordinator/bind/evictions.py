@@ -9,7 +9,6 @@ incarnation with a new uid, so that a late message about the old one cannot affe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from coordinator.bind.binder import BindPlan, read_reports
 from coordinator.bind.placements import Places
@@ -17,6 +16,7 @@ from coordinator.cluster.protocol import BindAnswer, BindAnswers, Reports, incar
 from coordinator.jobs.counters import CoordinatorTally
 from coordinator.jobs.state import JobState, Standing
 from coordinator.order.order import Order
+from shared.codec.packed import replace
 from shared.ledger.entries.stored import Evicted, TaskRecord
 from shared.messages.messages import UNSUCCESSFUL, StatusItem, TaskState
 

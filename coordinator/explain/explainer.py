@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
@@ -29,6 +29,7 @@ from coordinator.jobs.state import JobState, Standing
 from coordinator.objects.timeline import Stories
 from shard_worker.inquiry.findings import InquiryFinding, PlacementScores, RoleFunnel
 from shard_worker.inquiry.funnel import Funnel
+from shared.codec.packed import replace
 from shared.messages.messages import HOLDING, UNSUCCESSFUL, Level, OutcomeCode, TaskState
 from shared.units.amount_text import by_name, name_of, plural
 from shared.units.quantity import quantity

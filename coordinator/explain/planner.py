@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -32,6 +32,7 @@ from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
 from shard_worker.inquiry.inquiry import Inquiry
 from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.workload import Amounts, JobInfo, QueueInfo
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutObject
 from shared.messages.messages import OutcomeCode, Turn
 from shared.messages.reason import Reason

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from coordinator.jobs.pending_reasons import Why, cut, of_counts, skip_of, told_counts
 from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
 from shard_worker.inquiry.funnel import Funnel
+from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode
 from shared.messages.reason import Reason
 from shared.model.model import Requests

@@ -9,7 +9,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from coordinator.intake.admission import termination
@@ -38,6 +38,7 @@ from coordinator.intake.admission.restore import decode, mark_deleting, take_up
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.admission.step import AdmissionStep, key_of, kind_of
 from coordinator.intake.documents.document import Document, Key
+from shared.codec.packed import replace
 from shared.errors import InvalidInput, Refusal
 from shared.ledger.entries.snapshot import Snapshot
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest

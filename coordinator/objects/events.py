@@ -7,7 +7,7 @@ expanded into events of the Job, its PodGroup and its pods, one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from coordinator.jobs.state import JobState
 from coordinator.objects.context import ReadModel, group_name, pod_uid, split_pod_name
 from coordinator.objects.entries import ObjectEntry
 from coordinator.objects.timeline import Audience, Happening, Stories, Story
+from shared.codec.packed import replace
 from shared.messages.messages import Level, TaskState
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ tasks that could start without it. So all checks together cost three passes, wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
 from shard_worker.view.node_reasons import FOREIGN, QUARANTINED, STALE_SPEC
 from shard_worker.view.view import View
-from shared.codec.packed import Count, Index, Packed
+from shared.codec.packed import Count, Index, Packed, replace
 from shared.model.constraints import Taint
 from shared.model.model import TaskClass
 from shared.units.slots import CPU, MEMORY, PODS

@@ -7,12 +7,12 @@ and comes out as in Volcano fails, so that the list stays true.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator.verification.replay.scenario import replay
+from shared.codec.packed import replace
 from tests.conformance.at_rest import differences_at_rest
 from tests.conformance.forms import Form, differences_in
 from tests.conformance.names import NAMES

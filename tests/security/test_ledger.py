@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.codec.packed import replace
 from shared.ledger import codec, records, replies
 from shared.ledger.entries.intake_batch import Move, PutObject, PutPartition
 from shared.ledger.entries.stored import JobRecord, TaskRecord

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.api.patch.field_sets import (
@@ -29,6 +29,7 @@ from coordinator.api.patch.managed_fields import (
     with_owners,
 )
 from coordinator.api.patch.merge_keys import Shape
+from shared.codec.packed import replace
 
 BEFORE = "before-first-apply"
 """Owner of fields from before owners were recorded."""

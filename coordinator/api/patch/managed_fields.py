@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from coordinator.api.patch.errors import PatchError
 from coordinator.api.patch.field_sets import Fields, Path, decode_fields, encode_fields, leaves
 from coordinator.api.patch.json_patch import same
 from coordinator.api.patch.merge_keys import Shape
+from shared.codec.packed import replace
 
 Operation = Literal["Apply", "Update"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -15,6 +14,7 @@ from coordinator.intake.admission.step import AdmissionStep, kind_of
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import BY_KIND, KINDS
 from coordinator.intake.documents.metadata import OWN
+from shared.codec.packed import replace
 from shared.errors import InvalidInput
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.parse import Manifest

@@ -7,7 +7,6 @@ A Job that ended this way is a document without a job. Everything is in the docu
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from coordinator.intake.admission.draft import Draft
@@ -16,6 +15,7 @@ from coordinator.intake.admission.registry import Registry
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.admission.step import AdmissionStep
 from coordinator.intake.documents.document import Document, Key
+from shared.codec.packed import replace
 from shared.errors import InvalidInput, Refusal
 from shared.ledger.entries.intake_batch import DropJob
 from shared.manifests.parse import parse

@@ -8,13 +8,13 @@ in the ledger, written in the same call as the operations that they belong to.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 
 from shared.codec.checked import Malformed
-from shared.codec.packed import Codec, Count, Finite
+from shared.codec.packed import Codec, Count, Finite, replace
 
 FORMAT: Final = 2
 """Format version of the bytes: rises when a field is added, removed or changes its meaning."""

@@ -8,11 +8,12 @@ filled with more of the same.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
 from coordinator.supervisor.restarts import DEATHS, WINDOW_SECONDS
+from shared.codec.packed import replace
 
 WORKER = "worker"
 LEADER = "leader"

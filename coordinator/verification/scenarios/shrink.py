@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from coordinator.verification.scenarios.play import Played, play
 from coordinator.verification.simulation.scenario import Scenario
 from coordinator.verification.simulation.virtual_time import Network
+from shared.codec.packed import replace
 
 T = TypeVar("T")
 Fails = Callable[[Scenario], bool]

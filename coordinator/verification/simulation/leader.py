@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
@@ -25,6 +25,7 @@ from coordinator.verification.simulation.virtual_time import Event, Place, Timel
 from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS, WorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
 from shard_worker.dialects.open_session import open_session
+from shared.codec.packed import replace
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR

@@ -7,13 +7,14 @@ and run again.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from coordinator.intake.documents.document import Key
 from coordinator.verification.simulation.virtual_time import Network
 from shard_worker.view.mode import Mode
+from shared.codec.packed import replace
 
 Item = dict[str, Any]
 

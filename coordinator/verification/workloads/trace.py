@@ -14,12 +14,14 @@ import math
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
 import numpy as np
+
+from shared.codec.packed import replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from shared.codec.packed import replace
 from shared.ledger.entries.stored import Evicted, TaskRecord
 from shared.ledger.memory.books import JobAccount, Overlay
 from shared.ledger.records import RELEASING

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import TypeVar
 
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutJob, PutPartition
 from shared.ledger.errors import LedgerArgument
 from shared.messages.messages import StatusBatch, TaskState

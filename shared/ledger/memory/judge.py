@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from shared.codec.packed import replace
 from shared.ledger.codec import committed_of
 from shared.ledger.entries.log import Committed
 from shared.ledger.entries.snapshot import Nomination

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
+from shared.codec.packed import replace
 from shared.ledger import codec
 from shared.ledger.entries.changes import Moved, part_of
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply

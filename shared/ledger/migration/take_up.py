@@ -13,9 +13,10 @@ anybody, of this version or another, is accepted until the leader blesses the ru
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
+from shared.codec.packed import replace
 from shared.ledger.schema import SCHEMA, TakeUpProgress
 
 SLICE = 500

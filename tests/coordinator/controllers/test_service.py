@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import EVENT, POD, POD_GROUP
+from shared.codec.packed import replace
 from tests.coordinator.controllers.support import (
     gone,
     job,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -17,6 +16,7 @@ from shard_worker.kube_scheduler.devices.claims import ELSEWHERE, IN_USE, NONE_F
 from shard_worker.kube_scheduler.devices.search import Got
 from shard_worker.placement.candidates import feasible
 from shard_worker.session_model.job import TaskInfo
+from shared.codec.packed import replace
 from shared.model.constraints import Constraints, Requirement, Taint, Toleration
 from shared.model.devices import (
     Allocation,

@@ -3,10 +3,9 @@ they are pending, so that placing one changes nothing; who failed or was evicted
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutClass
 from shared.messages.messages import (
     GUARD_GANG,

@@ -6,12 +6,13 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import (
     DropJob,
     DropNode,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from shared.codec.packed import replace
 from shared.ledger.entries.changes import Moved, part_of
 from shared.ledger.entries.intake_batch import (
     DropJob,

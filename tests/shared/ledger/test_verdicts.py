@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import DropJob, DropNode, Observe, PutClass, PutQueue
 from shared.ledger.entries.log import CommitEntry
 from shared.messages.messages import NOMINATE, DomainOp, Group, StatusItem, TaskState, Verdict

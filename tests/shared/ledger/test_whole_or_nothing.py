@@ -11,12 +11,13 @@ import hashlib
 import re
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import redis
 
+from shared.codec.packed import replace
 from shared.ledger import codec, records
 from shared.ledger.entries.intake_batch import (
     DropNode,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -20,6 +19,7 @@ from coordinator.api.write.bulk import BASE, BulkLimits
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeFull
+from shared.codec.packed import replace
 from tests.coordinator.intake.objects import node, pod
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(100)]

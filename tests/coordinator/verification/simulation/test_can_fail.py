@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import play
 from coordinator.verification.simulation.scenario import Fault, FaultKind
 from coordinator.verification.simulation.virtual_time import CALM
+from shared.codec.packed import replace
 from shared.ledger.memory import judge as double_judge
 from shared.ledger.memory.evict import FINE, Finding
 from shared.ledger.memory.judge import Judge, Operation

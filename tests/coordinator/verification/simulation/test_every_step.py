@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -12,6 +11,7 @@ from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import UNTIL, build, play
 from coordinator.verification.simulation.scenario import Fault, FaultKind, Scenario
 from coordinator.verification.simulation.virtual_time import CALM
+from shared.codec.packed import replace
 
 STEPS = {
     "take the leadership": (

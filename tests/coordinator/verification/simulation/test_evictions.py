@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -22,6 +21,7 @@ from coordinator.verification.scenarios.workload import node
 from coordinator.verification.simulation.run import Simulation
 from coordinator.verification.simulation.scenario import Scenario, Wish
 from coordinator.verification.simulation.virtual_time import CALM, Place
+from shared.codec.packed import replace
 from shared.ledger.entries.stored import Evicted, TaskRecord
 from shared.ledger.memory import evict as double_evict
 from shared.ledger.memory.evict import Evicting, Finding

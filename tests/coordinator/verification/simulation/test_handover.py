@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -19,6 +18,7 @@ from coordinator.verification.scenarios.play import play
 from coordinator.verification.scenarios.workload import node, with_hostname
 from coordinator.verification.simulation.scenario import Item, Scenario, Wish
 from shard_worker.view.mode import Mode
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutPartition
 
 NODES = 8

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import play
 from coordinator.verification.simulation.scenario import FaultKind
+from shared.codec.packed import replace
 
 ROOT = Path(__file__).resolve().parents[4]
 SEEDS = 500

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from coordinator.verification.scenarios.generate import scenario
@@ -11,6 +9,7 @@ from coordinator.verification.scenarios.play import play
 from coordinator.verification.simulation.scenario import Fault, FaultKind
 from coordinator.verification.simulation.standby import LEASE_SECONDS
 from coordinator.verification.simulation.virtual_time import CALM
+from shared.codec.packed import replace
 from shared.ledger.lease import SILENT_LEASES
 
 BOUND = SILENT_LEASES * LEASE_SECONDS

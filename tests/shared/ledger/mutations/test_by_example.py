@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
 
+from shared.codec.packed import replace
 from shared.ledger import codec
 from shared.ledger.entries.intake_batch import (
     DropJob,

@@ -9,12 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import redis
 
+from shared.codec.packed import replace
 from shared.ledger.entries.log import CommitEntry
 from shared.ledger.errors import LedgerIdentity, LedgerUnavailable, ServerFailed
 from shared.ledger.redis.access import Access
