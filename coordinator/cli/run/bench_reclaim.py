@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import orjson
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from coordinator.cli.options.failure import EXIT_ERROR, CommandError
-from coordinator.cli.options.options import Output
+from coordinator.cli.options.failure import CommandError
 from coordinator.cli.output.progress import RunProgress
-from coordinator.cli.run.bench_options import BenchOptions
-from coordinator.cli.run.bench_run import BUDGET, cpu_by_role, policy_of
-from coordinator.cli.run.stack import (
-    STALL_SECONDS,
-    Sender,
-    Stall,
-    Status,
-    Workspace,
-    poll,
-    run_to_exit_code,
-    running,
-    tell_faults,
-    until_nodes_are_shared_out,
-    workspace,
+from coordinator.cli.run.bench_frame import (
+    IN_FLIGHT,
+    Bench,
+    Cpu,
+    cpu_of,
+    run_framed,
+    show_policy,
+    until,
 )
-from coordinator.verification.checker.check import check
+from coordinator.cli.run.bench_options import BenchOptions
+from coordinator.cli.run.bench_run import BUDGET
+from coordinator.cli.run.stack import Sender, Status, Workspace, until_nodes_are_shared_out
 from coordinator.verification.checker.report.report import CheckReport
-from coordinator.verification.history.figures import Figures, read_figures
+from coordinator.verification.history.figures import Figures
 from coordinator.verification.workloads.reclaim import (
     GANG,
     POLICY,
@@ -44,11 +34,8 @@ from coordinator.verification.workloads.reclaim import (
     rich_jobs,
     victims_wanted,
 )
-from shared.settings.settings import Settings
 
 GANG_PATH = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/gang"
-IN_FLIGHT = 4
-"""Lists on their way at a time while the cluster is filled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +50,7 @@ class Reclaim:
     """Tasks of the gang that run."""
     last_bind: float
     """Seconds from the gang's submission until the last of them was bound."""
-    cpu_seconds: dict[str, float]
+    cpu_seconds: Cpu
     """By role, from the gang's submission until it was bound."""
 
 
@@ -73,98 +60,47 @@ def run_reclaim(options: BenchOptions) -> int:
         raise CommandError("--pods: reclaim has one pod for each GPU; give --nodes alone")
     if options.nodes < 2:
         raise CommandError("--nodes: reclaim takes half of the nodes, so that it needs two")
-    console = Console(stderr=True, highlight=False)
-    with workspace(
-        history=options.history,
-        shards=options.shards,
-        mode=options.mode.value,
-        seed=options.seed,
-        policy=None if options.policy is None else options.policy.absolute(),
-    ) as space:
-        if options.policy is None:
-            space.settings = _with_own_policy(space)
-        policy = policy_of(space.settings)
-        if options.policy is None:
-            policy["file"] = None
-        return run_to_exit_code(lambda: _run(options, space, policy, console))
-
-
-def _with_own_policy(space: Workspace) -> Settings:
-    """The default policy does not reclaim."""
-    file = Path(space.settings.run_dir) / "reclaim.yaml"
-    file.write_text(POLICY)
-    return space.settings.replace(policy=file)
-
-
-async def _run(
-    options: BenchOptions, space: Workspace, policy: dict[str, Any], console: Console
-) -> int:
-    sent: dict[str, float] = {}
-    with RunProgress(console) as progress:
-        cpu_seconds = await _drive(options, space, sent, progress)
-        progress.phase("Checking the history")
-        report = await asyncio.to_thread(check, space.history)
-        figures = await asyncio.to_thread(read_figures, space.history)
-    reclaim = reclaim_of(figures, sent, cpu_seconds)
-    values = reclaim_result(options, reclaim, report) | {"policy": policy}
-    if options.output is Output.TABLE:
-        _show(values)
-    tell_faults(values["faults"], space, console)
-    if options.output is Output.JSON:
-        typer.echo(orjson.dumps(values).decode())
-    return EXIT_ERROR if values["faults"] else 0
+    return run_framed(Bench(_drive, _result, _show, POLICY), options)
 
 
 async def _drive(
-    options: BenchOptions, space: Workspace, sent: dict[str, float], progress: RunProgress
-) -> dict[str, float]:
-    """Processor seconds by role, from the gang's submission on."""
+    options: BenchOptions, sender: Sender, space: Workspace, progress: RunProgress
+) -> Cpu:
+    """CPU from the gang's submission until it runs."""
     nodes = options.nodes
-    async with running(space, progress) as api:
-        sender = Sender(api, sent)
-        full = jobs_before(nodes)
-        progress.phase(f"Filling {nodes:,} nodes with {full:,} jobs (not counted)")
-        await sender.send(cluster(nodes), in_flight=IN_FLIGHT)
-        await until_nodes_are_shared_out(api, nodes=nodes)
-        await sender.send(rich_jobs(nodes), in_flight=IN_FLIGHT)
-        await _until_full(sender, full)
-        progress.phase(f"Measuring a gang of {gang_width(nodes):,} nodes")
-        before = cpu_by_role(space)
-        await sender.send([gang(nodes)])
-        await _until_gang_runs(sender, gang_width(nodes))
-        after = cpu_by_role(space)
-    return {role: after[role] - before.get(role, 0.0) for role in after}
+    full = jobs_before(nodes)
+
+    async def is_full(status: Status) -> bool:
+        return bool(status["tasks"]["running"] >= full)
+
+    progress.phase(f"Filling {nodes:,} nodes with {full:,} jobs (not counted)")
+    await sender.send(cluster(nodes), in_flight=IN_FLIGHT)
+    await until_nodes_are_shared_out(sender.api, nodes=nodes)
+    await sender.send(rich_jobs(nodes), in_flight=IN_FLIGHT)
+    await until(sender, is_full)
+    progress.phase(f"Measuring a gang of {gang_width(nodes):,} nodes")
+    return await cpu_of(_reclaim(sender, nodes), space)
 
 
-async def _until_full(sender: Sender, goal: int) -> None:
-    stall = Stall(longest=0.0)
-    async for status in poll(sender.api):
-        if status["tasks"]["running"] >= goal:
-            return
-        _raise_if_stalled(stall, status)
-
-
-async def _until_gang_runs(sender: Sender, width: int) -> None:
-    stall = Stall(longest=0.0)
-    async for status in poll(sender.api):
+async def _reclaim(sender: Sender, nodes: int) -> None:
+    async def gang_runs(_: Status) -> bool:
         job = await sender.api.get(GANG_PATH)
-        if job.get("status", {}).get("running", 0) >= width:
-            return
-        _raise_if_stalled(stall, status)
+        return bool(job.get("status", {}).get("running", 0) >= gang_width(nodes))
 
-
-def _raise_if_stalled(stall: Stall, status: Status) -> None:
-    if stall.seconds(status, time.monotonic()) > STALL_SECONDS:
-        raise CommandError(
-            f"nothing has moved for {STALL_SECONDS:g} s; waiting for: "
-            f"{status.get('pending_reasons')}"
-        )
+    await sender.send([gang(nodes)])
+    await until(sender, gang_runs)
 
 
 # --- result -----------------------------------------------------------------------------------
 
 
-def reclaim_of(figures: Figures, sent: dict[str, float], cpu_seconds: dict[str, float]) -> Reclaim:
+def _result(
+    options: BenchOptions, cpu: Cpu, figures: Figures, report: CheckReport, sent: dict[str, float]
+) -> dict[str, Any]:
+    return reclaim_result(options, reclaim_of(figures, sent, cpu), report)
+
+
+def reclaim_of(figures: Figures, sent: dict[str, float], cpu_seconds: Cpu) -> Reclaim:
     """The figures of the gang. Raises CommandError where the history does not have it."""
     part = figures.only(GANG)
     if not part.jobs:
@@ -219,5 +155,4 @@ def _show(values: dict[str, Any]) -> None:
     for role, used in values["cpu_seconds"].items():
         table.add_row(f"CPU, {role}", f"{used:,.2f} s", "")
     Console().print(table)
-    policy = values["policy"]
-    typer.echo(f"Policy: {policy['file'] or 'one that reclaims'} ({', '.join(policy['actions'])})")
+    show_policy(values, unnamed="one that reclaims")

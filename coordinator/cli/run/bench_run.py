@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from coordinator.cli.options.failure import EXIT_ERROR, CommandError
-from coordinator.cli.options.options import Output
 from coordinator.cli.output.progress import RunProgress
-from coordinator.cli.run.bench_options import BenchOptions
-from coordinator.cli.run.stack import (
-    STALL_SECONDS,
-    Sender,
-    Stall,
-    Workspace,
-    poll,
-    run_to_exit_code,
-    running,
-    tell_faults,
-    until_nodes_are_shared_out,
-    workspace,
+from coordinator.cli.run.bench_frame import (
+    IN_FLIGHT,
+    Bench,
+    Cpu,
+    cpu_of,
+    run_framed,
+    show_policy,
+    until,
 )
+from coordinator.cli.run.bench_options import BenchOptions
+from coordinator.cli.run.stack import Sender, Status, Workspace, until_nodes_are_shared_out
 from coordinator.supervisor import cpu_time
 from coordinator.supervisor.supervisor import CLUSTER, COORDINATOR, RAY, REDIS
-from coordinator.verification.checker.check import check
 from coordinator.verification.checker.report.report import CheckReport
-from coordinator.verification.history.figures import Figures, read_figures
+from coordinator.verification.history.figures import Figures
 from coordinator.verification.workloads.generators import (
     CPU,
     ClusterShape,
@@ -43,8 +35,6 @@ from coordinator.verification.workloads.generators import (
     pod_items,
     wide_job,
 )
-from shared.policy.volcano import DEFAULT_POLICY, parse_policy
-from shared.settings.settings import Settings
 
 BUDGET = {
     COORDINATOR: (70, "HTTP, parse 10; class, order 30; dispatch 10; bind, status 20"),
@@ -57,8 +47,6 @@ BUDGET = {
 """Microseconds of CPU per task at the target of 14,300 tasks/s on 2 cores, and their parts."""
 
 CORES_PER_NODE = 32
-IN_FLIGHT = 4
-"""Lists on their way at a time."""
 
 
 @dataclass(slots=True)
@@ -68,104 +56,45 @@ class BenchPhase:
     name: str
     prefix: str
     tasks: int
-    cpu_seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: Cpu = field(default_factory=dict)
     """By role, from the first submission until the last bind was seen."""
 
 
 def run_bench(options: BenchOptions) -> int:
     """Returns the exit code. Raises :class:`CommandError`."""
-    console = Console(stderr=True, highlight=False)
-    with workspace(
-        history=options.history,
-        shards=options.shards,
-        mode=options.mode.value,
-        seed=options.seed,
-        policy=None if options.policy is None else options.policy.absolute(),
-    ) as space:
-        policy = policy_of(space.settings)
-        return run_to_exit_code(lambda: _run(options, space, policy, console))
-
-
-async def _run(
-    options: BenchOptions, space: Workspace, policy: dict[str, Any], console: Console
-) -> int:
-    sent: dict[str, float] = {}
-    with RunProgress(console) as progress:
-        phases = await _drive(options, space, sent, progress)
-        progress.phase("Checking the history")
-        report = await asyncio.to_thread(check, space.history)
-        figures = await asyncio.to_thread(read_figures, space.history)
-    values = bench_result(options, phases, figures, report, sent) | {"policy": policy}
-    if options.output is Output.TABLE:
-        _show(values)
-    tell_faults(values["faults"], space, console)
-    if options.output is Output.JSON:
-        typer.echo(orjson.dumps(values).decode())
-    return EXIT_ERROR if values["faults"] else 0
-
-
-def policy_of(settings: Settings) -> dict[str, Any]:
-    """The policy that a run is under, as its result tells it: figures under another one cannot be
-    compared with these. Raises SettingsError for a file that cannot be used."""
-    content = settings.read_policy()
-    policy = DEFAULT_POLICY if content is None else parse_policy(content)
-    return {
-        "file": None if content is None else str(settings.policy),
-        "actions": list(policy.actions),
-        "plugins": [option.name for tier in policy.tiers for option in tier],
-    }
+    return run_framed(Bench(_drive, bench_result, _show), options)
 
 
 async def _drive(
-    options: BenchOptions, space: Workspace, sent: dict[str, float], progress: RunProgress
+    options: BenchOptions, sender: Sender, space: Workspace, progress: RunProgress
 ) -> list[BenchPhase]:
     phases = []
-    async with running(space, progress) as api:
-        sender = Sender(api, sent)
-        progress.phase(f"Loading {options.nodes:,} nodes (not counted)")
-        shape = ClusterShape(options.nodes, CORES_PER_NODE, CPU)
-        await sender.send(node_items(shape), in_flight=IN_FLIGHT)
-        await until_nodes_are_shared_out(api, nodes=options.nodes)
-        for name, prefix, items in (
-            ("separate pods", "default/pod-", pod_items(options.pods)),
-            ("one Job", "default/job-", iter([wide_job(options.pods)])),
-        ):
-            progress.phase(f"Measuring {options.pods:,} tasks: {name}")
-            phase = BenchPhase(name, prefix, options.pods)
-            await _measure(phase, items, sender, space)
-            phases.append(phase)
+    progress.phase(f"Loading {options.nodes:,} nodes (not counted)")
+    shape = ClusterShape(options.nodes, CORES_PER_NODE, CPU)
+    await sender.send(node_items(shape), in_flight=IN_FLIGHT)
+    await until_nodes_are_shared_out(sender.api, nodes=options.nodes)
+    for name, prefix, items in (
+        ("separate pods", "default/pod-", pod_items(options.pods)),
+        ("one Job", "default/job-", iter([wide_job(options.pods)])),
+    ):
+        progress.phase(f"Measuring {options.pods:,} tasks: {name}")
+        phase = BenchPhase(name, prefix, options.pods)
+        phase.cpu_seconds = await cpu_of(_load(phase, items, sender), space)
+        phases.append(phase)
     return phases
 
 
-def cpu_by_role(space: Workspace) -> dict[str, float]:
-    """CPU seconds so far by role."""
-    roots = {os.getpid(): cpu_time.LOAD}
-    if space.supervisor is not None:
-        roots |= {pid: role for role, pid in space.supervisor.pids().items()}
-        roots |= dict.fromkeys(space.supervisor.worker_pids(), cpu_time.WORKERS)
-    return cpu_time.by_role(cpu_time.processes(), roots)
-
-
-async def _measure(
-    phase: BenchPhase, items: Iterable[Item], sender: Sender, space: Workspace
-) -> None:
+async def _load(phase: BenchPhase, items: Iterable[Item], sender: Sender) -> None:
     """Send everything and wait until as many more tasks are bound."""
     status = await sender.api.status()
     goal = status["tasks"]["bound"] + phase.tasks
-    before = cpu_by_role(space)
+
+    async def all_bound(status: Status) -> bool:
+        return bool(status["tasks"]["bound"] >= goal)
+
     async with asyncio.TaskGroup() as group:
         group.create_task(sender.send(items, in_flight=IN_FLIGHT))
-        stall = Stall(longest=0.0)
-        async for status in poll(sender.api):
-            if status["tasks"]["bound"] >= goal:
-                break
-            if stall.seconds(status, time.monotonic()) > STALL_SECONDS:
-                raise CommandError(
-                    f"nothing was bound any more for {STALL_SECONDS:g} s; waiting for: "
-                    f"{status.get('pending_reasons')}"
-                )
-    after = cpu_by_role(space)
-    phase.cpu_seconds = {role: after[role] - before.get(role, 0.0) for role in after}
+        await until(sender, all_bound)
 
 
 # --- result -----------------------------------------------------------------------------------
@@ -240,8 +169,7 @@ def _show(values: dict[str, Any]) -> None:
     totals = (f"{sum(p['cpu_us_per_task'].values()):,.0f} us" for p in parts)
     table.add_row("CPU, all", *totals, "140 us", "per task")
     Console().print(table)
-    policy = values["policy"]
-    typer.echo(f"Policy: {policy['file'] or 'the default'} ({', '.join(policy['actions'])})")
+    show_policy(values, unnamed="the default")
     for name, part in values["workloads"].items():
         over = ", ".join(part["over_budget"]) or "none"
         typer.echo(f"Over budget with {name}: {over}")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from coordinator.cli.options.options import ModeChoice, Output
+from coordinator.cli.run.bench_frame import policy_of
 from coordinator.cli.run.bench_options import BenchOptions, BenchSize
-from coordinator.cli.run.bench_run import BUDGET, BenchPhase, bench_result, over_budget, policy_of
+from coordinator.cli.run.bench_run import BUDGET, BenchPhase, bench_result, over_budget
 from coordinator.supervisor import cpu_time
 from coordinator.supervisor.cpu_time import LOAD, ProcessTime, by_role, processes
 from coordinator.supervisor.supervisor import CLUSTER, COORDINATOR, RAY, REDIS
