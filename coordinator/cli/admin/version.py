@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator.cli.client.options import Connection, Output
+from coordinator.cli.client.connection import Connection
+from coordinator.cli.client.options import Output
 
 API_VERSION = "quadrant.dev/v1alpha1"
 

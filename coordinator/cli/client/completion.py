@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +21,6 @@ def complete_targets(ctx: Any, args: list[str], incomplete: str) -> list[str]:
 
 def complete_namespaces(ctx: Any, args: list[str], incomplete: str) -> list[str]:
     return _quietly(ctx, lambda ask: _names(ask, ask.catalog.resolve("namespaces"), incomplete))
-
-
-def complete_contexts(ctx: Any, args: list[str], incomplete: str) -> list[str]:
-    from coordinator.cli.client.kubeconfig import ConfigError, contexts
-
-    try:
-        return [name for name in contexts(os.environ) if name.startswith(incomplete)]
-    except ConfigError:
-        return []
 
 
 def complete_names(kind: str) -> Callable[[Any, list[str], str], list[str]]:
@@ -54,7 +44,7 @@ def complete_pairs(*kinds: str) -> Callable[[Any, list[str], str], list[str]]:
 
 
 def _quietly(ctx: Any, find: Callable[[Any], list[str]]) -> list[str]:
-    from coordinator.cli.client.options import Connection
+    from coordinator.cli.client.connection import Connection
     from coordinator.cli.client.session import session
     from coordinator.cli.options.failure import CommandError
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from coordinator.cli.client.completion import (
-    complete_contexts,
-    complete_namespaces,
-    complete_targets,
-)
-
-SERVER = "The server"
+from coordinator.cli.client.completion import complete_namespaces, complete_targets
 
 
 class DryRunChoice(StrEnum):
@@ -23,39 +16,6 @@ class DryRunChoice(StrEnum):
     NONE = "none"
     CLIENT = "client"
     SERVER = "server"
-
-
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """Which server is asked, and whether the requests are shown."""
-
-    server: Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            "-s",
-            metavar="URL",
-            rich_help_panel=SERVER,
-            help="Address of the coordinator, several with commas; otherwise QUADRANT_SERVER, or "
-            "the kubeconfig's",
-        ),
-    ] = None
-    context: Annotated[
-        str | None,
-        typer.Option(
-            "--context",
-            metavar="NAME",
-            rich_help_panel=SERVER,
-            autocompletion=complete_contexts,
-            help="Context of the kubeconfig to use",
-        ),
-    ] = None
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose", "-v", rich_help_panel=SERVER, help="Tell every request on stderr"
-        ),
-    ] = False
 
 
 Namespace = Annotated[

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coordinator.cli.client.options import (
-    Connection,
-    DryRunChoice,
-    DryRunOption,
-    Files,
-    Namespace,
-    Output,
-)
+from coordinator.cli.client.connection import Connection
+from coordinator.cli.client.options import DryRunChoice, DryRunOption, Files, Namespace, Output
 from coordinator.cli.options.failure import EXIT_ERROR, CommandError
 
 if TYPE_CHECKING:

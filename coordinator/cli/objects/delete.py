@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import (
-    Connection,
     DryRunChoice,
     DryRunOption,
     FieldSelector,

@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from coordinator.cli.client.options import Connection, Files, Namespace
+from coordinator.cli.client.connection import Connection
+from coordinator.cli.client.options import Files, Namespace
 from coordinator.cli.options.failure import CommandError
 
 SAME, DIFFERS, TROUBLE = 0, 1, 2

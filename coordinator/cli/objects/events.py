@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coordinator.cli.client.completion import complete_pairs
-from coordinator.cli.client.options import AllNamespaces, Connection, Namespace, NoHeaders, Output
+from coordinator.cli.client.connection import Connection
+from coordinator.cli.client.options import AllNamespaces, Namespace, NoHeaders, Output
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import (
     AllNamespaces,
-    Connection,
     FieldSelector,
     Namespace,
     NoHeaders,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import (
     AllNamespaces,
-    Connection,
     FieldSelector,
     Namespace,
     Selector,

@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from coordinator.cli.client.options import Connection, Files, Namespace, Output
+from coordinator.cli.client.connection import Connection
+from coordinator.cli.client.options import Files, Namespace, Output
 from coordinator.cli.options.failure import CommandError
 
 EXIT_WAITS = 10

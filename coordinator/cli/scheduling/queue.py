@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from coordinator.cli.client.completion import complete_names
-from coordinator.cli.client.options import Connection, DryRunChoice, DryRunOption, NoHeaders, Output
+from coordinator.cli.client.connection import Connection
+from coordinator.cli.client.options import DryRunChoice, DryRunOption, NoHeaders, Output
 from coordinator.cli.options.records import CommandGroup
 
 if TYPE_CHECKING:

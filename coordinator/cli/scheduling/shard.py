@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from coordinator.cli.client.completion import complete_names
-from coordinator.cli.client.options import Connection, NoHeaders, Output
+from coordinator.cli.client.connection import Connection
+from coordinator.cli.client.options import NoHeaders, Output
 from coordinator.cli.options.records import CommandGroup
 
 app = CommandGroup(no_args_is_help=True, help="List and describe shards")

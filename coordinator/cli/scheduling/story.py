@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from coordinator.cli.client.options import Connection, Namespace, Output
+from coordinator.cli.client.connection import Connection
+from coordinator.cli.client.options import Namespace, Output
 from coordinator.cli.scheduling.explain import SubjectKind, explained
 
 

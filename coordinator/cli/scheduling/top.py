@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coordinator.cli.client.options import Connection
+from coordinator.cli.client.connection import Connection
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coordinator.cli.client.options import Connection
+from coordinator.cli.client.connection import Connection
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
 
 if TYPE_CHECKING:

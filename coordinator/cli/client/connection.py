@@ -1,0 +1,53 @@
+"""Which server a command asks: options, and nothing that talks to it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+SERVER = "The server"
+
+
+def complete_contexts(ctx: Any, args: list[str], incomplete: str) -> list[str]:
+    from coordinator.cli.client.kubeconfig import ConfigError, contexts
+
+    try:
+        return [name for name in contexts(os.environ) if name.startswith(incomplete)]
+    except ConfigError:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Which server is asked, and whether the requests are shown."""
+
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            "-s",
+            metavar="URL",
+            rich_help_panel=SERVER,
+            help="Address of the coordinator, several with commas; otherwise QUADRANT_SERVER, or "
+            "the kubeconfig's",
+        ),
+    ] = None
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            rich_help_panel=SERVER,
+            autocompletion=complete_contexts,
+            help="Context of the kubeconfig to use",
+        ),
+    ] = None
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", "-v", rich_help_panel=SERVER, help="Tell every request on stderr"
+        ),
+    ] = False
