@@ -95,7 +95,7 @@ def _read(file: Path) -> Scenario:
         return Scenario.from_json(file.read_text())
     except OSError as error:
         raise CommandError(f"{file}: cannot read it: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except ValueError as error:
         reason = f"{type(error).__name__}: {error}"
         raise CommandError(
             f"{file}: not a scenario ({reason}); give a file that a failing seed has left behind"

@@ -6,10 +6,10 @@ and run again.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from coordinator.intake.documents.document import Key
 from coordinator.verification.simulation.virtual_time import Network
@@ -37,8 +37,7 @@ class FaultKind(StrEnum):
     TASKS_LOST = "tasks lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: FaultKind
     at: float
     """Seconds after the start."""
@@ -46,8 +45,7 @@ class Fault:
     shard: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One request of a user: objects to create or change, or one to delete."""
 
     at: float
@@ -55,16 +53,14 @@ class Wish:
     delete: Key | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyChange:
+class PolicyChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The policy file changes ``at`` seconds after the start."""
 
     at: float
     policy: Item
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int
     """Seed of the delays, losses and repetitions of messages."""
     mode: Mode
@@ -80,7 +76,7 @@ class Scenario:
     """Whether a second coordinator runs from the start."""
     evicting: bool = False
     """Whether workers evict tasks in their way."""
-    policy: Item = field(default_factory=dict)
+    policy: Item = msgspec.field(default_factory=dict)
     """The policy file's content; empty: the default policy."""
     policy_changes: tuple[PolicyChange, ...] = ()
 
@@ -109,29 +105,12 @@ class Scenario:
     # --- as text --------------------------------------------------------------------------------
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1, default=lambda value: value.value)
+        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Scenario:
-        """Parse JSON. ValueError, KeyError or TypeError if the text is not a scenario."""
-        told = json.loads(text)
-        wishes = (
-            Wish(wish["at"], tuple(wish["items"]), Key(*wish["delete"]) if wish["delete"] else None)
-            for wish in told["wishes"]
-        )
-        changes = (PolicyChange(**change) for change in told.get("policy_changes", ()))
-        faults = (Fault(**(fault | {"kind": FaultKind(fault["kind"])})) for fault in told["faults"])
-        return cls(
-            **told
-            | {
-                "mode": Mode(told["mode"]),
-                "network": Network(**told["network"]),
-                "setup": tuple(told["setup"]),
-                "wishes": tuple(wishes),
-                "faults": tuple(faults),
-                "policy_changes": tuple(changes),
-            }
-        )
+        """Parse JSON. ValueError if the text is not a scenario."""
+        return msgspec.json.decode(text, type=cls)
 
 
 def story_of(item: Item) -> str:

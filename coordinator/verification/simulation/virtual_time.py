@@ -6,8 +6,9 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 Event = Callable[[], None]
 
@@ -19,8 +20,7 @@ class Place(StrEnum):
     CLUSTER = "cluster"
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Mean delays of messages in seconds (exponentially distributed, so order is not kept), and
     fault rates."""
 

@@ -97,7 +97,8 @@ def test_what_is_no_range_is_told(seeds: str, capsys: pytest.CaptureFixture[str]
 
 def test_what_is_no_scenario_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "x.json"
-    for text in ("", "[]", "{}", '{"seed": 1}', "\x00"):
+    surplus = scenario(1).to_json().replace("{", '{"more": 1,', 1)
+    for text in ("", "[]", "{}", '{"seed": 1}', "\x00", surplus):
         file.write_text(text)
         assert run(["chaos", "sim", "--scenario", str(file)]) == 1
         assert "not a scenario" in capsys.readouterr().err
