@@ -28,13 +28,15 @@ class Changes:
     objects_gone: list[WorldObject] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     jobs_gone: list[int] = field(default_factory=list)
-    """Deleted jobs: none of their tasks is placed any more, running ones are stopped."""
+    """Deleted jobs: none of their tasks is placed any more, running ones are stopped. They keep
+    their names and documents until they are purged."""
     tasks_gone: list[tuple[int, int]] = field(default_factory=list)
-    """Deleted members (jid, tix) of jobs that stay: to be recorded as FAILED, and stopped."""
+    """Deleted members (jid, tix) of jobs that stay: to be recorded as FAILED, and stopped. Their
+    pods keep their names and documents until they are purged."""
     jobs_purged: list[int] = field(default_factory=list)
     """Deleted jobs whose last task and record are gone."""
     documents: list[Document] = field(default_factory=list)
-    """New or changed."""
+    """New or changed, at most one per object."""
     documents_gone: list[Key] = field(default_factory=list)
 
     def parts(self, size: int) -> Iterator[Changes]:

@@ -415,23 +415,3 @@ def _own_words(item: dict[str, Any]) -> dict[str, Any]:
         return item
     author_metadata = {name: value for name, value in metadata.items() if name not in SERVER_OWNED}
     return item | {"metadata": author_metadata}
-
-
-def changes_of(admission: Admission) -> Changes:
-    return Changes(
-        classes=admission.classes,
-        nodes=admission.nodes,
-        nodes_gone=admission.nodes_gone,
-        queues=admission.queues,
-        queues_gone=admission.queues_gone,
-        hyper_nodes=admission.hyper_nodes,
-        hyper_nodes_gone=admission.hyper_nodes_gone,
-        objects=admission.objects,
-        objects_gone=admission.objects_gone,
-        jobs=admission.jobs,
-        jobs_gone=admission.jobs_gone,
-        jobs_purged=admission.jobs_purged,
-        tasks_gone=admission.tasks_gone,
-        documents=admission.documents,
-        documents_gone=admission.documents_gone,
-    )

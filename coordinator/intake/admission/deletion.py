@@ -88,7 +88,9 @@ def _drop_node(registry: Registry, name: str, keep: bool) -> Admission:
 def _drop_object(registry: Registry, at: str, keep: bool) -> Admission:
     """Delete an object. A budget that an older version stored has only a document to delete."""
     value = registry.objects.pop(at, None) if keep else registry.objects.get(at)
-    return Admission() if value is None else Admission([PutObject(at, None)], objects_gone=[value])
+    if value is None:
+        return Admission()
+    return Admission(ops=[PutObject(at, None)], objects_gone=[value])
 
 
 def _created_group(registry: Registry, name: str) -> int | None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
+from coordinator.intake.changes import Changes
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import KINDS, Kind
 from coordinator.intake.intake import Intake
-from coordinator.intake.writer import changes_of
 from coordinator.objects.store import Objects
 from coordinator.order.order import Order
 from shard_worker.dialects.open_session import open_session
@@ -61,7 +61,7 @@ class World:
 
     def _stored(self, admission: Any) -> None:
         assert not admission.refused, admission.refused
-        changes = changes_of(admission)
+        changes: Changes = admission
         self.objects.publish(changes.documents, changes.documents_gone, purged=changes.jobs_purged)
         self.core.admitted(changes)
         if changes.nodes:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.bind.status_writer import Recorder
-from coordinator.intake.writer import IntakeWriter, changes_of
+from coordinator.intake.writer import IntakeWriter
 from coordinator.service.bind_loop import Binding
 from coordinator.service.executor import Executor
 from coordinator.service.reconcile_loop import Reconciling
@@ -51,7 +51,7 @@ def test_objects_that_are_known_before_the_ledger_has_them(
     async def hasty(self: IntakeWriter, batch: list[Any]) -> None:
         for _, outcome in batch:
             if outcome.tell:
-                self._stored(changes_of(outcome.admission))
+                self._stored(outcome.admission)
         await store(self, batch)
 
     monkeypatch.setattr(IntakeWriter, "_store", hasty)
