@@ -101,11 +101,6 @@ class ResidentTable:
         lines = self._lines_on(row)
         return [] if not len(lines) else np.unique(self._columns["jid"][lines]).tolist()
 
-    def jids_on_nodes(self) -> list[int]:
-        """All jobs with tasks on nodes, by number."""
-        jids: list[int] = np.unique(self.column("jid")[self.column("row") >= 0]).tolist()
-        return jids
-
     def jids(self) -> list[int]:
         """All jobs that are known, by number."""
         jids: list[int] = self.jobs.column("jid")[self.jobs.column("known")].tolist()

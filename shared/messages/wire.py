@@ -1,4 +1,4 @@
-"""The encoding of turns and outcomes, and the text of an epoch."""
+"""The encoding of turns, and the text of an epoch."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import re
 
 from shared.codec.checked import Malformed, text
 from shared.codec.packed import Codec
-from shared.messages.messages import Epoch, Outcome, Turn
+from shared.messages.messages import Epoch, Turn
 
 TURNS = Codec(b"turns", list[Turn])
-OUTCOMES = Codec(b"outcomes", list[Outcome])
 
 _EPOCH = re.compile(r"[0-9]{1,15}:[!-9;-~]{1,64}")
 

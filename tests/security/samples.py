@@ -35,7 +35,7 @@ from shared.messages.messages import (
     Turn,
     Verdict,
 )
-from shared.messages.wire import OUTCOMES, TURNS
+from shared.messages.wire import TURNS
 from shared.model.constraints import Constraints, PodTerm, Requirement, Spread, Taint, Toleration
 from shared.model.devices import DeviceAsk, DeviceRequest, ResourceClaim
 from shared.model.model import Job, Node, NodeGroupAffinity, PriorityClass, Queue, Role, TaskClass
@@ -170,14 +170,13 @@ def figures() -> WorkerFigures:
 
 
 def samples() -> dict[str, Sample]:
-    reply = PlaceReply([OUTCOME], "5-1", 0.25, figures())
+    reply = PlaceReply([OUTCOME, MOVING], "5-1", 0.25, figures())
     inquiry = Inquiry([TURN], [{4: 2}], {4: specs.encode_class(CLASS)}, funnels=True)
     hyper = HyperNode.of("rack", 1, ("n3",), ("leaf",))
     urgent = PriorityClass("high", 1000)
     return {
         "turns": Sample(b"turns", TURNS.encode([TURN, SESSION_TURN]), TURNS.decode),
         "excerpt": Sample(b"excerpt", EXCERPT.encode(CONTEXT), EXCERPT.decode),
-        "outcomes": Sample(b"outcomes", OUTCOMES.encode([OUTCOME, MOVING]), OUTCOMES.decode),
         "worker": Sample(b"worker", CONFIG.encode(CONFIGURED), CONFIG.decode),
         "placed": Sample(b"placed", REPLY.encode(reply), REPLY.decode),
         "inquiry": Sample(b"inquiry", INQUIRY.encode(inquiry), INQUIRY.decode),

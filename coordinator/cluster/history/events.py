@@ -190,11 +190,6 @@ def _parts(count: int) -> Iterator[Event]:
         yield {**more, "part": i} if i else more
 
 
-def ledger_events(entry: LogEntry) -> list[Event]:
-    """The events of a single entry without context."""
-    return LedgerEvents().of(entry)
-
-
 def acknowledged_event(t: float, jobs: list[tuple[int, int]], number: int) -> Event:
     """Users were told that these jobs are stored: (first jid, number of jobs)."""
     return {"t": t, "src": "cluster", "n": number, "ev": "acknowledged", "jobs": jobs}

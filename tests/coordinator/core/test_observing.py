@@ -8,10 +8,10 @@ from coordinator.dispatch.instructions import Repartition
 from coordinator.intake.changes import Changes
 from coordinator.jobs.state import LastTurn
 from coordinator.ledger_audit.findings import Finding
+from shard_worker.worker.transport import REPLY, PlaceReply
 from shared.codec.packed import replace
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import Epoch, Group, Outcome, OutcomeCode, StatusItem, TaskState, Turn
-from shared.messages.wire import OUTCOMES
 from shared.model.model import Node, Queue
 from shared.model.topology import HyperNode
 from shared.records.quarantine import Quarantine
@@ -177,7 +177,8 @@ def test_sessions_and_all_else_of_an_outcome_travel() -> None:
         conflicts_read=4,
         session=5,
     )
-    assert OUTCOMES.decode(OUTCOMES.encode([outcome])) == [outcome]
+    reply = PlaceReply([outcome], "1-0")
+    assert REPLY.decode(REPLY.encode(reply)) == reply
 
 
 # --- who is told ----------------------------------------------------------------------------------

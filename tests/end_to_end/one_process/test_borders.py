@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from coordinator.cli.run.stack import Sender
-from coordinator.cluster.history.events import ledger_events
+from coordinator.cluster.history.events import LedgerEvents
 from coordinator.verification.checker.state.ownership import RowOwnership
 from coordinator.verification.workloads.bulk_client import ApiClient
 from coordinator.verification.workloads.generators import (
@@ -108,7 +108,7 @@ async def test_nodes_change_hands_while_jobs_run_and_no_worker_crosses_a_border(
             await pull_together(service, members)
         await service.until(lambda status: bool(status["statements"]["committed"] > 10))
         entries = await service.service._ledger.read_log("0", count=100_000)
-        events = [event for entry in entries for event in ledger_events(entry)]
+        events = [event for entry in entries for event in LedgerEvents().of(entry)]
         borders, commits = RowOwnership(), 0
         for event in events:
             if event["ev"] == "partition":
@@ -169,7 +169,7 @@ async def test_nodes_of_shards_that_are_no_more_are_others_after_their_epoch_is_
         told = [
             index
             for index, entry in enumerate(entries)
-            for event in ledger_events(entry)
+            for event in LedgerEvents().of(entry)
             if event["ev"] == "partition" and "2" not in event["shards"]
         ]
         assert void[0] < told[0]

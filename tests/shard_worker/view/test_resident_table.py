@@ -82,7 +82,6 @@ def check(table: ResidentTable, snapshot: Snapshot) -> None:
     for row in range(ROWS + 1):
         there = {jid for (jid, _), (_, at, *_) in truth.items() if at == row}
         assert table.jids_on(row) == sorted(there)
-    assert table.jids_on_nodes() == sorted({jid for (jid, _), t in truth.items() if t[1] >= 0})
     wanted = (S.BOUND, S.RUNNING)
     counts = [0] * ROWS
     for state, row, *_ in truth.values():

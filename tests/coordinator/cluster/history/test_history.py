@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.cluster.events import ClusterEvent
-from coordinator.cluster.history.events import LedgerEvents, ledger_events
+from coordinator.cluster.history.events import LedgerEvents
 from coordinator.cluster.history.file import HistoryFile, LogFollower
 from coordinator.verification.checker.check import check
 from shared.ledger.entries.intake_batch import (
@@ -236,7 +236,7 @@ def test_a_file_cut_anywhere_is_taken_up_where_it_was_whole(
         wanted = [
             (event["id"], event.get("more", 0))
             for entry in entries
-            for event in ledger_events(entry)
+            for event in LedgerEvents().of(entry)
         ]
         assert seen == wanted
         numbers = [e["n"] for e in told if e["src"] == "cluster"]
