@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,33 @@ def ends(contract: dict[str, Any]) -> tuple[str, str]:
 def file_of(directory: Path, module: str) -> Path:
     path = directory / module.replace(".", "/")
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    """Imports inside functions and under TYPE_CHECKING count too. CycleError names the circle."""
+    TopologicalSorter(imports()).prepare()
+
+
+def imports() -> dict[str, set[str]]:
+    """Module -> the modules of the three rooms that it imports, anywhere in its file."""
+    paths = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    modules = {module_of(path): path for path in paths}
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                parts = {f"{node.module}.{alias.name}" for alias in node.names}
+                names |= parts & modules.keys() or {node.module}
+        graph[module] = names & modules.keys() - {module}
+    return graph
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
 
 
 def test_no_folder_is_a_flat_list_or_a_shell() -> None:
