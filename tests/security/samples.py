@@ -42,6 +42,7 @@ from shared.model.model import Job, Node, NodeGroupAffinity, PriorityClass, Queu
 from shared.model.topology import HyperNode, SubGroupPolicy, Topology
 from shared.records import specs, specs_jobs
 from shared.units.slots import Slots
+from shared.units.things import Things
 
 
 class Sample(NamedTuple):
@@ -143,7 +144,7 @@ JOB = Job(
     sub_groups=(SubGroupPolicy("s", selector=SELECTOR),),
 )
 ROWS = array("i", [-1, 4]).tobytes()
-DEVICES = {1: (("gpu/0", (1, 2**40)),)}
+DEVICES: dict[int, Things] = {1: (("gpu/0", (1, 2**40)),)}
 CONTEXT = Excerpt(
     total={0: 9},
     free={0: 4},
