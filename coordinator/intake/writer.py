@@ -341,7 +341,7 @@ class IntakeWriter:
     def _tell(self, admission: Admission) -> Steps[None]:
         """Publish what is stored, some jobs at a time: each with its documents, so that whoever
         looks in between sees whole jobs."""
-        for part in changes_of(admission).parts(PUBLISH_JOBS):
+        for part in admission.parts(PUBLISH_JOBS):
             self._stored(part)
             for notice in self._notices(part):
                 admission.notice(notice)
