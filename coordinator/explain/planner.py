@@ -34,6 +34,7 @@ from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.workload import Amounts, JobInfo, QueueInfo
 from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutObject
+from shared.manifests.fields.generated_names import with_numbered_names
 from shared.messages.messages import OutcomeCode, Turn
 from shared.messages.reason import Reason
 from shared.model.model import Job, TaskClass
@@ -76,7 +77,7 @@ class Planner:
     async def plan(self, items: Sequence[object]) -> dict[str, Any]:
         """The answer as JSON. Raises Problem (413, 429)."""
         with self._inquiries.turnstile():
-            parsed = await in_slices(self._intake.parsing(items))
+            parsed = await in_slices(self._intake.parsing(with_numbered_names(items)))
             # In one go: what it is judged by would move meanwhile.
             admission = at_once(self._intake.judging(parsed, self._clock(), keep=False))
             if len(admission.jobs) > JOBS:

@@ -15,6 +15,7 @@ from typing import Any, get_args
 from coordinator.intake.admission import termination
 from coordinator.intake.admission.cluster import (
     admit_hyper_node,
+    admit_inert,
     admit_node,
     admit_object,
     admit_priority_class,
@@ -41,6 +42,7 @@ from coordinator.intake.documents.document import Document, Key
 from shared.codec.packed import replace
 from shared.errors import InvalidInput, Refusal
 from shared.ledger.entries.snapshot import Snapshot
+from shared.manifests.kubernetes.inert import InertObject, without_secrets
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.parse import Manifest, parse
 from shared.manifests.text.bounds import checking_values
@@ -57,6 +59,7 @@ _JUDGES: dict[type, Callable[[AdmissionStep, Any], None]] = {
     HyperNode: admit_hyper_node,
     NodeManifest: admit_node,
     **dict.fromkeys(get_args(WorldObject), admit_object),
+    InertObject: admit_inert,
     PodGroupManifest: admit_pod_group,
     JobManifest: admit_job,
     PodManifest: admit_pod,
@@ -142,7 +145,7 @@ class Intake:
                 refused.append(manifest)
                 continue
             assert type(sent) is dict
-            written = sent
+            written = without_secrets(sent)
             plain = type(manifest) is PodManifest and not (
                 manifest.uid or manifest.template.node_name
             )

@@ -125,13 +125,25 @@ def shard(read_model: ReadModel, state: ShardState, version: int, *, started: fl
     return value
 
 
+def written_namespace(read_model: ReadModel, record: Record, version: int) -> Json:
+    """A namespace that somebody created."""
+    value = written(record.document, version)
+    return value | _of_namespace(value["metadata"])
+
+
 def namespace(name: str, version: int, *, started: float) -> Json:
     key = Key(NAMESPACE.kind, "", name)
     value = virtual(NAMESPACE, key, version, created=started, uid=make_uid(key, 0.0))
-    value["metadata"]["labels"] = {"kubernetes.io/metadata.name": name}
-    value["spec"] = {"finalizers": ["kubernetes"]}
-    value["status"] = {"phase": "Active"}
-    return value
+    return value | _of_namespace(value["metadata"])
+
+
+def _of_namespace(metadata: Json) -> Json:
+    labels = (metadata.get("labels") or {}) | {"kubernetes.io/metadata.name": metadata["name"]}
+    return {
+        "metadata": metadata | {"labels": labels},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }
 
 
 _BINARY = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))

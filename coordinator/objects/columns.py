@@ -143,6 +143,15 @@ def _labels(value: Json, now: float) -> str:
     return ",".join(f"{k}={v}" for k, v in sorted(labels.items())) or NONE
 
 
+def _ports(value: Json, now: float) -> str:
+    ports = (value.get("spec") or {}).get("ports") or []
+    return ",".join(f"{port.get('port')}/{port.get('protocol', 'TCP')}" for port in ports) or NONE
+
+
+def _entries(value: Json, now: float) -> int:
+    return len(value.get("data") or {}) + len(value.get("binaryData") or {})
+
+
 def _amounts(*path: str) -> Cell:
     read = at(*path, otherwise={})
 
@@ -315,6 +324,15 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "DeviceClass": (_NAME, _AGE),
     "Numatopology": (_NAME, _AGE),
+    "ConfigMap": (_NAME, _number("Data", _entries, "Texts in it."), _AGE),
+    "Secret": (_NAME, Column("Type", at("type", otherwise="Opaque"), "What it is for."), _AGE),
+    "Service": (
+        _NAME,
+        Column("Type", at("spec", "type", otherwise="ClusterIP"), "How it is reached."),
+        Column("Port(s)", _ports, "Its ports."),
+        _AGE,
+    ),
+    "ServiceAccount": (_NAME, _AGE),
     "Namespace": (_NAME, Column("Status", at("status", "phase"), "Active."), _AGE),
     "Shard": (
         _NAME,

@@ -10,7 +10,7 @@ from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import POD, POD_GROUP
 from coordinator.intake.documents.labels import TASK_INDEX
 from coordinator.intake.documents.metadata import written
-from coordinator.objects.cluster import written_node, written_queue
+from coordinator.objects.cluster import written_namespace, written_node, written_queue
 from coordinator.objects.context import ReadModel, group_name, role_of
 from coordinator.objects.gangs import job_group, written_group, written_job
 from coordinator.objects.pods import PodTask, job_pod, node_of, phase_of, task_of, written_pod
@@ -27,6 +27,7 @@ def _as_written(read_model: ReadModel, record: Record, version: int) -> Json:
 _RENDER: dict[str, Render] = {
     "PodGroup": written_group,
     "Job": written_job,
+    "Namespace": written_namespace,
     "Node": written_node,
     "Queue": written_queue,
 }

@@ -10,7 +10,7 @@ can have seen a version of this coordinator that it does not know.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -36,6 +36,7 @@ from coordinator.objects.entries import (
     PodEntry,
     WrittenEntry,
 )
+from coordinator.objects.namespaces import NamespaceIndex
 from coordinator.objects.pods import task_of
 from coordinator.objects.recorder import Observing
 from coordinator.objects.watchers import Watchers
@@ -44,7 +45,6 @@ Json = dict[str, Any]
 
 EPOCH_BITS = 40
 """Bits for the versions of one coordinator: about a trillion."""
-DEFAULT = "default"
 FEW_JOBS = 5000
 JOBS_A_SECOND = 20_000
 """Maximum number of jobs visited per second to count the jobs of queues (0.5 us each)."""
@@ -89,8 +89,7 @@ class Objects(Observing):
         self._started = self._clock()
         self._shelves: defaultdict[str, Shelf] = defaultdict(Shelf)
         self._ring = Ring(self.version)
-        self._namespaces: Counter[str] = Counter()
-        """Namespace -> number of documents."""
+        self._namespaces = NamespaceIndex(self._shelves[NAMESPACE.kind].records)
         self._counted: tuple[float, QueueCounts] = (0.0, {})
 
     # --- what was written -------------------------------------------------------------------------
@@ -117,8 +116,8 @@ class Objects(Observing):
         for document in documents:
             self.version += 1
             before = self._put(document, self.version)
-            event = "ADDED" if before is None else "MODIFIED"
-            self._ring.add(self.version, event, document.key)
+            new = before is None and not self._implied(document.key)
+            self._ring.add(self.version, "ADDED" if new else "MODIFIED", document.key)
             if document.state is not None:
                 self._job_published(None if before is None else before.document, document)
             if document.jid >= 0:
@@ -178,19 +177,22 @@ class Objects(Observing):
         state = self.core.order.known(document.jid)
         self._ring.add(self.version, "DELETED", key, record=record, state=state)
         self._leave(key.namespace)
+        if self._implied(key):
+            self.version += 1
+            self._ring.add(self.version, "ADDED", key)
 
     def _enter(self, namespace: str, version: int) -> None:
         """Count an object of the namespace. The first one creates the namespace."""
-        self._namespaces[namespace] += 1
-        if self._namespaces[namespace] == 1 and namespace not in ("", DEFAULT):
+        if self._namespaces.enter(namespace):
             self._ring.add(version, "ADDED", Key(NAMESPACE.kind, "", namespace))
 
     def _leave(self, namespace: str) -> None:
-        self._namespaces[namespace] -= 1
-        if not self._namespaces[namespace]:
-            del self._namespaces[namespace]
-            if namespace not in ("", DEFAULT):
-                self._ring.add(self.version, "DELETED", Key(NAMESPACE.kind, "", namespace))
+        if self._namespaces.leave(namespace):
+            self._ring.add(self.version, "DELETED", Key(NAMESPACE.kind, "", namespace))
+
+    def _implied(self, key: Key) -> bool:
+        """Whether it is a namespace that exists without being created."""
+        return key.kind == NAMESPACE.kind and self._namespaces.implied(key.name)
 
     def _behind(self, document: Document) -> Iterator[tuple[str, int]]:
         """(kind, number) of the objects now derived from a Job."""
@@ -404,10 +406,14 @@ class Objects(Observing):
 
     def _made(self, read_model: ReadModel, kind: Kind) -> Iterator[ObjectEntry]:
         if kind is NAMESPACE:
-            for name in sorted({DEFAULT, *self._namespaces} - {""}):
+            records = self._shelves[kind.kind].records
+            for name in self._namespaces.names():
                 key = Key(kind.kind, "", name)
                 first = self._ring.first
-                yield MadeEntry(key, namespace_object(name, first, started=self._started))
+                if name in records:
+                    yield self._written(read_model, records[name])
+                else:
+                    yield MadeEntry(key, namespace_object(name, first, started=self._started))
             return
         shards = self.core.dispatcher.shards.values()
         for state in sorted(shards, key=lambda s: shard_name(s.shard)):

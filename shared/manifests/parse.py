@@ -16,6 +16,7 @@ from shared.manifests.kubernetes.devices import (
     read_device_class,
     read_slice,
 )
+from shared.manifests.kubernetes.inert import INERT, InertObject, reader_of
 from shared.manifests.kubernetes.nodes import read_node
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.kubernetes.pods import read_pod
@@ -42,8 +43,10 @@ Manifest = (
     | HyperNode
     | PriorityClass
     | WorldObject
+    | InertObject
 )
 
+_INERT = {kind: reader_of(kind) for kind in INERT}
 KINDS: dict[tuple[str, str], Callable[[dict[str, object]], Manifest]] = {
     ("v1", "Pod"): read_pod,
     ("v1", "Node"): read_node,
@@ -63,9 +66,10 @@ KINDS: dict[tuple[str, str], Callable[[dict[str, object]], Manifest]] = {
     ("resource.k8s.io/v1", "ResourceSlice"): read_slice,
     ("resource.k8s.io/v1", "DeviceClass"): read_device_class,
     ("nodeinfo.volcano.sh/v1alpha1", "Numatopology"): read_numatopology,
+    **{("v1", kind): read for kind, read in _INERT.items()},
 }
 """(apiVersion, kind) -> parser, for every kind that this version accepts."""
-_FLAT = (read_priority_class, read_storage_class)
+_FLAT = frozenset((read_priority_class, read_storage_class, *_INERT.values()))
 """Parsers of kinds whose fields are at the top level, not below ``spec``."""
 _TOP = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.schemas.cluster import CLUSTER
+from shared.schemas.inert import INERT
 from shared.schemas.meta import META
 from shared.schemas.notation import Schema, Table, read
 from shared.schemas.objects import OBJECTS
@@ -11,7 +12,7 @@ from shared.schemas.volcano import VOLCANO
 
 TABLES: dict[str, Table] = {
     name: table
-    for part in (META, PODS, CLUSTER, OBJECTS, VOLCANO)
+    for part in (META, PODS, CLUSTER, OBJECTS, INERT, VOLCANO)
     for name, table in read(part).items()
 }
 """Name of the schema -> its fields. The schema of a kind has the kind's name."""

@@ -32,13 +32,6 @@ NodeStatus - What a node offers.
   allocated: quantities      What tasks hold of it now. Set by the server.
   phase: string              An old field without a meaning.
 
-Namespace - A place for names: there is one for each that an object names.
-  apiVersion: string         Always v1.
-  kind: string               Always Namespace.
-  metadata: ObjectMeta       Its name.
-  spec: any                  Of no meaning here.
-  status: any                phase is always Active.
-
 Event - Something that happened to an object. Told on change, and not kept over a restart.
   apiVersion: string         Always v1.
   kind: string               Always Event.

@@ -15,7 +15,8 @@ ObjectMeta - What every object has beside its specification: its name, and who a
   deletionTimestamp: time    Since when it is being deleted. Set by the server.
   deletionGracePeriodSeconds: integer  How long its end may take. Kept and not looked at.
   finalizers: []string~      Who wants to act before it goes. Kept and not looked at.
-  generateName: string       A beginning of a name. Kept and not looked at: write the name.
+  generateName: string       The beginning of a name that the server completes, where no name is
+    written.
   generation: integer        Moves with every change of the specification. Set by the server.
   managedFields: []any       Who set which field, for server-side apply. Set by the server.
   ownerReferences: []any~uid  The objects it belongs to.

@@ -18,7 +18,7 @@ from coordinator.api.write.bulk import SubmitItems
 from coordinator.api.write.handlers import May
 from coordinator.errors import Problem
 from coordinator.intake.admission.result import Admission
-from coordinator.intake.documents.kinds import Kind
+from coordinator.intake.documents.kinds import ATTACHED, Kind
 from coordinator.intake.principal import ANYONE, CALLER, Principal, TokenRole, may_reach, may_submit
 from coordinator.intake.queue_of import (
     Item,
@@ -35,6 +35,7 @@ from coordinator.intake.queue_of import (
 from shared.errors import SHOWN, Refusal, shown
 
 FORBIDDEN = "Forbidden"
+_ATTACHED = frozenset(kind.kind for kind in ATTACHED)
 
 
 def authorize_objects(
@@ -76,15 +77,15 @@ def _why_not_here(
     if principal.role >= TokenRole.ADMIN:
         return ""
     has = f"the token {principal.name} has role {principal.role.word}"
-    if not is_submitted(item):
+    attached = item.get("kind") in _ATTACHED
+    if not (attached or is_submitted(item)):
         return f"this kind needs role admin; {has}"
     if principal.role < TokenRole.SUBMIT:
         return f"writing needs role submit; {has}"
     if principal.queues is None and principal.namespaces is None:
         return ""  # the usual case, of each pod of a large list
-    return _beyond_namespaces(principal, namespace_of(item)) or _beyond_queues(
-        principal, item, names, coming
-    )
+    beyond = _beyond_namespaces(principal, namespace_of(item))
+    return beyond if attached else beyond or _beyond_queues(principal, item, names, coming)
 
 
 def _beyond_namespaces(principal: Principal, namespace: str) -> str:

@@ -4,7 +4,8 @@
 open                                            for probes: ``/livez``, ``/healthz``, ``/readyz``,
                                                 ``/health``
 ``view``                                        everything that reads; explanations and plans
-``submit``                                      writing Pods, PodGroups, Jobs; lists of objects
+``submit``                                      writing Pods, PodGroups, Jobs, and what stands in
+                                                files beside them; lists of objects
 ``admin``                                       writing anything else
 ==============================================  ==================================================
 
@@ -14,7 +15,7 @@ The queue a job goes to is judged where the object is known
 
 from __future__ import annotations
 
-from coordinator.intake.documents.kinds import JOB, KINDS, POD, POD_GROUP, Kind
+from coordinator.intake.documents.kinds import ATTACHED, JOB, KINDS, POD, POD_GROUP, Kind
 from coordinator.intake.principal import TokenRole
 
 RECORD = "/apis/quadrant.dev/v1alpha1/record"
@@ -23,7 +24,10 @@ _READS = ("GET", "HEAD", "OPTIONS")
 _ASKED = ("explain", "plans")
 """Subresources that are requested by POST and change nothing."""
 _SUBMITTED = frozenset(
-    (*((kind.group, kind.plural) for kind in (POD, POD_GROUP, JOB)), ("quadrant.dev", "lists"))
+    (
+        *((kind.group, kind.plural) for kind in (POD, POD_GROUP, JOB, *ATTACHED)),
+        ("quadrant.dev", "lists"),
+    )
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from coordinator.api.change.protobuf import PROTOBUF, NotReadable, read_protobuf
 from coordinator.errors import Problem
 from shared.errors import shown
 from shared.manifests.text.bounds import MANAGED_VALUES, OBJECT_VALUES
@@ -120,11 +121,24 @@ def is_small(body: bytes, content_type: str, *, besides: int = 0) -> bool:
 
 def object_of(body: bytes, content_type: str) -> dict[str, Any]:
     """The single object of a body. Raises Problem: 415, or 400 with the line."""
+    if content_type == PROTOBUF:
+        return _unpacked(body)
     form = _FORMS.get(content_type)
     if form is None:
         raise unsupported(content_type, tuple(_FORMS)[:2])
     try:
         return read_object(body, form=form, limits=_limits(form))
+    except TextError as error:
+        raise unreadable(error) from error
+
+
+def _unpacked(body: bytes) -> dict[str, Any]:
+    try:
+        return read_protobuf(body)
+    except NotReadable as error:
+        raise Problem(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"{error} is not read here; send {JSON}"
+        ) from error
     except TextError as error:
         raise unreadable(error) from error
 

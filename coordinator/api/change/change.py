@@ -35,6 +35,7 @@ from coordinator.errors import Cause, Problem, not_found
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import Kind
 from shared.errors import shown
+from shared.manifests.fields.generated_names import with_name
 from shared.manifests.text.errors import TextError
 from shared.manifests.text.text import read_object
 
@@ -141,11 +142,8 @@ def identified(
 
 def named(obj: dict[str, Any], suffix: Callable[[], str]) -> dict[str, Any]:
     """The object with its own name, or one generated from ``generateName`` and a suffix."""
-    metadata = obj["metadata"]
-    if metadata["name"]:
-        return obj
-    prefix = metadata.get("generateName")
-    if not isinstance(prefix, str) or not prefix:
+    obj = with_name(obj, suffix)
+    if not obj["metadata"]["name"]:
         message = "Required value: name or generateName is required"
         cause = Cause("metadata.name", message, "FieldValueRequired")
         raise Problem(
@@ -154,11 +152,7 @@ def named(obj: dict[str, Any], suffix: Callable[[], str]) -> dict[str, Any]:
             kind=obj["kind"],
             causes=(cause,),
         )
-    return obj | {"metadata": metadata | {"name": f"{prefix[:_LONGEST_PREFIX]}{suffix()}"}}
-
-
-_LONGEST_PREFIX = 58
-"""Maximum characters of ``generateName`` that are used, as in Kubernetes."""
+    return obj
 
 
 def created(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[str, Any]:

@@ -28,6 +28,11 @@ _ADMISSION: Json = {
         "unchanged": {"type": "integer", "minimum": 0, "description": "Those that were so before."},
         "refused": {"type": "array", "items": _OBJECT, "description": "Which not, and why."},
         "notices": {"type": "array", "items": _OBJECT, "description": "What is good to know."},
+        "generatedNames": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "Names of the objects that came with generateName alone, in order.",
+        },
     },
 }
 _ATOMIC: Json = {

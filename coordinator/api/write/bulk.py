@@ -7,6 +7,7 @@ since the objects of a list are parsed, numbered and stored together.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from coordinator.intake.admission.result import Admission
 from coordinator.intake.admission.step import Notice
 from coordinator.intake.writer import IntakeFull
 from shared.errors import Refusal, shown
+from shared.manifests.fields.generated_names import LETTERS, LETTERS_OF_SUFFIX, with_name
 from shared.manifests.text.errors import TextError, TextLimits
 from shared.manifests.text.text import read_list
 
@@ -103,6 +105,7 @@ class Lists:
         self._waiting += size
         try:
             items = await self._items(await self._body(request))
+            names = _name(items)
             admission = await self._store(items, atomic=atomic)
         finally:
             self._waiting -= size
@@ -121,6 +124,7 @@ class Lists:
                 "refused": refused,
                 "notices": [_notice(n) for n in admission.notices],
             }
+            | ({"generatedNames": names} if names else {})
         )
 
     def _size(self, request: web.Request) -> int:
@@ -164,6 +168,22 @@ class Lists:
                 "not stored in time, but it may still be; send the same list again, that is safe",
                 retry_after=RETRY_AFTER,
             ) from error
+
+
+def _name(items: list[dict[str, Any]]) -> list[str]:
+    """Give a name to each object that has only ``generateName``, in place. Returns these names."""
+    names: list[str] = []
+    for at, item in enumerate(items):
+        named = with_name(item, random_suffix)
+        if named is not item:
+            items[at] = named
+            names.append(named["metadata"]["name"])
+    return names
+
+
+def random_suffix() -> str:
+    """The end of a generated name."""
+    return "".join(secrets.choice(LETTERS) for _ in range(LETTERS_OF_SUFFIX))
 
 
 def _atomic(request: web.Request) -> bool:

@@ -7,7 +7,6 @@ other changes, so that two authors cannot overwrite each other unnoticed.
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -36,15 +35,17 @@ from coordinator.api.change.change import (
     check_free,
 )
 from coordinator.api.change.options import Options, manager_is_required, read_deletion, read_options
-from coordinator.api.change.refusals import modified, of_refusal, warning
+from coordinator.api.change.refusals import conflict, modified, of_refusal, warning
 from coordinator.api.http.responses import json_answer
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.parser.tasks import write_request
+from coordinator.api.write.bulk import random_suffix
 from coordinator.api.write.dry_run import preview
 from coordinator.errors import Problem
 from coordinator.intake.admission.result import Admission
-from coordinator.intake.documents.document import Document, Key
-from coordinator.intake.documents.kinds import KINDS, Kind
+from coordinator.intake.admission.step import Notice
+from coordinator.intake.documents.document import Document, Key, implied_namespace
+from coordinator.intake.documents.kinds import KINDS, NAMESPACE, Kind
 from coordinator.intake.writer import Changed, IntakeFull, Make
 from shared.manifests.text.errors import TextError
 from shared.units.times import rfc3339
@@ -52,10 +53,9 @@ from shared.units.times import rfc3339
 STORE_SECONDS = 25.0
 TRIES = 5
 """Maximum attempts for a large object that changes meanwhile; then its author gets an error."""
-_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
-"""As in Kubernetes: no vowels and no characters that look alike."""
-_SUFFIX_LENGTH = 5
 _MOST_WARNINGS = 20
+_ALWAYS = "nobody created it: it exists as long as an object is in it, and default always"
+_OBJECTS_STAY = "objects in this namespace stay, and it is shown until they are gone; delete them"
 
 
 class Writer(Protocol):
@@ -122,7 +122,7 @@ class Writing:
             request.match_info.get("name", ""),
             language=request.content_type,
             author=self._author(options),
-            suffix=_suffix(),
+            suffix=random_suffix(),
         )
         body = await self.bodies.read(request)
         stored = self.objects.document(Key(kind.kind, wish.namespace, wish.name))
@@ -238,18 +238,25 @@ class Writing:
                 # As it is: a tenant may delete a job in its queue, whoever gave it its system class
                 # (decision 0044).
                 self.may(request, kind, before.object(), as_it_is=True)
+            elif kind is NAMESPACE:
+                raise conflict(kind, key.name, _ALWAYS)
 
         changed = await self._change(kind, key, make, deletion.dry_run)
         live = self.objects.get(kind, key.namespace, key.name)
         if live is not None and not deletion.dry_run and changed.after is not None:
             return json_answer(live)  # on its way out: marked, until nothing of it is left
-        return json_answer(_success(kind, key, changed.before))
+        answer = json_answer(_success(kind, key, changed.before))
+        if live is not None and kind is NAMESPACE and not deletion.dry_run:
+            answer.headers.add("Warning", warning(Notice(kind.kind, key.name, _OBJECTS_STAY)))
+        return answer
 
     # --- parts --------------------------------------------------------------------------------
 
     def _now(self, kind: Kind, key: Key, before: Document | None) -> Now:
         written = self.objects.document(key)
         live = self.objects.get(kind, key.namespace, key.name)
+        if before is None and live is not None and kind is NAMESPACE:
+            before = implied_namespace(key)
         return Now(before, live, 0 if written is None else written.version)
 
     def _author(self, options: Options) -> Author:
@@ -318,10 +325,6 @@ def _version(live: dict[str, Any] | None) -> str | None:
     return None if live is None else str(live["metadata"].get("resourceVersion", ""))
 
 
-def _suffix() -> str:
-    return "".join(secrets.choice(_SUFFIX) for _ in range(_SUFFIX_LENGTH))
-
-
 def _success(kind: Kind, key: Key, before: Document | None) -> dict[str, Any]:
     details = {"name": key.name, "kind": kind.plural}
     if kind.group:
@@ -381,7 +384,6 @@ def _handler(
 
 
 _EXPLAINED = {
-    "Namespace": "a namespace exists as soon as an object names it; none is created or deleted",
     "Event": "events are written by the scheduler",
     "Shard": "shards are made from the settings; see quadrant config show",
 }

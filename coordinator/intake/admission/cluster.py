@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from coordinator.intake.admission.registry import INERT_OBJECTS
 from coordinator.intake.admission.step import AdmissionStep
+from coordinator.intake.documents.document import Key
 from shared.errors import InvalidInput
+from shared.manifests.kubernetes.inert import InertObject
 from shared.manifests.kubernetes.objects import NodeManifest
 from shared.model.model import Node, PriorityClass, WorldObject
 from shared.model.topology import HyperNode
@@ -62,6 +65,24 @@ def admit_object(step: AdmissionStep, new: WorldObject) -> None:
         step.same.add(id(new))
     else:
         step.draft.objects[key] = new
+
+
+def admit_inert(step: AdmissionStep, new: InertObject) -> None:
+    """Admit an object without effect. A namespace has at most INERT_OBJECTS of them: unlike jobs,
+    no limit of a queue bounds them."""
+    if new.notice:
+        step.notice(new, new.notice)
+    step.same.add(id(new))
+    draft, where = step.draft, new.namespace
+    key = Key(new.kind, where, new.name)
+    if key in step.inert or draft.document(key) is not None:
+        return
+    count = draft.inert.get(where) or 0
+    if where and count >= INERT_OBJECTS:
+        message = f"{where} has {count} objects without effect already; delete those not needed"
+        raise InvalidInput("metadata.namespace", where, message)
+    step.inert.add(key)
+    draft.inert[where] = count + 1
 
 
 def admit_priority_class(step: AdmissionStep, new: PriorityClass) -> None:

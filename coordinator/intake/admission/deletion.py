@@ -18,6 +18,7 @@ from coordinator.intake.admission.result import Admission, refused
 from coordinator.intake.admission.step import OBJECT_KINDS
 from coordinator.intake.admission.termination import ending
 from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.kinds import WITHOUT_EFFECT
 from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import DropJob, DropNode, DropQueue, PurgeJob, PutObject
 from shared.model.model import Job
@@ -31,6 +32,8 @@ from shared.records.specs import (
     encode_numbers,
 )
 from shared.slices import at_once
+
+_DOCUMENT_ALONE = WITHOUT_EFFECT | {"Job"}
 
 
 def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission:
@@ -55,8 +58,8 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
             return _drop_job(registry, jid, now, keep)
         case "Job" if (jid := registry.batch_jobs.get(name)) is not None:
             return _drop_job(registry, jid, now, keep)
-        case "Job" if key in registry.documents:  # it came to its end: nothing of it runs
-            out = Admission()
+        case kind if kind in _DOCUMENT_ALONE and key in registry.documents:
+            out = _drop_document(registry, key, keep)
         case "Pod" if name in registry.pods:
             return _drop_pod(registry, key, now, keep)
         case "Pod" if (owner := owner_of(registry, key.namespace, key.name)) is not None:
@@ -83,6 +86,14 @@ def _drop_node(registry: Registry, name: str, keep: bool) -> Admission:
     stored = PutObject(GONE_NODE_KEY + name, encode_node(node))
     things = none_left(node, registry.slots.names)
     return Admission(ops=[DropNode(node.row, things), stored], nodes_gone=[node.row])
+
+
+def _drop_document(registry: Registry, key: Key, keep: bool) -> Admission:
+    """Delete an object that has a document and nothing else: one without effect, or a Job that came
+    to its end."""
+    if keep:
+        registry.count_inert(key, -1)
+    return Admission()
 
 
 def _drop_object(registry: Registry, at: str, keep: bool) -> Admission:

@@ -86,6 +86,7 @@ class Draft:
         "groups",
         "held",
         "hyper_nodes",
+        "inert",
         "jobs",
         "next_cid",
         "next_jid",
@@ -115,6 +116,7 @@ class Draft:
         self.groups = DraftOverlay(base.groups)
         self.batch_jobs = DraftOverlay(base.batch_jobs)
         self.pods = DraftOverlay(base.pods)
+        self.inert = DraftOverlay(base.inert)
         self.held: dict[int, dict[int, int]] = {}
         """New best-effort members: jid -> group -> how many."""
         self.next_row = base.next_row
@@ -388,6 +390,7 @@ class Draft:
             self.groups,
             self.batch_jobs,
             self.pods,
+            self.inert,
         ):
             overlay.keep()
         for jid, job in self.jobs.changed.items():

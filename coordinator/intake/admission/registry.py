@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from coordinator.intake.admission.journal import Journal, JournaledDict, JournaledSet
 from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.kinds import WITHOUT_EFFECT
 from shared.manifests.kubernetes.objects import PodTemplate
 from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass, WorldObject
 from shared.model.topology import HyperNode
@@ -33,8 +34,11 @@ _JOURNALED = (
     "queueless",
     "leaving",
     "documents",
+    "inert",
 )
 _TIX_BITS = 32
+INERT_OBJECTS = 1000
+"""Maximum number of objects without effect (ConfigMaps and the like) in a namespace."""
 NO_QUEUE = -1
 """Queue number of a job whose queue does not exist."""
 
@@ -80,6 +84,8 @@ class Registry:
     deleting: set[int] = field(default_factory=set)
     """Deleted members of remaining jobs, as packed (jid, tix), until they are purged."""
     documents: dict[Key, Document] = field(default_factory=dict)
+    inert: dict[str, int] = field(default_factory=dict)
+    """Namespace -> number of its objects without effect; those of the cluster under ""."""
     offered: set[str] = field(default_factory=set)
     """Resource names that nodes and queues have used since the name got its slot."""
     doubtful: set[str] = field(default_factory=set, compare=False)
@@ -141,6 +147,13 @@ class Registry:
         if name not in self.queueless:
             self.queueless[name] = JournaledSet(self._journal)
         self.queueless[name].add(jid)
+
+    def count_inert(self, key: Key, change: int) -> None:
+        """Count an object without effect that appeared or went."""
+        if key.kind in WITHOUT_EFFECT:
+            self.inert[key.namespace] = self.inert.get(key.namespace, 0) + change
+            if not self.inert[key.namespace]:
+                del self.inert[key.namespace]
 
     # --- names ----------------------------------------------------------------------------------
 

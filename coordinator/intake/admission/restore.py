@@ -87,7 +87,10 @@ def take_up(registry: Registry, content: RestoredContent) -> None:
     for queue in content.queues:
         registry.queues[queue.name] = queue
         registry.queueless.pop(queue.name, None)
-    registry.documents.update({document.key: document for document in content.documents})
+    for document in content.documents:
+        if document.key not in registry.documents:
+            registry.count_inert(document.key, 1)
+        registry.documents[document.key] = document
     slots = registry.slots.names
     for node in content.nodes:
         registry.offered.update(slots[slot] for slot, _ in node.allocatable)
@@ -219,5 +222,6 @@ def forget_objects(registry: Registry, keys: Iterable[str]) -> list[HyperNode]:
 
 
 def forget_documents(registry: Registry, keys: Iterable[str]) -> None:
-    for key in keys:
-        registry.documents.pop(Key.parse(key), None)
+    for key in map(Key.parse, keys):
+        if registry.documents.pop(key, None) is not None:
+            registry.count_inert(key, -1)

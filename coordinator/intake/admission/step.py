@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from coordinator.intake.admission.draft import Draft
 from coordinator.intake.admission.membership import GangMember
+from coordinator.intake.documents.document import Key
 from shared.errors import InvalidInput, Refusal, not_in_this_version
 from shared.manifests.fields.metadata import scheduler_name
+from shared.manifests.kubernetes.inert import InertObject
 from shared.manifests.kubernetes.objects import PodManifest, PodStatus, PodTemplate
 from shared.manifests.parse import Manifest
 from shared.manifests.volcano.objects import RoleManifest
@@ -87,6 +89,8 @@ class AdmissionStep:
     placed: list[PlacedPod] = field(default_factory=list)
     coming: dict[str, Coming] = field(default_factory=dict)
     """``namespace/name`` of the pod -> the pod."""
+    inert: set[Key] = field(default_factory=set)
+    """New objects without effect."""
     default_priority: int | None = None
     """Value of the default priority class; looked up once, after all classes of the list."""
     holders: dict[str, Job] | None = None
@@ -178,6 +182,8 @@ def make_uid(key: str, jid: int) -> str:
 
 
 def kind_of(manifest: Manifest) -> str:
+    if isinstance(manifest, InertObject):
+        return manifest.kind
     cls = type(manifest)
     return _KINDS.get(cls) or cls.__name__.removesuffix("Manifest")
 

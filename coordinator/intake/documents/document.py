@@ -89,6 +89,12 @@ def make_uid(key: Key, created: float, incarnation: str = "") -> str:
     return str(uuid.uuid5(_UIDS, f"{key}#{created!r}#{incarnation}"))
 
 
+def implied_namespace(key: Key) -> Document:
+    """The document of a namespace that exists because an object names it."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": key.name}}
+    return Document(key, orjson.dumps(body), 0.0)
+
+
 def encode_document(document: Document) -> bytes:
     d = document
     return _STORED.encode(

@@ -32,7 +32,13 @@ class Kind:
 POD = Kind("", "v1", "Pod", "pods", "pod", ("po",), True)
 NODE = Kind("", "v1", "Node", "nodes", "node", ("no",), False)
 EVENT = Kind("", "v1", "Event", "events", "event", ("ev",), True, READ)
-NAMESPACE = Kind("", "v1", "Namespace", "namespaces", "namespace", ("ns",), False, READ)
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", "namespace", ("ns",), False)
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", "configmap", ("cm",), True)
+SECRET = Kind("", "v1", "Secret", "secrets", "secret", (), True)
+SERVICE = Kind("", "v1", "Service", "services", "service", ("svc",), True)
+SERVICE_ACCOUNT = Kind(
+    "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", ("sa",), True
+)
 POD_GROUP = Kind(
     "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "podgroup", ("pg",), True
 )
@@ -102,6 +108,10 @@ KINDS = (
     NODE,
     EVENT,
     NAMESPACE,
+    CONFIG_MAP,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
     POD_GROUP,
     QUEUE,
     JOB,
@@ -122,4 +132,7 @@ KINDS = (
 )
 BY_KIND = {kind.kind: kind for kind in KINDS}
 SUBMITTED = frozenset(kind.kind for kind in (POD, POD_GROUP, JOB))
-"""Kinds that a token of the role ``submit`` may write."""
+"""Kinds whose objects go to a queue. A token of the role ``submit`` may write them."""
+ATTACHED = (CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT)
+"""Kinds without effect that stand in a namespace beside jobs. Such a token may write them too."""
+WITHOUT_EFFECT = frozenset(kind.kind for kind in (NAMESPACE, *ATTACHED))

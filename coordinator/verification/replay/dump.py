@@ -14,6 +14,8 @@ from typing import Any
 
 import orjson
 
+from coordinator.intake.documents.kinds import WITHOUT_EFFECT
+from shared.manifests.fields.generated_names import with_numbered_names
 from shared.manifests.fields.metadata import GROUP_NAME
 from shared.manifests.kubernetes.objects import PodManifest
 from shared.manifests.parse import KINDS, parse
@@ -54,7 +56,7 @@ class Dump:
 def read_dump(objects: Iterable[Mapping[str, Any]]) -> Dump:
     """Read a dump. Raises PolicyError if a ConfigMap has an invalid policy."""
     dump, taken_at = Dump(), 0.0
-    objects = list(objects)
+    objects = with_numbered_names(list(objects))
     groups = {_key(obj) for obj in objects if obj.get("kind") == "PodGroup"}
     for obj in objects:
         kind = (str(obj.get("apiVersion")), str(obj.get("kind")))
@@ -78,7 +80,7 @@ def read_dump(objects: Iterable[Mapping[str, Any]]) -> Dump:
 
 _BESIDE = ("Namespace", "Shard")
 """Kinds without influence on decisions."""
-_KIND_NAMES = frozenset(kind for _, kind in KINDS)
+_KIND_NAMES = frozenset(kind for _, kind in KINDS) - WITHOUT_EFFECT
 
 
 def _key(obj: Mapping[str, Any]) -> str:

@@ -12,13 +12,14 @@ from typing import Any
 
 import yaml
 
+from coordinator.intake.documents.kinds import WITHOUT_EFFECT
 from coordinator.verification.replay.dump import TAKEN
 from shared.policy.file import KEY
 from shared.units.times import rfc3339
 
 Json = dict[str, Any]
 
-LEFT_OUT = frozenset(("Namespace",))
+LEFT_OUT = WITHOUT_EFFECT
 _TICK = 1e-6
 
 

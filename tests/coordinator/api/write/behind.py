@@ -32,6 +32,9 @@ PATHS = {
     "Job": "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "Namespace": "/api/v1/namespaces",
+    "Event": "/api/v1/namespaces/ns/events",
+    "Secret": "/api/v1/namespaces/ns/secrets",
+    "ConfigMap": "/api/v1/namespaces/ns/configmaps",
 }
 STATUS = {"Pod": {"phase": "Pending"}}
 

@@ -389,11 +389,11 @@ async def test_wrong_options(client: Client, query: dict[str, str]) -> None:
 
 
 async def test_kinds_that_are_only_read(client: Client) -> None:
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
-    code, answer = await client.create(namespace)
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "x", "namespace": "ns"}}
+    code, answer = await client.create(event)
     assert (code, answer["reason"]) == (405, "MethodNotAllowed")
-    assert "exists as soon as" in answer["message"]
-    assert (await client.send("DELETE", "Namespace/x"))[0] == 405
+    assert "written by the scheduler" in answer["message"]
+    assert (await client.send("DELETE", "Event/x"))[0] == 405
 
 
 async def test_who_may_not_write_is_told() -> None:

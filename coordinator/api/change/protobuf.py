@@ -1,0 +1,235 @@
+"""Kubernetes' protocol buffers, as far as kubectl writes them.
+
+Since 1.32 the typed clients of client-go send protocol buffers and do not fall back to JSON where a
+server answers 415. ``kubectl drain`` and ``kubectl create namespace|configmap|secret|
+serviceaccount`` are built on them, so the messages of these commands are read here. Everything else
+kubectl sends as JSON, and other messages are answered 415.
+
+The numbers of fields are those of Kubernetes' ``generated.proto`` files; a field that has none here
+is refused, since dropping it would change what was asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from shared.manifests.text.errors import TextError
+from shared.units.times import rfc3339
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_MAGIC = b"k8s\x00"
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MOST_BITS = 64
+
+
+class Scalar(Enum):
+    TEXT = "text"
+    BASE64 = "bytes, in base64 in JSON"
+    INTEGER = "integer"
+    BOOLEAN = "boolean"
+    TEXTS = "map of texts"
+    BASE64S = "map of bytes"
+    TIME = "seconds and nanoseconds"
+
+
+@dataclass(frozen=True, slots=True)
+class ProtoField:
+    name: str
+    kind: Scalar | str
+    """A scalar, or the name of a message."""
+    repeated: bool = False
+
+
+_F = ProtoField
+_NAME_ONLY = {1: _F("name", Scalar.TEXT)}
+_MESSAGES: dict[str, dict[int, ProtoField]] = {
+    "Unknown": {
+        1: _F("typeMeta", "TypeMeta"),
+        2: _F("raw", Scalar.BASE64),
+        3: _F("contentEncoding", Scalar.TEXT),
+        4: _F("contentType", Scalar.TEXT),
+    },
+    "TypeMeta": {1: _F("apiVersion", Scalar.TEXT), 2: _F("kind", Scalar.TEXT)},
+    "ObjectMeta": {
+        1: _F("name", Scalar.TEXT),
+        2: _F("generateName", Scalar.TEXT),
+        3: _F("namespace", Scalar.TEXT),
+        4: _F("selfLink", Scalar.TEXT),
+        5: _F("uid", Scalar.TEXT),
+        6: _F("resourceVersion", Scalar.TEXT),
+        7: _F("generation", Scalar.INTEGER),
+        8: _F("creationTimestamp", Scalar.TIME),
+        9: _F("deletionTimestamp", Scalar.TIME),
+        10: _F("deletionGracePeriodSeconds", Scalar.INTEGER),
+        11: _F("labels", Scalar.TEXTS),
+        12: _F("annotations", Scalar.TEXTS),
+        14: _F("finalizers", Scalar.TEXT, repeated=True),
+    },
+    "DeleteOptions": {
+        1: _F("gracePeriodSeconds", Scalar.INTEGER),
+        2: _F("preconditions", "Preconditions"),
+        3: _F("orphanDependents", Scalar.BOOLEAN),
+        4: _F("propagationPolicy", Scalar.TEXT),
+        5: _F("dryRun", Scalar.TEXT, repeated=True),
+    },
+    "Preconditions": {1: _F("uid", Scalar.TEXT), 2: _F("resourceVersion", Scalar.TEXT)},
+    "Eviction": {1: _F("metadata", "ObjectMeta"), 2: _F("deleteOptions", "DeleteOptions")},
+    "Namespace": {
+        1: _F("metadata", "ObjectMeta"),
+        2: _F("spec", "NamespaceSpec"),
+        3: _F("status", "NamespaceStatus"),
+    },
+    "NamespaceSpec": {1: _F("finalizers", Scalar.TEXT, repeated=True)},
+    "NamespaceStatus": {1: _F("phase", Scalar.TEXT)},
+    "ConfigMap": {
+        1: _F("metadata", "ObjectMeta"),
+        2: _F("data", Scalar.TEXTS),
+        3: _F("binaryData", Scalar.BASE64S),
+        4: _F("immutable", Scalar.BOOLEAN),
+    },
+    "Secret": {
+        1: _F("metadata", "ObjectMeta"),
+        2: _F("data", Scalar.BASE64S),
+        3: _F("type", Scalar.TEXT),
+        4: _F("stringData", Scalar.TEXTS),
+        5: _F("immutable", Scalar.BOOLEAN),
+    },
+    "ServiceAccount": {
+        1: _F("metadata", "ObjectMeta"),
+        3: _F("imagePullSecrets", "LocalReference", repeated=True),
+        4: _F("automountServiceAccountToken", Scalar.BOOLEAN),
+    },
+    "LocalReference": _NAME_ONLY,
+}
+_KINDS = frozenset(
+    ("ConfigMap", "DeleteOptions", "Eviction", "Namespace", "Secret", "ServiceAccount")
+)
+
+
+class NotReadable(Exception):
+    """A protocol buffer of a kind, or with a field, that is not read here."""
+
+
+def read_protobuf(body: bytes) -> dict[str, Any]:
+    """The object in a body. Raises NotReadable, or TextError where it is not well-formed."""
+    if not body.startswith(_MAGIC):
+        raise TextError("not a Kubernetes protocol buffer: it does not begin with its four bytes")
+    envelope = _message("Unknown", body[len(_MAGIC) :])
+    head = envelope.get("typeMeta", {})
+    kind = head.get("kind", "")
+    if kind not in _KINDS or envelope.get("contentEncoding"):
+        raise NotReadable(f"a protocol buffer of kind {kind[:63]!r}")
+    value = _message(kind, base64.b64decode(envelope.get("raw", "")))
+    return {**head, **value}
+
+
+def _message(name: str, data: bytes) -> dict[str, Any]:
+    fields = _MESSAGES[name]
+    value: dict[str, Any] = {}
+    for number, wire, part in _parts(data):
+        field = fields.get(number)
+        if field is None:
+            raise NotReadable(f"field {number} of {name} in a protocol buffer")
+        _add(value, field, _field(field, wire, part))
+    return value
+
+
+def _add(value: dict[str, Any], field: ProtoField, part: Any) -> None:
+    if field.repeated:
+        value.setdefault(field.name, []).append(part)
+    elif field.kind in (Scalar.TEXTS, Scalar.BASE64S):
+        value.setdefault(field.name, {}).update(part)
+    elif part is not None:
+        value[field.name] = part
+
+
+def _field(field: ProtoField, wire: int, part: int | bytes) -> Any:
+    if field.kind in (Scalar.INTEGER, Scalar.BOOLEAN):
+        if type(part) is not int or wire != _VARINT:
+            raise TextError(f"{field.name} is not a number")
+        return bool(part) if field.kind is Scalar.BOOLEAN else _signed(part)
+    if type(part) is not bytes or wire != _BYTES:
+        raise TextError(f"{field.name} has no length")
+    match field.kind:
+        case Scalar.TEXT:
+            return _text(field.name, part)
+        case Scalar.BASE64:
+            return base64.b64encode(part).decode()
+        case Scalar.TIME:
+            return _time(part)
+        case str() as name:
+            return _message(name, part)
+        case _:
+            return _entry(field, part)
+
+
+def _entry(field: ProtoField, data: bytes) -> dict[str, str]:
+    """One entry of a map, as a map."""
+    parts = {number: part for number, _, part in _parts(data)}
+    key, value = parts.get(1, b""), parts.get(2, b"")
+    if type(key) is not bytes or type(value) is not bytes:
+        raise TextError(f"{field.name} has an entry that is no text")
+    text = field.kind is Scalar.TEXTS
+    shown = _text(field.name, value) if text else base64.b64encode(value).decode()
+    return {_text(field.name, key): shown}
+
+
+def _time(data: bytes) -> str | None:
+    """None for the zero time, which Go writes as an empty message."""
+    seconds = next((part for number, _, part in _parts(data) if number == 1), None)
+    if type(seconds) is not int:
+        return None
+    try:
+        return rfc3339(_signed(seconds))
+    except (ValueError, OverflowError, OSError):
+        raise TextError("a time is outside of what a calendar has") from None
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise TextError(f"{name} is not UTF-8") from None
+
+
+def _signed(value: int) -> int:
+    return value - (1 << _MOST_BITS) if value >> (_MOST_BITS - 1) else value
+
+
+def _parts(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+    """(number, wire type, value) of each field of a message."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == _VARINT:
+            value, at = _varint(data, at)
+            yield number, wire, value
+            continue
+        if wire == _BYTES:
+            size, at = _varint(data, at)
+        elif wire in (_FIXED64, _FIXED32):
+            size = 8 if wire == _FIXED64 else 4
+        else:
+            raise TextError(f"not a protocol buffer: wire type {wire}")
+        if at + size > len(data):
+            raise TextError("not a whole protocol buffer: it ends within a field")
+        yield number, wire, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, _MOST_BITS + 6, 7):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & ((1 << _MOST_BITS) - 1), at
+    raise TextError("not a whole protocol buffer: it ends within a number")

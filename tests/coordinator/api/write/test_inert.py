@@ -1,0 +1,211 @@
+"""A whole application's file: what has no effect here is taken, shown, and told by a warning."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import redis
+
+from coordinator.api.write.bulk import BASE
+from coordinator.intake.admission import cluster
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.api.kubectl import Kubectl, found
+from tests.coordinator.api.write.behind import behind
+from tests.coordinator.intake.bench import Bench
+from tests.end_to_end.one_process.harness import Running, running
+
+pytestmark = [pytest.mark.timeout(120)]
+
+PASSWORD = "correct-horse-battery"
+ENCODED = base64.b64encode(PASSWORD.encode()).decode()
+FILE = f"""
+apiVersion: v1
+kind: Namespace
+metadata: {{name: shop, labels: {{team: a}}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: settings, namespace: shop}}
+data: {{color: blue, size: "3"}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: login, namespace: shop}}
+type: Opaque
+data: {{password: {ENCODED}}}
+stringData: {{again: {PASSWORD}}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {{name: robot, namespace: shop}}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: front, namespace: shop}}
+spec: {{clusterIP: None, selector: {{app: front}}, ports: [{{port: 80, targetPort: http}}]}}
+---
+apiVersion: v1
+kind: Node
+metadata: {{name: n1}}
+status: {{allocatable: {{cpu: "8", memory: 16Gi, pods: "110"}}}}
+---
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {{name: train, namespace: shop}}
+spec:
+  minAvailable: 1
+  tasks:
+  - name: w
+    replicas: 1
+    template:
+      metadata: {{annotations: {{quadrant.dev/duration: "600"}}}}
+      spec:
+        serviceAccountName: robot
+        containers: [{{name: main, image: x, resources: {{requests: {{cpu: "1"}}}}}}]
+"""
+NAMES = ("namespace/shop", "configmap/settings", "secret/login", "serviceaccount/robot")
+
+
+def config_map(name: str = "c", **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "ns"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {}, **more}
+
+
+def secret(**more: Any) -> dict[str, Any]:
+    return config_map("s") | {"kind": "Secret", "data": {"password": ENCODED}, **more}
+
+
+@pytest_asyncio.fixture
+async def service(embedded_server: EmbeddedServer, short_dir: Path) -> AsyncIterator[Running]:
+    with redis.Redis.from_url(embedded_server.url) as client:
+        client.flushall()
+    async with running(embedded_server.url, short_dir) as service:
+        yield service
+
+
+@pytest.mark.skipif(found() is None, reason="no kubectl in PATH or $KUBECTL")
+async def test_a_file_with_everything(
+    service: Running, tmp_path: Path, embedded_server: EmbeddedServer
+) -> None:
+    kubectl = Kubectl(service.url, tmp_path)
+    said = await kubectl("apply", "-f", "-", text=FILE)
+    assert said.code == 0, str(said)
+    lines = said.out.splitlines()
+    assert lines[:4] == [f"{name} created" for name in NAMES]
+    assert "Warning: data and stringData are dropped" in said.err
+    assert "Warning: kept and shown, but no pod reads it" in said.err
+    again = await kubectl.ok("apply", "-f", "-", text=FILE)
+    unchanged = [line.partition(" ")[0] for line in again.splitlines() if "unchanged" in line]
+    assert set(unchanged) >= {"configmap/settings", "serviceaccount/robot", "service/front"}
+    in_shop = ("-n", "shop")
+    shown = json.loads(await kubectl.ok("get", "secret", "login", *in_shop, "-o", "json"))
+    assert shown["type"] == "Opaque" and not {"data", "stringData"} & shown.keys()
+    shown = json.loads(await kubectl.ok("get", "cm", "settings", *in_shop, "-o", "json"))
+    assert shown["data"] == {"color": "blue", "size": "3"}
+    assert (await kubectl.ok("get", "svc", *in_shop)).splitlines()[1].split()[:3] == [
+        "front",
+        "ClusterIP",
+        "80/TCP",
+    ]
+    namespace = json.loads(await kubectl.ok("get", "ns", "shop", "-o", "json"))
+    assert namespace["metadata"]["labels"]["team"] == "a"
+    assert namespace["status"] == {"phase": "Active"}
+    await kubectl.ok(
+        "wait", "--for=jsonpath={.status.phase}=Running", "pod/train-w-0", *in_shop, "--timeout=60s"
+    )
+    await kubectl.ok("apply", "--server-side", "--force-conflicts", "-f", "-", text=FILE)
+    with redis.Redis.from_url(embedded_server.url) as ledger:
+        for key in ledger.scan_iter():
+            assert PASSWORD.encode() not in ledger.dump(key)
+            assert ENCODED.encode() not in ledger.dump(key)
+    await kubectl.ok("delete", "-f", "-", "--timeout=60s", text=FILE)
+    assert (await kubectl("get", "ns", "shop")).code == 1
+
+
+@pytest.mark.skipif(found() is None, reason="no kubectl in PATH or $KUBECTL")
+async def test_namespaces_come_and_go(service: Running, tmp_path: Path) -> None:
+    kubectl = Kubectl(service.url, tmp_path)
+    assert await kubectl.ok("create", "namespace", "team-a") == "namespace/team-a created\n"
+    said = await kubectl("create", "namespace", "team-a")
+    assert "AlreadyExists" in said.err
+    await kubectl.ok("create", "configmap", "c", "-n", "team-b", "--from-literal=a=b")
+    # it exists already, because an object names it
+    text = "{apiVersion: v1, kind: Namespace, metadata: {name: team-b, labels: {x: y}}}"
+    assert (await kubectl("apply", "-f", "-", text=text)).code == 0
+    assert "team-b" in await kubectl.ok("get", "ns", "-l", "x=y")
+    said = await kubectl("delete", "namespace", "team-b", "--timeout=60s")
+    assert (said.code, "objects in this namespace stay" in said.err) == (0, True), str(said)
+    assert "team-b" in await kubectl.ok("get", "ns")
+    await kubectl.ok("delete", "cm", "c", "-n", "team-b")
+    assert "team-b" not in await kubectl.ok("get", "ns")
+    await kubectl.ok("delete", "namespace", "team-a", "--timeout=60s")
+
+
+async def test_a_list_names_what_has_no_name(service: Running) -> None:
+    items = [config_map(), config_map() | {"metadata": {"generateName": "made-"}}]
+    body = {"apiVersion": "v1", "kind": "List", "items": [*items, items[1]]}
+    async with aiohttp.ClientSession(service.url) as session:
+        async with session.post(f"{BASE}/lists", json=body) as answer:
+            said = await answer.json()
+        assert (said["accepted"], said["refused"]) == (3, [])
+        assert len(set(said["generatedNames"])) == 2
+        async with session.get("/api/v1/namespaces/default/configmaps") as answer:
+            names = {item["metadata"]["name"] for item in (await answer.json())["items"]}
+        assert names == set(said["generatedNames"])
+        plan = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}}
+        plan |= {"spec": {"containers": [{"name": "c", "image": "x"}]}}
+        async with session.post(f"{BASE}/plans", json=plan) as answer:
+            assert (await answer.json()).get("refused", []) == []
+
+
+async def test_a_protocol_buffer_is_no_json() -> None:
+    async with behind() as client:
+        packed = "application/vnd.kubernetes.protobuf"
+        for method, path in (("POST", "Pod"), ("PUT", "Pod/p"), ("PATCH", "Pod/p")):
+            code, answer = await client.send(method, path, b"k8s\x00\x0a", type=packed)
+            assert (code, answer["reason"]) == (415, "UnsupportedMediaType"), (method, answer)
+            assert "application/json" in answer["message"]
+
+
+async def test_what_is_misspelt_in_a_secret_is_not_repeated() -> None:
+    async with behind() as client:
+        code, answer = await client.create(secret(stringdata=PASSWORD))
+        assert (code, PASSWORD in str(answer)) == (422, False)
+        assert "stringdata" in answer["message"]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_secret_is_stored_without_its_data_wherever_it_stands(bench: Bench) -> None:
+    applied = json.dumps(secret(stringData={"a": PASSWORD}))
+    noted = {"kubectl.kubernetes.io/last-applied-configuration": applied}
+    sent = secret(stringData={"a": PASSWORD})
+    sent["metadata"] |= {"annotations": noted}
+    (document,) = (d for d in bench.take(sent).documents if d.key.kind == "Secret")
+    assert PASSWORD.encode() not in document.body and ENCODED.encode() not in document.body
+    kept = document.object()["metadata"]["annotations"]
+    assert json.loads(kept.popitem()[1]).keys() == {"apiVersion", "kind", "metadata"}
+    unread = {"kubectl.kubernetes.io/last-applied-configuration": PASSWORD}
+    sent["metadata"] |= {"annotations": unread}
+    (document,) = bench.take(sent).documents
+    assert PASSWORD.encode() not in document.body
+
+
+def test_a_namespace_has_only_so_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "INERT_OBJECTS", 2)
+    assert bench.take(config_map("a"), config_map("a"), config_map("b")).refused == []
+    (refusal,) = bench.take(config_map("a"), config_map("c")).refused
+    assert (refusal.field, refusal.name) == ("metadata.namespace", "ns/c")
+    bench.remove("ConfigMap", "a")
+    assert bench.take(config_map("c")).refused == []
+    assert len(bench.take(config_map("d")).refused) == 1
