@@ -174,7 +174,8 @@ def _name(items: list[dict[str, Any]]) -> list[str]:
     """Give a name to each object that has only ``generateName``, in place. Returns these names."""
     names: list[str] = []
     for at, item in enumerate(items):
-        named = with_name(item, random_suffix)
+        # What is no object at all is refused where objects are read.
+        named = with_name(item, random_suffix) if isinstance(item, dict) else item
         if named is not item:
             items[at] = named
             names.append(named["metadata"]["name"])

@@ -89,6 +89,10 @@ ITEMS = [
             ],
         },
     },
+    *(
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "beside", "namespace": "ns"}}
+        for kind in ("ConfigMap", "Secret", "Service", "ServiceAccount")
+    ),
     *(written for name, (written, _) in WORLD.items() if name != "budget"),
 ]
 

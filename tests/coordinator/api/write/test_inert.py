@@ -70,6 +70,8 @@ spec:
         serviceAccountName: robot
         containers: [{{name: main, image: x, resources: {{requests: {{cpu: "1"}}}}}}]
 """
+POD_PACKED = b"k8s\x00\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x00"
+"""The head of a protocol buffer of a Pod, and nothing behind it."""
 NAMES = ("namespace/shop", "configmap/settings", "secret/login", "serviceaccount/robot")
 
 
@@ -137,7 +139,7 @@ async def test_namespaces_come_and_go(service: Running, tmp_path: Path) -> None:
     assert "AlreadyExists" in said.err
     await kubectl.ok("create", "configmap", "c", "-n", "team-b", "--from-literal=a=b")
     # it exists already, because an object names it
-    text = "{apiVersion: v1, kind: Namespace, metadata: {name: team-b, labels: {x: y}}}"
+    text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-b, labels: {x: y}}\n"
     assert (await kubectl("apply", "-f", "-", text=text)).code == 0
     assert "team-b" in await kubectl.ok("get", "ns", "-l", "x=y")
     said = await kubectl("delete", "namespace", "team-b", "--timeout=60s")
@@ -169,7 +171,7 @@ async def test_a_protocol_buffer_is_no_json() -> None:
     async with behind() as client:
         packed = "application/vnd.kubernetes.protobuf"
         for method, path in (("POST", "Pod"), ("PUT", "Pod/p"), ("PATCH", "Pod/p")):
-            code, answer = await client.send(method, path, b"k8s\x00\x0a", type=packed)
+            code, answer = await client.send(method, path, POD_PACKED, type=packed)
             assert (code, answer["reason"]) == (415, "UnsupportedMediaType"), (method, answer)
             assert "application/json" in answer["message"]
 
@@ -204,8 +206,8 @@ def test_a_secret_is_stored_without_its_data_wherever_it_stands(bench: Bench) ->
 def test_a_namespace_has_only_so_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "INERT_OBJECTS", 2)
     assert bench.take(config_map("a"), config_map("a"), config_map("b")).refused == []
-    (refusal,) = bench.take(config_map("a"), config_map("c")).refused
+    (refusal,) = bench.admit(config_map("a"), config_map("c")).refused
     assert (refusal.field, refusal.name) == ("metadata.namespace", "ns/c")
     bench.remove("ConfigMap", "a")
     assert bench.take(config_map("c")).refused == []
-    assert len(bench.take(config_map("d")).refused) == 1
+    assert len(bench.admit(config_map("d")).refused) == 1
