@@ -170,7 +170,7 @@ class Lists:
             ) from error
 
 
-def _name(items: list[dict[str, Any]]) -> list[str]:
+def _name(items: list[Any]) -> list[str]:
     """Give a name to each object that has only ``generateName``, in place. Returns these names."""
     names: list[str] = []
     for at, item in enumerate(items):
