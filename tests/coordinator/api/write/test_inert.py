@@ -139,9 +139,9 @@ async def test_namespaces_come_and_go(service: Running, tmp_path: Path) -> None:
     assert "AlreadyExists" in said.err
     await kubectl.ok("create", "configmap", "c", "-n", "team-b", "--from-literal=a=b")
     # it exists already, because an object names it
-    text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-b, labels: {x: y}}\n"
+    text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-b, labels: {x: z}}\n"
     assert (await kubectl("apply", "-f", "-", text=text)).code == 0
-    assert "team-b" in await kubectl.ok("get", "ns", "-l", "x=y")
+    assert "team-b" in await kubectl.ok("get", "ns", "-l", "x=z")
     said = await kubectl("delete", "namespace", "team-b", "--timeout=60s")
     assert (said.code, "objects in this namespace stay" in said.err) == (0, True), str(said)
     assert "team-b" in await kubectl.ok("get", "ns")
