@@ -48,8 +48,6 @@ EPOCH_BITS = 40
 FEW_JOBS = 5000
 JOBS_A_SECOND = 20_000
 """Maximum number of jobs visited per second to count the jobs of queues (0.5 us each)."""
-
-
 PAGE_BYTES = 50_000
 """Stored JSON of the objects on one page: parsing it takes 0.5 ms, or 3 ms where fresh memory is
 slow. The page ends with the object that reaches this size; the largest accepted object is six times
@@ -116,8 +114,8 @@ class Objects(Observing):
         for document in documents:
             self.version += 1
             before = self._put(document, self.version)
-            new = before is None and not self._implied(document.key)
-            self._ring.add(self.version, "ADDED" if new else "MODIFIED", document.key)
+            event = "ADDED" if not (before or self._implied(document.key)) else "MODIFIED"
+            self._ring.add(self.version, event, document.key)
             if document.state is not None:
                 self._job_published(None if before is None else before.document, document)
             if document.jid >= 0:
@@ -406,14 +404,11 @@ class Objects(Observing):
 
     def _made(self, read_model: ReadModel, kind: Kind) -> Iterator[ObjectEntry]:
         if kind is NAMESPACE:
-            records = self._shelves[kind.kind].records
+            records, first = self._shelves[kind.kind].records, self._ring.first
             for name in self._namespaces.names():
-                key = Key(kind.kind, "", name)
-                first = self._ring.first
-                if name in records:
-                    yield self._written(read_model, records[name])
-                else:
-                    yield MadeEntry(key, namespace_object(name, first, started=self._started))
+                made = namespace_object(name, first, started=self._started)
+                entry = MadeEntry(Key(kind.kind, "", name), made)
+                yield self._written(read_model, records[name]) if name in records else entry
             return
         shards = self.core.dispatcher.shards.values()
         for state in sorted(shards, key=lambda s: shard_name(s.shard)):
