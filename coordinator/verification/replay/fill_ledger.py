@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from coordinator.cluster.protocol import Foreign
 from coordinator.intake.admission.queues import ROOT
 from coordinator.verification.replay.recorded import Recorded
 from shard_worker.session_model.full_world import PlacedJob
@@ -35,7 +36,7 @@ from shared.model.node_devices import declared
 from shared.records.specs import SLOTS_KEY, decode_slots, encode_node
 from shared.records.specs_jobs import encode_job
 from shared.units.slots import BASE, PODS
-from shared.units.things import Vector
+from shared.units.things import Vector, is_port
 
 INTAKE = "intake"
 _ADOPTED = {
@@ -159,6 +160,20 @@ def named_usage(recorded: Recorded) -> Mapping[int, list[tuple[str, Vector]]]:
                     before = on_row.get(name, (0,) * len(amounts))
                     on_row[name] = tuple(a + b for a, b in zip(before, amounts, strict=True))
     return {row: sorted(things.items()) for row, things in used.items() if things}
+
+
+def by_names(recorded: Recorded) -> Foreign:
+    """What other schedulers' pods use, as a cluster tells it: by node and resource, or port."""
+    rows, things = usage(recorded), named_usage(recorded)
+    slots = _slot_names(recorded)
+    return {
+        node.name: {
+            **{slots[slot]: amount for slot, amount in rows[node.row].items()},
+            **{name: amounts[0] for name, amounts in things.get(node.row, ()) if is_port(name)},
+        }
+        for node in recorded.nodes
+        if node.row in rows
+    }
 
 
 def elsewhere(recorded: Recorded) -> Node:

@@ -17,7 +17,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.order.order import Order
-from coordinator.verification.replay.fill_ledger import elsewhere, fill, runs_elsewhere
+from coordinator.verification.replay.fill_ledger import by_names, elsewhere, fill, runs_elsewhere
 from coordinator.verification.replay.outcome import ReplayResult
 from coordinator.verification.replay.recorded import Recorded
 from coordinator.verification.replay.reported import result_of_log
@@ -75,6 +75,8 @@ def run_sharded(
 
     kubelets = LocalCluster(grace=0.05)
     kubelets.restore(_memory(dealt))
+    for node, used in by_names(dealt).items():
+        kubelets.occupy(node, used)
     simulation = Simulation(
         core,
         policies=Policies(policy),
