@@ -49,6 +49,18 @@ VIRTUAL = (
         for kind in EXPLAINED
     ),
     (
+        "v1",
+        {
+            "name": "pods/eviction",
+            "singularName": "",
+            "namespaced": True,
+            "group": "policy",
+            "version": "v1",
+            "kind": "Eviction",
+            "verbs": ["create"],
+        },
+    ),
+    (
         "quadrant.dev/v1alpha1",
         {
             "name": "plans",

@@ -145,9 +145,11 @@ def group_name(document: Document) -> str:
     return f"{document.key.name}-{document.uid}"
 
 
-def pod_uid(key: Key, document: Document) -> str:
-    """The uid of a Job's pod."""
-    return make_uid(key, document.created, str(document.jid))
+def pod_uid(key: Key, document: Document, *, evicted: int = 0) -> str:
+    """The uid of a Job's pod. ``evicted``: how many of its incarnations were evicted before; each
+    has a uid of its own, by which who waits for a pod's end sees it."""
+    incarnation = f"{document.jid}~{evicted}" if evicted else str(document.jid)
+    return make_uid(key, document.created, incarnation)
 
 
 def shard_name(shard: int) -> str:

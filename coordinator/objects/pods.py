@@ -92,7 +92,10 @@ def job_pod(
     """A pod derived from a Job."""
     template = read_model.template(job, role.name)
     key = Key(POD.kind, job.key.namespace, name)
-    value = virtual(POD, key, version, created=job.created, uid=pod_uid(key, job))
+    state = read_model.state(task.jid)
+    evicted = 0 if state is None else state.lives.get(task.tix, 0)
+    uid = pod_uid(key, job, evicted=evicted)
+    value = virtual(POD, key, version, created=job.created, uid=uid)
     index = str(role.start + task.tix - role.first)
     metadata = value["metadata"]
     metadata["labels"] = template.labels | dict(role.labels) | {TASK_INDEX: index}

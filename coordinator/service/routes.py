@@ -16,6 +16,7 @@ from coordinator.intake.intake import Intake
 from coordinator.intake.principal import CALLER
 from coordinator.intake.writer import IntakeWriter
 from coordinator.objects.store import Objects
+from coordinator.service.pod_evictor import PodEvictor
 
 
 def service_routes(
@@ -25,6 +26,7 @@ def service_routes(
     intake: Intake,
     objects: Objects,
     writer: IntakeWriter,
+    evictor: PodEvictor,
     parsers: Parsers,
 ) -> list[web.RouteDef]:
     """Explanations and plans, the record of a snapshot, and whatever writes one object."""
@@ -32,6 +34,7 @@ def service_routes(
     def names() -> Registry:
         return intake.registry  # another one after each recovery
 
+    door = Writing(writer, objects, may=may_write(names), parsers=parsers, evictor=evictor)
     return [
         *virtual_routes(
             core,
@@ -42,5 +45,5 @@ def service_routes(
             may_plan=lambda items: may_plan(CALLER.get(), items, names()),
         ),
         *record_routes(core),
-        *write_routes(Writing(writer, objects, may=may_write(names), parsers=parsers)),
+        *write_routes(door),
     ]

@@ -61,6 +61,7 @@ from coordinator.service.metrics.exporter import metrics_registry
 from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.sliced_counts import WaitingCounts
+from coordinator.service.pod_evictor import EVICTOR, PodEvictor
 from coordinator.service.policy_watch import PolicyFollower
 from coordinator.service.process import address_of
 from coordinator.service.reconcile_loop import Reconciling
@@ -187,8 +188,9 @@ class Service:
         group.create_task(leadership.keep_forever(renewal))
         epoch = leadership.epoch
         self.workers.leads(epoch, self._bless)
-        claim = partial(self._ledger.claim, INTAKE, leader=epoch)
-        intake_epoch = await insist(claim, call_name="claim")
+        claim = partial(self._ledger.claim, leader=epoch)
+        intake_epoch = await insist(partial(claim, INTAKE), call_name="claim")
+        evictor_epoch = await insist(partial(claim, EVICTOR), call_name="claim")
         for shard in range(self._settings.shards):
             await self.workers.claim(shard)
         await self.standby.take_up(epoch)
@@ -213,7 +215,7 @@ class Service:
         self.jobs.restored(self.intake.documents.values())
         await insist(self._bless, call_name="bless")
         log.info("Became the leader", epoch=str(epoch), jobs=len(self.core.order.jobs))
-        return Takeover(leadership, intake_epoch)
+        return Takeover(leadership, intake_epoch, evictor_epoch)
 
     async def _lead(self, group: asyncio.TaskGroup, lead: Takeover) -> None:
         """Start everything that a leader runs."""
@@ -287,9 +289,18 @@ class Service:
         await self._keep_policy(self.core.order.session.policy)
         names = self.intake.registry.slots.names
         await declare_devices(self._ledger, self.core.nodes, names, writer.store)
+        evictor = PodEvictor(
+            self.core.order,
+            self._ledger,
+            epoch=lead.evictor,
+            registry=lambda: self.intake.registry,
+            run_id=self._blessed,
+            bless=self._bless,
+            kick=self._kicked.set,
+        )
         parsers = Parsers()
         group.create_task(parsers.run_forever())
-        group.create_task(self._serve_http(writer, parsers))
+        group.create_task(self._serve_http(writer, evictor, parsers))
         group.create_task(binding.bind_forever())
         group.create_task(binding.report_forever())
         for shard in range(self._settings.shards):
@@ -347,7 +358,7 @@ class Service:
                 await self._settled.wait()
         self._serving.close()
 
-    async def _serve_http(self, writer: IntakeWriter, parsers: Parsers) -> None:
+    async def _serve_http(self, writer: IntakeWriter, pods: PodEvictor, parsers: Parsers) -> None:
         self._serving = Serving(
             ServedParts(
                 core=self.core,
@@ -374,6 +385,7 @@ class Service:
                     intake=self.intake,
                     objects=self.objects,
                     writer=writer,
+                    evictor=pods,
                     parsers=parsers,
                 ),
                 virtual=VIRTUAL,

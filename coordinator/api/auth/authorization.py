@@ -15,7 +15,7 @@ from aiohttp import web
 from coordinator.api.auth.middleware import KEY
 from coordinator.api.auth.privileges import not_permitted
 from coordinator.api.write.bulk import SubmitItems
-from coordinator.api.write.handlers import May
+from coordinator.api.write.ports import May
 from coordinator.errors import Problem
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.kinds import ATTACHED, Kind

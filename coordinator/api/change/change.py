@@ -306,9 +306,16 @@ def _owner(live: dict[str, Any]) -> str:
 def check_deletion(now: Now, kind: Kind, name: str, *, uid: str, version: str) -> None:
     """Raise Problem if the object cannot be deleted."""
     _own(now, kind, name)
-    precondition = {"uid": uid, "resourceVersion": version}
     live = now.live or {"metadata": {}}
-    _check_versions({"metadata": precondition}, live, kind, name, now.written)
+    check_incarnation(live, kind, name, uid=uid, version=version, written=now.written)
+
+
+def check_incarnation(
+    live: dict[str, Any], kind: Kind, name: str, *, uid: str, version: str, written: int = 0
+) -> None:
+    """Raise Problem if this is not the incarnation, or version, that is meant; "" for any."""
+    precondition = {"uid": uid, "resourceVersion": version}
+    _check_versions({"metadata": precondition}, live, kind, name, written)
 
 
 def _check_versions(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -34,18 +34,27 @@ from coordinator.api.change.change import (
     check_deletion,
     check_free,
 )
-from coordinator.api.change.options import Options, manager_is_required, read_deletion, read_options
+from coordinator.api.change.options import (
+    Deletion,
+    Options,
+    manager_is_required,
+    read_deletion,
+    read_options,
+)
 from coordinator.api.change.refusals import conflict, modified, of_refusal, warning
 from coordinator.api.http.responses import json_answer
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.parser.tasks import write_request
 from coordinator.api.write.bulk import random_suffix
 from coordinator.api.write.dry_run import preview
+from coordinator.api.write.evictions import EVICTED, PATH, JobPods, options_of, refusal
+from coordinator.api.write.ports import Evictor, May, Shown, Writer, everybody
+from coordinator.core.pod_evictions import Action
 from coordinator.errors import Problem
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.admission.step import Notice
 from coordinator.intake.documents.document import Document, Key, implied_namespace
-from coordinator.intake.documents.kinds import KINDS, NAMESPACE, Kind
+from coordinator.intake.documents.kinds import KINDS, NAMESPACE, POD, Kind
 from coordinator.intake.writer import Changed, IntakeFull, Make
 from shared.manifests.text.errors import TextError
 from shared.units.times import rfc3339
@@ -58,38 +67,6 @@ _ALWAYS = "nobody created it: it exists as long as an object is in it, and defau
 _OBJECTS_STAY = "objects in this namespace stay, and it is shown until they are gone; delete them"
 
 
-class Writer(Protocol):
-    def change(self, key: Key, make: Make, *, dry_run: bool = False) -> Awaitable[Changed]: ...
-
-
-class Shown(Protocol):
-    def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None: ...
-
-    def document(self, key: Key) -> Document | None:
-        """The document with the version of its last write."""
-        ...
-
-    def version_of(self, kind: Kind, namespace: str, name: str) -> str | None:
-        """The resourceVersion of the complete object, without rendering it; None if there is
-        none."""
-        ...
-
-
-class May(Protocol):
-    def __call__(
-        self, request: web.Request, kind: Kind, obj: Mapping[str, Any], *, as_it_is: bool = False
-    ) -> None:
-        """Raise Problem if the request's principal may not write this object. ``as_it_is``: check
-        for a change or deletion of the object in its current form, whoever set its fields."""
-        ...
-
-
-def everybody(
-    request: web.Request, kind: Kind, obj: Mapping[str, Any], *, as_it_is: bool = False
-) -> None:
-    """A check that allows everyone."""
-
-
 @dataclass(frozen=True, slots=True)
 class Writing:
     """The dependencies of the handlers."""
@@ -99,8 +76,14 @@ class Writing:
     may: May = everybody
     bodies: Bodies = field(default_factory=Bodies)
     parsers: Parsers = field(default_factory=Parsers)
+    evictor: Evictor | None = None
+    """None: pods of Jobs can be neither evicted nor deleted."""
     clock: Callable[[], float] = time.time
     store_seconds: float = STORE_SECONDS
+
+    @property
+    def _evictions(self) -> JobPods:
+        return JobPods(self.evictor, self.objects, self.may)
 
     async def create(self, request: web.Request, kind: Kind) -> web.Response:
         return await self._write(request, kind, Verb.CREATE)
@@ -230,6 +213,14 @@ class Writing:
             raise bad(f"options of a deletion have at most {SMALL_JSON} bytes; send less")
         options_sent = object_of(body, request.content_type) if body.strip() else {}
         deletion = read_deletion(options_sent, dry_run=options.dry_run)
+        return await self._delete(request, kind, key, deletion)
+
+    async def _delete(
+        self, request: web.Request, kind: Kind, key: Key, deletion: Deletion
+    ) -> web.Response:
+        if kind is POD and (live := self._evictions.job_pod(key)) is not None:
+            await self._evictions.evict(request, key, live, deletion, Action.DELETE)
+            return json_answer(_success(kind, key, live["metadata"]["uid"]))
 
         def make(before: Document | None) -> None:
             now = self._now(kind, key, before)
@@ -245,10 +236,31 @@ class Writing:
         live = self.objects.get(kind, key.namespace, key.name)
         if live is not None and not deletion.dry_run and changed.after is not None:
             return json_answer(live)  # on its way out: marked, until nothing of it is left
-        answer = json_answer(_success(kind, key, changed.before))
+        uid = None if changed.before is None else changed.before.uid
+        answer = json_answer(_success(kind, key, uid))
         if live is not None and kind is NAMESPACE and not deletion.dry_run:
             answer.headers.add("Warning", warning(Notice(kind.kind, key.name, _OBJECTS_STAY)))
         return answer
+
+    async def evict(self, request: web.Request, kind: Kind) -> web.Response:
+        """``POST .../pods/NAME/eviction``."""
+        assert self.evictor is not None, "without it there is no route"
+        options = read_options(request)
+        key = Key(kind.kind, request.match_info["namespace"], request.match_info["name"])
+        body = await self.bodies.read(request)
+        if len(body) > SMALL_JSON:
+            raise bad(f"an Eviction has at most {SMALL_JSON} bytes; send less")
+        sent = object_of(body, request.content_type) if body.strip() else {}
+        deletion = read_deletion(options_of(sent, key), dry_run=options.dry_run)
+        if (live := self._evictions.job_pod(key)) is not None:
+            await self._evictions.evict(request, key, live, deletion, Action.EVICT)
+        else:
+            task = self.evictor.task_of(key.namespace, key.name)
+            refused = None if task is None else self.evictor.budgets_allow(task)
+            if refused is not None:
+                raise refusal(refused, key)
+            await self._delete(request, kind, key, deletion)
+        return json_answer(EVICTED, status=HTTPStatus.CREATED)
 
     # --- parts --------------------------------------------------------------------------------
 
@@ -325,12 +337,12 @@ def _version(live: dict[str, Any] | None) -> str | None:
     return None if live is None else str(live["metadata"].get("resourceVersion", ""))
 
 
-def _success(kind: Kind, key: Key, before: Document | None) -> dict[str, Any]:
+def _success(kind: Kind, key: Key, uid: str | None) -> dict[str, Any]:
     details = {"name": key.name, "kind": kind.plural}
     if kind.group:
         details["group"] = kind.group
-    if before is not None:
-        details["uid"] = before.uid
+    if uid is not None:
+        details["uid"] = uid
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -359,6 +371,8 @@ def write_routes(door: Writing) -> list[web.RouteDef]:
             no = _read_only(kind)
             routes.append(web.post(many, no))
             routes += [web.put(single, no), web.patch(single, no), web.delete(single, no)]
+    if door.evictor is not None:
+        routes.append(web.post(PATH, _handler(door, Writing.evict, POD)))
     return routes
 
 

@@ -56,6 +56,8 @@ class Takeover:
     leadership: Leadership
     intake: Epoch
     """The epoch of the writer that stores objects."""
+    evictor: Epoch
+    """The epoch of the writer that evicts pods on request."""
 
 
 class Standby:

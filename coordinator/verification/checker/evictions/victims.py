@@ -18,7 +18,9 @@ from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.books import CheckerBooks
 from coordinator.verification.checker.state.job import RUNNING, CheckedJob
 from coordinator.verification.checker.state.policy import (
+    ASKED_FOR,
     BETWEEN_QUEUES,
+    EVICT,
     KNOWN,
     SHUFFLE,
     SPEAKS,
@@ -98,6 +100,16 @@ class VictimChecks:
                 self._tell(Rule.EVICTION_REASON, eviction, wrong)
         if eviction.action in SPEAKS:
             self._spared(eviction, policies)
+        elif eviction.action == EVICT:
+            self._within_budgets(eviction)
+
+    def _within_budgets(self, eviction: Eviction) -> None:
+        """Budgets hold whatever the policy, where a pod is evicted on request."""
+        for victim in eviction.victims:
+            self._findings.checked[Rule.EVICTION_POLICY] += 1
+            if budget := self._budgets.exceeded(victim.jid, victim.tix):
+                problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}: {budget}"
+                self._tell(Rule.EVICTION_POLICY, eviction, problem)
 
     # --- for whom, and why ------------------------------------------------------------------------
 
@@ -106,6 +118,9 @@ class VictimChecks:
         statement = eviction.statement
         if not eviction.action:
             return f"{statement.get('reason', '')!r} is no reason"
+        if eviction.action in ASKED_FOR:
+            gets = statement["alloc"] or statement["nominate"]
+            return "somebody gets what they leave" if gets else ""
         if not any(eviction.action in policy.actions for policy in policies):
             return f"the policy has no action {eviction.action}"
         if eviction.action not in SPEAKS:
@@ -138,7 +153,7 @@ class VictimChecks:
     def _unrelated(self, eviction: Eviction, victim: Victim) -> str:
         """Why the action never evicts this task for this job; "" if it may."""
         action, job, name = eviction.action, eviction.job, f"task {victim.jid}.{victim.tix}"
-        if action == SHUFFLE:
+        if action == SHUFFLE or action in ASKED_FOR:
             return "" if victim.job is job else f"{name} is of another job"
         if victim.job is job:
             return "" if action == "preempt" else f"{name} is its own"

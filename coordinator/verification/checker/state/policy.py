@@ -31,7 +31,11 @@ WITHIN_QUEUE = ("preempt", "gangpreempt")
 SHUFFLE = "shuffle"
 """Chooses its victims by rules of its own, and has no beneficiary."""
 
-KNOWN = frozenset({*SPEAKS, SHUFFLE})
+EVICT = "evict"
+ASKED_FOR = frozenset({"delete", EVICT})
+"""Evictions of a pod that somebody asked for; no policy has these actions."""
+
+KNOWN = frozenset({*SPEAKS, SHUFFLE, *ASKED_FOR})
 """Actions whose possible victims and beneficiaries are known here."""
 
 

@@ -1,0 +1,290 @@
+"""Evictions of single pods that somebody asks for: ``kubectl drain`` and ``kubectl delete pod``.
+
+Pure: from the books to one statement, which a writer of the coordinator's own commits. A pod of a
+Job comes back as another incarnation, as after any eviction. Where the rest of its gang would fall
+below its minimum, the whole gang goes with it and is placed anew together: a half gang would hold
+nodes for nothing.
+
+Disruption budgets are counted over the books as the plugin pdb counts them. The ledger has a
+version of each: the statement reads and raises it, so that an eviction by a worker in between
+refuses the statement and it is counted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from coordinator.jobs.state import JobState, Standing
+from coordinator.order.cross_node import BUDGET
+from coordinator.order.order import Order
+from shard_worker.dialects.volcano.plugins.job.pdb import allowed
+from shared.codec.packed import replace
+from shared.messages.messages import (
+    ENDED,
+    GUARD_GANG,
+    DomainOp,
+    EvictRun,
+    Statement,
+    TaskState,
+)
+from shared.model.label_selector import matches
+from shared.model.model import Job, Role, WorldObject
+from shared.model.storage import Budget
+
+Task = tuple[int, int]
+"""(jid, tix)"""
+
+EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
+ASKED_FOR = -2
+"""Stands in for a job's number where a turn would be open: no turn that touches the same budgets
+is sent while such an eviction is on its way to the ledger."""
+
+
+class Action(Enum):
+    """Who is asked about an eviction; the first word of its reason."""
+
+    EVICT = "evict"
+    """Disruption budgets are kept (``.../pods/NAME/eviction``)."""
+    DELETE = "delete"
+    """Nobody is asked (``DELETE .../pods/NAME``), as in Kubernetes."""
+
+
+class Obstacle(Enum):
+    ENDED = "the pod has ended; nothing of it is on a node"
+    UNPLACED = "the pod waits for a node, so there is nothing to stop"
+    BUSY = "the pod's job is being placed; send it again"
+    BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionPlan:
+    """The statement to commit, and the keys whose versions it raises."""
+
+    statement: Statement
+    tasks: tuple[Task, ...]
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRefusal:
+    obstacle: Obstacle
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The pod is on its way out already."""
+
+
+class PodEvictions:
+    """Plans evictions over the books of ``order``."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._committed: dict[Task, int] = {}
+        """Evicted in the ledger, and not in the books yet -> incarnation."""
+
+    def plan(
+        self, task: Task, objects: Mapping[str, WorldObject], *, action: Action, whom: str
+    ) -> EvictionPlan | EvictionRefusal | Leaving:
+        """``objects``: the cluster's objects by ledger key, budgets among them. ``whom``: who asks,
+        for the reason that history and events show."""
+        jid, tix = task
+        order, state = self._order, self._order.jobs.get(jid)
+        if state is None or self._leaves(state, tix):
+            return Leaving()
+        task_state = state.states[tix]
+        if task_state in ENDED:
+            return EvictionRefusal(Obstacle.ENDED)
+        if task_state == TaskState.PENDING:
+            return EvictionRefusal(Obstacle.UNPLACED)
+        keys = order.spanning.keys(jid)
+        if _moves(state) or order.spanning.touched(keys):
+            return EvictionRefusal(Obstacle.BUSY)
+        tasks = self._gang_of(state, tix) if order.session.keeps_gangs else [tix]
+        if any(state.states[t] not in EVICTABLE for t in tasks):
+            return EvictionRefusal(Obstacle.BUSY)
+        if action is Action.EVICT and (why := self._exceeded(state, tasks, objects)):
+            return EvictionRefusal(Obstacle.BUDGET, why)
+        statement = self._statement(state, tasks, keys, f"{action.value}: for {whom}")
+        return EvictionPlan(statement, tuple((jid, t) for t in tasks), tuple(keys))
+
+    def budgets_allow(
+        self, task: Task, objects: Mapping[str, WorldObject]
+    ) -> EvictionRefusal | None:
+        """Whether the budgets allow one pod to go that nobody makes anew; None if they do."""
+        jid, tix = task
+        state = self._order.jobs.get(jid)
+        if state is None or state.states[tix] not in EVICTABLE:
+            return None
+        why = self._exceeded(state, [tix], objects)
+        return EvictionRefusal(Obstacle.BUDGET, why) if why else None
+
+    # --- a plan on its way ----------------------------------------------------------------------
+
+    def begin(self, plan: EvictionPlan) -> None:
+        """Keep turns that touch the same keys back until :meth:`end`."""
+        self._order.spanning.take(ASKED_FOR, plan.keys)
+
+    def end(self, plan: EvictionPlan, *, accepted: bool) -> None:
+        self._order.came_back(ASKED_FOR)
+        if not accepted:
+            return
+        self._order.spanning.moved(dict.fromkeys(plan.keys, 1))
+        for jid, tix in plan.tasks:
+            state = self._order.jobs.get(jid)
+            if state is not None and not state.evicted.issuperset((tix,)):
+                self._committed[jid, tix] = state.lives.get(tix, 0)
+
+    def reread(self, plan: EvictionPlan, versions: Mapping[str, int]) -> None:
+        """Take the ledger's versions of the plan's keys, after it refused the statement."""
+        self._order.spanning.versions.update({key: versions.get(key, 0) for key in plan.keys})
+
+    # --- what goes ------------------------------------------------------------------------------
+
+    def _leaves(self, state: JobState, tix: int) -> bool:
+        if state.states[tix] == TaskState.RELEASING or tix in state.stopping:
+            return True
+        task = (state.job.jid, tix)
+        if task not in self._committed:
+            return False
+        in_books = state.states[tix] not in EVICTABLE or tix in state.evicted
+        if in_books or state.lives.get(tix, 0) != self._committed[task]:
+            del self._committed[task]  # the books have it meanwhile
+            return False
+        return True
+
+    def _gang_of(self, state: JobState, tix: int) -> list[int]:
+        """The tasks that leave with this one: those of the widest group that would otherwise be
+        left in part."""
+        job, info, widest = state.job, state.info, -1
+        for group in _chain(job, job.role_of(tix).group):
+            members = info.held[group] + info.best_effort[group] - 1
+            if 0 < members < job.groups[group].minimum:
+                widest = group
+        if widest < 0:
+            return [tix]
+        gone = (TaskState.PENDING, TaskState.RELEASING, *ENDED)
+        return [
+            t
+            for role in job.roles
+            if widest in _chain(job, role.group)
+            for t in range(role.first, role.first + role.count)
+            if state.states[t] not in gone and not self._leaves(state, t)
+        ]
+
+    def _statement(
+        self, state: JobState, tasks: Iterable[int], keys: Iterable[str], reason: str
+    ) -> Statement:
+        order, job = self._order, state.job
+        runs: dict[tuple[int, int], EvictRun] = {}
+        for tix in tasks:
+            role = job.role_of(tix)
+            run = runs.get((role.cid, role.group))
+            if run is None:
+                run = EvictRun(job.jid, job.spec, role.cid, role.group, [], [], guards=0)
+                runs[role.cid, role.group] = run
+            run.tasks.append(tix)
+            run.rows.append(state.rows[tix])
+        leaving = list(tasks)
+        guarded = [
+            replace(run, guards=self._guards(state, run.group, leaving)) for run in runs.values()
+        ]
+        versions = order.spanning.versions
+        return Statement(
+            jid=job.jid,
+            job_version=job.spec,
+            qid=state.info.qid,
+            priority=job.priority,
+            core=[],
+            tail=[],
+            displaced=[],
+            domains=[DomainOp(key, 1, "le", versions.get(key, 0)) for key in keys],
+            evictions=guarded,
+            reason=reason,
+            in_part=not order.session.keeps_gangs,
+        )
+
+    def _guards(self, state: JobState, group: int, leaving: list[int]) -> int:
+        """Have the ledger check that the gang is whole or gone afterwards. A gang in part already,
+        as where members have ended, would be refused for ever: it is not checked."""
+        if not self._order.session.keeps_gangs:
+            return 0
+        job, info = state.job, state.info
+        for above in _chain(job, group):
+            gone = sum(above in _chain(job, job.role_of(tix).group) for tix in leaving)
+            if 0 < info.held[above] - gone < job.groups[above].minimum:
+                return 0
+        return GUARD_GANG
+
+    # --- budgets --------------------------------------------------------------------------------
+
+    def _exceeded(
+        self, state: JobState, tasks: list[int], objects: Mapping[str, WorldObject]
+    ) -> str:
+        """The first budget that does not allow these evictions; "" for none."""
+        for key in self._order.spanning.keys(state.job.jid):
+            budget = objects.get(key) if key.startswith(BUDGET) else None
+            if isinstance(budget, Budget) and (why := self._beyond(budget, state, tasks)):
+                return why
+        return ""
+
+    def _beyond(self, budget: Budget, state: JobState, tasks: list[int]) -> str:
+        """Why the budget does not allow these evictions, in Kubernetes' words; "" if it does."""
+        job = state.job
+        leaving = [t for t in tasks if _selects(budget, job, job.role_of(t))]
+        if not leaving:
+            return ""
+        healthy = expected = 0
+        key = f"{BUDGET}{budget.namespace}/{budget.name}"
+        for member in self._order.spanning.members((key,)):
+            known = self._order.known(member)
+            if known is not None and known.job.namespace == budget.namespace:
+                runs, exists = self._count(budget, known)
+                healthy, expected = healthy + runs, expected + exists
+        room = allowed(budget, healthy, expected)
+        if len(leaving) <= room:
+            return ""
+        # Kubernetes evicts pods that do not run whatever the budget says of those that do.
+        running = sum(state.states[t] == TaskState.RUNNING for t in leaving)
+        if running <= room:
+            return ""
+        needed = healthy - room
+        return (
+            f"The disruption budget {budget.name} needs {needed} healthy pods and has {healthy} "
+            f"currently; {len(leaving)} would leave together"
+        )
+
+    def _count(self, budget: Budget, state: JobState) -> tuple[int, int]:
+        """(healthy, expected) pods of a job under a budget."""
+        healthy = expected = 0
+        jid = state.job.jid
+        evicted = [t for j, t in self._committed if j == jid and self._leaves(state, t)]
+        for role in state.job.roles:
+            if _selects(budget, state.job, role):
+                end = role.first + role.count
+                part = state.states[role.first : end]
+                healthy += part.count(TaskState.RUNNING)
+                healthy -= sum(
+                    role.first <= t < end and state.states[t] == TaskState.RUNNING for t in evicted
+                )
+                expected += role.count - sum(map(part.count, ENDED))
+        return healthy, expected
+
+
+def _moves(state: JobState) -> bool:
+    """Whether a turn of the job is open, or its nominations would fall with our statement."""
+    return state.standing is Standing.OPEN or state.unread or bool(state.nominated)
+
+
+def _chain(job: Job, group: int) -> Iterator[int]:
+    """A group and those above it."""
+    while group >= 0:
+        yield group
+        group = job.groups[group].parent
+
+
+def _selects(budget: Budget, job: Job, role: Role) -> bool:
+    return budget.namespace == job.namespace and matches(budget.selector, dict(role.labels))

@@ -1,0 +1,115 @@
+"""Commits evictions that somebody asked for, one at a time, under a writer of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import structlog
+
+from coordinator.core.pod_evictions import (
+    Action,
+    EvictionPlan,
+    EvictionRefusal,
+    Leaving,
+    Obstacle,
+    PodEvictions,
+    Task,
+)
+from coordinator.intake.admission.pod_names import owner_of
+from coordinator.intake.admission.registry import Registry, unpack_task
+from coordinator.order.order import Order
+from shared.ledger.retry import insist, write
+from shared.messages.messages import ACCEPTED, CommitBatch, CommitReply, Epoch
+
+EVICTOR = "evictor"
+"""Its writer name in the ledger."""
+ATTEMPTS = 3
+"""How often a statement is made anew after the ledger refused it: what it read had moved."""
+
+log = structlog.get_logger(__name__)
+
+
+class CommitsEvictions(Protocol):
+    async def commit(self, batch: CommitBatch) -> CommitReply: ...
+    async def read_domains(self) -> dict[str, int]: ...
+
+
+class PodEvictor:
+    def __init__(
+        self,
+        order: Order,
+        ledger: CommitsEvictions,
+        *,
+        epoch: Epoch,
+        registry: Callable[[], Registry],
+        run_id: Callable[[], Awaitable[str]],
+        bless: Callable[[], Awaitable[str]],
+        kick: Callable[[], None],
+    ) -> None:
+        """``kick``: called after each, so that what waited for it goes on."""
+        self._evictions = PodEvictions(order)
+        self._ledger = ledger
+        self._epoch = epoch
+        self._registry = registry
+        self._run_id = run_id
+        self._bless = bless
+        self._kick = kick
+        self._sequence = 0
+        self._alone = asyncio.Lock()
+        """Two evictions at once would count the same budget twice."""
+
+    def task_of(self, namespace: str, name: str) -> Task | None:
+        """The task of a pod; None if there is none."""
+        registry = self._registry()
+        task = registry.pods.get(f"{namespace}/{name}")
+        if task is not None:
+            return unpack_task(task)
+        owner = owner_of(registry, namespace, name)
+        return None if owner is None else (owner[0].jid, owner[1])
+
+    def budgets_allow(self, task: Task) -> EvictionRefusal | None:
+        return self._evictions.budgets_allow(task, self._registry().objects)
+
+    async def evict(
+        self, task: Task, *, action: Action, whom: str, dry_run: bool = False
+    ) -> EvictionRefusal | Leaving:
+        """Evict a pod of a Job, with its gang where that demands it. Leaving: it is on its way out,
+        by this call or by an earlier one."""
+        async with self._alone:
+            for _ in range(ATTEMPTS):
+                plan = self._evictions.plan(
+                    task, self._registry().objects, action=action, whom=whom
+                )
+                if not isinstance(plan, EvictionPlan):
+                    return plan
+                if dry_run or await self._commit(plan):
+                    return Leaving()
+            return EvictionRefusal(Obstacle.BUSY)
+
+    async def _commit(self, plan: EvictionPlan) -> bool:
+        self._evictions.begin(plan)
+        accepted = False
+        try:
+            reply = await self._send(plan)
+            # Sent again after a lost answer, the ledger returns the first answer.
+            accepted = all(answer.verdict in ACCEPTED for answer in reply.answers)
+            if not accepted:
+                log.info("Eviction is made anew", verdict=reply.answers[0].verdict.name)
+                versions = await insist(self._ledger.read_domains, call_name="read domains")
+                self._evictions.reread(plan, versions)
+        finally:
+            self._evictions.end(plan, accepted=accepted)
+            self._kick()
+        return accepted
+
+    async def _send(self, plan: EvictionPlan) -> CommitReply:
+        self._sequence += 1
+        sequence = self._sequence
+
+        def send(run: str) -> Awaitable[CommitReply]:
+            batch = CommitBatch(EVICTOR, self._epoch, sequence, run, [plan.statement])
+            return self._ledger.commit(batch)
+
+        return await write(send, run_id=self._run_id, bless=self._bless, call_name="evict")
