@@ -218,9 +218,14 @@ async def test_delete(kubectl: Kubectl) -> None:
     said = await kubectl("delete", "queue", "research")
     assert said.code == 1
     assert "PodGroup default/gang is in it" in said.err
-    said = await kubectl("delete", "pod", "train-w-0")
-    assert said.code == 1
-    assert "belongs to Job train" in said.err
+    # a Job's pod is made anew, under another uid
+    uid = (await read(kubectl, "pod", "train-w-1"))["metadata"]["uid"]
+    await kubectl.ok("delete", "pod", "train-w-1", "--wait=false")
+    for _ in range(600):
+        if (await read(kubectl, "pod", "train-w-1"))["metadata"]["uid"] != uid:
+            break
+    else:
+        pytest.fail("it was not made anew")
     out = await kubectl.ok("delete", "-f", "-", "--timeout=60s", text=GANG + "---" + JOB)
     assert 'job.batch.volcano.sh "train" deleted' in out
     assert (await kubectl.ok("get", "pods,podgroups,jobs", "-o", "name")) == ""
