@@ -37,18 +37,16 @@ from coordinator.bind.status_writer import Recorder
 from coordinator.cluster.history.acknowledgements import Acknowledgements
 from coordinator.cluster.protocol import ClusterDriver
 from coordinator.controllers.job_loop import JobLoop
-from coordinator.core.coordinator import Coordinator
+from coordinator.core.configured import configured_core
 from coordinator.core.policy_record import policy_op
 from coordinator.core.served import notices_of
 from coordinator.core.status import status as counted
-from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.dispatch.worker_client import Shards
 from coordinator.intake.intake import Intake
 from coordinator.intake.pending_limit import PendingBound
 from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
 from coordinator.objects.store import Objects
-from coordinator.order.order import Order
 from coordinator.service.audit import ledger_audit
 from coordinator.service.backlog import Backlog
 from coordinator.service.bind_loop import Binding
@@ -104,22 +102,7 @@ class Service:
         self._policies = PolicyFollower(settings, contain=self.probes.plugin_errors.raised)
         self._tokens = open_gate(settings)
         self._listener = listener_options(settings)
-        self.core = Coordinator(
-            Order(
-                self._policies.session(),
-                window=settings.window,
-                walls=settings.mode == "hard",
-            ),
-            Dispatcher(
-                settings.shards,
-                calls_in_flight=settings.calls_in_flight,
-                turns_per_call=settings.turns_per_call,
-                tasks_per_call=settings.tasks_per_call,
-            ),
-            mode=settings.mode,
-            moves_per_minute=settings.rebalance_moves_per_minute,
-        )
-        set_limits(self.core, settings)
+        self.core = configured_core(settings, self._policies.session())
         self.intake = Intake(ours=settings.our_scheduler_names)
         self.jobs = JobLoop(self.core, self.intake)
         self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
@@ -448,11 +431,3 @@ class Service:
 
 class _Stopped(Exception):
     """Ends the task group when the process is asked to stop."""
-
-
-def set_limits(core: Coordinator, settings: Settings) -> None:
-    core.order.parking.attempts = settings.attempts
-    core.order.aging.bound = settings.aging_bound_seconds
-    core.order.gangs.seconds = settings.gang_repair_seconds
-    core.quarantines.refusals = settings.node_refusals
-    core.quarantines.seconds = settings.node_aside_seconds
