@@ -17,10 +17,13 @@ import orjson
 from shared.errors import InvalidInput
 from shared.manifests.fields.metadata import labels_of, read_metadata
 from shared.manifests.fields.reader import Fields, dns_label
+from shared.manifests.fields.shapes import check_shape
+from shared.schemas.catalogue import SCHEMAS
 
 INERT = ("ConfigMap", "Namespace", "Secret", "Service", "ServiceAccount")
 _DNS_LABELS = ("Namespace", "Service")
 """Kinds whose names become parts of host names."""
+_READ = ("apiVersion", "kind", "metadata")
 _SECRET_PARTS = ("data", "stringData")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """kubectl's copy of what was applied: of a Secret it holds the data once more."""
@@ -66,17 +69,10 @@ def _read(kind: str, obj: dict[str, object]) -> InertObject:
     labels_of(meta)
     fields = Fields(obj, "")
     fields.check(kind)
-    if kind == "ConfigMap":
-        for part in ("data", "binaryData"):
-            _check_texts(fields.child(part))
+    for name, value in obj.items():
+        if name not in _READ:
+            check_shape(value, SCHEMAS[kind]["properties"][name], name)
     return InertObject(kind, meta.namespace, meta.name, _WITHOUT_EFFECT.get(kind, ""))
-
-
-def _check_texts(fields: Fields | None) -> None:
-    for key, value in (fields.data if fields is not None else {}).items():
-        if type(value) is not str:
-            assert fields is not None
-            raise fields.wrong(key, "not a text; put it in quotes")
 
 
 def without_secrets(item: dict[str, Any]) -> dict[str, Any]:

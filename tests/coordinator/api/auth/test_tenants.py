@@ -14,6 +14,7 @@ from aiohttp import ClientSession
 from coordinator.api.auth.privileges import not_permitted
 from coordinator.api.auth.tokens import new_token
 from coordinator.intake.admission.registry import Registry
+from coordinator.intake.documents.kinds import ATTACHED, Kind
 from coordinator.intake.principal import Principal, TokenRole
 from shared.ledger.redis.server import EmbeddedServer
 from shared.model.model import PriorityClass
@@ -305,6 +306,31 @@ async def test_a_token_for_namespaces_writes_there_alone(ask: Asking) -> None:
     assert (status, body["accepted"]) == (200, 1), body
     assert [r["name"] for r in body["refused"]] == ["team-b/l", "default/l", "n"]
     assert "the token team is for team-a only" in body["refused"][0]["message"]
+
+
+@pytest.mark.parametrize("kind", ATTACHED, ids=lambda kind: kind.kind)
+async def test_what_has_no_effect_is_written_in_its_own_namespaces(ask: Asking, kind: Kind) -> None:
+    spec = {"spec": {"ports": [{"port": 80}]}} if kind.kind == "Service" else {}
+    obj = {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": "x"}, **spec}
+    own, others = (f"/api/v1/namespaces/{name}/{kind.plural}" for name in ("team-a", "team-b"))
+    status, body = await ask(TEAM, "POST", own, obj)
+    assert status == 201, body
+    status, body = await ask(TEAM, "POST", others, obj)
+    assert (status, body["reason"]) == (403, "Forbidden"), body
+    assert "it is for team-a only" in body["message"]
+    status, body = await ask(PEEK, "POST", own, obj)
+    assert status == 403, body
+    assert (await ask(TEAM, "DELETE", f"{own}/x"))[0] == 200
+
+
+async def test_a_namespace_is_an_admins(ask: Asking) -> None:
+    obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}
+    for token in (TEAM, OPS):
+        status, body = await ask(token, "POST", "/api/v1/namespaces", obj)
+        assert (status, body["reason"]) == (403, "Forbidden"), body
+        assert "needs role admin" in body["message"]
+    status, body = await ask(ADMIN, "POST", "/api/v1/namespaces", obj)
+    assert status == 201, body
 
 
 async def test_a_stream_leaves_out_other_namespaces(ask: Asking) -> None:
