@@ -192,7 +192,7 @@ class JobController:
         elif begin := may_begin(rules, job, states):
             self._ask(ruled, Grow(ruled.key, jid, begin))
         elif rules.ttl is not None and all_created(rules, job):
-            phase = outcome(job, states)
+            phase = outcome(job, states, rules.min_success)
             if phase is not None:
                 state = {"phase": phase, "retryCount": ruled.retries, "ended": now}
                 self._ask(ruled, Note(ruled.key, jid, state))

@@ -14,6 +14,8 @@ from shared.manifests.parse import parse
 from shared.manifests.volcano.objects import JobManifest
 from shared.manifests.volcano.policies import (
     ANY,
+    COMPLETE_JOB,
+    MIN_SUCCESS,
     POD_FAILED,
     TASK_COMPLETED,
     DependsOn,
@@ -22,7 +24,7 @@ from shared.manifests.volcano.policies import (
 from shared.messages.messages import UNSUCCESSFUL, TaskState
 from shared.model.model import Job
 
-_SIGNS = (b'"policies"', b'"ttlSecondsAfterFinished"', b'"dependsOn"')
+_SIGNS = (b'"policies"', b'"ttlSecondsAfterFinished"', b'"dependsOn"', b'"minSuccess"', b'"mpi"')
 """A body without any of these has no policies, and is not parsed."""
 
 
@@ -34,6 +36,8 @@ class RoleRules:
     needed: int
     """Number of members that must run or have succeeded before dependent roles may start."""
     depends_on: DependsOn | None
+    exit_code: int = 0
+    """With which its pods end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Rules:
     roles: tuple[RoleRules, ...]
     max_retry: int
     ttl: int | None
+    min_success: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +72,19 @@ def rules_of(document: Document) -> Rules | None:
             count=role.count,
             needed=role.count if role.minimum is None else role.minimum,
             depends_on=role.depends_on,
+            exit_code=role.exit_code,
         )
         for role in manifest.roles
     )
-    rules = Rules(manifest.policies, roles, manifest.max_retry, manifest.ttl)
-    asks = rules.policies or rules.ttl is not None
+    rules = Rules(manifest.policies, roles, manifest.max_retry, manifest.ttl, manifest.min_success)
+    asks = rules.policies or rules.ttl is not None or rules.min_success
     return rules if asks or any(role.policies or role.depends_on for role in roles) else None
 
 
 def verdict(rules: Rules, job: Job, states: bytearray) -> Ruling | None:
     """The action due now; None for none. Failures come before completions."""
+    if rules.min_success and states.count(TaskState.SUCCEEDED) >= rules.min_success:
+        return Ruling(COMPLETE_JOB, MIN_SUCCESS, job.roles[0].name)
     ranges = _ranges(job)
     # Judged by how tasks stand, not by which event came last: of several that hold, a failure
     # decides.
@@ -85,7 +93,8 @@ def verdict(rules: Rules, job: Job, states: bytearray) -> Ruling | None:
             if role.name not in ranges or not _happened(event, states, *ranges[role.name]):
                 continue
             # As in Volcano: a task's own policies override the Job's.
-            action = _action(role.policies, event) or _action(rules.policies, event)
+            code = role.exit_code if event == POD_FAILED else 0
+            action = _action(role.policies, event, code) or _action(rules.policies, event, code)
             if action is not None:
                 return Ruling(action, event, role.name)
     return None
@@ -106,8 +115,12 @@ def _happened(event: str, states: bytearray, first: int, end: int) -> bool:
     return states.count(TaskState.SUCCEEDED, first, end) == end - first
 
 
-def _action(policies: tuple[PolicyManifest, ...], event: str) -> str | None:
-    return next((p.action for p in policies if event in p.events or ANY in p.events), None)
+def _action(policies: tuple[PolicyManifest, ...], event: str, code: int) -> str | None:
+    """The action of the first policy for this event, or for the exit code of what failed."""
+    for policy in policies:
+        if event in policy.events or ANY in policy.events or (code and policy.exit_code == code):
+            return policy.action
+    return None
 
 
 # --- roles that wait for others -------------------------------------------------------------------
@@ -148,11 +161,13 @@ def all_created(rules: Rules, job: Job) -> bool:
 # --- how it ended ---------------------------------------------------------------------------------
 
 
-def outcome(job: Job, states: bytearray) -> str | None:
+def outcome(job: Job, states: bytearray, min_success: int = 0) -> str | None:
     """``Completed`` or ``Failed`` where every task has ended, else None."""
     good, bad = states.count(TaskState.SUCCEEDED), sum(map(states.count, UNSUCCESSFUL))
     if good + bad < len(states):
         return None
+    if min_success:
+        return "Completed" if good >= min_success else "Failed"
     enough = good >= job.groups[0].minimum
     for i, (name, _) in enumerate(job.role_minima, start=1):
         parts = [role for role in job.roles if role.name == name]

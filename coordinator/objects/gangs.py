@@ -237,6 +237,14 @@ def _ended(document: Document, memory: Json) -> Json:
     }
 
 
+def _min_success(document: Document) -> int:
+    """Pods that have to succeed for the Job to be complete; 0: not set. Most bodies do not name it,
+    and are not parsed for it."""
+    if b'"minSuccess"' not in document.body:
+        return 0
+    return document.object()["spec"].get("minSuccess") or 0
+
+
 def job_phase(document: Document, state: JobState | None) -> str:
     """The phase in Volcano's words. A deletion comes first, then a phase set by a controller."""
     if document.deleting is not None:
@@ -247,6 +255,6 @@ def job_phase(document: Document, state: JobState | None) -> str:
     if state is None:
         return "Pending"
     if phase(state) == "Completed":
-        return outcome(state.job, state.states) or "Running"
+        return outcome(state.job, state.states, _min_success(document)) or "Running"
     started = sum(map(state.states.count, _STARTED))
     return "Running" if started and started >= state.job.groups[0].minimum else "Pending"

@@ -103,10 +103,12 @@ JobSpec - Roles, minimum, queue and priority of a job.
     3 where nothing is said.
   ttlSecondsAfterFinished: integer  It is deleted so many seconds after its end; never where nothing
     is said.
-  minSuccess: later
-  plugins: later
-  runningEstimate: later
-  volumes: later
+  minSuccess: integer        The job is complete as soon as so many pods succeeded; the others are
+    stopped.
+  plugins: any               What Volcano's job controller adds to the pods: env, hcclrank, mpi,
+    pytorch, ray, ssh, svc, tensorflow. Kept and shown; of mpi, its master waits for its workers.
+  runningEstimate: string    How long it will run, as "1h". Kept and not looked at.
+  volumes: []JobVolume       Volumes of every pod.
 
 JobTask - One role of a job: pods that are all alike.
   name: string               Its name.
@@ -117,7 +119,7 @@ JobTask - One role of a job: pods that are all alike.
   dependsOn: JobDependsOn    Roles that must run before this one is created.
   partitionPolicy: JobPartition  Its parts, each with a closeness of its own.
   topologyPolicy: none|best-effort|restricted|single-numa-node  How its pods keep to NUMA domains.
-  maxRetry: later
+  maxRetry: integer          How often its pods are begun anew. Kept and not looked at.
 
 JobPartition - Parts of a role, all of one size.
   totalPartitions: integer!  How many there are.
@@ -126,11 +128,19 @@ JobPartition - Parts of a role, all of one size.
   networkTopology: NetworkTopology  How close the pods of a part must be.
 
 JobPolicy - What is done when something happened to pods of a job.
-  event: PodFailed|PodEvicted|TaskCompleted|*  What happened; * is each of the others.
+  event: string              What happened: PodFailed or TaskCompleted, * for any. PodEvicted,
+    PodPending, TaskFailed and Unknown are kept, and nothing follows from them.
   events: []string           The same, several of them.
-  action: RestartJob|AbortJob|CompleteJob|TerminateJob  What is done.
-  exitCode: later
-  timeout: later
+  exitCode: integer          In the place of an event: a pod failed with this code.
+  action: string             What is done: RestartJob, AbortJob, CompleteJob or TerminateJob.
+    RestartTask, RestartPod and RestartPartition are kept, and not done.
+  timeout: string            How long after the event, as "10m". A policy with it is kept, and not
+    carried out.
+
+JobVolume - A volume that every pod of a job gets.
+  mountPath: string!         Where it is seen.
+  volumeClaimName: string    The claim for it; placing the pods depends on it.
+  volumeClaim: any           A claim to be made for it. Kept and shown; nobody makes it here.
 
 JobDependsOn - Roles that must run before another is created.
   name: []string             Names of those roles.

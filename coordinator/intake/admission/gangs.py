@@ -106,9 +106,13 @@ def admit_job(step: AdmissionStep, new: JobManifest) -> None:
     Its policies may change; which role depends on which may not.
     """
     draft, key = step.draft, f"{new.namespace}/{new.name}"
+    for notice in new.notices:
+        step.notice(new, notice)
     for role in new.roles:
         step.check_template(new, role.template)
         step.is_theirs(new, role.annotations)
+        for notice in role.notices:
+            step.notice(new, notice)
     step.is_theirs(new, new.annotations)
     jid = draft.batch_jobs.get(key)
     document = draft.document(Key("Job", new.namespace, new.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from shared.errors import InvalidInput
 from shared.manifests.fields.amounts import frozen, read_amounts
+from shared.manifests.fields.durations import check_duration
 from shared.manifests.fields.metadata import (
     NUMA_POLICY,
     annotations_of,
@@ -20,6 +21,7 @@ from shared.manifests.fields.metadata import (
 )
 from shared.manifests.fields.reader import Fields, dns_label, loose_name
 from shared.manifests.kubernetes.pods import labelled, template
+from shared.manifests.volcano.job_plugins import JobVolumes, read_plugins, read_volumes
 from shared.manifests.volcano.objects import JobManifest, PodGroupManifest, RoleManifest
 from shared.manifests.volcano.policies import (
     MAX_RETRY,
@@ -34,6 +36,8 @@ MAX_TASKS = 1_000_000
 """Maximum number of members of a job."""
 _ROLES = 1000
 _PHASES = ("", "Pending", "Running", "Unknown", "Inqueue", "Completed")
+_RETRIES = "maxRetry: kept and shown; pods are begun anew with their whole job only"
+_ESTIMATE = "spec.runningEstimate: kept and shown; nothing is decided by it"
 _NUMA = ("", "none", "best-effort", "restricted", "single-numa-node")
 
 
@@ -78,8 +82,12 @@ def read_job(obj: dict[str, object]) -> JobManifest:
     meta = read_metadata(obj, namespaced=True)
     spec = Fields(obj.get("spec"), "spec")
     spec.check("JobSpec")
-    roles = tuple(
-        _role(task, f"default{i}") for i, task in enumerate(spec.children("tasks", longest=_ROLES))
+    plugins, volumes = read_plugins(spec), read_volumes(spec)
+    roles = plugins.ordered(
+        tuple(
+            _role(task, f"default{i}", volumes)
+            for i, task in enumerate(spec.children("tasks", longest=_ROLES))
+        )
     )
     total = sum(role.count for role in roles)
     if not 0 < total <= MAX_TASKS:
@@ -90,6 +98,12 @@ def read_job(obj: dict[str, object]) -> JobManifest:
     minimum = spec.integer("minAvailable", 0)
     if minimum > total:
         raise spec.wrong("minAvailable", f"more than the {total} replicas of all tasks; lower it")
+    min_success = spec.integer("minSuccess", 0)
+    if min_success > total:
+        raise spec.wrong("minSuccess", f"more than the {total} replicas of all tasks; lower it")
+    policies = read_policies(spec)
+    estimate = check_duration(spec, "runningEstimate")
+    notices = [plugins.notice, volumes.notice, _ESTIMATE if estimate else "", *policies.notices]
     usual = sum(role.count if role.minimum is None else role.minimum for role in roles)
     return JobManifest(
         namespace=meta.namespace,
@@ -100,9 +114,11 @@ def read_job(obj: dict[str, object]) -> JobManifest:
         queue=loose_name(spec.text("queue") or "default", "spec.queue"),
         priority_class=spec.text("priorityClassName"),
         roles=roles,
-        policies=read_policies(spec),
+        policies=policies.carried_out,
         max_retry=spec.integer("maxRetry", 0) or MAX_RETRY,
         ttl=_ttl(spec),
+        min_success=min_success,
+        notices=tuple(filter(None, notices)),
         labels=labels_of(meta),
         annotations=with_scheduler(annotations_of(meta), spec.text("schedulerName")),
         topology=read_topology(spec),
@@ -115,7 +131,7 @@ def _ttl(spec: Fields) -> int | None:
     return None if spec.data.get(name) is None else spec.integer(name, 0)
 
 
-def _role(task: Fields, default_name: str) -> RoleManifest:
+def _role(task: Fields, default_name: str, volumes: JobVolumes) -> RoleManifest:
     task.check("JobTask")
     count = task.integer("replicas", 1, high=MAX_TASKS)
     minimum = None if task.data.get("minAvailable") is None else task.integer("minAvailable", 0)
@@ -128,7 +144,10 @@ def _role(task: Fields, default_name: str) -> RoleManifest:
     role_of(meta, at)
     name = dns_label(task.text("name") or default_name, task.path("name"))
     labels = labels_of(meta, at)
-    form = template(pod.data.get("spec"), pod.path("spec"))
+    form = template(volumes.added(pod.data.get("spec")), pod.path("spec"))
+    policies = read_policies(task)
+    retries = task.integer("maxRetry", 0)
+    notices = (*((f"{task.at}.{_RETRIES}",) if retries else ()), *policies.notices)
     return RoleManifest(
         name=name,
         count=count,
@@ -137,7 +156,8 @@ def _role(task: Fields, default_name: str) -> RoleManifest:
         task_priority=task_priority_of(meta, at),
         duration=duration_of(meta, at),
         exit_code=exit_code_of(meta, at),
-        policies=read_policies(task),
+        policies=policies.carried_out,
+        notices=notices,
         depends_on=read_depends_on(task),
         labels=labels,
         annotations=_with_numa(task, with_scheduler(annotations_of(meta, at), form.scheduler)),

@@ -65,6 +65,8 @@ class RoleManifest:
     depends_on: DependsOn | None = None
     labels: Pairs = ()
     annotations: Pairs = ()
+    notices: tuple[str, ...] = field(default=(), compare=False)
+    """What of it is only kept."""
     partition: SubGroupPolicy | None = None
     """Splits the role into sub jobs of ``partition.size`` members each."""
 
@@ -84,6 +86,10 @@ class JobManifest:
     policies: tuple[PolicyManifest, ...] = ()
     max_retry: int = MAX_RETRY
     ttl: int | None = None
+    min_success: int = 0
+    """Pods that have to succeed for the job to be complete; 0: not set."""
+    notices: tuple[str, ...] = field(default=(), compare=False)
+    """What of it is only kept."""
     labels: Pairs = ()
     annotations: Pairs = ()
     topology: Topology | None = None

@@ -6,32 +6,51 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shared.errors import InvalidInput
+from shared.manifests.fields.durations import check_duration
 from shared.manifests.fields.reader import Fields
 
 POD_FAILED = "PodFailed"
-POD_EVICTED = "PodEvicted"
 TASK_COMPLETED = "TaskCompleted"
+MIN_SUCCESS = "MinSuccess"
+"""No event of a policy: enough pods succeeded (``minSuccess``)."""
 ANY = "*"
-EVENTS = (POD_FAILED, POD_EVICTED, TASK_COMPLETED, ANY)
+EVENTS = (POD_FAILED, TASK_COMPLETED, ANY)
+"""Events that policies are carried out for."""
+KEPT_EVENTS = ("PodEvicted", "PodPending", "TaskFailed", "Unknown")
+"""Events of Volcano that nothing follows from here."""
 
 RESTART_JOB = "RestartJob"
 ABORT_JOB = "AbortJob"
 COMPLETE_JOB = "CompleteJob"
 TERMINATE_JOB = "TerminateJob"
 ACTIONS = (RESTART_JOB, ABORT_JOB, COMPLETE_JOB, TERMINATE_JOB)
+KEPT_ACTIONS = ("RestartTask", "RestartPod", "RestartPartition")
+"""Actions of Volcano that are not carried out here."""
 
 MAX_RETRY = 3
 """Default of ``maxRetry``: restarts at which a job fails instead. With 3 it restarts twice."""
 
 _ROLES = 1000
+_POLICIES = 100
+_EXIT_CODES = 255
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyManifest:
-    """The action to take on one of these events."""
+    """The action to take on one of these events, or where a pod fails with this exit code."""
 
     events: tuple[str, ...]
     action: str
+    exit_code: int = 0
+    """0: none, the events count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """``carried_out``: in the order written. ``notices``: why the others are only kept."""
+
+    carried_out: tuple[PolicyManifest, ...]
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,43 +61,76 @@ class DependsOn:
     any: bool
 
 
-def read_policies(fields: Fields) -> tuple[PolicyManifest, ...]:
+def read_policies(fields: Fields) -> Policies:
     """Read ``policies`` of a job or of one of its tasks."""
     policies: list[PolicyManifest] = []
-    named_events: set[str] = set()
-    for policy in fields.children("policies", longest=len(EVENTS)):
+    notices: list[str] = []
+    triggers: set[str | int] = set()
+    for policy in fields.children("policies", longest=_POLICIES):
         policy.check("JobPolicy")
-        events = _events(policy)
-        for event in events:
-            if event in named_events:
-                message = f"{event} has an action already; name each event once"
-                raise policy.wrong("event", message)
-            named_events.add(event)
-        if ANY in named_events and len(named_events) > 1:
-            raise policy.wrong("event", f"{ANY} stands for every event; leave out the others")
-        policies.append(PolicyManifest(events, _action(policy)))
-    return tuple(policies)
+        events, code, action = _events(policy), _exit_code(policy), _action(policy)
+        _check_triggers(policy, events, code, triggers)
+        timeout = check_duration(policy, "timeout")
+        if why := _kept_only(events, action, timeout):
+            notices.append(f"{policy.at}: {why}")
+        carried_out = tuple(event for event in events if event in EVENTS)
+        if not timeout and action in ACTIONS and (carried_out or code):
+            policies.append(PolicyManifest(carried_out, action, code))
+    return Policies(tuple(policies), tuple(notices))
+
+
+def _check_triggers(
+    policy: Fields, events: tuple[str, ...], code: int, triggers: set[str | int]
+) -> None:
+    """Check what the policy is for, and add it to what those before it are for."""
+    remedy = "write event, events or exitCode, and exitCode beside none of the others"
+    if bool(events) == bool(code):
+        raise policy.wrong(
+            "event", f"{'not allowed beside exitCode' if code else 'missing'}; {remedy}"
+        )
+    for trigger in events or (code,):
+        if trigger in triggers:
+            message = f"{trigger} has an action already; name each event once"
+            raise policy.wrong("exitCode" if code else "event", message)
+        triggers.add(trigger)
+    if ANY in triggers and len([t for t in triggers if type(t) is str]) > 1:
+        raise policy.wrong("event", f"{ANY} stands for every event; leave out the others")
+
+
+def _kept_only(events: tuple[str, ...], action: str, timeout: str) -> str:
+    """Why the policy, or a part of it, is not carried out; "" if all of it is."""
+    if timeout:
+        return "timeout: kept and shown; what is to be done later is not done here"
+    if action in KEPT_ACTIONS:
+        return f"action {action}: kept and shown; pods are begun anew with their whole job only"
+    unheard = [event for event in events if event not in EVENTS]
+    return f"{', '.join(unheard)}: kept and shown; nothing follows from it here" if unheard else ""
+
+
+def _exit_code(policy: Fields) -> int:
+    """The exit code; 0 for none."""
+    if policy.data.get("exitCode") is None:
+        return 0
+    return policy.integer("exitCode", 0, low=1, high=_EXIT_CODES)
 
 
 def _events(policy: Fields) -> tuple[str, ...]:
     """``event`` and ``events`` combined."""
+    known = (*EVENTS, *KEPT_EVENTS)
     single = policy.text("event")
-    events = ((single,) if single else ()) + policy.texts("events", longest=len(EVENTS))
-    if not events:
-        raise policy.wrong("event", f"missing; write one of {', '.join(EVENTS)}")
+    events = ((single,) if single else ()) + policy.texts("events", longest=len(known))
     for event in events:
-        if event not in EVENTS:
+        if event not in known:
             where = "event" if event == single else "events"
-            message = f"not in this version, or unknown; write one of {', '.join(EVENTS)}"
-            raise policy.wrong(where, message)
+            raise policy.wrong(where, f"unknown; write one of {', '.join(sorted(known))}")
     return tuple(dict.fromkeys(events))
 
 
 def _action(policy: Fields) -> str:
-    action = policy.text("action")
-    if action not in ACTIONS:
-        message = f"not in this version, or unknown; write one of {', '.join(ACTIONS)}"
-        raise policy.wrong("action", "missing; " + message if not action else message)
+    action, known = policy.text("action"), (*ACTIONS, *KEPT_ACTIONS)
+    if action not in known:
+        state = "unknown" if action else "missing"
+        raise policy.wrong("action", f"{state}; write one of {', '.join(known)}")
     return action
 
 

@@ -14,6 +14,7 @@ from coordinator.controllers.job_rules import Rules, may_begin, outcome, rules_o
 from coordinator.intake.documents.document import Document, Key
 from shared.errors import Refusal
 from shared.manifests.parse import parse
+from shared.manifests.volcano.objects import JobManifest
 from shared.manifests.volcano.policies import ACTIONS, EVENTS
 from shared.messages.messages import Group, TaskState
 from shared.model.model import Job, Role
@@ -166,11 +167,11 @@ def test_a_chain_begins_one_by_one_and_a_minimum_is_enough() -> None:
         (job("j", task("a", after=["x"])), "spec.tasks[0].dependsOn.name", "no task has this name"),
         (job("j", task("a"), maxRetry=-1), "spec.maxRetry", "from 0"),
         (job("j", task("a"), ttlSecondsAfterFinished="1"), "spec.ttlSecondsAfterFinished", "from"),
-        (job("j", task("a", policies=[when("PodPending", "RestartJob")])), "event", "write one of"),
+        (job("j", task("a", policies=[when("PodDead", "RestartJob")])), "event", "write one of"),
         (
-            job("j", task("a"), policies=[when("*", "RestartTask")]),
+            job("j", task("a"), policies=[when("*", "RestartTusk")]),
             "spec.policies[0].action",
-            "not",
+            "unknown",
         ),
         (
             job("j", task("a"), policies=[{"action": "AbortJob"}]),
@@ -189,9 +190,9 @@ def test_a_chain_begins_one_by_one_and_a_minimum_is_enough() -> None:
             "name each event once",
         ),
         (
-            job("j", task("a"), policies=[when("*", "AbortJob") | {"timeout": "5s"}]),
+            job("j", task("a"), policies=[when("*", "AbortJob") | {"timeout": "5"}]),
             "spec.policies[0].timeout",
-            "not in this version",
+            "not a duration",
         ),
     ],
 )
@@ -200,6 +201,67 @@ def test_what_makes_no_sense_is_refused(body: Item, field: str, words: str) -> N
     assert isinstance(refusal, Refusal)
     assert refusal.field.endswith(field)
     assert words in refusal.message
+
+
+# --- what is kept and not done --------------------------------------------------------------------
+
+KEPT = [
+    when("*", "RestartTask"),
+    when("PodFailed", "AbortJob") | {"timeout": "10m"},
+    when("PodEvicted", "RestartJob"),
+    when("Unknown", "AbortJob"),
+]
+
+
+@pytest.mark.parametrize("policy", KEPT)
+def test_what_is_only_kept_is_said_and_not_done(policy: dict[str, Any]) -> None:
+    body = job("j", task("a", 2), policies=[policy])
+    manifest = parse(body)
+    assert isinstance(manifest, JobManifest)
+    (notice,) = manifest.notices
+    assert notice.startswith("spec.policies[0]: ") and "kept" in notice
+    assert manifest.policies == ()
+    assert rules_of(document(body)) is None
+
+
+def test_an_exit_code_is_that_of_what_failed() -> None:
+    policies = [{"exitCode": 3, "action": "AbortJob"}, when("PodFailed", "RestartJob")]
+    for code, wanted in ((3, "AbortJob"), (4, "RestartJob")):
+        failing = task("a", 2, policies=policies)
+        failing["template"]["metadata"] = {"annotations": {"quadrant.dev/exit-code": str(code)}}
+        standing = Standing("a=rf")
+        found = verdict(rules(job("j", failing)), standing.job, standing.states)
+        assert found is not None
+        assert found.action == wanted
+
+
+def test_enough_successes_end_a_job() -> None:
+    body = job("j", task("a", 3), minSuccess=2)
+    for words, wanted in (("a=srr", None), ("a=ssr", "CompleteJob")):
+        standing = Standing(words)
+        found = verdict(rules(body), standing.job, standing.states)
+        assert (None if found is None else found.action) == wanted
+    standing = Standing("a=sff")
+    assert outcome(standing.job, standing.states, 2) == "Failed"
+    assert outcome(standing.job, standing.states, 1) == "Completed"
+
+
+def test_an_mpi_master_waits_for_its_workers() -> None:
+    mpi = ["--master=head", "--worker=arms", "--port=22"]
+    body = job("j", task("head"), task("arms", 2), plugins={"mpi": mpi, "ssh": []})
+    standing = Standing("arms=r.")
+    assert may_begin(rules(body), standing.job, standing.states) == []
+    standing = Standing("arms=rr")
+    assert may_begin(rules(body), standing.job, standing.states) == ["head"]
+
+
+def test_a_volume_of_a_job_is_one_of_each_pod() -> None:
+    body = job("j", task("a"), volumes=[{"mountPath": "/a", "volumeClaimName": "disk"}])
+    manifest = parse(body)
+    assert isinstance(manifest, JobManifest)
+    constraints = manifest.roles[0].template.constraints
+    assert constraints is not None
+    assert constraints.volumes == ("disk",)
 
 
 # --- how it ended ---------------------------------------------------------------------------------
