@@ -8,7 +8,17 @@ from shared.manifests.fields.reader import Fields, subdomain
 from shared.manifests.volcano.objects import RoleManifest
 from shared.manifests.volcano.policies import DependsOn
 
-PLUGINS = ("env", "hcclrank", "mpi", "pytorch", "ray", "ssh", "svc", "tensorflow")
+PLUGINS = (
+    "env",
+    "hcclrank",
+    "mpi",
+    "pytorch",
+    "ray",
+    "ringsconfigmap",
+    "ssh",
+    "svc",
+    "tensorflow",
+)
 _ARGUMENTS = 100
 _VOLUMES = 1000
 _LONGEST_PATH = 4096

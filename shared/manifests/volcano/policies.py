@@ -99,12 +99,14 @@ def _check_triggers(
 
 def _kept_only(events: tuple[str, ...], action: str, timeout: str) -> str:
     """Why the policy, or a part of it, is not carried out; "" if all of it is."""
+    why: list[str] = []
     if timeout:
-        return "timeout: kept and shown; what is to be done later is not done here"
+        why.append("timeout: what is to be done later is not done here")
     if action in KEPT_ACTIONS:
-        return f"action {action}: kept and shown; pods are begun anew with their whole job only"
-    unheard = [event for event in events if event not in EVENTS]
-    return f"{', '.join(unheard)}: kept and shown; nothing follows from it here" if unheard else ""
+        why.append(f"action {action}: pods are begun anew with their whole job only")
+    if unheard := [event for event in events if event not in EVENTS]:
+        why.append(f"{', '.join(unheard)}: nothing follows from it here")
+    return f"kept and shown; {'; '.join(why)}" if why else ""
 
 
 def _exit_code(policy: Fields) -> int:

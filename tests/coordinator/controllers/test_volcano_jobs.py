@@ -1,0 +1,64 @@
+"""Jobs with the fields of Volcano's own 21 examples: each is taken as written, what is only kept is
+told by a warning, and all that can run does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import redis
+import yaml
+
+from shared.ledger.redis.server import EmbeddedServer
+from shared.manifests.parse import parse
+from shared.manifests.volcano.objects import JobManifest
+from tests.coordinator.controllers.support import node, submit
+from tests.end_to_end.one_process.harness import running
+
+JOBS: list[dict[str, Any]] = list(
+    yaml.safe_load_all((Path(__file__).parent / "volcano_jobs.yaml").read_text())
+)
+PATH = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+UNHEARD = ("PodEvicted", "Unknown", "TaskFailed")
+
+
+def test_there_is_one_for_each_example() -> None:
+    assert len({job["metadata"]["name"] for job in JOBS}) == len(JOBS) == 21
+
+
+@pytest.mark.parametrize("job", JOBS, ids=[job["metadata"]["name"] for job in JOBS])
+def test_each_is_read_and_what_is_only_kept_is_told(job: dict[str, Any]) -> None:
+    manifest = parse(job)
+    assert isinstance(manifest, JobManifest), manifest
+    told = " ".join((*manifest.notices, *(n for role in manifest.roles for n in role.notices)))
+    spec = job["spec"]
+    for name in spec.get("plugins", ()):
+        assert name in told
+    assert ("volumeClaim is kept" in told) == ("volumes" in spec)
+    assert ("runningEstimate: kept" in told) == ("runningEstimate" in spec)
+    for event in UNHEARD:
+        assert (event in told) == (event in str(spec)), event
+
+
+@pytest.mark.timeout(120)
+async def test_all_of_them_run(embedded_server: EmbeddedServer, short_dir: Path) -> None:
+    with redis.Redis.from_url(embedded_server.url) as client:
+        client.flushall()
+    offered = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    nodes = [node(f"n{i}") | {"status": {"allocatable": offered}} for i in range(3)]
+    async with running(embedded_server.url, short_dir) as service:
+        await submit(service, *nodes)
+        async with aiohttp.ClientSession(service.url) as session:
+            warnings = 0
+            for job in JOBS:
+                async with session.post(PATH, json=job) as answer:
+                    assert answer.status == 201, await answer.text()
+                    warnings += len(answer.headers.getall("Warning", []))
+            assert warnings >= 20
+            await service.until(lambda status: not status["jobs"]["pending"])
+            async with session.get(PATH) as answer:
+                items = (await answer.json())["items"]
+            shown = {item["metadata"]["name"]: item["spec"] for item in items}
+            assert shown == {job["metadata"]["name"]: job["spec"] for job in JOBS}
