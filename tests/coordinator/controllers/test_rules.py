@@ -96,7 +96,8 @@ def test_a_job_without_policies_has_no_rules() -> None:
     assert rules_of(document(job("policies", task("a"), policies=[]))) is None
 
 
-policies = st.lists(st.tuples(st.sampled_from(EVENTS[:3]), st.sampled_from(ACTIONS)), max_size=3)
+HEARD_OR_NOT = (*EVENTS[:2], "PodEvicted")
+policies = st.lists(st.tuples(st.sampled_from(HEARD_OR_NOT), st.sampled_from(ACTIONS)), max_size=3)
 words = st.text("".join(SIGNS), min_size=1, max_size=4)
 
 
