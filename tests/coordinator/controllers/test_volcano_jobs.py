@@ -47,6 +47,7 @@ async def test_all_of_them_run(embedded_server: EmbeddedServer, short_dir: Path)
     with redis.Redis.from_url(embedded_server.url) as client:
         client.flushall()
     offered = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    offered["ephemeral-storage"] = "1Ti"
     nodes = [node(f"n{i}") | {"status": {"allocatable": offered}} for i in range(3)]
     async with running(embedded_server.url, short_dir) as service:
         await submit(service, *nodes)
