@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from shared.codec.packed import replace
 from shared.manifests.fields.reader import Fields, subdomain
 from shared.manifests.volcano.objects import RoleManifest
 from shared.manifests.volcano.policies import DependsOn
