@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from coordinator.jobs.claims import ClaimBook
 from coordinator.jobs.state import JobState, by_state, count_group, recount
+from coordinator.jobs.volumes import VolumeBook
 from shard_worker.session_model.queue_totals import (
     PENDING,
     RUNNING,
@@ -94,6 +95,7 @@ class Accounts:
         self.unlinked = False
         """A queue came, went or moved since it was told which ones are above it."""
         self.claims = ClaimBook(self.cluster)
+        self.volumes = VolumeBook()
         self._nodes: dict[int, Requests] = {}
 
     def begin(self, now: float) -> None:
@@ -113,6 +115,7 @@ class Accounts:
         what a job waits for."""
         self.capacity.freed()
         self.claims.put_object(value)
+        self.volumes.put(value)
         if isinstance(value, ResourceQuota):
             self.cluster.objects.quotas[f"{value.namespace}/{value.name}"] = value
             self.dirty = True
@@ -120,6 +123,7 @@ class Accounts:
     def drop_object(self, value: WorldObject) -> None:
         self.capacity.freed()
         self.claims.drop_object(value)
+        self.volumes.drop(value)
         if isinstance(value, ResourceQuota):
             self.cluster.objects.quotas.pop(f"{value.namespace}/{value.name}", None)
             self.dirty = True

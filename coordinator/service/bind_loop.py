@@ -7,6 +7,7 @@ durable state is in the ledger (unacknowledged binds) and in the cluster (report
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -15,8 +16,11 @@ import structlog
 
 from coordinator.bind.binder import BindPlan, part_of, plan_binds, read_names, still_wanted
 from coordinator.bind.status_writer import Recorder
+from coordinator.bind.volume_gate import VOLUME_SECONDS
 from coordinator.cluster.protocol import BindAnswer, BindsAndReports, ClusterTimeout
+from coordinator.controllers.volume_controller import ClaimBinding, VolumeController
 from coordinator.core.coordinator import Coordinator
+from coordinator.ledger_refusals import StoreRefused
 from coordinator.service.metrics.probes import Probes
 from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.ledger.retry import insist
@@ -33,6 +37,9 @@ CALLS = 4
 
 ASK_AGAIN_SECONDS = 0.2
 """Pause before a retry where the cluster did not answer."""
+
+VOLUME_LOOK_SECONDS = 0.1
+"""Pause between two looks at binds that wait for volumes."""
 
 DELETE_TASKS = 1000
 """Tasks per delete call."""
@@ -69,11 +76,16 @@ class Binding:
         group: asyncio.TaskGroup,
         core: Coordinator,
         surely: Callable[[], Awaitable[None]],
+        bind_claims: Callable[[list[ClaimBinding]], Awaitable[object]] | None,
         probes: Probes | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Entries are processed as tasks of ``group``. ``surely`` waits until this coordinator is
-        certain to lead. ``clock`` is the core's; intervals go by the event loop's."""
+        certain to lead. ``bind_claims`` stores that claims have volumes, as far as nobody was
+        quicker; None: nobody binds them, as in a record. ``clock`` is the core's; intervals go by
+        the event loop's."""
+        self._bind_claims = bind_claims
+        self._volumes = VolumeController(core)
         self._group = group
         self._surely = surely
         self._ledger = ledger
@@ -90,7 +102,9 @@ class Binding:
         # First what an earlier coordinator read and did not acknowledge, one part after the other:
         # newer entries may be about the same tasks.
         while entries := await self._unattended():
-            await self._bind_again(entries)
+            await self._slots.acquire()
+            self._under_way.update(entry.id for entry in entries)
+            await self._attend(entries, again=True)
         loop = asyncio.get_running_loop()
         looked = loop.time()
         while True:
@@ -110,7 +124,9 @@ class Binding:
             self._group.create_task(self._attend(entries, again=again))
 
     async def _read(self, *, own: bool) -> list[BindEntry]:
-        block, count = (None, (CALLS + 1) * ENTRIES) if own else (1.0, ENTRIES)
+        # Those that wait for volumes stay unacknowledged: beyond them there must be room for more.
+        unattended = len(self._under_way) + ENTRIES
+        block, count = (None, max((CALLS + 1) * ENTRIES, unattended)) if own else (1.0, ENTRIES)
         return await insist(
             lambda: self._ledger.read_binds(CONSUMER, count=count, block=block, own=own),
             call_name="read binds",
@@ -126,26 +142,52 @@ class Binding:
         return entries[:ENTRIES]
 
     async def _attend(self, entries: list[BindEntry], *, again: bool) -> None:
+        waiting: BindPlan | None = None
         try:
-            if again:
-                await self._bind_again(entries)
-            else:
-                await self._bind(entries)
+            # Only those again: an entry that is delivered for the first time was never asked of the
+            # cluster.
+            waiting = await self._bind(await self._still_wanted(entries) if again else entries)
+            if not waiting.jids:
                 await self._acknowledge(entries)
         finally:
-            self._under_way.difference_update(entry.id for entry in entries)
+            if waiting is None or not waiting.jids:
+                self._under_way.difference_update(entry.id for entry in entries)
             self._slots.release()
+        if waiting.jids:
+            self._group.create_task(self._after_volumes(entries, waiting))
 
-    async def _bind_again(self, entries: list[BindEntry]) -> None:
-        # Only these: an entry that is delivered for the first time was never asked of the cluster.
-        await self._bind(await self._still_wanted(entries))
-        await self._acknowledge(entries)
+    async def _after_volumes(self, entries: list[BindEntry], waiting: BindPlan) -> None:
+        """Bind each of these tasks once its claims have volumes. Not among the CALLS: who waits for
+        a volume must not hold up who needs none."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + VOLUME_SECONDS
+        try:
+            while waiting.jids:
+                binds = self._bind_claims is not None
+                look = self._volumes.look(waiting, expired=loop.time() >= deadline, binds=binds)
+                waiting = look.waiting
+                if look.items:
+                    await self._recorder.record(look.items)
+                await self._drive_all(look.ready)
+                if look.bindings and self._bind_claims is not None:
+                    with contextlib.suppress(StoreRefused):  # logged and counted; tried again
+                        await self._bind_claims(look.bindings)
+                if waiting.jids:
+                    await asyncio.sleep(VOLUME_LOOK_SECONDS)
+            await self._acknowledge(entries)
+        finally:
+            self._under_way.difference_update(entry.id for entry in entries)
 
-    async def _bind(self, entries: list[BindEntry]) -> None:
+    async def _bind(self, entries: list[BindEntry]) -> BindPlan:
+        """Returns the binds that wait for volumes."""
         if any(entry.evicts for entry in entries):
             await self._evict(*self._core.evicted(entries))
         self._core.places.assigned(entries)
-        plan = await self._plan(entries)
+        plan, waiting = self._volumes.gate.split(await self._plan(entries))
+        await self._drive_all(plan)
+        return waiting
+
+    async def _drive_all(self, plan: BindPlan) -> None:
         # What has no answer is asked again until it has one; the entry stays open as long, so that
         # a crash here repeats the call.
         while plan.jids:

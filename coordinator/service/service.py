@@ -37,6 +37,7 @@ from coordinator.bind.status_writer import Recorder
 from coordinator.cluster.history.acknowledgements import Acknowledgements
 from coordinator.cluster.protocol import ClusterDriver
 from coordinator.controllers.job_loop import JobLoop
+from coordinator.controllers.volume_controller import bind_claims
 from coordinator.core.configured import configured_core
 from coordinator.core.policy_record import policy_op
 from coordinator.core.served import notices_of
@@ -238,6 +239,7 @@ class Service:
             group=group,
             core=self.core,
             surely=lead.leadership.surely,
+            bind_claims=lambda chosen: writer.apply(partial(bind_claims, self.intake, chosen)),
             probes=self.probes,
         )
         executor = Executor(

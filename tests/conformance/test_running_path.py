@@ -19,10 +19,7 @@ from tests.conformance.names import NAMES
 
 Scenarios = Mapping[str, Mapping[str, Any]]
 
-DIFFERS: Mapping[str, str] = {
-    "actions/allocate/allocate::TestAllocateWithPVC::static pv matched and node with enough "
-    "resources": "the bind goes out before the volume is bound",
-}  # fmt: skip
+DIFFERS: Mapping[str, str] = {}
 """Scenario -> why it comes out otherwise in every form."""
 
 

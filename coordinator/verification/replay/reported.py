@@ -43,6 +43,7 @@ def result_of_log(
     for committed in _accepted(ledger, began):
         _take(result, committed, jobs, nodes)
     snapshot = at_once(ledger.snapshot())
+    _without_waiting(result, jobs, snapshot)
     queues = {queue.name for queue in recorded.queues}
     for jid, nomination in snapshot.nominations.items():
         for run in nomination.runs:
@@ -79,6 +80,15 @@ def _take(
         if run.kind == ALLOCATE:
             for tix, row in zip(run.tasks, run.rows, strict=True):
                 result.binds[_pod(jobs[committed.jid], tix)] = nodes[row]
+
+
+def _without_waiting(result: ReplayResult, jobs: Mapping[int, Job], snapshot: Snapshot) -> None:
+    """Leave out placed tasks whose bind has not gone out: they wait for their volumes, which
+    nobody binds in a record."""
+    for jid, records in snapshot.tasks.items():
+        for tix, record in records.items():
+            if record.state == TaskState.BINDING and jid in jobs:
+                result.binds.pop(_pod(jobs[jid], tix), None)
 
 
 def _pod(job: Job, tix: int) -> str:

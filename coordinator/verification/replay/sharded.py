@@ -84,6 +84,7 @@ def run_sharded(
         mode=sharding.mode,
         seed=sharding.seed,
         network=CALM,
+        binds_volumes=False,
     )
     filled = fill(simulation.ledger, dealt)
     at_once(simulation.ledger.release(COORDINATOR, filled.leader))

@@ -53,6 +53,8 @@ class World:
     policies: Policies
     acknowledged: Callable[[list[int]], None]
     """Users are told that these jobs are stored."""
+    binds_volumes: bool = True
+    """Whether claims get volumes; a recorded cluster has no controller that does it."""
 
 
 class Life:
@@ -173,6 +175,7 @@ class Life:
             deposed=self._deposed,
             acknowledged=self._world.acknowledged,
             call=self.shards.call,
+            binds_volumes=self._world.binds_volumes,
         )
         policy = self._recorded_policy(core.order.session.policy)
         self.edges.store([policy_op(policy)], lambda: None)

@@ -61,9 +61,11 @@ class Simulation:
         standby: bool = False,
         evicting: bool = False,
         notes: Notes | None = None,
+        binds_volumes: bool = True,
     ) -> None:
         """``core`` makes an empty coordinator, with a session of ``policies``; one worker per
-        shard. ``lose``: makes some tasks vanish from their nodes."""
+        shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes``: see
+        :class:`World`."""
         self.notes = notes
         self.events = 0
         """Number of events so far."""
@@ -85,6 +87,7 @@ class Simulation:
             policies=policies,
             workers=WorkerConfig(mode=mode, seed=seed, evicting=evicting),
             acknowledged=self._acknowledged,
+            binds_volumes=binds_volumes,
         )
         self.crash: Crash | None = None
         self.happened: Counter[str] = Counter()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from coordinator.bind.status_writer import Recorder
+from coordinator.controllers.volume_controller import ClaimBinding, bind_claims
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.dispatch.instructions import Instruction
@@ -62,13 +63,15 @@ class ServiceEdges:
         deposed: Event,
         acknowledged: Callable[[list[int]], None],
         call: Callable[[SendTurns], None],
+        binds_volumes: bool,
     ) -> None:
         """``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core has
         news; ``acknowledged``: users are told that these jobs are stored; ``call``: to the
-        workers."""
+        workers; ``binds_volumes``: claims get volumes."""
         self.refusals = LedgerRefusals()
         self._ledger = ledger
         self._core = core
+        self._intake = intake
         self._step = step
         self._deposed = deposed
         self._acknowledged = acknowledged
@@ -111,6 +114,7 @@ class ServiceEdges:
             group=self._group,
             core=core,
             surely=leadership.surely,
+            bind_claims=self._bind_claims if binds_volumes else None,
             clock=self._loop.time,
         )
         self._executor = Executor(
@@ -215,6 +219,11 @@ class ServiceEdges:
             self._loop.call_later(TRY_AGAIN_SECONDS, lambda: self.remove(key, done))
         else:
             done()
+
+    async def _bind_claims(self, bindings: list[ClaimBinding]) -> None:
+        """Store that claims have volumes."""
+        admission = await self._writer.apply(partial(bind_claims, self._intake, bindings))
+        assert not admission.refused, admission.refused
 
     # --- the leader's callbacks -----------------------------------------------------------------
 

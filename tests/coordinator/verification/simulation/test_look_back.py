@@ -85,7 +85,9 @@ def _begin(
     )
     cluster: Any = OneCluster()
     recorder: Any = recorded
-    binding = Binding(ledger, cluster, recorder, group=group, core=core, surely=surely)
+    binding = Binding(
+        ledger, cluster, recorder, group=group, core=core, surely=surely, bind_claims=None
+    )
     return group.create_task(binding.bind_forever())
 
 

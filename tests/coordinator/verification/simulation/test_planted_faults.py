@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.bind.binder import BindPlan
 from coordinator.bind.status_writer import Recorder
 from coordinator.intake.writer import IntakeWriter
 from coordinator.service.bind_loop import Binding
@@ -100,9 +101,9 @@ def test_binds_that_are_acknowledged_before_they_are_recorded(
     """Of binding: a leader that dies in between leaves tasks that nobody binds."""
     bind = Binding._bind
 
-    async def hasty(self: Binding, entries: list[BindEntry]) -> None:
+    async def hasty(self: Binding, entries: list[BindEntry]) -> BindPlan:
         await self._acknowledge(entries)
-        await bind(self, entries)
+        return await bind(self, entries)
 
     monkeypatch.setattr(Binding, "_bind", hasty)
     assert _found("ledger audit", first=17)

@@ -1,0 +1,114 @@
+"""Which volume a claim gets, by Kubernetes' rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.controllers.volume_controller import (
+    ClaimBinding,
+    bind_claims,
+    choose,
+    reaches,
+)
+from coordinator.intake.intake import Intake
+from coordinator.verification.workloads.demands import disk, storage_class, volume_claim
+from shard_worker.kube_scheduler.filters.volumes import NOTHING_FREE, bound
+from shared.codec.packed import replace
+from shared.model.constraints import Requirement
+from shared.model.model import Node
+from shared.model.objects import ClusterObjects
+from shared.model.storage import StorageClass, Volume, VolumeClaim
+
+NODE = Node(0, "n0", (), {"zone": "a"})
+LATE = StorageClass("late", "kubernetes.io/no-provisioner", waits=True)
+HERE = ((Requirement("zone", "In", ("a",)),),)
+THERE = ((Requirement("zone", "In", ("b",)),),)
+
+
+def objects(*values: Volume | VolumeClaim | StorageClass) -> ClusterObjects:
+    made = ClusterObjects()
+    for value in (LATE, *values):
+        match value:
+            case Volume():
+                made.volumes[value.name] = value
+            case VolumeClaim():
+                made.volume_claims[f"{value.namespace}/{value.name}"] = value
+            case StorageClass():
+                made.storage_classes[value.name] = value
+    return made
+
+
+def volume(name: str, capacity: int = 10, **fields: Any) -> Volume:
+    return Volume(name, capacity, "late", **fields)
+
+
+def claim(name: str, request: int = 5, **fields: Any) -> VolumeClaim:
+    return VolumeClaim("ns", name, request=request, **{"storage_class": "late"} | fields)
+
+
+def chosen(made: ClusterObjects, *claims: str, others: tuple[ClaimBinding, ...] = ()) -> Any:
+    bindings, why = choose(made, [f"ns/{name}" for name in claims], NODE, others=others)
+    return why or {binding.claim: binding.volume for binding in bindings}
+
+
+def test_the_smallest_that_fits_and_the_node_reaches() -> None:
+    made = objects(
+        claim("c"),
+        volume("large", 20),
+        volume("small", 6, affinity=HERE),
+        volume("far", 5, affinity=THERE),
+        volume("tiny", 4),
+        volume("taken", 5, claim="ns/other"),
+    )
+    assert chosen(made, "c") == {"ns/c": "small"}
+    made.volumes["mine"] = volume("mine", 30, claim="ns/c")
+    assert chosen(made, "c") == {"ns/c": "mine"}
+
+
+def test_two_claims_get_two_volumes_and_others_keep_theirs() -> None:
+    made = objects(claim("a", 5), claim("b", 3), volume("x", 5), volume("y", 2))
+    assert chosen(made, "a", "b") == NOTHING_FREE  # b, the smaller one, takes x
+    made.volumes["z"] = volume("z", 9)
+    assert chosen(made, "a", "b") == {"ns/b": "x", "ns/a": "z"}
+    other = ClaimBinding("ns/a", "z", NODE)
+    assert chosen(made, "a", "b", others=(other,)) == {"ns/b": "x"}
+
+
+def test_nothing_free_missing_or_immediate_is_told() -> None:
+    at_once = claim("i", storage_class="now")
+    made = objects(claim("c"), at_once, StorageClass("now", "x"), volume("far", affinity=THERE))
+    assert chosen(made, "c") == NOTHING_FREE
+    assert chosen(made, "gone") == 'persistentvolumeclaim "gone" not found'
+    assert chosen(made, "i") == 'persistentvolumeclaim "i" is bound by nobody here'
+
+
+def test_a_class_creates_where_its_topologies_allow() -> None:
+    makes = StorageClass("late", "csi.example.com", waits=True, topologies=HERE)
+    assert chosen(objects(claim("c"), makes), "c") == {"ns/c": ""}
+    far = replace(makes, topologies=THERE)
+    assert chosen(objects(claim("c"), far), "c") == NOTHING_FREE
+
+
+def test_terms_on_one_node() -> None:
+    named = Requirement("metadata.name", "In", ("n0",), field=True)
+    assert reaches(None, NODE)
+    assert not reaches((), NODE)
+    assert not reaches(((),), NODE)
+    assert reaches((*THERE, (named, *HERE[0])), NODE)
+    assert not reaches(((named, *THERE[0]),), NODE)
+
+
+def test_a_volume_gets_one_claim_whoever_chose_it() -> None:
+    intake = Intake()
+    items = [storage_class(), disk("d", "n0"), *(volume_claim(name, "ns") for name in "ab")]
+    assert not intake.admit(items, 1.0).refused
+    first = bind_claims(intake, [ClaimBinding("ns/a", "d", NODE)], 2.0)
+    assert len(first.documents) == 2
+    assert bind_claims(intake, [ClaimBinding("ns/b", "d", NODE)], 3.0).documents == []
+    assert bind_claims(intake, [ClaimBinding("ns/a", "d", NODE)], 3.0).documents == []
+    by_key = intake.registry.objects
+    a, b = by_key["volumeclaim/ns/a"], by_key["volumeclaim/ns/b"]
+    assert isinstance(a, VolumeClaim) and isinstance(b, VolumeClaim)
+    assert bound(a) and not bound(b)
+    disk_now = by_key["volume/d"]
+    assert isinstance(disk_now, Volume) and disk_now.claim == "ns/a"
