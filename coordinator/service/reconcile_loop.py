@@ -259,7 +259,7 @@ class Reconciling:
         """Compare these jobs with the ledger and reread those that differ; returns how many."""
         jobs, going = self._core.order.jobs, self._core.order.departures.members
         async with self._guard:  # nothing is recorded between the reading and the comparison
-            before = {jid: jobs[jid].stamp for jid in jids if _still(jobs.get(jid))}
+            before = {jid: _mark(jobs[jid]) for jid in jids if _still(jobs.get(jid))}
             if not before:
                 return 0
             truth = await insist(lambda: self._ledger.read_tasks([*before]), call_name="read tasks")
@@ -267,7 +267,7 @@ class Reconciling:
                 jid: (record, tasks)
                 for jid, (record, tasks) in truth.items()
                 if _still(state := jobs.get(jid))
-                and state.stamp == before.get(jid)  # else it had a turn meanwhile
+                and _mark(state) == before.get(jid)
                 and jid not in going  # their members have failed here, which is recorded next
                 and _differs(state, tasks)
             }
@@ -286,6 +286,12 @@ def _still(state: JobState | None) -> TypeGuard[JobState]:
     if state is None or state.standing in (Standing.OPEN, Standing.NOMINATED):
         return False
     return not (state.unread or state.releasing_nominations)
+
+
+def _mark(state: JobState) -> tuple[int, frozenset[int]]:
+    """What changes while the ledger is read, although nothing is recorded: the job has a turn, or
+    the bind stream tells of evicted members, whom older records do not show as leaving."""
+    return state.stamp, frozenset(state.evicted)
 
 
 def _differs(state: JobState, truth: dict[int, TaskRecord]) -> bool:
