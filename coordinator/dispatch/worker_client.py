@@ -103,8 +103,9 @@ class Shards(Protocol):
         """Start a worker; returns its process id. Raises WorkerLost where it is not up in time."""
         ...
 
-    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
-        """Send turns; an empty list only makes the worker read the log. Raises WorkerLost."""
+    async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
+        """Send turns; an empty list only makes the worker read the log. ``call``: the number by
+        which the worker knows a copy of it, 0 without turns. Raises WorkerLost."""
         ...
 
     async def inquire(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
@@ -221,12 +222,12 @@ class RayShards:
         begun = actor.begin.remote(CONFIG.encode(config))
         return int(await self._wait(shard, begun, self._start_seconds))
 
-    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
+    async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
         actor = self._actors.get(shard)
         if actor is None:
             raise WorkerLost(f"shard {shard} has no worker")
-        call = actor.turns.remote(self._epochs[shard], TURNS.encode(turns))
-        reply = await self._wait_while_alive(shard, actor, call)
+        answer = actor.turns.remote(self._epochs[shard], call, TURNS.encode(turns))
+        reply = await self._wait_while_alive(shard, actor, answer)
         with _lost_if_altered(shard):
             return REPLY.decode(reply)
 

@@ -101,7 +101,7 @@ class Workers:
         started = time.monotonic()
         try:
             with span("turns", when=bool(send.turns), shard=shard, turns=len(send.turns)):
-                reply = await self._shards.place(shard, send.turns)
+                reply = await self._shards.place(shard, send.turns, call=send.call)
         except WorkerLost as error:
             await self._lost(shard, send, str(error), alive=error.alive)
             return

@@ -21,6 +21,7 @@ from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.figures import WorkerFigures
+from shard_worker.worker.served_calls import ServedCalls
 from shard_worker.worker.transport import CONFIG, REPLY, PlaceReply, WorkerConfig
 from shard_worker.worker.worker import CommitBatchRequest, Limits, Outcomes, Worker
 from shared.garbage_collection import leave_loaded_objects_alone
@@ -71,15 +72,16 @@ class ShardActor:
         if server is not None:
             self._runner.run(server.close())
 
-    def turns(self, epoch: bytes, call: bytes) -> bytes:
+    def turns(self, epoch: bytes, number: int, call: bytes) -> bytes:
         """Place turns and commit the placements; an empty list only catches up with the log.
 
         Rejects calls of earlier coordinators: one that does not know yet that it was deposed may
-        still call, and nobody would receive the outcomes.
+        still call, and nobody would receive the outcomes. ``number`` is the call's: what was served
+        before is rejected too.
         """
         if self._server is None:
             raise RuntimeError("the worker has not begun")
-        self._server.expect(epoch.decode())
+        self._server.expect(epoch.decode(), number)
         started = time.process_time()
         turns = TURNS.decode(call)
         outcomes = self._runner.run(self._server.serve(turns))
@@ -121,6 +123,7 @@ class ShardServer:
             epoch=config.epoch,
             seconds=config.lease_seconds,
         )
+        self._served = ServedCalls()
         self._log_id = "0"
         self._audited = 0
         """Rows before this one were compared in this round."""
@@ -153,10 +156,13 @@ class ShardServer:
     async def close(self) -> None:
         await self._ledger.close()
 
-    def expect(self, epoch: str) -> None:
-        """Raises RuntimeError if a call was meant for another epoch of the shard."""
+    def expect(self, epoch: str, number: int) -> None:
+        """Raises RuntimeError if a call was meant for another epoch of the shard, or was served
+        before."""
         if epoch != str(self._config.epoch):
             raise RuntimeError(f"a call under epoch {epoch}, the worker's is {self._config.epoch}")
+        if not self._served.is_new(number):
+            raise RuntimeError(f"call {number} under epoch {epoch} was served before")
 
     async def serve(self, turns: list[Turn]) -> list[Outcome]:
         if self._worker.pending_batch() is not None:

@@ -61,12 +61,8 @@ def _audited(simulation: Simulation) -> Iterator[Broken]:
 
 
 def _refused(simulation: Simulation) -> Iterator[Broken]:
-    """Check that the ledger had nothing to refuse.
-
-    One refusal is right: a worker that serves a call twice may place a job after its first answer,
-    so that the ledger will not forget the job yet."""
-    timeline = simulation.timeline
-    if simulation.refused_writes and not timeline.struck["call twice"]:
+    """Check that the ledger had nothing to refuse."""
+    if simulation.refused_writes:
         yield Broken("refused", f"{simulation.refused_writes} writes that the ledger refused")
 
 

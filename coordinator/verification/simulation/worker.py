@@ -13,6 +13,7 @@ from coordinator.verification.simulation.virtual_time import Event, Place
 from shard_worker.framework.session import Session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
+from shard_worker.worker.served_calls import ServedCalls
 from shard_worker.worker.worker import CommitBatchRequest, Instruction, Limits, Outcomes, Worker
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import Deposed, LedgerUnavailable
@@ -56,6 +57,7 @@ class _Link(LedgerDouble):
 
 @dataclass(frozen=True, slots=True)
 class _Call:
+    number: int
     turns: list[Turn]
     answered: Answered
     failed: Event
@@ -103,6 +105,7 @@ class SimulatedWorker:
         )
         self._asking = Lane(process, Place.LEDGER)
         self._waiting: deque[_Call] = deque()
+        self._served = ServedCalls()
         self._busy = False
 
     def _truth(self) -> Truth:
@@ -120,17 +123,20 @@ class SimulatedWorker:
 
     # --- a call ---------------------------------------------------------------------------------
 
-    def call(self, turns: list[Turn], answered: Answered, failed: Event) -> None:
-        """Serve a call. Exactly one of the callbacks follows, unless the worker dies; ``failed``:
-        it has to be replaced."""
-        self._waiting.append(_Call(turns, answered, failed))
+    def call(self, number: int, turns: list[Turn], answered: Answered, failed: Event) -> None:
+        """Serve a call. Exactly one of the callbacks follows, unless the worker dies or has served
+        this number before; ``failed``: it has to be replaced."""
+        self._waiting.append(_Call(number, turns, answered, failed))
         self._serve()
 
     def _serve(self) -> None:
         if self._busy or not self.process.alive or not self._waiting:
             return
-        self._busy = True
         call = self._waiting.popleft()
+        if not self._served.is_new(call.number):
+            self._serve()  # nobody waits for the answer of a copy
+            return
+        self._busy = True
         if self.worker.pending_batch() is not None or not self._keeps():
             self._end(call.failed)
             return

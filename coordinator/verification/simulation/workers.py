@@ -187,7 +187,7 @@ class SimulatedShards:
                 self._lost(send)
 
         def arrive() -> None:
-            worker.call(send.turns, answered, failed)
+            worker.call(send.call, send.turns, answered, failed)
 
         process.after(DEADLINE_SECONDS, overdue)
         if self._timeline.strikes(network.request_lost, "call lost"):

@@ -74,13 +74,13 @@ class BrittleShards(DirectShards):
             raise WorkerLost(f"shard {config.shard} died while it started")
         return await super().start(config)
 
-    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
+    async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
         self.calls[shard] = self.calls.get(shard, 0) + 1
         self.most = max(self.most, self.calls[shard])
         try:
             async with asyncio.timeout(DEADLINE):
                 await self.awake.wait()
-            reply = await super().place(shard, turns)
+            reply = await super().place(shard, turns, call=call)
         except TimeoutError:
             raise WorkerLost(f"shard {shard}: no answer") from None
         finally:
@@ -203,9 +203,9 @@ async def test_turns_of_a_void_epoch_do_not_reach_the_next_worker(
         served: list[int] = []
         place = workers.place
 
-        async def watch(shard: int, turns: list[Turn]) -> PlaceReply:
+        async def watch(shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
             served.append(len(turns))
-            return await place(shard, turns)
+            return await place(shard, turns, call=call)
 
         workers.place = watch  # type: ignore[method-assign]  # only listens
         turn = Turn(jid=1, job_version=1, qid=0, priority=0, groups=[], runs=[], total=1)

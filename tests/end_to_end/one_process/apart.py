@@ -47,8 +47,8 @@ class ThreadShards(DirectShards):
     async def start(self, config: WorkerConfig) -> int:
         return await self._there(super().start(config))
 
-    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
-        return await self._there(super().place(shard, turns))
+    async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
+        return await self._there(super().place(shard, turns, call=call))
 
     async def inquire(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
         return await self._there(super().inquire(shard, inquiry))

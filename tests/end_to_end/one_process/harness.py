@@ -71,7 +71,7 @@ class DirectShards:
         self.deaf.discard(config.shard)
         return os.getpid()
 
-    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
+    async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
         if shard not in self._servers:
             raise WorkerLost(f"shard {shard} has no worker")
         server, _, lock = serving = self._servers[shard]

@@ -24,15 +24,31 @@ def test_an_adopted_worker_leaves_calls_of_its_earlier_coordinator_alone(
     actor = ShardActor()
     desk, old = asyncio.run(claimed(embedded_server))
     actor.begin(config(embedded_server, desk, old))
-    assert REPLY.decode(actor.turns(str(old).encode(), TURNS.encode([]))).outcomes == []
+    assert REPLY.decode(actor.turns(str(old).encode(), 0, TURNS.encode([]))).outcomes == []
     desk, new = asyncio.run(claimed(embedded_server))
     actor.begin(config(embedded_server, desk, new))
     with pytest.raises(RuntimeError, match="a call under epoch 1:"):
-        actor.turns(str(old).encode(), TURNS.encode([]))
-    assert REPLY.decode(actor.turns(str(new).encode(), TURNS.encode([]))).outcomes == []
+        actor.turns(str(old).encode(), 0, TURNS.encode([]))
+    assert REPLY.decode(actor.turns(str(new).encode(), 0, TURNS.encode([]))).outcomes == []
     actor.end()
     with pytest.raises(RuntimeError, match="not begun"):
-        actor.turns(str(new).encode(), TURNS.encode([]))
+        actor.turns(str(new).encode(), 0, TURNS.encode([]))
+    actor._runner.close()  # in Ray its process ends instead
+
+
+def test_a_call_that_arrives_twice_is_served_once(embedded_server: EmbeddedServer) -> None:
+    flush(embedded_server)
+    actor = ShardActor()
+    desk, epoch = asyncio.run(claimed(embedded_server))
+    actor.begin(config(embedded_server, desk, epoch))
+    of = str(epoch).encode()
+    actor.turns(of, 2, TURNS.encode([]))
+    actor.turns(of, 1, TURNS.encode([]))  # two are in flight at once
+    with pytest.raises(RuntimeError, match=r"call 2 .* was served before"):
+        actor.turns(of, 2, TURNS.encode([]))
+    actor.begin(config(embedded_server, desk, epoch))  # anew: another coordinator counts from 1
+    actor.turns(of, 2, TURNS.encode([]))
+    actor.end()
     actor._runner.close()  # in Ray its process ends instead
 
 

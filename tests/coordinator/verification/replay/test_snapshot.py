@@ -28,10 +28,10 @@ class Held(DirectShards):
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def place(self, shard: int, turns: list[Turn]) -> PlaceReply:
+    async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
         if turns:
             await self.gate.wait()
-        return await super().place(shard, turns)
+        return await super().place(shard, turns, call=call)
 
 
 NODES = [node("n0", cpu=3), node("n1", cpu=5), node("n2", cpu=9)]

@@ -1,0 +1,36 @@
+"""Each call of the coordinator is served once, also where it arrives twice."""
+
+from __future__ import annotations
+
+from collections import deque
+
+WITHOUT_TURNS = 0
+"""The number of a call that only makes the worker read the log. It may come any number of times."""
+
+REMEMBERED = 256
+"""Numbers that are remembered: many times what is in flight, so that a copy that was under way for
+long is known too."""
+
+
+class ServedCalls:
+    """The numbers of the calls that a worker has served under its present epoch.
+
+    The copy of a call would place a job again that found no room the first time. The coordinator
+    has taken up the first answer by then and knows nothing of what the copy commits; for a rule
+    between pods it would count on the job's tasks being nowhere, at a version that the ledger calls
+    the present one (seed 60031: a pod beside one whose anti-affinity names it).
+    """
+
+    def __init__(self) -> None:
+        self._numbers: deque[int] = deque(maxlen=REMEMBERED)
+
+    def is_new(self, number: int) -> bool:
+        """Whether this call is to be served; notes it."""
+        # By number and not "higher than the last": two calls that are in flight at once may arrive
+        # in either order.
+        if number == WITHOUT_TURNS:
+            return True
+        if number in self._numbers:
+            return False
+        self._numbers.append(number)
+        return True
