@@ -52,6 +52,7 @@ class Action(Enum):
 
 
 class Obstacle(Enum):
+    ENDING = "the pod is ending by itself; send it again"
     ENDED = "the pod has ended; nothing of it is on a node"
     UNPLACED = "the pod waits for a node, so there is nothing to stop"
     BUSY = "the pod's job is being placed; send it again"
@@ -91,11 +92,16 @@ class PodEvictions:
     ) -> EvictionPlan | EvictionRefusal | Leaving:
         """``objects``: the cluster's objects by ledger key, budgets among them. ``whom``: who asks,
         for the reason that history and events show."""
+        self._forget_known()
         jid, tix = task
         order, state = self._order, self._order.jobs.get(jid)
         if state is None or self._leaves(state, tix):
             return Leaving()
         task_state = state.states[tix]
+        if task_state == TaskState.RELEASING:
+            # It keeps its uid, for whose end whoever drains would wait in vain: once it has ended,
+            # it is answered so. Who deletes does not wait for it.
+            return Leaving() if action is Action.DELETE else EvictionRefusal(Obstacle.ENDING)
         if task_state in ENDED:
             return EvictionRefusal(Obstacle.ENDED)
         if task_state == TaskState.PENDING:
@@ -115,6 +121,7 @@ class PodEvictions:
         self, task: Task, objects: Mapping[str, WorldObject]
     ) -> EvictionRefusal | None:
         """Whether the budgets allow one pod to go that nobody makes anew; None if they do."""
+        self._forget_known()
         jid, tix = task
         state = self._order.jobs.get(jid)
         if state is None or state.states[tix] not in EVICTABLE:
@@ -145,16 +152,23 @@ class PodEvictions:
     # --- what goes ------------------------------------------------------------------------------
 
     def _leaves(self, state: JobState, tix: int) -> bool:
-        if state.states[tix] == TaskState.RELEASING or tix in state.stopping:
+        """Whether it is being stopped, by an eviction or with its whole job."""
+        if tix in state.evicted or tix in state.stopping:
             return True
-        task = (state.job.jid, tix)
-        if task not in self._committed:
-            return False
-        in_books = state.states[tix] not in EVICTABLE or tix in state.evicted
-        if in_books or state.lives.get(tix, 0) != self._committed[task]:
-            del self._committed[task]  # the books have it meanwhile
-            return False
-        return True
+        return (state.job.jid, tix) in self._committed
+
+    def _forget_known(self) -> None:
+        """Forget the evictions that the books have meanwhile."""
+        jobs = self._order.jobs
+        for (jid, tix), incarnation in list(self._committed.items()):
+            state = jobs.get(jid)
+            if (
+                state is None
+                or state.states[tix] not in EVICTABLE
+                or tix in state.evicted
+                or state.lives.get(tix, 0) != incarnation
+            ):
+                del self._committed[jid, tix]
 
     def _gang_of(self, state: JobState, tix: int) -> list[int]:
         """The tasks that leave with this one: those of the widest group that would otherwise be
@@ -260,8 +274,7 @@ class PodEvictions:
     def _count(self, budget: Budget, state: JobState) -> tuple[int, int]:
         """(healthy, expected) pods of a job under a budget."""
         healthy = expected = 0
-        jid = state.job.jid
-        evicted = [t for j, t in self._committed if j == jid and self._leaves(state, t)]
+        evicted = [tix for jid, tix in self._committed if jid == state.job.jid]
         for role in state.job.roles:
             if _selects(budget, state.job, role):
                 end = role.first + role.count

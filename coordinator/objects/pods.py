@@ -22,6 +22,7 @@ from coordinator.intake.documents.metadata import (
     virtual,
     written,
 )
+from coordinator.jobs.state import JobState
 from coordinator.objects.context import ReadModel, pod_uid
 from shared.manifests.fields.metadata import SCHEDULER_NAME
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
@@ -93,7 +94,9 @@ def job_pod(
     template = read_model.template(job, role.name)
     key = Key(POD.kind, job.key.namespace, name)
     state = read_model.state(task.jid)
-    evicted = 0 if state is None else state.lives.get(task.tix, 0)
+    # Who had it evicted waits until this incarnation is gone, which would never be where it ended
+    # well before it was stopped.
+    evicted = 0 if state is None else _incarnations_gone(state, task.tix)
     uid = pod_uid(key, job, evicted=evicted)
     value = virtual(POD, key, version, created=job.created, uid=uid)
     index = str(role.start + task.tix - role.first)
@@ -108,6 +111,10 @@ def job_pod(
         metadata["deletionGracePeriodSeconds"] = 0
     value["spec"] = orjson.loads(template.spec)
     return _with_state(read_model, value, task)
+
+
+def _incarnations_gone(state: JobState, tix: int) -> int:
+    return state.lives.get(tix, 0) + (tix in state.succeeded_evicted)
 
 
 # --- what became of it --------------------------------------------------------------------------

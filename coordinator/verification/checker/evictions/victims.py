@@ -100,8 +100,10 @@ class VictimChecks:
                 self._tell(Rule.EVICTION_REASON, eviction, wrong)
         if eviction.action in SPEAKS:
             self._spared(eviction, policies)
-        elif eviction.action == EVICT:
-            self._within_budgets(eviction)
+        elif eviction.action in ASKED_FOR:
+            self._whole_gangs(eviction, policies)
+            if eviction.action == EVICT:
+                self._within_budgets(eviction)
 
     def _within_budgets(self, eviction: Eviction) -> None:
         """Budgets hold whatever the policy, where a pod is evicted on request."""
@@ -110,6 +112,17 @@ class VictimChecks:
             if budget := self._budgets.exceeded(victim.jid, victim.tix):
                 problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}: {budget}"
                 self._tell(Rule.EVICTION_POLICY, eviction, problem)
+
+    def _whole_gangs(self, eviction: Eviction, policies: list[CheckedPolicy]) -> None:
+        """What somebody asked for leaves no gang in part, whatever the statement guards."""
+        if not all(policy.keeps_gangs() for policy in policies):
+            return
+        for victim in eviction.victims:
+            self._findings.checked[Rule.VICTIM_GANG] += 1
+            if not _is_whole(victim):
+                problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}"
+                message = f"{problem} left, and the rest of its gang did not"
+                self._tell(Rule.VICTIM_GANG, eviction, message)
 
     # --- for whom, and why ------------------------------------------------------------------------
 

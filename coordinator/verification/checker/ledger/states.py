@@ -115,7 +115,8 @@ class States:
     def _ended(self, jid: int, job: CheckedJob, tix: int, state: int) -> None:
         """Promise 6: a task that the ledger frees has already ended in the cluster."""
         self._findings.checked[Rule.FREED] += 1
-        binding = self._cluster.live(f"{jid}.{tix}", self._books.nodes.names[job.rows[tix]])
+        node, life = self._books.nodes.names[job.rows[tix]], job.lives.get(tix, 0)
+        binding = self._cluster.live(f"{jid}.{tix}", node, life)
         if binding is not None:
             self._findings.add(
                 Rule.FREED,

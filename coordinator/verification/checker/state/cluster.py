@@ -91,11 +91,15 @@ class ClusterSide:
 
     # --- what others ask --------------------------------------------------------------------------
 
-    def live(self, task: str, node: str) -> ClusterBinding | None:
-        """The task's incarnation that this node still has. None if it ended, is elsewhere, or came
-        by a late request that the node had refused before."""
+    def live(self, task: str, node: str, life: int) -> ClusterBinding | None:
+        """The task's incarnation ``life``, if this node still has it. None if it ended, is
+        elsewhere, or came by a late request that the node had refused before."""
         binding = self._newest.get(task)
         if binding is None or binding.phase >= DONE or binding.node != node or binding.late:
+            return None
+        # The file may have the ledger's entries later than what the cluster did because of them:
+        # the next incarnation on the same node is no sign that the one before lives.
+        if binding.life > life:
             return None
         return binding
 

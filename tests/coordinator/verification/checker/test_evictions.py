@@ -184,6 +184,21 @@ def test_what_left_by_itself_does_not_come_back(tmp_path: Path) -> None:
     assert the_first(story, tmp_path) == (6, line)
 
 
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "lives"])
+def test_an_end_may_stand_behind_the_next_bind_to_the_same_node(
+    tmp_path: Path, ended: bool
+) -> None:
+    """The cluster is in the file at once, the ledger's log when it was read."""
+    story = running()
+    evicting(story, {0: 0})
+    if ended:
+        story.acts("failed", 1, {0: 0})
+        again(story, 0)
+    story.status("PENDING", 1, {0: 0})
+    story.commit(1, {0: 0})
+    assert (6 in story.check(tmp_path).broken) is not ended
+
+
 def test_members_that_were_evicted_are_counted_once(tmp_path: Path) -> None:
     """Both went. One ends well and is a member again; then one more makes a gang, or does not."""
     story = running(minimum=2)

@@ -1,0 +1,149 @@
+"""A service whose history is checked at the end, and the requests of who drains its nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import redis
+
+from coordinator.api.write.bulk import BASE
+from coordinator.cluster.history.file import HistoryFile, LogFollower
+from coordinator.verification.checker.check import check
+from coordinator.verification.checker.report.report import CheckReport
+from shared.ledger.errors import LedgerUnavailable
+from shared.ledger.redis.client import RedisLedger
+from tests.coordinator.controllers.test_history import Recorded
+from tests.end_to_end.one_process.harness import DirectShards, Running, running
+
+Item = dict[str, Any]
+PODS = "/api/v1/namespaces/ns/pods"
+
+
+def job(name: str, replicas: int, *, minimum: int, seconds: float = 600, **labels: str) -> Item:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    template = {
+        "metadata": {"labels": labels, "annotations": {"quadrant.dev/duration": str(seconds)}},
+        "spec": {"containers": [container]},
+    }
+    task = {"name": "w", "replicas": replicas, "template": template}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"minAvailable": minimum, "tasks": [task]},
+    }
+
+
+def budget(name: str, minimum: int | str, **labels: str) -> Item:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"minAvailable": minimum, "selector": {"matchLabels": labels}},
+    }
+
+
+@contextlib.asynccontextmanager
+async def recorded(
+    url: str, path: Path, reports: list[CheckReport], **settings: Any
+) -> AsyncIterator[Running]:
+    """A service over an empty ledger. At the end its history is in ``path``, and ``reports`` has
+    what the checker says of it."""
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+    history, ledger = HistoryFile(path), RedisLedger(url)
+    follower = LogFollower(ledger, history, unavailable=LedgerUnavailable)
+    following = asyncio.create_task(follower.run())
+    workers = DirectShards(url)
+    cluster = Recorded(history)
+    async with running(url, path.parent, kubelets=cluster, workers=workers, **settings) as service:
+        yield service
+        told = service.cluster.told
+    history.acknowledged(time.time(), told)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    await follower.drain()
+    history.end(time.time())
+    await ledger.close()
+    history.close()
+    reports.append(check(path))
+
+
+async def put(session: aiohttp.ClientSession, *items: Item) -> None:
+    body = {"apiVersion": "v1", "kind": "List", "items": list(items)}
+    async with session.post(f"{BASE}/lists", json=body) as answer:
+        assert (await answer.json())["refused"] == []
+
+
+async def pods(session: aiohttp.ClientSession, node: str = "") -> dict[str, Item]:
+    """Pods by name; those of a node if one is given."""
+    asked = {"fieldSelector": f"spec.nodeName={node}"} if node else {}
+    async with session.get(PODS, params=asked) as answer:
+        return {item["metadata"]["name"]: item for item in (await answer.json())["items"]}
+
+
+async def evict(session: aiohttp.ClientSession, name: str, **more: Any) -> tuple[int, Any]:
+    sent = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, **more}
+    async with session.post(f"{PODS}/{name}/eviction", json=sent) as answer:
+        return answer.status, await answer.json()
+
+
+async def until_other(session: aiohttp.ClientSession, name: str, uid: str) -> Item:
+    """The next incarnation of a pod, once it runs."""
+    async with asyncio.timeout(60):
+        while True:
+            pod = (await pods(session))[name]
+            if pod["metadata"]["uid"] != uid and pod["status"]["phase"] == "Running":
+                return pod
+            await asyncio.sleep(0.05)
+
+
+# --- what kubectl drain does ----------------------------------------------------------------------
+
+
+async def drain(session: aiohttp.ClientSession, nodes: Iterable[str]) -> int:
+    """Cordon the nodes and evict their pods, as kubectl does; returns the number of refusals for
+    the time being."""
+    refused = 0
+    for node in nodes:
+        await cordon(session, node)
+    for node in nodes:
+        leaving = await pods(session, node)
+        async with asyncio.timeout(60):
+            refused += sum(
+                await asyncio.gather(*(_until_gone(session, pod) for pod in leaving.values()))
+            )
+    return refused
+
+
+async def cordon(session: aiohttp.ClientSession, node: str) -> None:
+    kind = {"Content-Type": "application/merge-patch+json"}
+    patch = '{"spec": {"unschedulable": true}}'
+    async with session.patch(f"/api/v1/nodes/{node}", data=patch, headers=kind) as answer:
+        assert answer.status == 200, await answer.text()
+
+
+async def _until_gone(session: aiohttp.ClientSession, pod: Item) -> int:
+    """Ask for the eviction until it is granted, and wait until this incarnation is gone."""
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    refused = 0
+    while True:
+        code, said = await evict(session, name)
+        if code == 404:  # it ended by itself; kubectl does not wait for it
+            return refused
+        if code == 201:
+            break
+        assert code == 429, said
+        refused += 1
+        await asyncio.sleep(0.1)
+    while True:
+        async with session.get(f"{PODS}/{name}") as answer:
+            if answer.status == 404 or (await answer.json())["metadata"]["uid"] != uid:
+                return refused
+        await asyncio.sleep(0.05)
