@@ -94,6 +94,11 @@ class Victims:
             if task.state == TaskState.RELEASING and state.states[tix] != TaskState.RELEASING:
                 self._order.nominations.leaving(task.row)
 
+    def marks(self, jids: Iterable[int]) -> dict[int, frozenset[int]]:
+        """The members of these jobs that the books have as being evicted."""
+        states = {jid: self._order.known(jid) for jid in jids}
+        return {jid: frozenset(state.evicted) for jid, state in states.items() if state is not None}
+
     def known(self, state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
         """Take the ledger's records of some tasks of a job: which are being evicted, and how often
         each was."""

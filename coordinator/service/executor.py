@@ -129,18 +129,30 @@ class Executor:
         # From the reading to its effect: a record in between would be overwritten by what was read
         # before it.
         async with self._guard:
-            read = partial(self._ledger.read_tasks, jids)
-            truth = await insist(read, call_name="read tasks")
             order = self._core.order
             # Nobody knows whether a lost statement moved the keys of what spans nodes: their counts
-            # are read, too (decision 0029).
+            # are read, too (decision 0029). Before the records: counts that are newer than those
+            # would vouch for placements that the books do not have.
             if order.spanning.out(jids):
                 order.know(jids, await insist(self._ledger.read_domains, call_name="read domains"))
+            truth = await self._records(jids)
             self.rereads -= 1
             count = self._core.reread(truth)
         if count:
             log.info("Found tasks that a lost call had placed", tasks=count, jobs=len(jids))
         self._kick()
+
+    async def _records(self, jids: list[int]) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
+        """The ledger's records of these jobs, as of after the last eviction that was told."""
+        victims = self._core.victims
+        while True:
+            before = victims.marks(jids)
+            read = partial(self._ledger.read_tasks, jids)
+            truth = await insist(read, call_name="read tasks")
+            # Older records do not show a task as leaving of which the bind stream has told
+            # meanwhile: they would take the mark back, and its end would be a failure.
+            if victims.marks(jids) == before:
+                return truth
 
     async def _release_nominations(self, jids: list[int]) -> None:
         # Recorded before the job may have a turn again, so that a newer nomination cannot be the

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from coordinator.core.coordinator import Coordinator
+from coordinator.dispatch.instructions import Reread
+from coordinator.service.executor import Executor
 from coordinator.service.reconcile_loop import Reconciling
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import StatusItem, TaskState
 from tests.coordinator.bind.test_victims import VICTIM, ends, evict, filled, truth
 
 HELD = TaskRecord(TaskState.RUNNING, 0, 0, 3)
+LEAVES = TaskRecord(TaskState.RELEASING, 0, 0, 3, by=1)
 
 
 class SlowLedger:
@@ -59,6 +62,38 @@ async def test_books_that_nothing_changes_meanwhile_follow_the_ledger() -> None:
     evict(core, 1)
     assert await audited(core, lambda: None) == 1
     assert core.order.jobs[VICTIM].evicted == set()
+
+
+async def test_records_are_read_again_where_an_eviction_is_told_meanwhile() -> None:
+    """A lost turn's job is read anew, and the bind stream tells of a victim before the answer."""
+    core, read = running(), 0
+
+    class Ledger:
+        async def read_tasks(self, jids: list[int]) -> Any:
+            nonlocal read
+            read += 1
+            if read == 1:
+                evict(core, 1)
+                return truth(HELD, HELD, HELD)
+            return truth(HELD, LEAVES, HELD)
+
+    nobody = cast(Any, None)
+    async with asyncio.TaskGroup() as group:
+        executor = Executor(
+            group,
+            ledger=cast(Any, Ledger()),
+            core=core,
+            guard=asyncio.Lock(),
+            recorder=nobody,
+            writer=nobody,
+            binding=nobody,
+            workers=nobody,
+            kick=lambda: None,
+        )
+        executor.execute(Reread([VICTIM]))
+    assert read == 2
+    assert core.order.jobs[VICTIM].evicted == {1}
+    assert ends(core, 1) == [StatusItem(TaskState.PENDING, VICTIM, [1], [0])]
 
 
 def running() -> Coordinator:
