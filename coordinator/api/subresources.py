@@ -93,12 +93,15 @@ def virtual_routes(
     stories: Stories,
     parsers: Parsers,
     *,
+    reported: Callable[[int], object],
     may_plan: MayPlan = lambda items: None,
 ) -> list[web.RouteDef]:
     """The routes. Handlers raise :class:`coordinator.errors.Problem`; the application renders
-    it."""
+    it. ``reported``: called with a job whose reason may have changed by an explanation."""
     inquiries = Inquiries(shards)
-    explainer = Explainer(core, inquiries, lambda: intake.registry, stories=stories)
+    explainer = Explainer(
+        core, inquiries, lambda: intake.registry, stories=stories, reported=reported
+    )
     routes: list[web.RouteDef] = []
     for kind in EXPLAINED:
         path = f"{_root(kind)}/namespaces/{{namespace}}/{kind.plural}/{{name}}/explain"

@@ -21,7 +21,7 @@ from coordinator.explain.estimate import estimate, gang, quota, victims
 from coordinator.explain.job_story import story_of
 from coordinator.explain.probe import Seen, look, look_here
 from coordinator.explain.queue_position import holders, place_in_queue
-from coordinator.explain.verdict import settled
+from coordinator.explain.verdict import room
 from coordinator.intake.admission.registry import Registry, unpack_task
 from coordinator.intake.documents.kinds import BY_KIND
 from coordinator.jobs.pending_reasons import Why
@@ -66,12 +66,15 @@ class Explainer:
         registry: Callable[[], Registry],
         *,
         stories: Stories,
+        reported: Callable[[int], object],
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """``reported``: called with a job whose reason may have changed by an explanation."""
         self._core = core
         self._inquiries = inquiries
         self._registry = registry
         self._stories = stories
+        self._reported = reported
         self._clock = clock
 
     async def explain(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
@@ -141,9 +144,13 @@ class Explainer:
         probe = await look(core, self._inquiries, state, reason, names)
         finding = probe.finding
         if finding is not None and finding.funnels:
-            reason = self._judge(state, why(core, state, names=names) or reason, probe, finding)
+            # A look that found no place is noted as a turn would be, so that `get` and events say
+            # what this answer says (decision 0036).
+            reason = self._looked(why(core, state, names=names) or reason, state, probe)
+            answer["room"] = room(finding)
             if probe.placement_scores is not None and finding.code is OutcomeCode.PLACED:
                 answer.setdefault("here", here(core, state, probe.placement_scores))
+        self._reported(state.job.jid)
         answer |= self._why(reason, now, names)
         if probe.silent:
             answer["incomplete"] = f"{probe.silent}; what follows is what the coordinator remembers"
@@ -157,12 +164,11 @@ class Explainer:
         answer = await look_here(self._core, self._inquiries, state, tix)
         return {} if answer is None else {"here": here(self._core, state, answer[0])}
 
-    def _judge(self, state: JobState, reason: Why, probe: Seen, finding: InquiryFinding) -> Why:
-        requests = self._core.order.accounts.classes[finding.funnels[0].cid].requests
-        refined = settled(reason, finding, requests, self._registry().slots.names)
+    def _looked(self, reason: Why, state: JobState, probe: Seen) -> Why:
+        """The published reason and amounts, with the shard that has just looked at every node."""
         epoch = self._core.dispatcher.shards[probe.shard].epoch
         return replace(
-            refined,
+            reason,
             evaluated_at=self._clock(),
             shard=probe.shard,
             session=0 if state.last is None else state.last.session,

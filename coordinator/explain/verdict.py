@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from coordinator.jobs.pending_reasons import Why, cut, of_counts, skip_of, told_counts
 from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
 from shard_worker.inquiry.funnel import Funnel
-from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode
 from shared.messages.reason import Reason
 from shared.model.model import Requests
@@ -32,45 +31,19 @@ KEPT = frozenset(
 """Reasons that a look at the nodes cannot change."""
 
 
-ROOM = frozenset({Reason.NOT_ENOUGH_RESOURCES, Reason.FRAGMENTED})
-"""Two reasons that the totals of the cluster decide between."""
+def room(finding: InquiryFinding) -> str:
+    """How many of the tasks that start together a worker found room for, as a sentence.
 
-
-def settled(why: Why, finding: InquiryFinding, requests: Requests, names: Sequence[str]) -> Why:
-    """Refine ``why`` with a worker's funnel; keep the reason already published.
-
-    ``requests``: of one task of the role that the first funnel is about.
+    Tasks, never amounts: the amounts of a job are those of its published reason (decision 0036).
     """
-    if why.reason in KEPT or finding.code is OutcomeCode.STALE:
-        return why
-    if finding.code is not OutcomeCode.INFEASIBLE:
-        return _fits(why)
-    if why.reason is Reason.WAITING_FOR_QUOTA or not finding.funnels or skip_of(finding.reasons):
-        return why
-    refined = from_funnel(finding.funnels[0], requests, names)
-    if _beyond(finding.funnels[0]):
-        return why
-    if refined.reason is why.reason:
-        return refined
-    # The published reason stays: `get`, events and an explanation must not tell two stories of one
-    # job (decision 0036).
-    if not {refined.reason, why.reason} <= ROOM:
-        return why
-    return replace(refined, reason=why.reason)
-
-
-def _fits(why: Why) -> Why:
-    """The reason of a job that has room now: it waits for quota or for its turn."""
-    if why.reason in (
-        Reason.ATTEMPTS_EXHAUSTED,
-        Reason.WAITING_FOR_QUOTA,
-        Reason.REPEATED_CONFLICT,
-        Reason.WAITING_FOR_TURN,
-        Reason.PENDING_EVALUATION,
-    ):
-        return why
-    text = "there is room for it now; it is placed when its turn comes"
-    return replace(why, reason=Reason.PENDING_EVALUATION, message=text, short={}, evaluated_at=0.0)
+    if finding.code is OutcomeCode.PLACED:
+        return "there is room for it now; it is placed when its turn comes"
+    role = finding.funnels[0]
+    if finding.code is not OutcomeCode.INFEASIBLE or (role.funnel.matching and _beyond(role)):
+        return ""
+    if not role.funnel.matching:
+        return cut(f"none of {_nodes(role.funnel)} matches: {_first(role.funnel)}")
+    return f"{_subject(role)}, {_now(role)}{_ever(role)}"
 
 
 def from_funnel(role: RoleFunnel, requests: Requests, names: Sequence[str]) -> Why:
@@ -89,12 +62,7 @@ def from_funnel(role: RoleFunnel, requests: Requests, names: Sequence[str]) -> W
             requested=each,
         )
     could = min(f.starts, needed)
-    subject = f"gang of {needed}" if needed > 1 else "one task"
-    if role.role and needed > 1:
-        subject += f" ({role.role})"
-    now = f"{could} can start now" if could else "none can start now"
-    most = f"; even empty, the matching nodes hold only {plural(f.empty, 'task')}"
-    ever = most if f.empty < needed else ""
+    subject, now, ever = _subject(role), _now(role), _ever(role)
     if f.named and not set(f.scarce) & set(each):
         nodes = f"{f.fits} of {plural(f.matching, 'matching node')}"
         text = f"{subject}, {now}; each takes {some(f.named, 4)} of its node, free on {nodes}"
@@ -109,6 +77,22 @@ def from_funnel(role: RoleFunnel, requests: Requests, names: Sequence[str]) -> W
     amounts = _asks(requested, give, names)
     text = f"{subject}, {now}; short by {listed(short, names)} ({amounts})"
     return Why(reason, cut(text + ever), requested=requested, available=give, short=short)
+
+
+def _subject(role: RoleFunnel) -> str:
+    name = f" ({role.role})" if role.role else ""
+    return f"gang of {role.needed}{name}" if role.needed > 1 else "one task"
+
+
+def _now(role: RoleFunnel) -> str:
+    could = min(role.funnel.starts, role.needed)
+    return f"{could} can start now" if could else "none can start now"
+
+
+def _ever(role: RoleFunnel) -> str:
+    if can_ever(role):
+        return ""
+    return f"; even empty, the matching nodes hold only {plural(role.funnel.empty, 'task')}"
 
 
 def _asks(requested: Mapping[int, float], give: Mapping[int, float], names: Sequence[str]) -> str:

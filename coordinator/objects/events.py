@@ -33,6 +33,7 @@ _CLUSTER = -1
 """Stands in for a jid in events of shards and queues."""
 _LETTER = {"Pod": "p", "PodGroup": "g", "Job": "j"}
 _KIND = {letter: kind for kind, letter in _LETTER.items()}
+_OF_WAITING = frozenset((EventReason.FAILED_SCHEDULING, EventReason.UNSCHEDULABLE))
 _LEVELS = {
     Level.IDLE_OWN: "idle room, own nodes",
     Level.IDLE_OTHER: "idle room, another shard's nodes",
@@ -162,11 +163,20 @@ class EventEntry(ObjectEntry):
         h = self._happening
         place = h.place_of(self._tix)
         if place is None:
-            return h.message
+            return self._reason_now() or h.message
         row, level = place
         node = self._read_model.core.names.get(row, f"row {row}")
         how = f" ({_LEVELS[Level(level)]})" if level else ""
         return f"Placed on {node} by shard-{h.shard}{how}"
+
+    def _reason_now(self) -> str:
+        """The sentence of a job that still waits for the reason of this event: its amounts are
+        those that conditions and explanations show, not those of the first attempt."""
+        if self._happening.reason not in _OF_WAITING:
+            return ""
+        why = self._read_model.why(self._jid)
+        sentence = "" if why is None else f"{why.reason}: {why.message}"
+        return sentence if why and self._happening.message.startswith(f"{why.reason}: ") else ""
 
 
 # --- all of them --------------------------------------------------------------------------------

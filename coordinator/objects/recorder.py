@@ -244,17 +244,24 @@ class Observing:
         without a turn of the job."""
         for _ in range(min(most, len(self._waiting))):
             jid = self._waiting.popleft()
-            state = self.core.order.jobs.get(jid)
-            reason = None if state is None else why(self.core, state, names=self._names())
-            if state is None or reason is None:
+            if self.tell_reason(jid):
+                self._waiting.append(jid)
+            else:
                 self._listed.discard(jid)
-                continue
-            self._waiting.append(jid)
-            story = self.stories.jobs.get(jid)
-            if reason.reason in NOT_TRIED or (story is not None and story.word == reason.reason):
-                continue
+
+    def tell_reason(self, jid: int) -> bool:
+        """Report a job's reason if it differs from the one reported last; False if the job does not
+        wait."""
+        state = self.core.order.jobs.get(jid)
+        reason = None if state is None else why(self.core, state, names=self._names())
+        if state is None or reason is None:
+            return False
+        story = self.stories.jobs.get(jid)
+        reported = "" if story is None else story.word
+        if reason.reason not in NOT_TRIED and reported != reason.reason:
             self._wait_told(self._move(state, None), reason)
             self._notify()
+        return True
 
     # --- what moved -------------------------------------------------------------------------------
 

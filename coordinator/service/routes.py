@@ -42,6 +42,7 @@ def service_routes(
             intake,
             objects.stories,
             parsers,
+            reported=objects.tell_reason,
             may_plan=lambda items: may_plan(CALLER.get(), items, names()),
         ),
         *record_routes(core),

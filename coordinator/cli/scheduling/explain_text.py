@@ -17,6 +17,7 @@ def explanation(answer: Answer, *, columns: int, now: float) -> list[str]:
         (_subject(answer), _head(answer)),
         ("POD", _pod(answer)),
         ("WHY", _why(answer, now)),
+        ("ROOM", [answer["room"]] if answer.get("room") else []),
         ("EVICTED", _evicted(answer)),
         ("GANG", _gang(answer)),
         ("QUOTA", [_quota(row) for row in answer.get("quota") or () if _tells(row)]),

@@ -64,9 +64,10 @@ async def test_explain_in_text_and_json(
     lines = text.splitlines()
     assert all(len(line) <= 80 for line in lines)
     heads = [line.split()[0] for line in lines if not line.startswith(" ")]
-    assert heads == ["JOB", "WHY", "QUOTA", "NODES", "NEAR", "IF", "TRIED", "NEXT"]
+    assert heads == ["JOB", "WHY", "ROOM", "QUOTA", "NODES", "NEAR", "IF", "TRIED", "NEXT"]
     assert "default/wide  queue default  Pending" in text
-    assert "Fragmented: gang of 3 (worker), 2 can start now; short by 2" in text
+    assert "Fragmented: 3 cpu, 6 nvidia.com/gpu are free in total, but not where" in text
+    assert "ROOM    gang of 3 (worker), 2 can start now" in text
     assert f"3 = 3 {GPU} + 0 fit" in text or f"3 = 1 {GPU} + 2 fit" in text
     assert "a minimum of 2 instead of 3: fits now" in text
     assert "wide-worker-2  role worker  Pending" in pod_text
@@ -127,8 +128,9 @@ def test_the_shape_of_an_explanation() -> None:
         "waiting": 41,
         "ahead": ["research/train-5", "ops/bench-1"],
         "reason": "Fragmented",
-        "message": "gang of 8, 5 can start now; short by 24 nvidia.com/gpu (asks 64, could "
-        "give 40)",
+        "message": "64 nvidia.com/gpu are free in total, but not where its tasks fit: 774 "
+        "nodes: 774 Insufficient nvidia.com/gpu",
+        "room": "gang of 8, 5 can start now",
         "evaluatedAt": "2026-01-02T03:04:05.200Z",
         "shard": 3,
         "session": 18231,
@@ -167,9 +169,10 @@ def test_the_shape_of_an_explanation() -> None:
     }
     assert explanation(answer, columns=80, now=1767323046.0) == [
         "JOB     default/train-7  queue research  Pending 4m12s  position 3 of 41",
-        "WHY     Fragmented: gang of 8, 5 can start now; short by 24 nvidia.com/gpu (asks",
-        "          64, could give 40)",
+        "WHY     Fragmented: 64 nvidia.com/gpu are free in total, but not where its tasks",
+        "          fit: 774 nodes: 774 Insufficient nvidia.com/gpu",
         "        evaluated 0.8s ago by shard-3, session 18231, epoch 7:ab",
+        "ROOM    gang of 8, 5 can start now",
         "NODES   1213 = 37 taint dedicated=infer + 402 label gpu-model=a100 +",
         "        774 nvidia.com/gpu + 0 fit",
         "NEAR    node-118 (shard-2) needs 8 nvidia.com/gpu: idle 6, future idle 8 when",

@@ -58,9 +58,10 @@ async def test_a_fragmented_gang_is_told_what_is_short_near_and_would_help(
         told = await explained(service, "wide")
     adds_up(told)
     assert told["reason"] == "Fragmented"
-    assert told["message"].startswith("gang of 3 (worker), none can start now; short by 12 ")
-    assert told["requested"] == {GPU: "12"}
-    assert told["short"] == {GPU: "12"}
+    assert told["message"].startswith("3 cpu, 12 nvidia.com/gpu are free in total, but not where ")
+    assert told["room"] == "gang of 3 (worker), none can start now"
+    assert told["requested"] == {"cpu": "3", GPU: "12"}
+    assert told["short"] == {}
     assert told["position"] == 1
     assert told["nodes"]["total"] == 9
     taint, amount = told["nodes"]["first"]
@@ -87,7 +88,7 @@ async def test_no_node_matches(tmp_path: Path, redis_url: str) -> None:
         told = await explained(service, "picky")
     adds_up(told)
     assert told["reason"] == "NoMatchingNodes"
-    assert "2 label zone=y" in told["message"]
+    assert told["room"] == "none of 2 nodes matches: 2 label zone=y"
     assert told["if"] == [
         {"change": "without label zone=y in the selector", "fits": True, "starts": 128, "nodes": 2}
     ]
@@ -115,7 +116,8 @@ async def test_not_enough_in_total(tmp_path: Path, redis_url: str) -> None:
         told = await explained(service, "waits")
     adds_up(told)
     assert told["reason"] == "NotEnoughResources"
-    assert "2 can start now; short by 2 nvidia.com/gpu" in told["message"]
+    assert "could give 2 nvidia.com/gpu; short by 2 nvidia.com/gpu" in told["message"]
+    assert told["room"] == "gang of 4 (worker), 2 can start now"
     changes = [entry["change"] for entry in told["if"]]
     assert "a minimum of 2 instead of 4" in changes
 
@@ -127,7 +129,8 @@ async def test_the_role_that_fails_decides(tmp_path: Path, redis_url: str) -> No
         await send(service, gang("two-roles", roles, minimum=3))
         told = await explained(service, "two-roles")
     assert told["role"] == "worker"
-    assert "gang of 2 (worker), 1 can start now; short by 8" in told["message"]
+    assert "short by 8" in told["message"]
+    assert told["room"].startswith("gang of 2 (worker), 1 can start now")
     assert [entry["role"] for entry in told["roles"]] == ["worker", "ps"]
 
 
