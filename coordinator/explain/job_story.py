@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.jobs.state import JobState
+from coordinator.objects.events import placed_text
 from coordinator.objects.timeline import Audience, Happening, Story
-from shared.messages.messages import UNSUCCESSFUL, Level, TaskState
-from shared.units.amount_text import plural, some
+from shared.messages.messages import UNSUCCESSFUL, TaskState
+from shared.units.amount_text import plural
 from shared.units.times import rfc3339
 
 Entry = dict[str, Any]
 
 NAMED = 5
 """Tasks named per entry; the others are counted."""
-LEVELS = {level.value: f"L{level.value}" for level in Level}
 STATES = {
     TaskState.RUNNING: ("Started", "began to run"),
     TaskState.SUCCEEDED: ("Succeeded", "succeeded"),
@@ -57,22 +56,10 @@ def _submitted(state: JobState) -> Entry:
 
 def _happened(core: Coordinator, state: JobState, happening: Happening) -> Entry:
     named = list(happening.named())
-    text = _placed(core, happening) if happening.placements else happening.message
+    text = placed_text(core, happening) if happening.placements else happening.message
     entry = _entry(happening.first, happening.reason, text)
     entry |= {"lastTime": _time(happening.last), "count": happening.count}
     return entry | {"warning": happening.warning} | _tasks(state, named)
-
-
-def _placed(core: Coordinator, happening: Happening) -> str:
-    """The nodes of the placed tasks, with their levels."""
-    levels, nodes = Counter[int](), Counter[int]()
-    for placement in happening.placements:
-        levels.update(placement.levels)
-        nodes.update(placement.rows)
-    at = [core.names.get(row, f"row {row}") for row, _ in nodes.most_common()]
-    counted = ", ".join(f"{count} {LEVELS[level]}" for level, count in sorted(levels.items()))
-    tasks = plural(sum(levels.values()), "task")
-    return f"{tasks} placed by shard-{happening.shard} ({counted}) on {some(at)}"
 
 
 def _moment(state: JobState, new_state: TaskState, at: float, tasks: Sequence[int]) -> Entry:

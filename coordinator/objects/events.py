@@ -1,38 +1,43 @@
 """Events: what happened to jobs, as Kubernetes Events about Jobs, PodGroups and pods.
 
-No events are stored. A happening records a job and lists of its tasks; when a client reads, it is
-expanded into events of the Job, its PodGroup and its pods, one after the other.
+No events are stored. A happening records a job and lists of its tasks; when a client reads, it
+becomes one event: about the pod where it concerns one task alone, else about the gang as it was
+submitted (Job or PodGroup). A gang of 100 is placed, refused or evicted by one decision, and told
+in one line; where each of its pods is, the pods say.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
+from coordinator.core.coordinator import Coordinator
 from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Document, Key, make_uid
 from coordinator.intake.documents.kinds import BY_KIND, EVENT
 from coordinator.intake.documents.metadata import virtual
 from coordinator.jobs.state import JobState
-from coordinator.objects.context import ReadModel, group_name, pod_uid, split_pod_name
+from coordinator.objects.context import ReadModel, pod_uid, split_pod_name
 from coordinator.objects.entries import ObjectEntry
 from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.codec.packed import replace
-from shared.messages.messages import Level, TaskState
+from shared.messages.messages import Level
+from shared.units.amount_text import plural, some
 
 Json = dict[str, Any]
 COMPONENT = "quadrant"
 NOTE = 1024
 """Maximum characters of a message."""
+NAMED = 5
+"""Pods that the message of a gang names."""
 
-JOB_ITSELF, ITS_GROUP = -2, -1
-"""Positions before the one of task 0."""
 _CLUSTER = -1
 """Stands in for a jid in events of shards and queues."""
 _LETTER = {"Pod": "p", "PodGroup": "g", "Job": "j"}
-_KIND = {letter: kind for kind, letter in _LETTER.items()}
+LEVELS = {level.value: f"L{level.value}" for level in Level}
 _OF_WAITING = frozenset((EventReason.FAILED_SCHEDULING, EventReason.UNSCHEDULABLE))
 _LEVELS = {
     Level.IDLE_OWN: "idle room, own nodes",
@@ -51,22 +56,21 @@ class ClusterHappening:
 
 
 class Spot(NamedTuple):
-    """A position in the list of all events: job, number of the happening, position in it."""
+    """A position in the list of all events: job, number of the happening."""
 
     jid: int
     number: int
-    place: int
 
     def __str__(self) -> str:
-        return f"{self.jid}.{self.number}.{self.place}"
+        return f"{self.jid}.{self.number}"
 
     @classmethod
     def parse(cls, text: str) -> Spot:
-        jid, number, place = map(int, text.split("."))
-        return cls(jid, number, place)
+        jid, number = map(int, text.split("."))
+        return cls(jid, number)
 
 
-FIRST = Spot(_CLUSTER, 0, JOB_ITSELF)
+FIRST = Spot(_CLUSTER, 0)
 
 
 class EventEntry(ObjectEntry):
@@ -161,13 +165,27 @@ class EventEntry(ObjectEntry):
 
     def _message(self) -> str:
         h = self._happening
+        if h.audience is not Audience.TASKS:
+            return self._reason_now() or h.message
+        if self._tix < 0:
+            return self._of_several()
         place = h.place_of(self._tix)
         if place is None:
-            return self._reason_now() or h.message
+            return h.message
         row, level = place
         node = self._read_model.core.names.get(row, f"row {row}")
         how = f" ({_LEVELS[Level(level)]})" if level else ""
         return f"Placed on {node} by shard-{h.shard}{how}"
+
+    def _of_several(self) -> str:
+        """The message where it concerns several tasks of a gang."""
+        h, state = self._happening, self._read_model.state(self._jid)
+        if h.placements:
+            return placed_text(self._read_model.core, h)
+        if state is None:
+            return h.message
+        pods = [state.job.pod_name(tix) for tix in h.named() if tix < state.job.tasks]
+        return f"{h.message} ({some(pods, NAMED)})"
 
     def _reason_now(self) -> str:
         """The sentence of a job that still waits for the reason of this event: its amounts are
@@ -195,7 +213,7 @@ def walk(
             h, where = cluster_event.happening, cluster_event.about.namespace or "default"
             if h.number >= start.number and namespace in (None, where):
                 yield (
-                    Spot(_CLUSTER, h.number + 1, 0),
+                    Spot(_CLUSTER, h.number + 1),
                     EventEntry(read_model, cluster_event.about, h, _CLUSTER),
                 )
     for jid in stories.order.between(max(start.jid, 0)):
@@ -205,35 +223,31 @@ def walk(
         for h in story.happenings:
             if jid == start.jid and h.number < start.number:
                 continue
-            at_start = jid == start.jid and h.number == start.number
-            for place, entry in _of(read_model, state, h, start.place if at_start else JOB_ITSELF):
-                yield Spot(jid, h.number, place + 1), entry
+            if (entry := _event(read_model, state, h)) is not None:
+                yield Spot(jid, h.number + 1), entry
 
 
-def _of(
-    read_model: ReadModel, state: JobState, happening: Happening, start: int
-) -> Iterator[tuple[int, EventEntry]]:
-    """The events of one happening, from a position on."""
-    job, jid = state.job, state.job.jid
-    if happening.audience is not Audience.TASKS:
-        for place, about in _gangs(read_model, state):
-            if place >= start:
-                yield place, EventEntry(read_model, about, _as_gang(happening), jid)
-    if happening.audience is Audience.JOB and job.kind != "Pod":
-        return
-    for place, tix in _tasks(state, happening, max(start, 0)):
+def _event(read_model: ReadModel, state: JobState, happening: Happening) -> EventEntry | None:
+    """The event of a happening of a job; None where its object is gone."""
+    job, tix = state.job, _only_task(state, happening)
+    if tix >= 0:
         about = Key("Pod", job.namespace, job.pod_name(tix))
-        if about.name:
-            yield place, EventEntry(read_model, about, happening, jid, tix)
-
-
-def _gangs(read_model: ReadModel, state: JobState) -> Iterator[tuple[int, Key]]:
-    job = state.job
+        return EventEntry(read_model, about, happening, job.jid, tix) if about.name else None
     if job.kind == "PodGroup":
-        yield ITS_GROUP, Key("PodGroup", job.namespace, job.name)
-    elif job.kind == "Job" and (document := _job_document(read_model, job.jid)) is not None:
-        yield JOB_ITSELF, document.key
-        yield ITS_GROUP, Key("PodGroup", job.namespace, group_name(document))
+        about = Key("PodGroup", job.namespace, job.name)
+    elif (document := _job_document(read_model, job.jid)) is not None:
+        about = document.key
+    else:
+        return None
+    return EventEntry(read_model, about, _as_gang(happening), job.jid)
+
+
+def _only_task(state: JobState, happening: Happening) -> int:
+    """The task that the happening is about; -1 where it is about several, or the gang."""
+    if state.job.kind == "Pod":
+        return 0
+    first_two = list(islice(happening.named(), 2)) if happening.audience is Audience.TASKS else []
+    return first_two[0] if len(first_two) == 1 else -1
 
 
 def _as_gang(happening: Happening) -> Happening:
@@ -243,19 +257,16 @@ def _as_gang(happening: Happening) -> Happening:
     return replace(happening, reason=EventReason.UNSCHEDULABLE, shard=-1)
 
 
-def _tasks(state: JobState, happening: Happening, start: int) -> Iterator[tuple[int, int]]:
-    """(position, task) of the pods that the happening concerns, from a position on."""
-    if happening.audience is Audience.TASKS:
-        yield from enumerate(islice(happening.named(), start, None), start)
-        return
-    if len(state.states) == 1:  # a pod of its own keeps what it was told
-        if not start:
-            yield 0, 0
-        return
-    at = state.states.find(TaskState.PENDING, start)
-    while at >= 0:
-        yield at, at
-        at = state.states.find(TaskState.PENDING, at + 1)
+def placed_text(core: Coordinator, happening: Happening) -> str:
+    """The nodes of the placed tasks, with their levels."""
+    levels, nodes = Counter[int](), Counter[int]()
+    for placement in happening.placements:
+        levels.update(placement.levels)
+        nodes.update(placement.rows)
+    at = [core.names.get(row, f"row {row}") for row, _ in nodes.most_common()]
+    counted = ", ".join(f"{count} {LEVELS[level]}" for level, count in sorted(levels.items()))
+    tasks = plural(sum(levels.values()), "task")
+    return f"{tasks} placed by shard-{happening.shard} ({counted}) on {some(at)}"
 
 
 def find(
@@ -285,15 +296,8 @@ def find(
     happening = story.find(happening_number) if story is not None else None
     if state is None or happening is None or state.job.namespace != namespace:
         return None
-    kind = _KIND.get(whose[:1], "")
-    if kind == "Pod":
-        tix = task_named(read_model, state, about)
-        key = Key("Pod", namespace, about)
-        return EventEntry(read_model, key, happening, jid, tix) if tix >= 0 else None
-    for _, key in _gangs(read_model, state):
-        if (key.kind, key.name) == (kind, about):
-            return EventEntry(read_model, key, _as_gang(happening), jid)
-    return None
+    entry = _event(read_model, state, happening)
+    return entry if entry is not None and entry.key.name == name else None
 
 
 def task_named(read_model: ReadModel, state: JobState, pod: str) -> int:
@@ -316,7 +320,7 @@ def changed(
     for h in reversed(story.happenings):
         if h.version > since:
             event = "ADDED" if h.number > since else "MODIFIED"
-            for _, entry in _of(read_model, state, h, JOB_ITSELF):
+            if (entry := _event(read_model, state, h)) is not None:
                 yield h.version, event, entry.key
 
 

@@ -85,16 +85,34 @@ def show(session: ServerSession, objects: list[tuple[Resource, dict[str, Any]]])
 def events_about(
     session: ServerSession, resource: Resource, value: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """The events of one object; none where the server has no events."""
+    """The events of one object and of the gang that it belongs to; none where the server has no
+    events."""
     from coordinator.cli.client.client import KubeError
 
-    meta = value["metadata"]
+    namespace = value["metadata"].get("namespace")
     try:
         events = session.catalog.resolve("events")
     except KubeError:
         return []
-    fields = {"involvedObject.kind": resource.kind, "involvedObject.name": meta["name"]}
-    if meta.get("namespace"):
-        fields["involvedObject.namespace"] = meta["namespace"]
-    query = {"fieldSelector": ",".join(f"{k}={v}" for k, v in fields.items())}
-    return session.items(events.path(meta.get("namespace")), query)
+    found: list[dict[str, Any]] = []
+    for kind, name in _subjects(resource, value):
+        fields = {"involvedObject.kind": kind, "involvedObject.name": name}
+        if namespace:
+            fields["involvedObject.namespace"] = namespace
+        query = {"fieldSelector": ",".join(f"{k}={v}" for k, v in fields.items())}
+        found += session.items(events.path(namespace), query)
+    return found
+
+
+def _subjects(resource: Resource, value: dict[str, Any]) -> list[tuple[str, str]]:
+    """(kind, name) of the object, and of its gang: what happens to a gang is told there once."""
+    from shared.manifests.fields.metadata import GROUP_NAME
+
+    meta = value["metadata"]
+    subjects = [(resource.kind, str(meta["name"]))]
+    if resource.kind in ("Pod", "PodGroup"):
+        subjects += [(str(o["kind"]), str(o["name"])) for o in meta.get("ownerReferences") or ()]
+    group = (meta.get("annotations") or {}).get(GROUP_NAME)
+    if resource.kind == "Pod" and group and len(subjects) == 1:
+        subjects.append(("PodGroup", str(group)))
+    return subjects

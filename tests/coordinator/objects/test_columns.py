@@ -83,7 +83,7 @@ def test_gangs_queues_nodes_and_shards_in_tables() -> None:
     (shard,) = rows(world, "Shard")
     assert (shard["Status"], shard["Nodes"]) == ("Up", 2)
     (event, *_) = rows(world, "Event")
-    assert event["Object"] == "pod/a"
+    assert event["Object"] == "podgroup/g"
     assert rows(world, "PriorityClass")[0]["Value"] == 7
 
 
