@@ -17,9 +17,10 @@ def status(
 ) -> dict[str, Any]:
     """Jobs, tasks, shards, conflicts and pending reasons."""
     total = tally.total()
-    states = order.accounts.tasks
+    states, deleted = order.accounts.tasks, order.accounts.deleted
     finished, running = order.lines.standings[Standing.DONE], order.accounts.started
-    bound = sum(states[s] for s in TaskState if s not in (TaskState.PENDING, TaskState.BINDING))
+    unbound = (TaskState.PENDING, TaskState.BINDING)
+    bound = sum(states[s] for s in TaskState if s not in unbound) - deleted
     return {
         "jobs": {
             "submitted": len(order.jobs),
@@ -29,12 +30,12 @@ def status(
             "deleted": order.departures.jobs_gone,
         },
         "tasks": {
-            "submitted": states.total(),
+            "submitted": states.total() - deleted,
             "pending": states[TaskState.PENDING],
             "bound": bound,
             "running": states[TaskState.RUNNING],
-            "finished": sum(states[end] for end in ENDED),
-            "deleted": order.departures.tasks_gone,
+            "finished": sum(states[end] for end in ENDED) - deleted,
+            "deleted": order.departures.tasks_gone + deleted,
         },
         "statements": {
             name: total.statements[name]

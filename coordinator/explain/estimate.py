@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
-from coordinator.jobs.state import JobState, amounts, by_state, core_need
+from coordinator.jobs.state import JobState, amounts, by_state, core_need, deleted_members
 from coordinator.jobs.wait_times import RecentWaits
 from shard_worker.session_model.queue_totals import used
 from shard_worker.session_model.workload import QueueInfo
@@ -18,8 +18,8 @@ RUNS = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 
 
 def gang(state: JobState) -> list[dict[str, Any]]:
-    """Each role: how many of its tasks exist, are pending, run, leave and have ended, and how many
-    must start together."""
+    """Each role: how many of its tasks exist, are pending, run, leave, have ended and were deleted
+    before, and how many must start together."""
     minima = dict(state.job.role_minima)
     rows: dict[str, dict[str, Any]] = {}
     for role in state.job.roles:
@@ -27,13 +27,15 @@ def gang(state: JobState) -> list[dict[str, Any]]:
         row = rows.setdefault(
             role.name,
             {"role": role.name, "tasks": 0, "minimum": minima.get(role.name)}
-            | dict.fromkeys(("pending", "running", "leaving", "ended"), 0),
+            | dict.fromkeys(("pending", "running", "leaving", "ended", "deleted"), 0),
         )
         row["tasks"] += role.count
         row["pending"] += counts.get(TaskState.PENDING, 0)
         row["running"] += sum(counts.get(code, 0) for code in RUNS)
         row["leaving"] += counts.get(TaskState.RELEASING, 0)
-        row["ended"] += sum(counts.get(code, 0) for code in ENDED)
+        deleted = deleted_members(state, role)
+        row["ended"] += sum(counts.get(code, 0) for code in ENDED) - deleted
+        row["deleted"] += deleted
     return list(rows.values())
 
 

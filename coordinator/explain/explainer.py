@@ -25,7 +25,7 @@ from coordinator.explain.verdict import room
 from coordinator.intake.admission.registry import Registry, unpack_task
 from coordinator.intake.documents.kinds import BY_KIND
 from coordinator.jobs.pending_reasons import Why
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, Standing, deleted_members
 from coordinator.objects.timeline import Stories
 from shard_worker.inquiry.findings import InquiryFinding, PlacementScores, RoleFunnel
 from shard_worker.inquiry.funnel import Funnel
@@ -184,6 +184,8 @@ class Explainer:
         core, job, place = self._core, state.job, place_in_queue(self._core, state)
         story = self._stories.jobs.get(job.jid)
         counts = Counter(TaskState(code).name.capitalize() for code in state.states)
+        if deleted := deleted_members(state):
+            counts.update({"Failed": -deleted, "Deleted": deleted})
         head: dict[str, Any] = {
             "apiVersion": API_VERSION,
             "kind": "Explanation",
@@ -191,7 +193,7 @@ class Explainer:
             "queue": job.queue,
             "phase": _phase(state),
             "ageSeconds": round(max(0.0, now - job.created), 1),
-            "tasks": {"total": job.tasks, "minimum": job.groups[0].minimum, **counts},
+            "tasks": {"total": job.tasks, "minimum": job.groups[0].minimum, **+counts},
             "position": place.position or None,
             "waiting": place.of,
             "ahead": place.ahead,
@@ -337,7 +339,7 @@ def _role(role: RoleFunnel) -> Mapping[str, Any]:
 
 def _phase(state: JobState) -> str:
     if state.standing is Standing.DONE:
-        failed = any(state.states.count(end) for end in UNSUCCESSFUL)
+        failed = sum(map(state.states.count, UNSUCCESSFUL)) - deleted_members(state)
         return "Failed" if failed else "Succeeded"
     return "Running" if state.info.held[0] >= max(1, state.job.groups[0].minimum) else "Pending"
 

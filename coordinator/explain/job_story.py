@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
@@ -36,7 +36,7 @@ def story_of(core: Coordinator, state: JobState, story: Story | None, tix: int =
         entries += [(h.first, _happened(core, state, h)) for h in story.happenings if _of(h, tix)]
         for new_state, at, tasks in story.moments:
             if new_state in STATES and (tix < 0 or tix in tasks):
-                entries.append((at, _moment(state, new_state, at, tasks)))
+                entries += [(at, entry) for entry in _moments(state, new_state, at, tasks)]
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
 
@@ -60,6 +60,19 @@ def _happened(core: Coordinator, state: JobState, happening: Happening) -> Entry
     entry = _entry(happening.first, happening.reason, text)
     entry |= {"lastTime": _time(happening.last), "count": happening.count}
     return entry | {"warning": happening.warning} | _tasks(state, named)
+
+
+def _moments(
+    state: JobState, new_state: TaskState, at: float, tasks: Sequence[int]
+) -> Iterator[Entry]:
+    """The starts or ends of some tasks. Pods that were deleted did not fail: they have no name."""
+    deleted = {t for t in tasks if new_state is TaskState.FAILED and not state.job.pod_name(t)}
+    if others := [t for t in tasks if t not in deleted]:
+        yield _moment(state, new_state, at, others)
+    if deleted:
+        yield _entry(at, "Deleted", f"{plural(len(deleted), 'pod')} deleted") | {
+            "tasks": len(deleted)
+        }
 
 
 def _moment(state: JobState, new_state: TaskState, at: float, tasks: Sequence[int]) -> Entry:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.jobs.claims import ClaimBook
-from coordinator.jobs.state import JobState, by_state, count_group, recount
+from coordinator.jobs.state import JobState, by_state, count_group, deleted_members, recount
 from coordinator.jobs.volumes import VolumeBook
 from shard_worker.session_model.queue_totals import (
     PENDING,
@@ -85,6 +85,8 @@ class Accounts:
         self.dirty = True
         """A total moved since the last session: shares must be computed anew."""
         self.tasks: Counter[int] = Counter()
+        self.deleted = 0
+        """Tasks in ``tasks`` that ended because their pods were deleted."""
         """Tasks of all jobs by state."""
         self.started = 0
         """Jobs that hold a member and are neither done nor deleted."""
@@ -195,6 +197,7 @@ class Accounts:
         if not any(state.states):
             self.tasks[TaskState.PENDING] += sign * len(state.states)
             return
+        self.deleted += sign * deleted_members(state)
         for role in state.job.roles:
             part = by_state(state.states[role.first : role.first + role.count])
             cls = self.classes[role.cid]

@@ -263,6 +263,18 @@ def open_job(
     return state
 
 
+def deleted_members(state: JobState, role: Role | None = None) -> int:
+    """Pods of a PodGroup (of one role of it) that were deleted before they ended: FAILED for the
+    gang, which has lost a member, but nobody's failure. A purged pod has no name any more."""
+    roles = state.job.roles if role is None else (role,)
+    return sum(
+        not name and state.states[part.first + i] in UNSUCCESSFUL
+        for part in roles
+        if "" in part.names
+        for i, name in enumerate(part.names)
+    )
+
+
 def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
     """Recompute every count of ``state.info`` from the task states (after recovery or a new
     spec)."""

@@ -12,7 +12,7 @@ from coordinator.intake.documents.kinds import JOB, POD_GROUP
 from coordinator.intake.documents.metadata import REASON as REASON_ANNOTATION
 from coordinator.intake.documents.metadata import annotate, condition, owned_by, virtual, written
 from coordinator.jobs.pending_reasons import Why
-from coordinator.jobs.state import JobState
+from coordinator.jobs.state import JobState, deleted_members
 from coordinator.objects.context import NOT_TRIED, ReadModel, group_name, phase
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 from shared.messages.reason import Reason
@@ -123,7 +123,7 @@ def task_counts(state: JobState) -> dict[str, int]:
         "running": count(TaskState.RUNNING),
         "terminating": count(TaskState.RELEASING),
         "succeeded": count(TaskState.SUCCEEDED),
-        "failed": sum(map(count, UNSUCCESSFUL)),
+        "failed": sum(map(count, UNSUCCESSFUL)) - deleted_members(state),
     }
 
 

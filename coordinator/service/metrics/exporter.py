@@ -119,8 +119,11 @@ class CoordinatorMetrics(Collector):
         page.put("jobs", len(core.order.jobs) - ended - running, "pending")
         page.put("jobs", running, "running")
         page.put("jobs", ended, "finished")
+        accounts = core.order.accounts
         for task in TaskState:
-            page.put("tasks", core.order.accounts.tasks[task], task.name.lower())
+            deleted = accounts.deleted if task is TaskState.FAILED else 0
+            page.put("tasks", max(0, accounts.tasks[task] - deleted), task.name.lower())
+        page.put("tasks", accounts.deleted, "deleted")
         waiting = self._counts.waiting()
         for status in STATUSES:
             page.put("pending_tasks", waiting.tasks[status], status)

@@ -143,19 +143,29 @@ def _finished(jid: int, job: CheckedJob, findings: Findings) -> None:
 
 
 def equation(job: CheckedJob) -> str:
-    """The number of a job's tasks per state, as an equation. Unplaced tasks of a deleted job, or
-    removed from it, count as deleted."""
-    states, deleted_count = Counter(job.states), deleted(job)
+    """The number of a job's tasks per state, as an equation. Tasks of a deleted job, or removed
+    from it, that had not ended before count as deleted."""
+    states, stopped = Counter(job.states), stopped_by_deletion(job)
     holding = sum(states[state] for state in range(BOUND, RELEASING + 1))
+    unplaced = deleted(job) - stopped
+    failed = sum(states[end] for end in UNSUCCESSFUL) - stopped
     return (
-        f"{len(job.states)} submitted = {states[PENDING] - deleted_count} pending + "
+        f"{len(job.states)} submitted = {states[PENDING] - unplaced} pending + "
         f"{states[BINDING]} in flight + {holding} held + {states[SUCCEEDED]} succeeded + "
-        f"{sum(states[end] for end in UNSUCCESSFUL)} failed + {deleted_count} deleted"
+        f"{failed} failed + {unplaced + stopped} deleted"
     )
 
 
 def deleted(job: CheckedJob) -> int:
-    """Number of tasks that were not placed when they, or their job, were deleted."""
-    if job.gone:
-        return job.states.count(PENDING)
-    return sum(state == PENDING and not job.member[t] for t, state in enumerate(job.states))
+    """Number of tasks that had not ended when they, or their job, were deleted."""
+    removed = [t for t, state in enumerate(job.states) if state == PENDING and not job.member[t]]
+    unplaced = job.states.count(PENDING) if job.gone else len(removed)
+    return unplaced + stopped_by_deletion(job)
+
+
+def stopped_by_deletion(job: CheckedJob) -> int:
+    """Number of placed tasks that ended because they, or their job, were deleted."""
+    return sum(
+        state in UNSUCCESSFUL and (not job.member[t] or (job.gone and job.changed[t] > job.gone_at))
+        for t, state in enumerate(job.states)
+    )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from coordinator.verification.checker.account import deleted, settle
+from coordinator.verification.checker.account import deleted, settle, stopped_by_deletion
 from coordinator.verification.checker.ledger.ledger import LedgerSide
 from coordinator.verification.checker.report.report import (
     CheckReport,
@@ -121,7 +121,9 @@ def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:
         tasks_bound_twice=len(statements.twice | cluster.twice),
         tasks_evicted=ledger.evictions.tasks,
         tasks_finished=sum(binding.phase == DONE for binding in cluster.bindings.values()),
-        tasks_failed=sum(job.states.count(end) for job in jobs for end in UNSUCCESSFUL),
+        tasks_failed=sum(
+            sum(map(job.states.count, UNSUCCESSFUL)) - stopped_by_deletion(job) for job in jobs
+        ),
         tasks_deleted=sum(deleted(job) for job in jobs),
         gangs_partly_bound=len(statements.partly),
         gangs_across_shards=len(statements.across),

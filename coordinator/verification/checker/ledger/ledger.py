@@ -232,7 +232,7 @@ class LedgerSide:
     def _jobs_gone(self, event: dict[str, Any]) -> None:
         for jid in event["jids"]:
             if jid in self.jobs:
-                self.jobs[jid].gone = True
+                self.jobs[jid].gone, self.jobs[jid].gone_at = True, self._findings.line
                 self._repairs.anew(jid)
             self._nominations.end(jid)
 

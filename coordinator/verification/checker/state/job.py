@@ -45,6 +45,7 @@ class CheckedJob:
         "evicted",
         "forgotten",
         "gone",
+        "gone_at",
         "group_of",
         "groups",
         "held",
@@ -71,6 +72,7 @@ class CheckedJob:
         self.qid = -1
         self.spec = -1
         self.gone = False
+        self.gone_at = 0  # line of its deletion
         self.forgotten = False
         self.groups: list[list[int]] = []  # [parent, minimum]
         self.held: list[int] = []
