@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from coordinator.cli.options.policy_file import check_policy_early
 from coordinator.cli.run.bench_options import BenchOptions, BenchSize
 
 
@@ -20,6 +21,7 @@ def bench(*, options: BenchOptions) -> None:
     of whole nodes from a queue of the same weight takes half of them back. The time runs from the
     gang's submission until the cluster was told of the last eviction.
     """
+    check_policy_early(policy=None if options.policy is None else options.policy.absolute())
     if options.size is BenchSize.RECLAIM:
         from coordinator.cli.run.bench_reclaim import run_reclaim
 

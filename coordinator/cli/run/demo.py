@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from coordinator.cli.options.policy_file import check_policy_early
 from coordinator.cli.run.demo_options import DemoOptions
 
 
@@ -26,6 +27,7 @@ def demo(*, options: DemoOptions) -> None:
         raise typer.BadParameter("give one of --gpus-per-node and --cpus-per-node, not both")
     if options.columns is not None and options.trace is None:
         raise typer.BadParameter("--columns needs --trace: it says what the file's columns mean")
+    check_policy_early()
     from coordinator.cli.run.demo_run import run_demo
 
     code = run_demo(options)

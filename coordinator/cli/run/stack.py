@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from coordinator.cli.options.failure import EXIT_INTERRUPTED, CommandError
+from coordinator.cli.options.policy_file import check_policy
 from coordinator.cli.output.progress import RunProgress
 from coordinator.supervisor.child_process import ChildDied
 from coordinator.supervisor.supervisor import Supervisor, SupervisorError
@@ -233,6 +234,7 @@ def workspace(*, history: Path | None, **flags: Any) -> Iterator[Workspace]:
     try:
         path = None if history is None else history.absolute()
         settings = load_settings(run_dir=directory, history=path, **flags)
+        check_policy(settings)
         # Nobody else is to ask this one, and its own command has no token.
         space = Workspace(settings.replace(tokens_file=None))
         yield space

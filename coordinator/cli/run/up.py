@@ -12,6 +12,7 @@ import typer
 
 from coordinator.cli.options.failure import CommandError, as_command_errors
 from coordinator.cli.options.options import GivenMode, GivenSeed, GivenShards
+from coordinator.cli.options.policy_file import check_policy
 from coordinator.cli.output.terminal import hint_to_path
 
 if TYPE_CHECKING:
@@ -149,18 +150,14 @@ def _next_steps(settings: Settings, *, has_token: bool) -> list[str]:
 
 def _look_at_policy(settings: Settings) -> None:
     """Raises SettingsError for a file that cannot be used, where no earlier one is kept either."""
-    from shard_worker.dialects.open_session import open_session
     from shared.policy.file import ACCEPTED_FILE
-    from shared.policy.model import PolicyError
-    from shared.policy.volcano import DEFAULT_POLICY, parse_policy
     from shared.settings.settings import SettingsError
 
     try:
-        content = settings.read_policy()
-        open_session(DEFAULT_POLICY if content is None else parse_policy(content))
-    except (SettingsError, PolicyError) as error:
+        check_policy(settings)
+    except SettingsError as error:
         if not (settings.run_dir / ACCEPTED_FILE).exists():
-            raise SettingsError(str(error)) from None
+            raise
         typer.echo(f"Warning: {error}\nWarning: the last policy that was good counts", err=True)
 
 

@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -140,9 +139,10 @@ def _all(
     from rich.progress import track
 
     from coordinator.verification.scenarios.scaling import run_backlog
+    from coordinator.verification.scenarios.worker_processes import worker_processes
 
     console = Console(stderr=True)
-    with ProcessPoolExecutor(processes) as pool:
+    with worker_processes(processes) as pool:
         futures = [
             pool.submit(run_backlog, backlog, shards=shards, seed=seed) for shards, seed in pairs
         ]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 
 from coordinator.verification.chaos.report import ChaosReport
 from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import Played, play
+from coordinator.verification.scenarios.worker_processes import worker_processes
 
 SEEDS_AT_ONCE = 10
 """Seeds per task of a process."""
@@ -45,12 +44,6 @@ def run_seeds(seeds: range, *, processes: int = 1) -> Iterator[tuple[int, ChaosR
             yield seed, report_of(play(scenario(seed)))
         return
     some = [list(seeds[i : i + SEEDS_AT_ONCE]) for i in range(0, len(seeds), SEEDS_AT_ONCE)]
-    with ProcessPoolExecutor(processes, initializer=_leave_interrupts) as pool:
+    with worker_processes(processes) as pool:
         for part, reports in zip(some, pool.map(_run_some, some), strict=True):
             yield from zip(part, reports, strict=True)
-
-
-def _leave_interrupts() -> None:
-    """Ctrl-C reaches every process of a terminal. The first one ends the others, once they have
-    finished the seeds that they have."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,33 @@
+"""Processes for runs side by side that end with the command, at once, when it is interrupted."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+
+from shared.die_with_parent import die_with_parent
+
+
+@contextmanager
+def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool of processes. What raises inside ends them in the middle of their work: a run takes
+    minutes, and an executor left to itself waits for all that have begun."""
+    with ProcessPoolExecutor(count, initializer=_begin) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _begin() -> None:
+    """Leave Ctrl-C, which reaches every process of a terminal, to the command; end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with_parent = die_with_parent()
+    if end_with_parent is not None:
+        end_with_parent()
