@@ -154,8 +154,8 @@ def test_all_of_a_namespace(kubectl: Kubectl) -> None:
 def test_it_describes_with_events(kubectl: Kubectl) -> None:
     why = r"Warning +FailedScheduling .*100 cpu, the largest node has 8"
     kubectl.until(why, "describe", "pod", "big", "-n", "ns")
-    placed = r"Normal +Scheduled .*quadrant +Placed on n"
-    kubectl.until(placed, "describe", "pod", "train-w-0", "-n", "ns")
+    placed = r"Normal +Scheduled .*quadrant +3 tasks placed by shard-\d"
+    kubectl.until(placed, "describe", "vcjob", "train", "-n", "ns")
     assert re.search(
         r"^  ns +train-w-\d ", kubectl.ok("describe", "node", "n1"), re.M
     ) or re.search(r"^  ns +train-w-\d ", kubectl.ok("describe", "node", "n2"), re.M)

@@ -89,8 +89,8 @@ async def test_it_reads_long_lists_in_pages(kubectl: Kubectl) -> None:
 async def test_it_describes_with_events(kubectl: Kubectl) -> None:
     text = await kubectl.ok("describe", "pod", "big", "-n", "ns")
     assert re.search(r"Warning +FailedScheduling .*100 cpu, the largest node has 8", text)
-    text = await kubectl.ok("describe", "pod", "p1", "-n", "ns")
-    assert re.search(r"Normal +Scheduled .*quadrant +Placed on n", text)
+    text = await kubectl.ok("describe", "podgroup", "gang", "-n", "ns")
+    assert re.search(r"Normal +Scheduled .*quadrant +2 tasks placed by shard-\d", text)
     text = await kubectl.ok("describe", "node", "n1")
     assert "Non-terminated Pods" in text
     assert re.search(r"^  ns +(p1|p2|train-w-\d) ", text, re.M)
