@@ -31,6 +31,15 @@ PROBE_LIMIT_SECONDS = 1.0
 """Longest such pause: freed capacity is never ignored for longer."""
 
 
+@dataclass(frozen=True, slots=True)
+class LineBlock:
+    """What a blocked line waits for; see :class:`Line`."""
+
+    infeasible_at: int
+    not_before: float
+    wait: float
+
+
 @dataclass(slots=True, eq=False)
 class Line:
     """Jobs of one queue with the same need, best first."""
@@ -61,6 +70,13 @@ class Line:
         self.infeasible_at = since
         self.not_before = now + self.wait
         self.wait = min(self.wait * 2, PROBE_LIMIT_SECONDS)
+
+    @property
+    def block(self) -> LineBlock | None:
+        """What it waits for since a worker found it infeasible; None if it may be tried."""
+        if self.infeasible_at < 0:
+            return None
+        return LineBlock(self.infeasible_at, self.not_before, self.wait)
 
 
 @dataclass(slots=True)

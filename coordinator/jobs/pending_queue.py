@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
 from coordinator.jobs.accounts import ClusterCapacity
-from coordinator.jobs.pending_order import Line, LineOrder, QueueState
+from coordinator.jobs.pending_order import Line, LineBlock, LineOrder, QueueState
 from coordinator.jobs.pending_reasons import word
 from coordinator.jobs.pending_tree import Entry, LineKey, Room
 from coordinator.jobs.state import JobState, Need, Standing
@@ -175,6 +175,15 @@ class Lines:
         line.hold(since=since, now=now)
         # `since` below 0 stands for none: the line may be tried at once.
         if line.order is not None and since >= 0:
+            line.order.rest(line)
+
+    def hold_again(self, line: Line, block: LineBlock) -> None:
+        """Block a line as it was before its last job left it for a while."""
+        if line.infeasible_at >= 0:
+            return  # others are in it, and a worker has looked since
+        line.infeasible_at, line.not_before = block.infeasible_at, block.not_before
+        line.wait = block.wait
+        if line.order is not None:
             line.order.rest(line)
 
     def release_all(self) -> None:

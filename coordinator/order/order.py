@@ -183,7 +183,7 @@ class Order(Sessions):
         world, keys = b"", None
         if action != ALLOCATING or self.slow(state):
             world, keys = self.excerpts.of(
-                state, action, self.session, waits=lambda keys: self._must_wait(state, keys)
+                state, action, self.session, waits=lambda keys: self._must_wait(state, keys, action)
             )
             if not world:
                 if action == BACKFILL:
@@ -246,14 +246,16 @@ class Order(Sessions):
         evicts = turn.jid in self.contention.out
         return self.contention.tried(turn.jid) if evicts else self.jobs[turn.jid].tried
 
-    def _must_wait(self, state: JobState, keys: list[str]) -> bool:
+    def _must_wait(self, state: JobState, keys: list[str], action: str) -> bool:
         """Let the job wait for an open turn that touches one of these keys; False where there is
-        none."""
+        none. ``action``: of the turn that the job would have."""
         stamp = state.stamp
         state.stamp += 1
         if not self.spanning.busy(keys, state):
             state.stamp = stamp
             return False
+        if action != ALLOCATING:
+            self.put_off(state)
         self.lines.stand(state, Standing.WAITING, state.reason)
         return True
 
@@ -366,6 +368,7 @@ class Order(Sessions):
 
     def _nominate(self, state: JobState, outcome: Outcome, action: str) -> None:
         """Charge the nominated places, and let the job wait until tasks in its way have left."""
+        before = dict(state.nominated)
         self.nominations.drop(state)
         self.lines.stand(state, Standing.NOMINATED, Reason.WAITING_FOR_VICTIMS)
         waits = self.nominations.add(state, outcome)
@@ -375,7 +378,10 @@ class Order(Sessions):
             self.contention.forget(state.job.jid)
         else:  # nobody has to leave for it: allocate has its chance, and a pause comes after that
             self.contention.skip(state.job.jid, now=self.now, revision=NEVER)
-        if waits or outcome.evictions:  # word of those that have to leave may be on its way
+        # The last: woken for these places it could not take them (a plugin lets too few of a gang
+        # be promised), and would ask for them for ever.
+        if waits or outcome.evictions or state.nominated == before:
+            # Word of those that have to leave may be on its way.
             self.nominations.look_again(state, self.now)
         else:
             self._wake_nominated(state.job.jid)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from coordinator.jobs.pending_order import LineBlock
 from coordinator.jobs.pending_reasons import INVALID, KEPT_OUT
 from coordinator.jobs.repairs import Repairs
 from coordinator.jobs.state import JobState, Standing, progress, recount
@@ -43,6 +44,9 @@ class Sessions(Repairs):
         backfill was in vain, -1 where it was not."""
         self._others_out: dict[int, str] = {}
         """Jobs of which a turn is out that neither allocates nor evicts -> its action."""
+        self._put_off: dict[int, LineBlock | None] = {}
+        """Jobs that wait for an open turn of others before a turn that does not allocate -> what
+        their line waited for."""
         self._filled_at = -1
         """The count of capacity changes when nobody was left to backfill."""
         self.theirs: set[int] = set()
@@ -152,6 +156,7 @@ class Sessions(Repairs):
         self.contention.gone(jid)
         self.aging.over(jid)
         self._unfilled.pop(jid, None)
+        self._put_off.pop(jid, None)
         self.theirs.discard(jid)
         super().drop_job(jid)
 
@@ -399,6 +404,23 @@ class Sessions(Repairs):
         if NOBODY in jids:
             self.came_back(NOBODY)
 
+    def put_off(self, state: JobState) -> None:
+        """Note that a backfill or an evicting turn of the job waits for an open turn of others."""
+        self._put_off[state.job.jid] = None if state.line is None else state.line.block
+
+    def _wake(self, state: JobState) -> None:
+        """Queue a job that waited for an open turn of others."""
+        jid = state.job.jid
+        if jid not in self._put_off:
+            self._enqueue(state, urgent=True)
+            return
+        # Not as an urgent job: allocate had found no place for it, and nothing was freed since.
+        # Jobs that wait for each other's backfill would wake each other for ever.
+        block = self._put_off.pop(jid)
+        self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
+        if block is not None and state.line is not None:
+            self.lines.hold_again(state.line, block)
+
     def came_back(self, jid: int) -> str:
         """Close a turn that returned or is being reread; returns its action. Queues the jobs that
         waited for it."""
@@ -410,7 +432,7 @@ class Sessions(Repairs):
                 self._unfilled[woken], self._filled_at = -1, -1
             state = self.jobs.get(woken)
             if state is not None and state.stamp == stamp:
-                self._enqueue(state, urgent=True)
+                self._wake(state)
         if (action := self._others_out.pop(jid, None)) is not None:
             return action
         return self.contention.came_back(jid) or "allocate"
