@@ -8,11 +8,12 @@ the phases that the session wrote.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.verification.replay.outcome import ReplayResult, phase_of, result_of
 from coordinator.verification.replay.recorded import Recorded
 from coordinator.verification.replay.session import run_session
+from coordinator.verification.simulation.history import Notes
 from shard_worker.framework.operation import OpKind
 from shard_worker.framework.session import Session
 from shard_worker.session_model.full_world import PlacedJob
@@ -36,12 +37,20 @@ def run_cycles(
     mode: Mode = Mode.NONE,
     own_rows: Sequence[int] | None = None,
     now: float = 0.0,
+    notes: Callable[[], Notes | None] = lambda: None,
 ) -> Iterator[ReplayResult]:
-    """Yield one result per session. Raises LedgerRefused."""
+    """Yield one result per session. ``notes`` makes what gets a session's history. Raises
+    LedgerRefused."""
     memory: dict[str, float] = {}
     for _ in range(cycles):
         session = run_session(
-            policy, recorded, mode=mode, own_rows=own_rows, now=now, memory=memory
+            policy,
+            recorded,
+            mode=mode,
+            own_rows=own_rows,
+            now=now,
+            memory=memory,
+            notes=notes(),
         )
         yield result_of(name, session, recorded.standings)
         recorded, now = between(recorded, session, now), now + PERIOD

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.cluster.protocol import Foreign
+from coordinator.core.policy_record import policy_op
 from coordinator.intake.admission.queues import ROOT
 from coordinator.verification.replay.recorded import Recorded
 from shard_worker.session_model.full_world import PlacedJob
@@ -33,6 +34,7 @@ from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, TaskState
 from shared.model.model import Job, Node
 from shared.model.node_devices import declared
+from shared.policy.model import Policy
 from shared.records.specs import SLOTS_KEY, decode_slots, encode_node
 from shared.records.specs_jobs import encode_job
 from shared.units.slots import BASE, PODS
@@ -66,16 +68,19 @@ def fill(
     limits: bool = True,
     tree: bool = True,
     partition: PutPartition | None = None,
+    policy: Policy | None = None,
 ) -> FilledLedger:
     """Fill the ledger. ``gangs``: the policy keeps gangs together; else minima are not enforced.
     ``limits``: it keeps queues within their capability; else that is not enforced. ``tree``: also
-    within those of their ancestors."""
+    within those of their ancestors. ``policy``: recorded as in force; a leader does so itself."""
     leader = at_once(ledger.claim(COORDINATOR))
     run_id = at_once(ledger.bless(leader))
     intake = at_once(ledger.claim(INTAKE, leader=leader))
     ops = list(_stored(recorded, gangs=gangs, limits=limits, tree=tree))
     if partition is not None:
         ops.append(partition)
+    if policy is not None:
+        ops.append(policy_op(policy))
     at_once(ledger.store(IntakeBatch(INTAKE, intake, 1, run_id, ops)))
     for number, items in enumerate(_adopted(recorded), start=2):
         at_once(ledger.record(StatusBatch(INTAKE, intake, number, run_id, items)))

@@ -19,6 +19,7 @@ from shard_worker.session_model.status import Status
 from shard_worker.turns.guards import Guards
 from shard_worker.view.view import View
 from shared.ledger.entries.intake_batch import PutPartition
+from shared.ledger.entries.log import LogEntry
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import (
@@ -38,6 +39,7 @@ OURS, OTHERS = 0, 1
 """The two shards of a replay: the session's, and one for all other nodes."""
 RunKey = tuple[int, int, int, Things]
 """Kind, class, group, devices: the operations of a run share them."""
+_EVERYTHING = 1 << 40
 _PROMISED = 60.0
 """Seconds until a nomination expires."""
 
@@ -66,6 +68,7 @@ class ReplayLedger:
             limits=bool(ssn.rules(ALLOCATABLE)),
             tree=_looks_up(ssn),
             partition=self._partition(own_rows),
+            policy=ssn.policy,
         )
         self._run_id = filled.run_id
         self._writer = at_once(ledger.claim(str(OURS), leader=filled.leader))
@@ -80,6 +83,10 @@ class ReplayLedger:
         view = View(shard=OURS)
         view.load(at_once(self.ledger.snapshot(workload=False)))
         return view
+
+    def log(self) -> list[LogEntry]:
+        """Everything that the ledger accepted so far."""
+        return at_once(self.ledger.read_log("0", count=_EVERYTHING))
 
     def _partition(self, own_rows: Sequence[int] | None) -> PutPartition:
         rows = [node.row for node in self.recorded.nodes]

@@ -11,13 +11,18 @@ from collections.abc import Sequence
 
 from coordinator.verification.replay.ledger_check import ReplayLedger
 from coordinator.verification.replay.recorded import Recorded
+from coordinator.verification.simulation.history import Notes
 from shard_worker.dialects.open_session import open_session
 from shard_worker.dialects.volcano.actions.run import run_action
 from shard_worker.framework.operation import Operation
 from shard_worker.framework.session import Session
 from shard_worker.session_model.full_world import build_world
+from shard_worker.turns.extender_http import ask_over_http, with_answers
 from shard_worker.view.mode import Mode
 from shared.policy.model import Policy
+
+PATIENCE_SECONDS = 60.0
+"""Time that an extender has for all questions of a session: no lease runs out meanwhile."""
 
 
 def run_session(
@@ -28,14 +33,33 @@ def run_session(
     own_rows: Sequence[int] | None = None,
     now: float = 0.0,
     memory: dict[str, float] | None = None,
+    notes: Notes | None = None,
 ) -> Session:
     """Run one session: the policy's actions in order, each statement judged by the ledger.
 
     ``own_rows``: rows of the session's own shard, None = all. ``memory``: state that plugins keep
-    across sessions. Raises LedgerRefused.
+    across sessions. ``notes`` gets the history, for the checker. Raises LedgerRefused.
     """
-    ssn = open_session(policy)
-    ssn.memory = {} if memory is None else memory
+    kept = {} if memory is None else memory
+
+    def once() -> tuple[Session, ReplayLedger]:
+        ssn = open_session(policy)
+        ssn.memory = dict(kept)
+        return ssn, _run(ssn, recorded, mode=mode, own_rows=own_rows, now=now)
+
+    answers = recorded.objects.extender
+    answers.clear()
+    ssn, books = with_answers(once, answers, ask_over_http, patience=PATIENCE_SECONDS)
+    kept.update(ssn.memory)
+    if notes is not None:
+        notes.ledger_entries(books.log(), now)
+    return ssn
+
+
+def _run(
+    ssn: Session, recorded: Recorded, *, mode: Mode, own_rows: Sequence[int] | None, now: float
+) -> ReplayLedger:
+    """The ledger with what the session decided."""
     books = ReplayLedger(recorded, ssn, own_rows=own_rows)
     world = build_world(
         books.view(),
@@ -49,11 +73,11 @@ def run_session(
         now=now,
     )
     ssn.enter(world)
-    for action in policy.actions:
+    for action in ssn.policy.actions:
 
         def judged(operations: Sequence[Operation], action: str = action) -> None:
             books.commit(action, operations)
 
         ssn.on_commit = judged
         run_action(ssn, action)
-    return ssn
+    return books

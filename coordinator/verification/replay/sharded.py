@@ -8,9 +8,11 @@ distributes the nodes to shards and delays every message.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from coordinator.cluster.events import ClusterEvent, EventKind
+from coordinator.cluster.protocol import BindAnswer
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.memory import KeptPod, Memory
 from coordinator.core.coordinator import Coordinator
@@ -21,6 +23,7 @@ from coordinator.verification.replay.fill_ledger import by_names, elsewhere, fil
 from coordinator.verification.replay.outcome import ReplayResult
 from coordinator.verification.replay.recorded import Recorded
 from coordinator.verification.replay.reported import result_of_log
+from coordinator.verification.simulation.history import Notes
 from coordinator.verification.simulation.policy_file import Policies
 from coordinator.verification.simulation.run import Simulation
 from coordinator.verification.simulation.virtual_time import CALM
@@ -60,9 +63,11 @@ def run_sharded(
     *,
     name: str,
     step: Callable[[], None] = lambda: None,
+    notes: Notes | None = None,
 ) -> ReplayResult:
     """Run until nothing changes any more. ``step`` is called after each half second of virtual
-    time. Raises PolicyError if a plugin from outside raises."""
+    time; ``notes`` gets the history, for the checker. Raises PolicyError if a plugin from outside
+    raises."""
     dealt = deal(recorded, sharding.seed)
     # What runs on nodes that are not recorded would be missing from the idle amounts of the others.
     countable = not runs_elsewhere(recorded)
@@ -74,7 +79,10 @@ def run_sharded(
         return Coordinator(order, dispatcher, mode=sharding.mode.value)
 
     kubelets = LocalCluster(grace=0.05)
-    kubelets.restore(_memory(dealt))
+    memory = _memory(dealt)
+    kubelets.restore(memory)
+    if notes is not None:
+        notes.cluster_events(_before(dealt, memory))
     for node, used in by_names(dealt).items():
         kubelets.occupy(node, used)
     simulation = Simulation(
@@ -84,6 +92,7 @@ def run_sharded(
         mode=sharding.mode,
         seed=sharding.seed,
         network=CALM,
+        notes=notes,
         binds_volumes=False,
     )
     filled = fill(simulation.ledger, dealt)
@@ -162,3 +171,31 @@ def _memory(recorded: Recorded) -> Memory:
         if status in _ON_NODE
     }
     return Memory(pods=pods)
+
+
+def _before(recorded: Recorded, memory: Memory) -> list[ClusterEvent]:
+    """How the recorded pods came to their nodes, and which have ended: a history has all of it."""
+    pods = [(task, pod.uid, pod.node, pod.started) for task, pod in memory.pods.items()]
+    ended = list(_succeeded(recorded))
+    bound = _event("bind", [*pods, *ended], answers=True)
+    started = [pod for pod in pods if pod[3]]
+    return [bound, _event("start", [*started, *ended]), _event("succeeded", ended)]
+
+
+_Pod = tuple[str, str, str, bool]
+"""(task, uid, node, started)"""
+
+
+def _succeeded(recorded: Recorded) -> Iterator[_Pod]:
+    names = {node.row: node.name for node in recorded.nodes}
+    nowhere = elsewhere(recorded).name
+    for standing in recorded.standings:
+        for tix, status in () if standing.foreign else standing.states.items():
+            if status is Status.SUCCEEDED:
+                node = names.get(standing.rows.get(tix, -1), nowhere)
+                yield f"{standing.job.jid}.{tix}", standing.job.uid, node, True
+
+
+def _event(kind: EventKind, pods: Sequence[_Pod], *, answers: bool = False) -> ClusterEvent:
+    tasks, uids, nodes = ([str(pod[i]) for pod in pods] for i in range(3))
+    return ClusterEvent(0.0, kind, tasks, nodes, uids, [BindAnswer.OK.name] * len(tasks) * answers)

@@ -63,7 +63,8 @@ class Presence:
         books.findings.checked[Rule.CLUSTER_CAPACITY] += 1
         if broken and not self._adopted(present):
             self._tell(binding, Rule.CLUSTER_CAPACITY, broken)
-        if cid in books.rules and (short := self._devices.short(binding.node, present)):
+        claims = cid in books.rules and books.policies.always("DynamicResourceAllocation")
+        if claims and (short := self._devices.short(binding.node, present)):
             self._tell(binding, Rule.DEVICES, short)
 
     def _leave(self, binding: ClusterBinding) -> None:

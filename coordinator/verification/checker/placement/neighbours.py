@@ -36,6 +36,9 @@ class NeighbourChecks:
         """(time, kind, row) of pods that recently began to leave, or left."""
         self._at: dict[tuple[CheckedJob, int], Kind] = {}
         """Task -> the kind it is counted as, since its job may change while it runs."""
+        self._mates: Counter[tuple[Kind, int]] = Counter()
+        """The pods of the statement that is judged: (kind, row) -> number. It places one pod after
+        the other, and does not say in which order: one of another kind may have come later."""
 
     def begin(self) -> None:
         """Count the existing pods when the first class with a rule between pods appears."""
@@ -77,6 +80,14 @@ class NeighbourChecks:
         kind, row = self._at.pop((job, tix)), job.rows[tix]
         self._move(kind, row, -1, leaving=leaving)
         self._gone.append((self._books.t, kind, row))
+
+    def judging(self, job: CheckedJob, tasks: list[int]) -> None:
+        """Begin to judge what a statement placed."""
+        self._mates = Counter((_kind(job, tix), job.rows[tix]) for tix in tasks)
+
+    def _later(self, kind: Kind, row: int, me: Kind) -> int:
+        """Number of pods of a kind on a row that may have come after the judged one."""
+        return 0 if kind == me else self._mates[kind, row]
 
     # --- affinity ---------------------------------------------------------------------------------
 
@@ -127,14 +138,15 @@ class NeighbourChecks:
         if missing := [t["topology_key"] for t in terms if t["topology_key"] not in labels]:
             return f"has pod affinity by {missing[0]}, a label that the node does not have"
         named = [
-            (r, n - (kind == me and r == row))
+            (r, n - (kind == me and r == row), self._later(kind, r, me))
             for kind, r, n in self._lately()
             if all(_names(term, me[0], kind) for term in terms)
         ]
-        rows_found = [r for r, n in named if n > 0]
+        rows_found = [r for r, n, _ in named if n > 0]
+        was_first = not any(n > later for _, n, later in named)
         # Kubernetes' exception for the first pod of a group that wants to be beside its own kind:
         # without it none could ever start.
-        if not rows_found and all(_names(term, me[0], me) for term in terms):
+        if was_first and all(_names(term, me[0], me) for term in terms):
             return ""
         for term in terms:
             key = term["topology_key"]
@@ -202,7 +214,8 @@ class NeighbourChecks:
                 leaving = self._leaving.get(kind, _NOBODY)
                 for row in rows.keys() & counted:
                     domain = str(self._domain(row, key))
-                    most[domain] = most.get(domain, 0) + rows[row] - leaving[row]
+                    surely = rows[row] - leaving[row] - self._later(kind, row, me)
+                    most[domain] = most.get(domain, 0) + surely
         return least, most
 
     def _counts(self, row: int, spread: Facts, keys: list[str], rules: Facts) -> bool:

@@ -140,6 +140,7 @@ class PlacementChecks:
             demanded(policies, "PodTopologySpread"),
         )
         self._books.findings.checked[Rule.POD_RULES] += len(placed_tasks)
+        self._neighbours.judging(job, placed_tasks)
         for tix in placed_tasks:
             wrong = self._neighbours.wrong(job, tix) if affinity else ""
             wrong = wrong or (self._neighbours.uneven(job, tix) if spread else "")

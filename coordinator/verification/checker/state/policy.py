@@ -101,6 +101,10 @@ class CheckedPolicies:
         """The policies that its commits may follow; empty if the history has none."""
         return self._all[self._since.get(writer, 0) :]
 
+    def always(self, check: str) -> bool:
+        """Whether every policy of the history made this check; true of a history without any."""
+        return all(policy.demands(check) for policy in self._all)
+
     @property
     def newest(self) -> CheckedPolicy | None:
         return self._all[-1] if self._all else None

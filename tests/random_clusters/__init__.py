@@ -1,0 +1,1 @@
+"""Random clusters with every plugin drawn: one session and the sharded path have to agree."""

@@ -1,0 +1,84 @@
+"""One random cluster in three forms: one session, ``--shards 1`` and ``--shards 3``.
+
+The checker judges the history of each: every bound pod against every predicate of the policy, every
+victim against its rules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from coordinator.verification.checker.check import check_lines
+from coordinator.verification.replay.cases import Case
+from coordinator.verification.replay.cycles import run_cycles
+from coordinator.verification.replay.sharded import ShardedRun, run_sharded
+from coordinator.verification.simulation.history import Notes
+from shard_worker.view.mode import Mode
+from tests.coordinator.verification.replay.build import Json, case
+from tests.random_clusters.clusters import cluster
+from tests.random_clusters.policies import plugins_of, policy_of
+
+CYCLES = 3
+"""Sessions in a row: what one promises, the next binds."""
+SHARDED = ((1, Mode.NONE), (3, Mode.SOFT))
+HOLDS_TREE = 0.3
+"""Share of the clusters whose queues have parents."""
+
+
+@dataclass(slots=True)
+class Tried:
+    """What came of some clusters."""
+
+    clusters: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    """Form and what it did -> how often."""
+    facts: Counter[str] = field(default_factory=Counter)
+    """Rule of the checker -> facts held against it."""
+    plugins: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+def drawn(seed: int, *, extender: str) -> tuple[Json, list[Json]]:
+    """(policy, objects) of a seed."""
+    draw = Random(seed)
+    tree = draw.random() < HOLDS_TREE
+    policy = policy_of(draw, tree=tree, extender=extender)
+    return policy, cluster(draw, tree=tree)
+
+
+def try_cluster(seed: int, tried: Tried, *, extender: str) -> None:
+    """Run the cluster of a seed in all forms, and add to ``tried``."""
+    policy, objects = drawn(seed, extender=extender)
+    tried.clusters += 1
+    tried.plugins.update(plugins_of(policy))
+    made = case(*objects, under=policy)
+    for name, notes in _forms(made, seed, tried):
+        report = check_lines(notes.lines, name=f"seed {seed}, {name}")
+        tried.facts.update({row.rule: row.checked for row in report.rows if row.checked})
+        for found in report.violations:
+            tried.wrong.append(f"seed {seed}, {name}: {found.rule}: {found}")
+
+
+def _forms(made: Case, seed: int, tried: Tried) -> Iterator[tuple[str, Notes]]:
+    histories: list[Notes] = []
+
+    def another() -> Notes:
+        histories.append(Notes())
+        return histories[-1]
+
+    cycles = run_cycles(
+        made.policy, made.recorded, name=made.id, cycles=CYCLES, now=made.now, notes=another
+    )
+    for result in cycles:
+        tried.done["session bound"] += len(result.binds)
+        tried.done["session evicted"] += len(result.evicted)
+    yield from ((f"session {number}", notes) for number, notes in enumerate(histories, 1))
+    for shards, mode in SHARDED:
+        notes, sharding = Notes(), ShardedRun(shards, mode, seed)
+        result = run_sharded(made.policy, made.recorded, sharding, name=made.id, notes=notes)
+        tried.done[f"{shards} shards bound"] += len(result.binds)
+        tried.done[f"{shards} shards evicted"] += len(result.evicted)
+        yield f"--shards {shards}", notes
