@@ -6,6 +6,7 @@ field ``status`` is a text in the one and a number in the other, so that they ca
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -55,7 +56,7 @@ class Problem(Exception):
         name: str = "",
         causes: tuple[Cause, ...] = (),
         retry_after: float | None = None,
-        refused: list[dict[str, str]] | None = None,
+        refused: Sequence[Mapping[str, object]] | None = None,
         allow: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
@@ -94,7 +95,7 @@ def status_body(problem: Problem) -> dict[str, Any]:
     if problem.retry_after is not None:
         details["retryAfterSeconds"] = max(1, round(problem.retry_after))
     if problem.refused is not None:
-        details["refused"] = problem.refused
+        details["refused"] = list(problem.refused)
     body = {
         "kind": "Status",
         "apiVersion": "v1",

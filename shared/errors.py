@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+_LONGEST_WORD = 64
 
 SHOWN = 80
 """Characters of a wrong value that an answer repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One more thing that is wrong with a refused object."""
+
+    field: str
+    value: str
+    message: str
+
+    def __str__(self) -> str:
+        got = f" (got {self.value})" if self.value else ""
+        return f"{self.field}{got}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +41,14 @@ class Refusal:
     reason: str = "Invalid"
     """Kubernetes' word: Invalid, NotFound, AlreadyExists (its name is taken by an object that is
     being deleted) or Conflict (others still need it)."""
+    more: tuple[Mistake, ...] = ()
+    """What else is wrong with it, so that one attempt tells all."""
 
     def __str__(self) -> str:
         at = f": {self.field}" if self.field else ""
         got = f" (got {self.value})" if self.value else ""
-        return f"{self.kind} {self.name}{at}{got}: {self.message}"
+        more = "".join(f"; {mistake}" for mistake in self.more)
+        return f"{self.kind} {self.name}{at}{got}: {self.message}{more}"
 
 
 class InvalidInput(Exception):
@@ -41,8 +61,23 @@ class InvalidInput(Exception):
         self.message = message
         self.reason = reason
 
-    def refusal(self, kind: str, name: str) -> Refusal:
-        return Refusal(kind, name, self.field, shown(self.value), self.message, self.reason)
+    def refusal(self, kind: str, name: str, more: tuple[Mistake, ...] = ()) -> Refusal:
+        return Refusal(kind, name, self.field, shown(self.value), self.message, self.reason, more)
+
+
+def did_you_mean(word: object, words: Iterable[str]) -> str:
+    """``did you mean X? `` where one of the words is near; else ""."""
+    near = nearest(word, words) if isinstance(word, str) else ""
+    return f"did you mean {near}? " if near else ""
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """The word of a list that somebody meant who wrote another one; "" where none is near."""
+    if len(word) > _LONGEST_WORD:
+        return ""
+    by_small = {name.lower(): name for name in words}
+    near = difflib.get_close_matches(word.lower(), by_small, n=1, cutoff=0.7)
+    return by_small[near[0]] if near else ""
 
 
 def not_in_this_version(field: str, value: object, instead: str = "leave it out") -> InvalidInput:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
@@ -22,6 +23,7 @@ def report(core: Coordinator, plan: Plan, *, total: int) -> dict[str, Any]:
     jobs = [_job(core, planned, plan) for planned in plan.jobs]
     refused = [
         {"kind": r.kind, "name": r.name, "field": r.field, "value": r.value, "message": r.message}
+        | ({"more": list(map(asdict, r.more))} if r.more else {})
         for r in plan.admission.refused
     ]
     counts = Counter(planned.verdict.value for planned in plan.jobs)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.errors import InvalidInput, Refusal, shown
+from shared.errors import InvalidInput, Refusal, did_you_mean, shown
 from shared.manifests.fields.reader import Fields
 from shared.manifests.kubernetes.budgets import read_budget, read_quota
 from shared.manifests.kubernetes.devices import (
@@ -26,6 +26,7 @@ from shared.manifests.kubernetes.storage import (
     read_volume,
     read_volume_claim,
 )
+from shared.manifests.mistakes import further_mistakes
 from shared.manifests.volcano.gangs import read_job, read_pod_group
 from shared.manifests.volcano.numa import read_numatopology
 from shared.manifests.volcano.objects import JobManifest, PodGroupManifest, QueueManifest
@@ -75,16 +76,30 @@ _TOP = frozenset(("apiVersion", "kind", "metadata", "spec", "status"))
 
 
 def parse(item: object) -> Manifest | Refusal:
-    """Parse one object. A refusal names the first wrong field and the remedy."""
+    """Parse one object. A refusal names every wrong field with its remedy."""
     if type(item) is not dict:
         return Refusal("object", "", "", shown(item), "not an object; write it between { and }")
     try:
-        read = _reader(item)
-        if not item.keys() <= _TOP and read not in _FLAT:
-            Fields(item, "").only(_TOP)
-        return read(item)
+        return _read(item)
     except InvalidInput as error:
-        return error.refusal(_kind(item), _name(item))
+        more = further_mistakes(item, _read_as_meant, error)
+        return error.refusal(_kind(item), _name(item), tuple(more))
+
+
+def _read(item: dict[str, object]) -> Manifest:
+    return _read_by(_reader(item), item)
+
+
+def _read_by(read: Callable[[dict[str, object]], Manifest], item: dict[str, object]) -> Manifest:
+    if not item.keys() <= _TOP and read not in _FLAT:
+        Fields(item, "").only(_TOP)
+    return read(item)
+
+
+def _read_as_meant(item: dict[str, object]) -> object:
+    """Read an object whose apiVersion may be missing or that of another API: by its kind."""
+    kind = item.get("kind")
+    return next((_read_by(KINDS[at], item) for at in KINDS if at[1] == kind), None)
 
 
 def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
@@ -95,9 +110,22 @@ def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
             return read
     for known_version, known_kind in KINDS:
         if kind == known_kind:
-            raise InvalidInput("apiVersion", version, f"unknown; write {known_version}")
-    kinds = ", ".join(sorted(kind for _, kind in KINDS))
-    raise InvalidInput("kind", kind, f"unknown, or not in this version; write one of {kinds}")
+            remedy = _OTHER_FORM.get((version, kind), f"write {known_version}")
+            raise InvalidInput("apiVersion", version, f"unknown; {remedy}")
+    kinds = sorted(kind for _, kind in KINDS)
+    choice = f"{did_you_mean(kind, kinds)}write one of {', '.join(kinds)}"
+    message = f"unknown, or not in this version; {choice}"
+    raise InvalidInput("kind", kind, message)
+
+
+_OTHER_FORM: dict[tuple[object, str], str] = {
+    ("batch/v1", "Job"): (
+        "a gang is a Job of batch.volcano.sh/v1alpha1: write that, and in spec.tasks a list with "
+        "one item of replicas (what parallelism was) and template (what spec.template was)"
+    )
+}
+"""(apiVersion, kind) of other APIs whose objects have another form than ours: what to write. For
+all others it is the version alone; what else differs is told beside it."""
 
 
 def _kind(item: dict[str, object]) -> str:

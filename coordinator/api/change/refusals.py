@@ -7,7 +7,7 @@ from http import HTTPStatus
 from coordinator.errors import Cause, Problem, not_found
 from coordinator.intake.admission.step import Notice
 from coordinator.intake.documents.kinds import Kind
-from shared.errors import Refusal
+from shared.errors import Mistake, Refusal
 
 _REASONS = (
     ("missing", "FieldValueRequired", "Required value"),
@@ -40,10 +40,10 @@ def of_refusal(kind: Kind, name: str, refusal: Refusal, *, exists: bool = False)
         case "Forbidden":
             return forbidden(kind, name, refusal.message)
         case _:
-            return invalid(kind, name, _cause(refusal))
+            return invalid(kind, name, _cause(refusal), *map(_cause, refusal.more))
 
 
-def _cause(refusal: Refusal) -> Cause:
+def _cause(refusal: Refusal | Mistake) -> Cause:
     message = refusal.message
     _, reason, wording = next((r for r in _REASONS if message.startswith(r[0])), _INVALID)
     bare = reason in ("FieldValueRequired", "FieldValueForbidden") or not refusal.value

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -205,7 +205,7 @@ def is_small(body: bytes) -> bool:
     return body.count(b"[") + body.count(b"{") <= SMALL_BRACKETS
 
 
-def _refusal(refusal: Refusal) -> dict[str, str]:
+def _refusal(refusal: Refusal) -> dict[str, object]:
     reason, _, remedy = refusal.message.partition("; ")
     return {
         "kind": refusal.kind,
@@ -215,6 +215,7 @@ def _refusal(refusal: Refusal) -> dict[str, str]:
         "message": refusal.message,
         "reason": reason,
         "remedy": remedy,
+        **({"more": list(map(asdict, refusal.more))} if refusal.more else {}),
     }
 
 

@@ -102,7 +102,8 @@ def _refused(refused: Answer) -> str:
     at = f": {refused['field']}" if refused["field"] else ""
     got = f" (got {refused['value']})" if refused["value"] else ""
     name = f"{refused['kind']} {refused['name']}".strip()
-    return f"{name}{at}{got}: refused, {refused['message']}"
+    more = "".join(f"; {m['field']}: {m['message']}" for m in refused.get("more") or ())
+    return f"{name}{at}{got}: refused, {refused['message']}{more}"
 
 
 def _wrapped(verdict: str, text: str, columns: int) -> list[tuple[str, str]]:

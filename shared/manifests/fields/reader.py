@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Set
 from functools import lru_cache
 
-from shared.errors import InvalidInput, not_in_this_version
+from shared.errors import InvalidInput, did_you_mean, nearest, not_in_this_version
 from shared.schemas.catalogue import TABLES
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -53,7 +53,9 @@ class Fields:
             if name in allowed:
                 continue
             if name not in later:
-                raise self.wrong(str(name), "unknown field; check its spelling or leave it out")
+                near = nearest(str(name), allowed)
+                remedy = f"did you mean {near}? If not," if near else "check its spelling or"
+                raise self.wrong(str(name), f"unknown field; {remedy} leave it out")
             if not (empty_ok and self.data[name] in _EMPTY):
                 raise not_in_this_version(self.path(name), self.data[name])
 
@@ -70,7 +72,8 @@ class Fields:
         if value is None:
             return default
         if value not in options:
-            raise self.wrong(name, f"unknown value; write one of {', '.join(options)}")
+            hint = did_you_mean(value, options)
+            raise self.wrong(name, f"unknown value; {hint}write one of {', '.join(options)}")
         return str(value)
 
     def integer(self, name: str, default: int, *, low: int = 0, high: int = INT32) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shared.codec.packed import replace
+from shared.errors import did_you_mean
 from shared.manifests.fields.reader import Fields, subdomain
 from shared.manifests.volcano.objects import RoleManifest
 from shared.manifests.volcano.policies import DependsOn
@@ -70,7 +71,8 @@ def read_plugins(spec: Fields) -> JobPlugins:
         return JobPlugins({})
     for name in fields.data:
         if name not in PLUGINS:
-            raise fields.wrong(name, f"unknown plugin; write one of {', '.join(PLUGINS)}")
+            hint = did_you_mean(name, PLUGINS)
+            raise fields.wrong(name, f"unknown plugin; {hint}write one of {', '.join(PLUGINS)}")
     return JobPlugins({name: fields.texts(name, longest=_ARGUMENTS) for name in fields.data})
 
 

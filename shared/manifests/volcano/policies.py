@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shared.errors import InvalidInput
+from shared.errors import InvalidInput, did_you_mean
 from shared.manifests.fields.durations import check_duration
 from shared.manifests.fields.reader import Fields
 
@@ -124,7 +124,8 @@ def _events(policy: Fields) -> tuple[str, ...]:
     for event in events:
         if event not in known:
             where = "event" if event == single else "events"
-            raise policy.wrong(where, f"unknown; write one of {', '.join(sorted(known))}")
+            hint = did_you_mean(event, known)
+            raise policy.wrong(where, f"unknown; {hint}write one of {', '.join(sorted(known))}")
     return tuple(dict.fromkeys(events))
 
 
@@ -132,7 +133,8 @@ def _action(policy: Fields) -> str:
     action, known = policy.text("action"), (*ACTIONS, *KEPT_ACTIONS)
     if action not in known:
         state = "unknown" if action else "missing"
-        raise policy.wrong("action", f"{state}; write one of {', '.join(known)}")
+        hint = did_you_mean(action, known)
+        raise policy.wrong("action", f"{state}; {hint}write one of {', '.join(known)}")
     return action
 
 
