@@ -110,7 +110,7 @@ def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
             return read
     for known_version, known_kind in KINDS:
         if kind == known_kind:
-            remedy = _OTHER_FORM.get((version, kind), f"write {known_version}")
+            remedy = _OTHER_FORM.get((str(version), kind), f"write {known_version}")
             raise InvalidInput("apiVersion", version, f"unknown; {remedy}")
     kinds = sorted(kind for _, kind in KINDS)
     choice = f"{did_you_mean(kind, kinds)}write one of {', '.join(kinds)}"
@@ -118,7 +118,7 @@ def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
     raise InvalidInput("kind", kind, message)
 
 
-_OTHER_FORM: dict[tuple[object, str], str] = {
+_OTHER_FORM: dict[tuple[str, str], str] = {
     ("batch/v1", "Job"): (
         "a gang is a Job of batch.volcano.sh/v1alpha1: write that, and in spec.tasks a list with "
         "one item of replicas (what parallelism was) and template (what spec.template was)"
