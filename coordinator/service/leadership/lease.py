@@ -30,17 +30,25 @@ from coordinator.cluster.protocol import (
 from coordinator.service.leadership.lease_keeper import LeaseKeeper
 from shared.ledger.errors import Deposed, LedgerUnavailable
 from shared.ledger.lease import LeaderLease
-from shared.ledger.protocol import COORDINATOR, Ledger
+from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.renewal import Renewal
 from shared.messages.messages import Epoch
 
 log = structlog.get_logger(__name__)
 
 
+class KeepsLease(Protocol):
+    """What a leadership asks of the ledger."""
+
+    async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool: ...
+
+    async def release(self, writer: str, epoch: Epoch) -> None: ...
+
+
 class Leadership:
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: KeepsLease,
         *,
         epoch: Epoch,
         seconds: float,

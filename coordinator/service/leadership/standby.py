@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.intake import Intake
 from coordinator.service.leadership.follower import Following
-from coordinator.service.leadership.lease import Leadership
+from coordinator.service.leadership.lease import KeepsLease, Leadership
 from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.log import LogEntry
+from shared.ledger.entries.snapshot import Nomination, Snapshot
 from shared.ledger.errors import LeaseHeld, LedgerBehind
-from shared.ledger.protocol import COORDINATOR, Ledger
+from shared.ledger.protocol import COORDINATOR
 from shared.ledger.retry import insist
-from shared.ledger.schema import TakeUpProgress
+from shared.ledger.schema import SchemaState, TakeUpProgress
 from shared.messages.messages import Epoch
 
 LOOKS = 6
@@ -60,11 +64,55 @@ class Takeover:
     """The epoch of the writer that evicts pods on request."""
 
 
+class FollowsLedger(KeepsLease, Protocol):
+    """What it needs of the ledger."""
+
+    async def claim(
+        self, writer: str, *, leader: Epoch | None = None, lease: float = 0.0, holder: str = ""
+    ) -> Epoch: ...
+
+    async def schema(self) -> SchemaState: ...
+
+    async def take_up(
+        self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]
+    ) -> None: ...
+
+    async def log_tail(self) -> str: ...
+
+    async def read_log(
+        self,
+        after: str,
+        *,
+        count: int = 512,
+        block: float | None = None,
+        rows_only: bool = False,
+    ) -> list[LogEntry]: ...
+
+    async def has_entry(self, log_id: str) -> bool: ...
+
+    async def tell_reader(self, reader: str, log_id: str | None) -> None: ...
+
+    async def snapshot(self, *, workload: bool = True) -> Snapshot: ...
+
+    async def read_moved(self, changed: Moved) -> Snapshot: ...
+
+    async def read_nominations(self) -> dict[int, Nomination]: ...
+
+    async def read_domains(self) -> dict[str, int]: ...
+
+
 class Standby:
     """``intake`` and ``core`` are empty at first; they are complete after :meth:`finish`."""
 
     def __init__(
-        self, ledger: Ledger, intake: Intake, core: Coordinator, *, lease: float, holder: str
+        self,
+        ledger: FollowsLedger,
+        intake: Intake,
+        core: Coordinator,
+        *,
+        lease: float,
+        holder: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``lease``: seconds of leading without renewing. ``holder``: our name for people."""
         self.leader = ""
@@ -73,6 +121,7 @@ class Standby:
         self._following = Following(intake, core)
         self._lease = lease
         self._holder = holder
+        self._clock = clock
         self._log_id: str | None = None
 
     @property
@@ -84,7 +133,7 @@ class Standby:
         """Returns once the leadership is ours."""
         while True:
             # Taken before the claim: the lease then ends here before it ends for the ledger.
-            sent = time.monotonic()
+            sent = self._clock()
             try:
                 epoch = await insist(
                     lambda: self._ledger.claim(COORDINATOR, lease=self._lease, holder=self._holder),
@@ -94,21 +143,23 @@ class Standby:
                 await self._stand_by(held)
                 continue
             self.leader = ""
-            return Leadership(self._ledger, epoch=epoch, seconds=self._lease, asked=sent)
+            return Leadership(
+                self._ledger, epoch=epoch, seconds=self._lease, asked=sent, clock=self._clock
+            )
 
     async def _stand_by(self, lease: LeaseHeld) -> None:
         leader = lease.holder or f"epoch {lease.epoch}"
         if leader != self.leader:
             log.info("Standing by", leader=leader, seconds_left=round(lease.seconds_left, 3))
             self.leader = leader
-        looked = time.monotonic()
+        looked = self._clock()
         if await self._readable():
             # To the end of the log before it asks again: who takes over must have little left to
             # read.
             while await self._follow() == ENTRIES:
                 pass
             await self._tell(self._log_id)
-        pause = min(self._lease / LOOKS, lease.seconds_left) - (time.monotonic() - looked)
+        pause = min(self._lease / LOOKS, lease.seconds_left) - (self._clock() - looked)
         await asyncio.sleep(max(pause, 0.001))
 
     async def _readable(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,23 +13,25 @@ from coordinator.dispatch.instructions import Instruction
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from coordinator.service.bind_loop import CONSUMER
+from coordinator.service.leadership.lease import Leadership
+from coordinator.service.leadership.standby import Standby
 from coordinator.verification.simulation.bold_evictor import SIMULATED
 from coordinator.verification.simulation.ledger_audit import SimulatedAudit
-from coordinator.verification.simulation.ownership import unless_deposed
 from coordinator.verification.simulation.policy_file import LOOK_SECONDS, Policies
 from coordinator.verification.simulation.process import Alarm, Lane, Process
 from coordinator.verification.simulation.remote_cluster import ClusterProcess, RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
 from coordinator.verification.simulation.service_edges import INTAKE, ServiceEdges
-from coordinator.verification.simulation.standby import LEASE_SECONDS, Candidate, Tenure
+from coordinator.verification.simulation.standby import LEASE_SECONDS, Tenure
+from coordinator.verification.simulation.virtual_loop import virtual_loop
 from coordinator.verification.simulation.virtual_time import Event, Place, Timeline
 from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS, WorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
 from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
+from shared.ledger.errors import Deposed, LedgerBehind
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
-from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch
 from shared.policy.model import Policy
 
@@ -62,10 +65,17 @@ class Life:
     holds."""
 
     def __init__(
-        self, core: Coordinator, world: World, *, holder: str, ready: Event, deposed: Event
+        self,
+        core: Coordinator,
+        world: World,
+        *,
+        number: int,
+        holder: str,
+        ready: Event,
+        deposed: Event,
     ) -> None:
-        """``ready``: objects may be submitted; ``deposed``: another one took, or may take, the
-        leadership."""
+        """``number``: of all that ever began; ``ready``: objects may be submitted; ``deposed``:
+        another one took, or may take, the leadership."""
         self.core = core
         self.process = process = Process(world.timeline)
         self.open = False
@@ -95,82 +105,72 @@ class Life:
         self._worker_policy = core.order.session.policy
         """The policy for new workers: the last one written to the ledger."""
         self.holder = holder
+        self._remote = RemoteLedger(process, world.ledger)
+        self._loop = virtual_loop(process, seed=number)
         self.term = 0
         """Number of this leadership; 0 before it leads."""
-        self._candidate = Candidate(
-            process=process,
-            ledger=world.ledger,
-            intake=self._intake,
-            core=core,
+        self._standby = Standby(
+            self._remote,
+            self._intake,
+            core,
+            lease=LEASE_SECONDS,
             holder=holder,
-            elected=self._elected,
+            clock=self._loop.time,
         )
 
     # --- birth and death ----------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Stand by until the leadership is free."""
-        self._candidate.begin()
+        """Stand by until the leadership is free, which does not keep a run going."""
+        stand_by = self._stand_by
+        self.process.round(0.0, lambda: self._loop.start(stand_by()), background=True)
 
-    def _elected(self, epoch: Epoch) -> None:
+    async def _stand_by(self) -> None:
+        async with self._unless_deposed():
+            leadership = await self._standby.wait()
+            lead = self._lead
+            self.process.foreground(lambda: self._loop.start(lead(leadership)))
+
+    @asynccontextmanager
+    async def _unless_deposed(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except (Deposed, LedgerBehind):
+            self._deposed()
+
+    async def _lead(self, leadership: Leadership) -> None:
         """Claim every writer, read the rest of the ledger, accept the server's run."""
-        epochs = {COORDINATOR: epoch}
-        self.term = epoch.counter
-        self._tenure = Tenure(
-            process=self.process,
-            ledger=self._ledger,
-            epoch=epoch,
-            since=self.process.now - LEASE_SECONDS / 2,  # the claim was no longer under way
-            ended=self._deposed,
-        )
+        async with self._unless_deposed():
+            ledger, epoch = self._remote, leadership.epoch
+            self.term = epoch.counter
+            Tenure(
+                process=self.process,
+                ledger=self._ledger,
+                leadership=leadership,
+                ended=self._deposed,
+            )
+            intake = await ledger.claim(INTAKE, leader=epoch)
+            for shard in self.core.dispatcher.shards:
+                await ledger.claim(str(shard), leader=epoch, lease=SHARD_LEASE_SECONDS)
+            await self._standby.take_up(epoch)
+            await self._standby.catch_up()
+            await self._standby.finish()
+            await ledger.bless(epoch, after=self._standby.log_id)
+            self._take_leadership(leadership, intake)
 
-        def claim(writer: str) -> None:
-            lease = 0.0 if writer == INTAKE else SHARD_LEASE_SECONDS
-
-            def ask() -> Epoch:
-                return at_once(self._ledger.claim(writer, leader=epoch, lease=lease))
-
-            def answer(own: Epoch | None) -> None:
-                if own is None:
-                    self._deposed()
-                else:
-                    epochs[writer] = own
-
-            self._asking.push("claim", unless_deposed(ask), answer)
-
-        for writer in (INTAKE, *map(str, self.core.dispatcher.shards)):
-            claim(writer)
-        self._asking.push(
-            "nothing", lambda: None, lambda _: self._candidate.finish(lambda: self._bless(epochs))
-        )
-
-    def _bless(self, epochs: dict[str, Epoch]) -> None:
-        def ask() -> str:
-            after = self._candidate.log_id
-            return at_once(self._ledger.bless(epochs[COORDINATOR], after=after))
-
-        def blessed(run: str | None) -> None:
-            if run is None:
-                self._deposed()
-            else:
-                self._take_leadership(epochs)
-
-        self._asking.push("bless", unless_deposed(ask), blessed)
-
-    def _take_leadership(self, epochs: dict[str, Epoch]) -> None:
+    def _take_leadership(self, leadership: Leadership, intake: Epoch) -> None:
         core, process, ledger = self.core, self.process, self._ledger
-        self.shards.leader = epochs[COORDINATOR]
+        self.shards.leader = leadership.epoch
         core.validate()
         self.edges = edges = ServiceEdges(
-            process=process,
-            ledger=RemoteLedger(process, ledger),
+            loop=self._loop,
+            ledger=self._remote,
             cluster=RemoteCluster(process, self._world.cluster),
-            leadership=self._tenure,
+            leadership=leadership,
             core=core,
             intake=self._intake,
-            epoch=epochs[INTAKE],
-            leader=epochs[COORDINATOR],
-            log_id=self._candidate.log_id,
+            epoch=intake,
+            log_id=self._standby.log_id,
             step=self._step,
             deposed=self._deposed,
             acknowledged=self._world.acknowledged,
@@ -206,8 +206,7 @@ class Life:
 
     def die(self) -> None:
         self.process.alive = False
-        if self.edges is not None:
-            self.edges.die()
+        self._loop.abandon()
         self.shards.orphan()
 
     def validate(self) -> None:

@@ -72,6 +72,10 @@ class Process:
         """Schedule the next occurrence of a periodic event; see :meth:`Timeline.round`."""
         self.timeline.round(seconds, lambda: self._while_alive(event, ""), background=background)
 
+    def foreground(self, event: Event) -> None:
+        """Go on in the foreground; see :meth:`Timeline.foreground`."""
+        self.timeline.foreground(lambda: self._while_alive(event, ""))
+
     def hear(self, mean: float, event: Event, what: str = "") -> None:
         """Send a message to this process."""
         self.timeline.send(mean, lambda: self._while_alive(event, what), what)

@@ -11,12 +11,14 @@ from coordinator.verification.simulation.process import Lane, Process, Reply
 from coordinator.verification.simulation.virtual_time import Place
 from shared.ledger.entries.changes import Moved
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
+from shared.ledger.entries.log import LogEntry
 from shared.ledger.entries.repair import RepairBatch, RepairReply
 from shared.ledger.entries.snapshot import Nomination, Snapshot
 from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.ledger.errors import LedgerError, LedgerUnavailable
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
+from shared.ledger.schema import SchemaState, TakeUpProgress
 from shared.messages.messages import Epoch, Rows, StatusBatch, StatusReply
 
 T = TypeVar("T")
@@ -37,6 +39,20 @@ class RemoteLedger:
     async def run_id(self) -> str:
         """Without a message: it is part of the connection."""
         return at_once(self._ledger.run_id())
+
+    async def claim(
+        self, writer: str, *, leader: Epoch | None = None, lease: float = 0.0, holder: str = ""
+    ) -> Epoch:
+        return await self._ask(
+            "claim",
+            lambda: self._ledger.claim(writer, leader=leader, lease=lease, holder=holder),
+        )
+
+    async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
+        return await self._ask("renew", lambda: self._ledger.renew(writer, epoch, lease=lease))
+
+    async def release(self, writer: str, epoch: Epoch) -> None:
+        await self._ask("release", lambda: self._ledger.release(writer, epoch))
 
     async def bless(self, leader: Epoch, *, after: str) -> str:
         return await self._ask("bless", lambda: self._ledger.bless(leader, after=after))
@@ -59,19 +75,45 @@ class RemoteLedger:
         return await self._ask("read domains", self._ledger.read_domains)
 
     async def read_nominations(self) -> dict[int, Nomination]:
-        return await self._ask("sweep", self._ledger.read_nominations)
+        return await self._ask("read nominations", self._ledger.read_nominations)
 
     async def log_tail(self) -> str:
         return await self._ask("read tail", self._ledger.log_tail)
 
     async def snapshot(self, *, workload: bool = True) -> Snapshot:
-        return await self._ask("read nodes", lambda: self._ledger.snapshot(workload=workload))
+        what = "snapshot" if workload else "read nodes"
+        return await self._ask(what, lambda: self._ledger.snapshot(workload=workload))
 
     async def read_moved(self, changed: Moved) -> Snapshot:
-        return await self._ask("read counts", lambda: self._ledger.read_moved(changed))
+        return await self._ask("read moved", lambda: self._ledger.read_moved(changed))
 
     async def read_nodes(self, rows: list[int]) -> Rows:
-        return await self._ask("read counts", lambda: self._ledger.read_nodes(rows))
+        return await self._ask("read nodes", lambda: self._ledger.read_nodes(rows))
+
+    # --- who stands by --------------------------------------------------------------------------
+
+    async def schema(self) -> SchemaState:
+        return await self._ask("schema", self._ledger.schema)
+
+    async def take_up(self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]) -> None:
+        await self._ask("take up", lambda: self._ledger.take_up(leader, on_progress))
+
+    async def read_log(
+        self,
+        after: str,
+        *,
+        count: int = 512,
+        block: float | None = None,
+        rows_only: bool = False,
+    ) -> list[LogEntry]:
+        """At once: nobody here waits for the log's next entry."""
+        return await self._ask("read log", lambda: self._ledger.read_log(after, count=count))
+
+    async def has_entry(self, log_id: str) -> bool:
+        return await self._ask("look for entry", lambda: self._ledger.has_entry(log_id))
+
+    async def tell_reader(self, reader: str, log_id: str | None) -> None:
+        await self._ask("tell reader", lambda: self._ledger.tell_reader(reader, log_id))
 
     # --- the bind stream ------------------------------------------------------------------------
 

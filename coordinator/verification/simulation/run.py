@@ -142,6 +142,7 @@ class Simulation:
         life = Life(
             self._make_core(),
             self._world,
+            number=len(self.lives),
             holder=holder,
             ready=lambda: self._ready(life),
             deposed=lambda: self._end(life, away=RESTART_SECONDS),

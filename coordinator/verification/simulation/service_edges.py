@@ -24,12 +24,11 @@ from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import LedgerRefusals
 from coordinator.service.bind_loop import Binding
 from coordinator.service.executor import Executor
-from coordinator.service.leadership.lease import CertainToLead, LedCluster
+from coordinator.service.leadership.lease import Leadership, LedCluster
 from coordinator.service.reconcile_loop import Reconciling
-from coordinator.verification.simulation.process import Process
 from coordinator.verification.simulation.remote_cluster import RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
-from coordinator.verification.simulation.virtual_loop import virtual_loop
+from coordinator.verification.simulation.virtual_loop import VirtualLoop
 from coordinator.verification.simulation.virtual_time import Event
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeOp
@@ -50,14 +49,13 @@ class ServiceEdges:
     def __init__(
         self,
         *,
-        process: Process,
+        loop: VirtualLoop,
         ledger: RemoteLedger,
         cluster: RemoteCluster,
-        leadership: CertainToLead,
+        leadership: Leadership,
         core: Coordinator,
         intake: Intake,
         epoch: Epoch,
-        leader: Epoch,
         log_id: str,
         step: Event,
         deposed: Event,
@@ -76,19 +74,20 @@ class ServiceEdges:
         self._deposed = deposed
         self._acknowledged = acknowledged
         self._call = call
-        self._loop = virtual_loop(process, seed=epoch.counter)
+        self._loop = loop
         self._users: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._group = asyncio.TaskGroup()
 
         async def bless() -> str:
-            return await ledger.bless(leader, after=log_id)
+            return await ledger.bless(leadership.epoch, after=log_id)
 
         guard = asyncio.Lock()
         self._recorder = Recorder(
             ledger,
-            epoch=leader,
+            epoch=leadership.epoch,
             run_id=ledger.run_id,
             bless=bless,
+            renew=leadership.renew,
             current=core.victims.current,
             applied=self._applied,
             guard=guard,
@@ -141,9 +140,6 @@ class ServiceEdges:
             kick=step,
         )
         self._loop.start(self._run())
-
-    def die(self) -> None:
-        self._loop.abandon()
 
     async def _run(self) -> None:
         try:

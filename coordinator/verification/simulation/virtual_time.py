@@ -123,6 +123,10 @@ class Timeline:
         self._rounds += 1
         self._push(seconds, happen, "")
 
+    def foreground(self, event: Event) -> None:
+        """Schedule an event that keeps the run going, also from the background."""
+        self._push(0.0, event, "")
+
     def _as_background(self, event: Event) -> Event:
         self._rounds += 1
 
