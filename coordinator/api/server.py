@@ -69,6 +69,8 @@ class ServedParts:
     """Updates expensive counts before they are shown."""
     list_codes: Counter[int]
     objects: Source | None = None
+    streams: Streams | None = None
+    """Of these objects, where routes have streams too."""
     parsers: Parsers | None = None
     routes: Iterable[web.RouteDef] = ()
     virtual: Iterable[tuple[str, dict[str, Any]]] = ()
@@ -84,7 +86,9 @@ class Serving:
         self._submits: dict[object, float] = {}
         self._wrong = {"ledger": "not asked yet", "cluster": "not asked yet"}
         self._closed = asyncio.Event()
-        self.streams = None if door.objects is None else Streams(door.objects)
+        self.streams = door.streams
+        if self.streams is None and door.objects is not None:
+            self.streams = Streams(door.objects)
         self.stopping = False
 
     def ready(self) -> bool:

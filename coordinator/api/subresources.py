@@ -4,6 +4,8 @@
 ``GET``, ``POST .../namespaces/NS/podgroups/NAME/explain``      why the job waits, or where it is
 ``GET``, ``POST .../namespaces/NS/jobs/NAME/explain``           the same of a Job
 ``GET``, ``POST .../namespaces/NS/pods/NAME/explain``           the same of a pod's job, and the pod
+``GET .../NAME/trace`` of the same                              each step of its next turns, live
+                                                               (:mod:`coordinator.api.read.trace`)
 ``POST /apis/quadrant.dev/v1alpha1/plans``                      what would come of a List of objects
 =============================================================  ==================================
 """
@@ -37,16 +39,20 @@ VIRTUAL = (
         (
             kind.api_version,
             {
-                "name": f"{kind.plural}/explain",
+                "name": f"{kind.plural}/{verb}",
                 "singularName": "",
                 "namespaced": True,
                 "group": "quadrant.dev",
                 "version": "v1alpha1",
-                "kind": "Explanation",
-                "verbs": ["create", "get"],
+                "kind": answer,
+                "verbs": verbs,
             },
         )
         for kind in EXPLAINED
+        for verb, answer, verbs in (
+            ("explain", "Explanation", ["create", "get"]),
+            ("trace", "Trace", ["get"]),
+        )
     ),
     (
         "v1",
@@ -104,15 +110,17 @@ def virtual_routes(
     )
     routes: list[web.RouteDef] = []
     for kind in EXPLAINED:
-        path = f"{_root(kind)}/namespaces/{{namespace}}/{kind.plural}/{{name}}/explain"
+        path = subresource_path(kind, "explain")
         handler = _explains(explainer, kind)
         routes += [web.get(path, handler), web.post(path, handler)]
     planner = Planner(core, inquiries, intake)
     return [*routes, web.post(PLANS, _plans(planner, Bodies(LIMITS), parsers, may_plan))]
 
 
-def _root(kind: Kind) -> str:
-    return f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+def subresource_path(kind: Kind, verb: str) -> str:
+    """The route of a verb of one object."""
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    return f"{root}/namespaces/{{namespace}}/{kind.plural}/{{name}}/{verb}"
 
 
 def _explains(explainer: Explainer, kind: Kind) -> Handler:

@@ -64,6 +64,12 @@ ENTRIES = (
         ANSWERS,
     ),
     CommandEntry(
+        "trace",
+        "coordinator.cli.scheduling.trace",
+        "Follow a job's next turns, step by step: queue, nodes, levels, scores, commit",
+        ANSWERS,
+    ),
+    CommandEntry(
         "plan",
         "coordinator.cli.scheduling.plan",
         "Tell where jobs would go, without submitting them",

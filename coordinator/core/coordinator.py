@@ -30,23 +30,21 @@ from coordinator.bind.evictions import Victims
 from coordinator.bind.placements import Places
 from coordinator.bind.quarantine import Quarantines, Refused
 from coordinator.cluster.protocol import BindAnswers
+from coordinator.core.departures import departures
 from coordinator.core.foreign_use import Use
 from coordinator.core.observer import EventReason, Observer, Unobserved
 from coordinator.core.shuffle import Shuffling
 from coordinator.core.status import status
+from coordinator.core.traces import Traces
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.dispatch.instructions import (
-    Fail,
     Instruction,
-    Purge,
     ReleaseNominations,
     Repartition,
     Reread,
-    Stop,
     StoreQuarantines,
     StoreReservations,
     items_of,
-    never_placed,
 )
 from coordinator.dispatch.sharding import MOVES_PER_MINUTE, ClusterPartition
 from coordinator.intake.changes import Changes
@@ -77,6 +75,7 @@ class Coordinator:
         self.dispatcher = dispatcher
         self.tally = CoordinatorTally()
         self.observer: Observer = Unobserved()
+        self.traces = Traces(order.traced)
         self.partition = cluster_partition = ClusterPartition(
             dispatcher,
             order.accounts,
@@ -182,8 +181,13 @@ class Coordinator:
             while (turn := order.next_turn()) is not None:
                 charge = tuple(order.jobs[turn.jid].charge)
                 tried = order.tried(turn)
-                self.dispatcher.route(turn, amounts(charge, order.accounts.classes), tried=tried)
+                need = amounts(charge, order.accounts.classes)
+                shard = self.dispatcher.route(turn, need, tried=tried)
+                if turn.traced:
+                    self.traces.opened(turn, shard)
             out += self.dispatcher.send()
+        if self.traces.followers:
+            self.traces.stepped(now)
         out += self.partition.step()
         stale, lapsed = order.take_requests()
         if stale or self._unread:
@@ -195,20 +199,7 @@ class Coordinator:
             out.append(StoreQuarantines(marks))
         if reservations := order.aging.changes():
             out.append(StoreReservations(reservations))
-        return out + self._departures(now)
-
-    def _departures(self, now: float) -> list[Instruction]:
-        """Instructions for deleted jobs and members."""
-        self.order.departures.begin(now)
-        due = self.order.departures.take()
-        out: list[Instruction] = []
-        if due.stop:
-            out.append(Stop(due.stop, self.victims.uids(due.stop)))
-        if due.fail:
-            out.append(Fail(never_placed(due.fail, self.order.jobs)))
-        if due.purge_jobs or due.purge_members:
-            out.append(Purge(due.purge_jobs, due.purge_members))
-        return out
+        return out + departures(order, self.victims, now)
 
     def observe(self, observer: Observer) -> None:
         """Report to this observer from now on; there is one at a time."""
@@ -249,7 +240,7 @@ class Coordinator:
         return stop, self.victims.uids(stop)
 
     def failed(self, items: list[StatusItem]) -> None:
-        """Note that the failures which a :class:`Fail` named are recorded."""
+        """Note that the failures which a ``Fail`` named are recorded."""
         self.order.departures.failed((item.jid, tix) for item in items for tix in item.tasks)
 
     def turns_returned(
@@ -280,6 +271,8 @@ class Coordinator:
             elif outcome.jid in expected:
                 expected.discard(outcome.jid)
                 tally.count(outcome)
+                if self.traces.followers:
+                    self.traces.returned(shard, outcome)
                 if outcome.code is OutcomeCode.FENCED:
                     self._fenced.setdefault(shard, []).append(outcome.jid)
                     continue

@@ -101,13 +101,14 @@ class Dispatcher:
 
     # --- which shard --------------------------------------------------------------------------
 
-    def route(self, turn: Turn, need: Amounts, *, tried: Collection[int] = ()) -> None:
-        """Queue a turn for its home shard; avoids the shards ``tried`` unless no other has a
-        worker."""
+    def route(self, turn: Turn, need: Amounts, *, tried: Collection[int] = ()) -> int:
+        """Queue a turn for its home shard, which is returned; avoids the shards ``tried`` unless no
+        other has a worker."""
         shard = self._home_of(turn, need, tried)
         state = self.shards[shard]
         state.waiting.append(turn)
         state.outstanding += weight(turn)
+        return shard
 
     def ready(self) -> bool:
         """Whether any worker is up; turns are opened only then."""

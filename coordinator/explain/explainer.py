@@ -9,21 +9,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.inquiry_client import Inquiries
-from coordinator.errors import not_found
 from coordinator.explain.advice import advice, next_step
 from coordinator.explain.estimate import estimate, gang, quota, victims
 from coordinator.explain.job_story import story_of
 from coordinator.explain.probe import Seen, look, look_here
 from coordinator.explain.queue_position import holders, place_in_queue
+from coordinator.explain.subject import ExplainTarget, find_subject
 from coordinator.explain.verdict import room
-from coordinator.intake.admission.registry import Registry, unpack_task
-from coordinator.intake.documents.kinds import BY_KIND
+from coordinator.intake.admission.registry import Registry
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, Standing, deleted_members
 from coordinator.objects.timeline import Stories
@@ -39,23 +37,12 @@ API_VERSION = "quadrant.dev/v1alpha1"
 NODES = 20
 """Most nodes listed for a placed job."""
 
-_UID = 37
-"""Length of the suffix that a Job's PodGroup name has: a dash and a uid."""
-
 LEVEL_WORDS = {
     Level.IDLE_OWN: "idle, own shard",
     Level.IDLE_OTHER: "idle, another shard",
     Level.FUTURE_OWN: "will be idle, own shard",
     Level.FUTURE_OTHER: "will be idle, another shard",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ExplainTarget:
-    """The subject of an explanation: a job, or one member of it."""
-
-    jid: int
-    tix: int = -1
 
 
 class Explainer:
@@ -79,49 +66,9 @@ class Explainer:
 
     async def explain(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
         """``kind``: Pod, PodGroup or Job. Raises Problem (404, 429)."""
-        subject = self._find(kind, namespace, name)
+        subject = find_subject(self._core, self._registry(), kind, namespace=namespace, name=name)
         with self._inquiries.turnstile():
             return await self._explain(kind, subject)
-
-    # --- who ------------------------------------------------------------------------------------
-
-    def _find(self, kind: str, namespace: str, name: str) -> ExplainTarget:
-        registry, key = self._registry(), f"{namespace}/{name}"
-        subject: ExplainTarget | None = None
-        match kind:
-            case "Pod":
-                packed = registry.pods.get(key)
-                subject = self._member(namespace, name) if packed is None else None
-                if packed is not None:
-                    subject = ExplainTarget(*unpack_task(packed))
-            case "PodGroup" if key in registry.groups:
-                subject = ExplainTarget(registry.groups[key])
-            case "Job" if key in registry.batch_jobs:
-                subject = ExplainTarget(registry.batch_jobs[key])
-            case "PodGroup" if (job := f"{namespace}/{name[:-_UID]}") in registry.batch_jobs:
-                subject = ExplainTarget(registry.batch_jobs[job])
-            case _:
-                pass
-        if subject is None or self._core.order.known(subject.jid) is None:
-            api_kind = BY_KIND[kind]
-            raise not_found(api_kind.plural, name, group=api_kind.group)
-        return subject
-
-    def _member(self, namespace: str, name: str) -> ExplainTarget | None:
-        """The pod of a Job with the name ``{job}-{role}-{index}``."""
-        registry = self._registry()
-        head, _, index = name.rpartition("-")
-        if not index.isdecimal():
-            return None
-        for at, letter in enumerate(head):
-            jid = registry.batch_jobs.get(f"{namespace}/{head[:at]}") if letter == "-" else None
-            job = None if jid is None else registry.jobs.get(jid)  # none: it is on its way out
-            for role in job.roles if job is not None else ():
-                i = int(index) - role.start
-                if role.name == head[at + 1 :] and 0 <= i < role.count and not role.names:
-                    assert jid is not None
-                    return ExplainTarget(jid, role.first + i)
-        return None
 
     # --- the answer -----------------------------------------------------------------------------
 

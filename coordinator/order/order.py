@@ -84,6 +84,8 @@ class Order(Sessions):
         """The capacity's changes, and the time, when plugins that raised were last asked again."""
         self.reachable: set[int] = set()
         """Shards that have a live worker."""
+        self.traced: set[int] = set()
+        """Jobs whose turns somebody follows: their workers report each step."""
         self.picking = Picking(
             session, self.accounts, self.lines, self.jobs, work_conserving=work_conserving
         )
@@ -221,6 +223,7 @@ class Order(Sessions):
             nominated=dict(state.nominated),
             action=action,
             world=world,
+            traced=job.jid in self.traced,
         )
 
     def _task_runs(self, state: JobState, action: str, tail: int) -> list[TaskRun]:

@@ -7,10 +7,13 @@ from aiohttp import web
 from coordinator.api.auth.authorization import may_plan, may_write
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.read.snapshot import record_routes
+from coordinator.api.read.streaming import Streams
+from coordinator.api.read.trace import trace_routes
 from coordinator.api.subresources import virtual_routes
 from coordinator.api.write.handlers import Writing, write_routes
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.worker_client import Shards
+from coordinator.explain.job_trace import Tracer
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.intake import Intake
 from coordinator.intake.principal import CALLER
@@ -28,8 +31,9 @@ def service_routes(
     writer: IntakeWriter,
     evictor: PodEvictor,
     parsers: Parsers,
+    streams: Streams,
 ) -> list[web.RouteDef]:
-    """Explanations and plans, the record of a snapshot, and whatever writes one object."""
+    """Explanations, plans and traces, the record of a snapshot, and whatever writes one object."""
 
     def names() -> Registry:
         return intake.registry  # another one after each recovery
@@ -45,6 +49,7 @@ def service_routes(
             reported=objects.tell_reason,
             may_plan=lambda items: may_plan(CALLER.get(), items, names()),
         ),
+        *trace_routes(Tracer(core, names), streams),
         *record_routes(core),
         *write_routes(door),
     ]

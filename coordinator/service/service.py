@@ -31,6 +31,7 @@ from coordinator.api.http.tracing import traces
 from coordinator.api.listener.listener import listener_options
 from coordinator.api.listener.policy import open_gate, token_checks
 from coordinator.api.parser.pool import Parsers
+from coordinator.api.read.streaming import Streams
 from coordinator.api.server import ServedParts, Serving, StandbyServer
 from coordinator.api.subresources import VIRTUAL
 from coordinator.bind.status_writer import Recorder
@@ -344,6 +345,7 @@ class Service:
         self._serving.close()
 
     async def _serve_http(self, writer: IntakeWriter, pods: PodEvictor, parsers: Parsers) -> None:
+        streams = Streams(self.objects)
         self._serving = Serving(
             ServedParts(
                 core=self.core,
@@ -363,6 +365,7 @@ class Service:
                 ),
                 list_codes=self.probes.list_codes,
                 objects=self.objects,
+                streams=streams,
                 parsers=parsers,
                 routes=service_routes(
                     self.core,
@@ -372,6 +375,7 @@ class Service:
                     writer=writer,
                     evictor=pods,
                     parsers=parsers,
+                    streams=streams,
                 ),
                 virtual=VIRTUAL,
                 middlewares=[*traces(), gate(self._tokens)],

@@ -20,6 +20,7 @@ from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
 from shard_worker.view.node_reasons import FOREIGN, PARTLY, QUARANTINED, STALE_SPEC
 from shard_worker.view.view import View
+from shared.messages.messages import Level
 from shared.messages.reason import Reason
 from shared.messages.skips import written
 from shared.model.model import Requests
@@ -278,6 +279,19 @@ class Compiled:
     def is_own(self, row: int) -> bool:
         """Does the mode treat this row as one of the shard's own?"""
         return bool(self._own.item(row))
+
+    def levels(self) -> list[tuple[Level, NDArray[np.intp]]]:
+        """The rows of each level of the gradient, evaluated now; for explanations."""
+        counts, idle = self._room_of(slice(self._view.size))
+        fits = counts > 0
+        idle &= fits
+        future = fits & ~idle
+        return [
+            (Level.IDLE_OWN, np.flatnonzero(idle & self._own)),
+            (Level.IDLE_OTHER, np.flatnonzero(idle & ~self._own)),
+            (Level.FUTURE_OWN, np.flatnonzero(future & self._own)),
+            (Level.FUTURE_OTHER, np.flatnonzero(future & ~self._own)),
+        ]
 
     def reasons(self) -> dict[str, int]:
         """Why nodes do not take a task of this class now: reason -> nodes, each node once.

@@ -21,9 +21,10 @@ from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.figures import WorkerFigures
+from shard_worker.worker.limits import Limits
 from shard_worker.worker.served_calls import ServedCalls
 from shard_worker.worker.transport import CONFIG, REPLY, PlaceReply, WorkerConfig
-from shard_worker.worker.worker import CommitBatchRequest, Limits, Outcomes, Worker
+from shard_worker.worker.worker import CommitBatchRequest, Outcomes, Worker
 from shared.garbage_collection import leave_loaded_objects_alone
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.lease import HeldLease

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shard_worker.inquiry.turn_steps import commit_step, placement_step
 from shard_worker.turns.flat_turn import PlacedTurn
 from shared.messages import messages
-from shared.messages.messages import ACCEPTED, TRUE_CONFLICTS, Turn, Verdict
+from shared.messages.messages import ACCEPTED, TRUE_CONFLICTS, Answer, Turn, Verdict
+from shared.messages.trace import TraceStep
 
 
 @dataclass(slots=True)
@@ -17,6 +19,8 @@ class Tally:
     rechecked: int = 0
     conflicts_true: int = 0
     conflicts_read: int = 0
+    steps: tuple[TraceStep, ...] = ()
+    """Of a traced turn: what happened so far."""
 
     def count(self, verdict: Verdict) -> None:
         """Count the verdict on a statement, or on a refused tail operation."""
@@ -39,3 +43,11 @@ class Attempt:
     operations: int
     repairs: int = 0
     tally: Tally = field(default_factory=Tally)
+
+    def note_verdict(self, answer: Answer, *, attempts: int) -> None:
+        """Add the statement and the ledger's answer to the steps of a traced turn."""
+        victims = sum(len(run.tasks) for run in self.message.evictions)
+        self.tally.steps += (
+            placement_step(self.placed, victims=victims),
+            commit_step(answer, attempt=self.repairs + 1, attempts=attempts),
+        )

@@ -19,6 +19,7 @@ from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.session import Session
 from shard_worker.inquiry.findings import InquiryFinding
 from shard_worker.inquiry.inquiry import Inquiry, examine
+from shard_worker.inquiry.turn_steps import placement_step, steps_before
 from shard_worker.placement.statement import runs_of
 from shard_worker.placement.task_class import CompiledClasses
 from shard_worker.turns.flat_turn import PlacedTurn, place
@@ -27,6 +28,14 @@ from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.attempts import Attempt, Tally
 from shard_worker.worker.figures import WorkerFigures
+from shard_worker.worker.limits import Limits
+from shard_worker.worker.refusals import (
+    HOPELESS,
+    NOT_AS_TOLD,
+    NOT_OURS,
+    OF_THE_EXCERPT,
+    TRUST_ATTEMPTS,
+)
 from shared.codec.packed import replace
 from shared.ledger.codec import accepted_runs
 from shared.ledger.entries.log import LogEntry
@@ -47,37 +56,12 @@ from shared.messages.messages import (
     Verdict,
 )
 
-HOPELESS = frozenset({Verdict.JOB, Verdict.TASK})
-"""Refusals that mean the turn itself is out of date."""
-NOT_OURS = frozenset({Verdict.QUEUE})
-"""Refusals that another node cannot cure: Order has to decide."""
-
-OF_THE_EXCERPT = frozenset({*HOPELESS, *NOT_OURS, Verdict.GANG, Verdict.DOMAIN})
-"""Refusals of a turn with a session that follow from its excerpt: Order must send a new one."""
-NOT_AS_TOLD = frozenset({*HOPELESS, Verdict.DOMAIN})
-TRUST_ATTEMPTS = 2
-"""After this many refusals in a row by one of these, Order's knowledge is out of date, and the job
-is reread."""
-
 RESERVE = "reserve"
 """Action of a turn that only chooses nodes to reserve for its job: the outcome is INFEASIBLE, and
 its placements carry the rows."""
 
 INQUIRY_CLASSES = 8
 """Classes kept compiled within one inquiry."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of a worker."""
-
-    batch_operations: int = 256
-    """Limit on operations per batch; a larger statement is sent alone."""
-    repairs: int = 3
-    """How often a refused statement is placed again before Order gets the outcome."""
-    nomination_seconds: float = 10.0
-    """How long a nomination holds its node."""
-    compiled_classes: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +170,8 @@ class Worker:
         outcomes: list[Outcome] = []
         again: list[Attempt] = []
         for attempt, answer in zip(attempts, reply.answers, strict=True):
+            if attempt.turn.traced:
+                attempt.note_verdict(answer, attempts=self.limits.repairs + 1)
             if answer.verdict in ACCEPTED:
                 outcomes.append(self._accepted(attempt, answer))
                 continue
@@ -264,6 +250,14 @@ class Worker:
         return outcome
 
     def _place(self, turn: Turn, tally: Tally, repairs: int) -> Attempt | Outcome:
+        if turn.traced:
+            tally.steps += steps_before(
+                turn,
+                session=self.session,
+                classes=self.classes,
+                sessions=self._turns,
+                now=self._now,
+            )
         if turn.world:
             return self._try_session(turn, tally, repairs)
         classes = self.view.classes
@@ -435,6 +429,8 @@ class Worker:
         placed: PlacedTurn | None = None,
         runs: list[Run] | None = None,
     ) -> Outcome:
+        if turn.traced and placed is not None and code is OutcomeCode.INFEASIBLE:
+            tally.steps += (placement_step(placed, victims=0),)
         return Outcome(
             jid=turn.jid,
             code=code,
@@ -447,4 +443,5 @@ class Worker:
             conflicts_true=tally.conflicts_true,
             conflicts_read=tally.conflicts_read,
             session=self._sessions,
+            steps=tally.steps,
         )

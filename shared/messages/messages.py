@@ -17,6 +17,7 @@ from typing import Annotated
 import msgspec
 
 from shared.codec.packed import Count, Index, Packed
+from shared.messages.trace import TraceStep
 from shared.units.things import Things
 
 ALLOCATE = 0
@@ -146,6 +147,8 @@ class Turn(Packed, frozen=True, kw_only=True):
     """The action of the policy whose work this is. A shuffle is about no job (NOBODY)."""
     world: bytes = b""
     """An excerpt (:mod:`shared.messages.excerpt`); empty for a flat turn, which needs none."""
+    traced: bool = False
+    """Whether somebody wants to see its steps: the outcome brings them."""
     total: Count  # last and without a default: an array that lacks a field is refused
 
     def __post_init__(self) -> None:
@@ -387,5 +390,7 @@ class Outcome(Packed, frozen=True, kw_only=True):
     """Of those evictions, as in the statement."""
     moved: dict[str, Count] = msgspec.field(default_factory=dict)
     """Version keys that the accepted statement moved -> by how much."""
+    steps: tuple[TraceStep, ...] = ()
+    """What happened on the way; of a traced turn alone."""
     reasons: dict[str, Count]  # last and without a default, as in a turn
     """Reason -> number of nodes, exclusive: the counts add up to the nodes looked at."""

@@ -1,5 +1,5 @@
 """Operations other than reading and writing one kind, in OpenAPI's form: lists, status, the record
-of a snapshot, plans, explain."""
+of a snapshot, plans, explain, trace."""
 
 from __future__ import annotations
 
@@ -42,6 +42,19 @@ _ATOMIC: Json = {
     "schema": {"type": "boolean"},
 }
 
+_TRACE_BOUNDS: list[Json] = [
+    {
+        "name": name,
+        "in": "query",
+        "description": text,
+        "schema": {"type": "integer", "minimum": 1, "maximum": most},
+    }
+    for name, text, most in (
+        ("turns", "How many turns are followed.", 50),
+        ("timeoutSeconds", "How long at most.", 600),
+    )
+]
+
 
 def own_operations(api_version: str) -> Json:
     """Path -> operations on it, for one group and version."""
@@ -55,6 +68,11 @@ def own_operations(api_version: str) -> Json:
                 "parameters": [NAMESPACE_PARAMETER, NAME],
                 "get": _operation(f"explain{kind.kind}", text, _kind("Explanation")),
                 "post": _operation(f"ask{kind.kind}", text, _kind("Explanation")),
+            }
+            trace = f"Each step of the next turns of this {kind.kind}, one a line, live."
+            paths[explain.removesuffix("explain") + "trace"] = {
+                "parameters": [NAMESPACE_PARAMETER, NAME, *_TRACE_BOUNDS],
+                "get": _operation(f"trace{kind.kind}", trace, _OBJECT),
             }
     if api_version == SHARD.api_version:
         paths |= _of_our_group(f"/apis/{api_version}")

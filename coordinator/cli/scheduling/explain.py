@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import Namespace, Output
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
+
+if TYPE_CHECKING:
+    from coordinator.cli.client.session import ServerSession
+
+T = TypeVar("T")
 
 
 class SubjectKind(StrEnum):
@@ -77,30 +83,37 @@ def explained(
     """The server's explanation of what a user named."""
     from coordinator.cli.client.session import session
 
+    with session(connection, namespace=namespace) as api:
+        return first_found(subject_paths(api, subject, name, "explain"), api.client.get)
+
+
+def subject_paths(api: ServerSession, subject: SubjectKind, name: str, verb: str) -> list[str]:
+    """The paths at which the server may know what a user named, the likeliest first. Raises
+    :class:`CommandError` (usage)."""
     own_namespace, _, plain = name.rpartition("/")
     if not plain or "/" in own_namespace:
         raise CommandError(f"{name}: not a name; write NAME or NAMESPACE/NAME", code=EXIT_USAGE)
-    with session(connection, namespace=namespace) as api:
-        if own_namespace and api.named and own_namespace != api.namespace:
-            raise CommandError(
-                f"{name} is in namespace {own_namespace}, but -n says {api.namespace}; "
-                "leave one out",
-                code=EXIT_USAGE,
-            )
-        return _ask(api.client, subject, own_namespace or api.namespace, plain)
+    if own_namespace and api.named and own_namespace != api.namespace:
+        raise CommandError(
+            f"{name} is in namespace {own_namespace}, but -n says {api.namespace}; leave one out",
+            code=EXIT_USAGE,
+        )
+    tried = [subject, SubjectKind.POD_GROUP] if subject is SubjectKind.JOB else [subject]
+    namespace = own_namespace or api.namespace
+    return [
+        f"{root}/namespaces/{namespace}/{plural}/{plain}/{verb}"
+        for root, plural in map(PATHS.__getitem__, tried)
+    ]
 
 
-def _ask(client: Any, subject: SubjectKind, namespace: str, name: str) -> dict[str, Any]:
+def first_found(paths: list[str], ask: Callable[[str], T]) -> T:
+    """The answer at the first path that is there. Raises KubeError."""
     from coordinator.cli.client.client import KubeError
 
-    tried = [subject, SubjectKind.POD_GROUP] if subject is SubjectKind.JOB else [subject]
     failure: KubeError | None = None
-    for kind in tried:
-        root, plural = PATHS[kind]
-        path = f"{root}/namespaces/{namespace}/{plural}/{name}/explain"
+    for path in paths:
         try:
-            answer: dict[str, Any] = client.get(path)
-            return answer
+            return ask(path)
         except KubeError as error:
             if error.code != 404:
                 raise

@@ -13,8 +13,9 @@ from coordinator.verification.simulation.virtual_time import Event, Place
 from shard_worker.framework.session import Session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
+from shard_worker.worker.limits import Limits
 from shard_worker.worker.served_calls import ServedCalls
-from shard_worker.worker.worker import CommitBatchRequest, Instruction, Limits, Outcomes, Worker
+from shard_worker.worker.worker import CommitBatchRequest, Instruction, Outcomes, Worker
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import Deposed, LedgerUnavailable
 from shared.ledger.lease import HeldLease

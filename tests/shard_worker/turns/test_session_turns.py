@@ -8,7 +8,8 @@ import pytest
 from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
-from shard_worker.worker.worker import CommitBatchRequest, Limits, Outcomes, Worker
+from shard_worker.worker.limits import Limits
+from shard_worker.worker.worker import CommitBatchRequest, Outcomes, Worker
 from shared.messages.messages import (
     ALLOCATE,
     GUARD_GANG,

@@ -7,7 +7,8 @@ import pytest
 from shard_worker.framework.session import Session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
-from shard_worker.worker.worker import CommitBatchRequest, Instruction, Limits, Outcomes, Worker
+from shard_worker.worker.limits import Limits
+from shard_worker.worker.worker import CommitBatchRequest, Instruction, Outcomes, Worker
 from shared.codec.packed import replace
 from shared.ledger.entries.log import CommitEntry, Committed
 from shared.messages.messages import (
