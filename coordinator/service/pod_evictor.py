@@ -47,8 +47,10 @@ class PodEvictor:
         run_id: Callable[[], Awaitable[str]],
         bless: Callable[[], Awaitable[str]],
         kick: Callable[[], None],
+        guard: asyncio.Lock,
     ) -> None:
-        """``kick``: called after each, so that what waited for it goes on."""
+        """``kick``: called after each, so that what waited for it goes on. ``guard``: the
+        recorder's."""
         self._evictions = PodEvictions(order)
         self._ledger = ledger
         self._epoch = epoch
@@ -57,8 +59,9 @@ class PodEvictor:
         self._bless = bless
         self._kick = kick
         self._sequence = 0
-        self._alone = asyncio.Lock()
-        """Two evictions at once would count the same budget twice."""
+        # Two evictions at once would count the same budget twice; and while a state is being
+        # recorded the books still count a pod that has ended as running (seeds 80 and 360).
+        self._guard = guard
 
     def task_of(self, namespace: str, name: str) -> Task | None:
         """The task of a pod; None if there is none."""
@@ -77,7 +80,7 @@ class PodEvictor:
     ) -> EvictionRefusal | Leaving:
         """Evict a pod of a Job, with its gang where that demands it. Leaving: it is on its way out,
         by this call or by an earlier one."""
-        async with self._alone:
+        async with self._guard:
             for _ in range(ATTEMPTS):
                 plan = self._evictions.plan(
                     task, self._registry().objects, action=action, whom=whom

@@ -283,6 +283,7 @@ class Service:
             run_id=self._blessed,
             bless=self._bless,
             kick=self._kicked.set,
+            guard=self._guard,
         )
         parsers = Parsers()
         group.create_task(parsers.run_forever())

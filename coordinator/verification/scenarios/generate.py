@@ -7,6 +7,7 @@ from random import Random
 from coordinator.verification.scenarios.churn import churn, clean_up, lasting
 from coordinator.verification.scenarios.contended import contended, policy
 from coordinator.verification.scenarios.demands import demanding
+from coordinator.verification.scenarios.draining import draining
 from coordinator.verification.scenarios.workload import (
     LARGE,
     QUEUES,
@@ -65,10 +66,11 @@ def scenario(seed: int) -> Scenario:
     wishes += churn(Random(seed + 2_000_003), setup, wishes, QUEUES)
     if seed % LASTING_EVERY == LASTING_EVERY - 2:
         wishes += lasting(Random(seed + 5_000_003), wishes, QUEUES)
+    wishes += draining(Random(seed + 7_000_003), setup)
     faults = (*_faults(Random(seed + 1_000_003), shards), *_stuck(seed))
     evicting = not rules and seed // 3 % 2 == 1
     if any(fault.kind is FaultKind.TASKS_LOST for fault in faults) and (
-        rules or changing or evicting
+        rules or changing or evicting or any(wish.drain for wish in wishes)
     ):
         wishes += clean_up(wishes)
     return Scenario(

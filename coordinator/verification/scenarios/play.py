@@ -84,11 +84,14 @@ def build(scenario: Scenario, notes: Notes | None = None) -> Simulation:
         standby=scenario.standby,
         evicting=scenario.evicting,
         notes=notes,
+        drains=scenario.drains,
     )
     simulation.submit(list(scenario.setup))
     for wish in scenario.wishes:
         if wish.delete is not None:
             simulation.delete(wish.delete, at=wish.at)
+        elif wish.drain:
+            simulation.drain(wish.drain, at=wish.at)
         else:
             simulation.submit(list(wish.items), at=wish.at)
     for fault in scenario.faults:

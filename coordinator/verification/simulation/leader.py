@@ -15,6 +15,7 @@ from coordinator.intake.intake import Intake
 from coordinator.service.bind_loop import CONSUMER
 from coordinator.service.leadership.lease import Leadership
 from coordinator.service.leadership.standby import Standby
+from coordinator.service.pod_evictor import EVICTOR
 from coordinator.verification.simulation.bold_evictor import SIMULATED
 from coordinator.verification.simulation.ledger_audit import SimulatedAudit
 from coordinator.verification.simulation.policy_file import LOOK_SECONDS, Policies
@@ -58,6 +59,8 @@ class World:
     """Users are told that these jobs are stored."""
     binds_volumes: bool = True
     """Whether claims get volumes; a recorded cluster has no controller that does it."""
+    drains: bool = False
+    """Whether nodes are drained: leaders claim the writer of such evictions."""
 
 
 class Life:
@@ -150,15 +153,19 @@ class Life:
                 ended=self._deposed,
             )
             intake = await ledger.claim(INTAKE, leader=epoch)
+            drains = self._world.drains
+            evictor = await ledger.claim(EVICTOR, leader=epoch) if drains else None
             for shard in self.core.dispatcher.shards:
                 await ledger.claim(str(shard), leader=epoch, lease=SHARD_LEASE_SECONDS)
             await self._standby.take_up(epoch)
             await self._standby.catch_up()
             await self._standby.finish()
             await ledger.bless(epoch, after=self._standby.log_id)
-            self._take_leadership(leadership, intake)
+            self._take_leadership(leadership, intake, evictor)
 
-    def _take_leadership(self, leadership: Leadership, intake: Epoch) -> None:
+    def _take_leadership(
+        self, leadership: Leadership, intake: Epoch, evictor: Epoch | None
+    ) -> None:
         core, process, ledger = self.core, self.process, self._ledger
         self.shards.leader = leadership.epoch
         core.validate()
@@ -176,6 +183,8 @@ class Life:
             acknowledged=self._world.acknowledged,
             call=self.shards.call,
             binds_volumes=self._world.binds_volumes,
+            evictor=evictor,
+            happened=process.timeline.struck,
         )
         policy = self._recorded_policy(core.order.session.policy)
         self.edges.store([policy_op(policy)], lambda: None)
@@ -225,6 +234,11 @@ class Life:
         """Submit a deletion to intake."""
         assert self.edges is not None
         self.edges.remove(key, lambda: self._stored(durable))
+
+    def drain(self, node: str, done: Event) -> None:
+        """Evict the pods of a node."""
+        assert self.edges is not None
+        self.edges.drain(node, done)
 
     def _stored(self, durable: Event) -> None:
         durable()

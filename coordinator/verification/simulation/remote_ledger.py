@@ -19,7 +19,7 @@ from shared.ledger.errors import LedgerError, LedgerUnavailable
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.schema import SchemaState, TakeUpProgress
-from shared.messages.messages import Epoch, Rows, StatusBatch, StatusReply
+from shared.messages.messages import CommitBatch, CommitReply, Epoch, Rows, StatusBatch, StatusReply
 
 T = TypeVar("T")
 
@@ -59,6 +59,14 @@ class RemoteLedger:
 
     async def store(self, batch: IntakeBatch) -> IntakeReply:
         return await self._ask("store", lambda: self._ledger.store(batch))
+
+    async def commit(self, batch: CommitBatch) -> CommitReply:
+        async def ask() -> CommitReply:
+            reply = await self._ledger.commit(batch)
+            self.entries_added()
+            return reply
+
+        return await self._ask("commit", ask)
 
     async def record(self, batch: StatusBatch) -> StatusReply:
         return await self._ask("record", lambda: self._ledger.record(batch))

@@ -38,11 +38,18 @@ Crash = tuple[str, int, bool]
 event)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Drain:
+    node: str
+
+
+_Asked = list[dict[str, Any]] | Key | _Drain
+"""Objects to create or change, the key of one to delete, or a node to drain."""
+
+
 @dataclass(slots=True, eq=False)
 class _Unanswered:
-    """Objects to create or change, or the key of one to delete."""
-
-    what: list[dict[str, Any]] | Key
+    what: _Asked
 
 
 class Simulation:
@@ -62,10 +69,11 @@ class Simulation:
         evicting: bool = False,
         notes: Notes | None = None,
         binds_volumes: bool = True,
+        drains: bool = False,
     ) -> None:
         """``core`` makes an empty coordinator, with a session of ``policies``; one worker per
-        shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes``: see
-        :class:`World`."""
+        shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes`` and ``drains``:
+        see :class:`World`."""
         self.notes = notes
         self.events = 0
         """Number of events so far."""
@@ -88,6 +96,7 @@ class Simulation:
             workers=WorkerConfig(mode=mode, seed=seed, evicting=evicting),
             acknowledged=self._acknowledged,
             binds_volumes=binds_volumes,
+            drains=drains,
         )
         self.crash: Crash | None = None
         self.happened: Counter[str] = Counter()
@@ -198,7 +207,12 @@ class Simulation:
         """A user deletes an object, in order with submissions."""
         self._ask(key, at)
 
-    def _ask(self, what: list[dict[str, Any]] | Key, at: float) -> None:
+    def drain(self, node: str, *, at: float) -> None:
+        """A user drains a node, which was cordoned before. Sent again to the next leader if this
+        one dies meanwhile."""
+        self._ask(_Drain(node), at)
+
+    def _ask(self, what: _Asked, at: float) -> None:
         def arrive() -> None:
             wish = _Unanswered(what)
             self._unanswered.append(wish)
@@ -212,10 +226,13 @@ class Simulation:
             if wish in self._unanswered:  # else another coordinator was quicker
                 self._unanswered.remove(wish)
 
-        if isinstance(wish.what, Key):
-            self.life.remove(wish.what, answered)
-        else:
-            self.life.admit(wish.what, answered)
+        match wish.what:
+            case Key() as key:
+                self.life.remove(key, answered)
+            case _Drain(node):
+                self.life.drain(node, answered)
+            case items:
+                self.life.admit(items, answered)
 
     def strike(self, fault: Fault) -> None:
         """Inject a fault at its time. Its target may be dead by then."""

@@ -46,11 +46,12 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One request of a user: objects to create or change, or one to delete."""
+    """One request of a user: objects to create or change, one to delete, or a node to drain."""
 
     at: float
     items: tuple[Item, ...] = ()
     delete: Key | None = None
+    drain: str = ""
 
 
 class PolicyChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,11 +85,16 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def deletes(self) -> bool:
         return any(wish.delete is not None for wish in self.wishes)
 
+    @property
+    def drains(self) -> bool:
+        return any(wish.drain for wish in self.wishes)
+
     def stories(self) -> list[str]:
         """Names that can be left out independently: a job, group, queue or node with all wishes
         about it."""
         told = {_story(wish.delete) for wish in self.wishes if wish.delete is not None}
         told |= {story_of(item) for wish in self.wishes for item in wish.items}
+        told |= {f"drain {wish.drain}" for wish in self.wishes if wish.drain}
         return sorted(told - {""})
 
     def without(self, stories: set[str]) -> Scenario:
@@ -97,8 +103,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for wish in self.wishes:
             if wish.delete is not None and _story(wish.delete) in stories:
                 continue
+            if f"drain {wish.drain}" in stories:
+                continue
             items = tuple(item for item in wish.items if story_of(item) not in stories)
-            if items or wish.delete is not None:
+            if items or wish.drain or wish.delete is not None:
                 wishes.append(replace(wish, items=items))
         return replace(self, wishes=tuple(wishes))
 

@@ -8,6 +8,7 @@ The rest of the leader is written with callbacks; it asks here and passes what t
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from coordinator.bind.status_writer import Recorder
 from coordinator.controllers.volume_controller import ClaimBinding, bind_claims
 from coordinator.core.coordinator import Coordinator
+from coordinator.core.pod_evictions import Action, EvictionRefusal, Task
 from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.dispatch.instructions import Instruction
 from coordinator.intake.changes import Changes
@@ -25,6 +27,7 @@ from coordinator.ledger_refusals import LedgerRefusals
 from coordinator.service.bind_loop import Binding
 from coordinator.service.executor import Executor
 from coordinator.service.leadership.lease import Leadership, LedCluster
+from coordinator.service.pod_evictor import PodEvictor
 from coordinator.service.reconcile_loop import Reconciling
 from coordinator.verification.simulation.remote_cluster import RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
@@ -34,7 +37,7 @@ from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeOp
 from shared.ledger.entries.repair import RepairRequest
 from shared.ledger.errors import Deposed, LedgerBehind
-from shared.messages.messages import Epoch, StatusItem
+from shared.messages.messages import HOLDING, Epoch, StatusItem
 
 INTAKE = "intake"
 
@@ -43,6 +46,12 @@ RECONCILE_SECONDS = 0.5
 
 TRY_AGAIN_SECONDS = 0.1
 """Pause of users before they ask again for a name that is still in use."""
+
+DRAIN_SECONDS = 3.0
+"""A drain gives up after this time, as with ``--timeout``: budgets may hold it up for longer."""
+
+RETRY_SECONDS = 0.05
+"""Pause before what was refused is asked for again."""
 
 
 class ServiceEdges:
@@ -62,10 +71,13 @@ class ServiceEdges:
         acknowledged: Callable[[list[int]], None],
         call: Callable[[SendTurns], None],
         binds_volumes: bool,
+        evictor: Epoch | None,
+        happened: Counter[str],
     ) -> None:
         """``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core has
         news; ``acknowledged``: users are told that these jobs are stored; ``call``: to the
-        workers; ``binds_volumes``: claims get volumes."""
+        workers; ``binds_volumes``: claims get volumes; ``evictor``: the epoch of the writer of
+        drains, None where no node is drained; ``happened``: counts what users see, by name."""
         self.refusals = LedgerRefusals()
         self._ledger = ledger
         self._core = core
@@ -139,6 +151,19 @@ class ServiceEdges:
             every=RECONCILE_SECONDS,
             kick=step,
         )
+        self._draining: Draining | None = None
+        if evictor is not None:
+            pods = PodEvictor(
+                core.order,
+                ledger,
+                epoch=evictor,
+                registry=lambda: intake.registry,
+                run_id=ledger.run_id,
+                bless=bless,
+                kick=step,
+                guard=guard,
+            )
+            self._draining = Draining(core, pods, happened=happened)
         self._loop.start(self._run())
 
     async def _run(self) -> None:
@@ -216,6 +241,14 @@ class ServiceEdges:
         else:
             done()
 
+    def drain(self, node: str, done: Event) -> None:
+        """Evict what a Job has on the node. It takes its time, and others ask meanwhile."""
+        self._users.put_nowait(partial(self._begin_drain, node, done))
+
+    async def _begin_drain(self, node: str, done: Event) -> None:
+        assert self._draining is not None
+        self._ask(partial(self._draining.drain, node), done)
+
     async def _bind_claims(self, bindings: list[ClaimBinding]) -> None:
         """Store that claims have volumes."""
         admission = await self._writer.apply(partial(bind_claims, self._intake, bindings))
@@ -256,3 +289,40 @@ class ServiceEdges:
 
 def _going(refusal: Refusal) -> bool:
     return "being deleted" in refusal.message
+
+
+class Draining:
+    """What ``kubectl drain`` asks of a leader. ``happened``: counts what users see, by name."""
+
+    def __init__(self, core: Coordinator, evictor: PodEvictor, *, happened: Counter[str]) -> None:
+        self._core = core
+        self._evictor = evictor
+        self._happened = happened
+
+    async def drain(self, node: str) -> None:
+        """Evict the pods of Jobs on a node until none is left, or time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + DRAIN_SECONDS
+        while tasks := self._on(node):
+            if loop.time() > deadline:
+                self._happened["drain gave up"] += 1
+                return
+            for task in tasks:
+                came = await self._evictor.evict(task, action=Action.EVICT, whom="drain")
+                if isinstance(came, EvictionRefusal):
+                    self._happened[f"eviction refused: {came.obstacle.name}"] += 1
+                else:
+                    self._happened["evicted on request"] += 1
+            await asyncio.sleep(RETRY_SECONDS)
+        self._happened["drained"] += 1
+
+    def _on(self, node: str) -> list[Task]:
+        """The tasks on the node that a Job would make anew."""
+        core = self._core
+        return [
+            (jid, tix)
+            for jid, state in core.order.jobs.items()
+            if state.job.kind == "Job"
+            for tix, task_state in enumerate(state.states)
+            if task_state in HOLDING and core.names.get(state.rows[tix]) == node
+        ]

@@ -1,6 +1,8 @@
 """Disruption budgets: how many pods may be evicted (promise 9).
 
-Bound pods count as healthy like running ones, since the report that a pod runs comes later.
+Where a policy evicts, bound pods count as healthy like running ones: the worker may have read
+either. Where a pod is evicted on request, only those that run count, and only they need a budget's
+leave, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -20,9 +22,12 @@ class Budgets:
         self._evicted: dict[str, int] = {}
         """Budget -> number of pods that the current statement may still evict."""
         self._left: dict[str, int] = {}
+        self._healthy: tuple[int, ...] = (BOUND, RUNNING)
 
-    def before(self, jids: Iterable[int]) -> None:
-        """Compute the budgets' allowance before a statement evicts tasks of these jobs."""
+    def before(self, jids: Iterable[int], *, requested: bool) -> None:
+        """Compute the budgets' allowance before a statement evicts tasks of these jobs.
+        ``requested``: by somebody, and not by a policy."""
+        self._healthy = (RUNNING,) if requested else (BOUND, RUNNING)
         objects = self._books.objects
         spaces = {self._books.jobs[jid].namespace for jid in jids if jid in self._books.jobs}
         self._left = {
@@ -50,7 +55,7 @@ class Budgets:
         healthy = expected = 0
         for job in self._books.jobs.values():
             if job.namespace == budget["namespace"] and not job.forgotten:
-                running, expected_of_job = _counts(job, budget)
+                running, expected_of_job = _counts(job, budget, self._healthy)
                 healthy, expected = healthy + running, expected + expected_of_job
         if budget.get("max_unavailable"):
             needed = expected - _amount(budget["max_unavailable"], expected)
@@ -59,13 +64,13 @@ class Budgets:
         return max(healthy - needed, 0)
 
 
-def _counts(job: CheckedJob, budget: Facts) -> tuple[int, int]:
-    """(healthy, expected) pods of a job under a budget. Bound pods count as healthy."""
+def _counts(job: CheckedJob, budget: Facts, states_of_healthy: tuple[int, ...]) -> tuple[int, int]:
+    """(healthy, expected) pods of a job under a budget."""
     healthy = expected = 0
     for role in job.roles:
         if selected(budget.get("selector"), role.labels):
             states = job.states[role.first : role.first + role.count]
-            healthy += sum(states.count(state) for state in (BOUND, RUNNING))
+            healthy += sum(states.count(state) for state in states_of_healthy)
             expected += sum(state <= RELEASING for state in states)
     return healthy, expected
 

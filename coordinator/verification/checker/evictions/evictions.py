@@ -51,8 +51,9 @@ class Evictions:
                 problem = f"job {jid} ({owner.key}) as of {spec} was evicted after {why}"
                 self._findings.add(Rule.TRANSITION, problem)
             for tix, row in zip(tasks, rows, strict=True):
+                ran = tix < len(owner.states) and owner.states[tix] == RUNNING
                 if self._leave(jid, owner, tix, (row, cid)):
-                    eviction.victims.append(Victim(jid, owner, tix, row, guards))
+                    eviction.victims.append(Victim(jid, owner, tix, row, guards, ran))
         # When all victims of the statement have left, as the script does: a gang that goes as a
         # whole is in part in between (decision 0028).
         self._guards(eviction)

@@ -43,6 +43,8 @@ class Victim:
     row: int
     guards: int = 0
     """Guards that its statement promised for it."""
+    ran: bool = True
+    """It was running, not just bound."""
 
 
 @dataclass(slots=True)
@@ -80,7 +82,8 @@ class VictimChecks:
 
     def before(self, eviction: Eviction) -> None:
         """Called before the victims begin to leave."""
-        self._budgets.before(run[0] for run in eviction.statement["evict"])
+        jids = (run[0] for run in eviction.statement["evict"])
+        self._budgets.before(jids, requested=eviction.action == EVICT)
 
     def judge(self, eviction: Eviction) -> None:
         """Judge once the victims began to leave, before anything is placed."""
@@ -107,7 +110,7 @@ class VictimChecks:
 
     def _within_budgets(self, eviction: Eviction) -> None:
         """Budgets hold whatever the policy, where a pod is evicted on request."""
-        for victim in eviction.victims:
+        for victim in filter(lambda victim: victim.ran, eviction.victims):
             self._findings.checked[Rule.EVICTION_POLICY] += 1
             if budget := self._budgets.exceeded(victim.jid, victim.tix):
                 problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}: {budget}"

@@ -217,8 +217,8 @@ class LedgerSide:
         for cid, first, count, group, *facts in roles:
             job.member[first : first + count] = b"\1" * count
             job.group_of[first : first + count] = [group] * count
-            if facts:
-                job.roles.append(RoleFacts(first, count, facts[0]))
+            # Also one without facts: a budget that selects everything counts its pods.
+            job.roles.append(RoleFacts(first, count, facts[0] if facts else {}))
             if cid in self.books.best_effort:
                 job.cids[first : first + count] = [cid] * count
                 ended = sum(job.states.count(s, first, first + count) for s in UNSUCCESSFUL)

@@ -152,12 +152,12 @@ def devices() -> list[Item]:
     ]
 
 
-def budget() -> Item:
+def budget(app: str, minimum: int) -> Item:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "steady", "namespace": "ns"},
-        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "steady"}}},
+        "metadata": {"name": app, "namespace": "ns"},
+        "spec": {"minAvailable": minimum, "selector": {"matchLabels": {"app": app}}},
     }
 
 
@@ -204,18 +204,40 @@ def second_wave() -> list[Item]:
     ]
 
 
-def rich_run(*, seed: int = 3) -> Run:
+def rich_run(*, seed: int = 1) -> Run:
     ranks = [priority("low", 1), priority("mid", 5), priority("high", 10)]
     queues = [queue("red", deserved={"cpu": "16"}), queue("blue", deserved={"cpu": "8"})]
-    setup = [*nodes(), *ranks, *queues, *volumes(), *devices(), budget()]
-    run = Run(nodes=0, policy=RICH, setup=setup, seed=seed)
+    setup = [
+        *nodes(),
+        *ranks,
+        *queues,
+        *volumes(),
+        *devices(),
+        budget("steady", 2),
+        budget("kept", 1),
+    ]
+    run = Run(nodes=0, policy=RICH, setup=setup, seed=seed, drains=True)
     run.submit(*first_wave(), at=0.1)
     run.submit(*second_wave(), at=0.5)
     run.submit(job("urgent", 6, seconds=SECONDS, priority="high"), at=1.0)
     run.submit(job("next", 8, seconds=SECONDS, priority="mid"), at=1.1)
     run.submit(job("red", 2, seconds=SECONDS, queue="red"), at=1.2)
     run.submit(sharing(), at=1.3)
+    drain(run, at=8.0)
     return run
+
+
+def drain(run: Run, *, at: float) -> None:
+    """When all others have ended: a gang and two pods under a budget are on a node, which is
+    drained and given back."""
+    here: Item = {"nodeSelector": {HOSTNAME: "n0"}}
+    whole = placed("whole", 2, **here)
+    whole["spec"]["minAvailable"] = 2
+    run.submit(whole, placed("kept", 2, labels={"app": "kept"}, **here), at=at)
+    node_before = nodes()[0]
+    run.submit(node_before | {"spec": {"unschedulable": True}}, at=at + 0.5)
+    run.sim.drain("n0", at=at + 0.5)
+    run.submit(node_before, at=at + 1.0)
 
 
 @cache

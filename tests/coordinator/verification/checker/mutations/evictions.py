@@ -67,5 +67,16 @@ def a_pod_is_evicted_that_keeps_the_cluster_alive(history: History) -> None:
 
 
 @breaks(Rule.EVICTION_POLICY)
+def a_drain_breaks_a_budget(history: History) -> None:
+    history.value("budget/ns/kept")["values"]["budget/ns/kept"]["min_available"] = "2"
+
+
+@breaks(Rule.EVICTION_REASON)
+def a_drain_gives_somebody_the_room(history: History) -> None:
+    _, statement = history.evicting("evict: for")
+    statement["nominate"] = [[0, 0, statement["evict"][0][2], 3]]
+
+
+@breaks(Rule.EVICTION_POLICY)
 def a_budget_is_overdrawn(history: History) -> None:
     history.value("budget/ns/steady")["values"]["budget/ns/steady"]["min_available"] = "4"

@@ -28,6 +28,17 @@ def an_eviction_breaks_a_gang_that_the_statement_does_not_guard(history: History
     victims[6] = 0  # those of the other runs stay
 
 
+@breaks(Rule.VICTIM_GANG)
+def a_drain_leaves_a_gang_in_part(history: History) -> None:
+    jid = history.jid("whole")
+    statement = next(s for _, s in history.statements("whole") if s.get("evict"))
+    (victims,) = statement["evict"]
+    assert victims[0] == jid
+    victims[4].pop()
+    victims[5].pop()
+    victims[6] = 0  # what the statement guards is not what is owed
+
+
 @breaks(Rule.GANG_REPAIRED)
 def a_member_is_lost_and_the_others_stay(history: History) -> None:
     started = history.status("urgent", "RUNNING")
