@@ -55,6 +55,7 @@ class Obstacle(Enum):
     ENDING = "the pod is ending by itself; send it again"
     ENDED = "the pod has ended; nothing of it is on a node"
     UNPLACED = "the pod waits for a node, so there is nothing to stop"
+    LEFT = "the pod waits for a node; nothing of it is on one"
     BUSY = "the pod's job is being placed; send it again"
     BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 
@@ -105,7 +106,10 @@ class PodEvictions:
         if task_state in ENDED:
             return EvictionRefusal(Obstacle.ENDED)
         if task_state == TaskState.PENDING:
-            return EvictionRefusal(Obstacle.UNPLACED)
+            # Whoever drains listed it on a node: it left with its gang since, and that is all that
+            # was asked for.
+            left = action is Action.EVICT
+            return EvictionRefusal(Obstacle.LEFT if left else Obstacle.UNPLACED)
         keys = order.spanning.keys(jid)
         if _moves(state) or order.spanning.touched(keys):
             return EvictionRefusal(Obstacle.BUSY)
@@ -173,18 +177,23 @@ class PodEvictions:
     def _gang_of(self, state: JobState, tix: int) -> list[int]:
         """The tasks that leave with this one: those of the widest group that would otherwise be
         left in part."""
-        job, info, widest = state.job, state.info, -1
+        job, info, leaving = state.job, state.info, [tix]
+        # From the inside out, each with all that leaves by then: a group that goes as a whole may
+        # be more than the one above it can spare (seed 711).
         for group in _chain(job, job.role_of(tix).group):
-            members = info.held[group] + info.best_effort[group] - 1
+            members = info.held[group] + info.best_effort[group] - len(leaving)
             if 0 < members < job.groups[group].minimum:
-                widest = group
-        if widest < 0:
-            return [tix]
+                leaving = self._placed(state, group)
+        return leaving
+
+    def _placed(self, state: JobState, group: int) -> list[int]:
+        """The tasks of a group, and of those below, that hold nodes and are not on their way
+        out."""
         gone = (TaskState.PENDING, TaskState.RELEASING, *ENDED)
         return [
             t
-            for role in job.roles
-            if widest in _chain(job, role.group)
+            for role in state.job.roles
+            if group in _chain(state.job, role.group)
             for t in range(role.first, role.first + role.count)
             if state.states[t] not in gone and not self._leaves(state, t)
         ]
@@ -254,9 +263,9 @@ class PodEvictions:
         healthy = expected = 0
         key = f"{BUDGET}{budget.namespace}/{budget.name}"
         for member in self._order.spanning.members((key,)):
-            known = self._order.known(member)
-            if known is not None and known.job.namespace == budget.namespace:
-                runs, exists = self._count(budget, known)
+            other = self._order.jobs.get(member)  # pods of a job that is being deleted do not count
+            if other is not None and other.job.namespace == budget.namespace:
+                runs, exists = self._count(budget, other)
                 healthy, expected = healthy + runs, expected + exists
         room = allowed(budget, healthy, expected)
         if len(leaving) <= room:

@@ -93,9 +93,9 @@ class JobPods:
 
 def refusal(came: EvictionRefusal, key: Key) -> Problem:
     match came.obstacle:
-        case Obstacle.ENDED:
+        case Obstacle.ENDED | Obstacle.LEFT:
             # kubectl drain takes this for done, and there is indeed nothing to wait for.
-            message = f'pods "{key.name}" not found among those that run: {came.obstacle.value}'
+            message = f'pods "{key.name}" not found on a node: {came.obstacle.value}'
             return Problem(
                 HTTPStatus.NOT_FOUND, message, reason="NotFound", kind=POD.plural, name=key.name
             )

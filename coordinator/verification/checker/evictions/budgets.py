@@ -7,7 +7,7 @@ leave, as in Kubernetes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from coordinator.verification.checker.placement.labels import selected
 from coordinator.verification.checker.state.books import CheckerBooks, Facts
@@ -22,12 +22,12 @@ class Budgets:
         self._evicted: dict[str, int] = {}
         """Budget -> number of pods that the current statement may still evict."""
         self._left: dict[str, int] = {}
-        self._healthy: tuple[int, ...] = (BOUND, RUNNING)
+        self._requested = False
 
     def before(self, jids: Iterable[int], *, requested: bool) -> None:
         """Compute the budgets' allowance before a statement evicts tasks of these jobs.
         ``requested``: by somebody, and not by a policy."""
-        self._healthy = (RUNNING,) if requested else (BOUND, RUNNING)
+        self._requested = requested
         objects = self._books.objects
         spaces = {self._books.jobs[jid].namespace for jid in jids if jid in self._books.jobs}
         self._left = {
@@ -52,10 +52,20 @@ class Budgets:
     def _allowed(self, budget: Facts) -> int:
         if (allowed := budget.get("allowed")) is not None:
             return max(int(allowed), 0)
+        if not self._requested:
+            return self._allowed_of(budget, lambda job: not job.forgotten)
+        # Pods of a job that is being deleted do not count, once whoever asks knows of that.
+        return max(
+            self._allowed_of(budget, lambda job: not job.forgotten),
+            self._allowed_of(budget, lambda job: not job.gone),
+        )
+
+    def _allowed_of(self, budget: Facts, counts: Callable[[CheckedJob], bool]) -> int:
+        states = (RUNNING,) if self._requested else (BOUND, RUNNING)
         healthy = expected = 0
         for job in self._books.jobs.values():
-            if job.namespace == budget["namespace"] and not job.forgotten:
-                running, expected_of_job = _counts(job, budget, self._healthy)
+            if job.namespace == budget["namespace"] and counts(job):
+                running, expected_of_job = _counts(job, budget, states)
                 healthy, expected = healthy + running, expected + expected_of_job
         if budget.get("max_unavailable"):
             needed = expected - _amount(budget["max_unavailable"], expected)

@@ -135,7 +135,7 @@ async def _until_gone(session: aiohttp.ClientSession, pod: Item) -> int:
     refused = 0
     while True:
         code, said = await evict(session, name)
-        if code == 404:  # it ended by itself; kubectl does not wait for it
+        if code == 404:  # it ended, or waits for a node; kubectl does not wait for it
             return refused
         if code == 201:
             break
