@@ -50,7 +50,7 @@ def surroundings(directory: Path, **more: str) -> dict[str, str]:
 class Up:
     """A server, started by a page's own words, on a port that is free."""
 
-    def __init__(self, text: str, directory: Path) -> None:
+    def __init__(self, text: str, directory: Path, **environment: str) -> None:
         self._run_dir = Path(tempfile.mkdtemp(prefix="qt-"))
         self._said = directory / "up.txt"
         with self._said.open("w") as said:
@@ -61,6 +61,7 @@ class Up:
                     directory,
                     QUADRANT_RUN_DIR=str(self._run_dir),
                     QUADRANT_LISTEN_PORT="0",
+                    **environment,
                 ),
                 stdout=said,
                 stderr=subprocess.STDOUT,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gzip
 import importlib
 import sys
+import time
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-import aiohttp
+import orjson
 import pytest
 
 from coordinator.verification.replay.sharded import ShardedRun, run_sharded
+from coordinator.verification.workloads.bulk_client import ApiClient
 from coordinator.verification.workloads.generators import lists
 from shard_worker.harness import Cluster, Result
 from shard_worker.view.mode import Mode
@@ -25,7 +28,8 @@ from shared.units.things import Things
 from tests.conftest import ROOT
 from tests.coordinator.verification.replay.build import case, gang, node, sessions
 from tests.docs.pages import blocks
-from tests.end_to_end.one_process.harness import Running, running
+from tests.docs.terminal import Up
+from tests.end_to_end.one_process.harness import PATIENCE, running
 from tests.shard_worker.framework.installed import package
 from tests.shared.ledger.conftest import flush
 
@@ -45,6 +49,16 @@ SEED = 5
 """Leaves three nodes in their order: of equal ones the first is taken."""
 Placed = dict[str, tuple[str, Things]]
 """Pod -> node, devices."""
+NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
+
+
+class Served(NamedTuple):
+    """What a service has placed, and its objects before the second gang."""
+
+    first: Placed
+    second: Placed
+    dumped: list[Item]
 
 
 @pytest.fixture
@@ -147,18 +161,22 @@ def asking(name: str) -> list[Item]:
     return made
 
 
-async def get(http: aiohttp.ClientSession, url: str) -> list[Item]:
-    async with http.get(url) as reply:
-        value = await reply.json()
-    kind = value["kind"].removesuffix("List")
-    head = {"apiVersion": value["apiVersion"], "kind": kind}
+async def listed(api: ApiClient, path: str) -> list[Item]:
+    value = await api.get(path)
+    head = {"apiVersion": value["apiVersion"], "kind": value["kind"].removesuffix("List")}
     return [head | item for item in value["items"]]
 
 
-async def send(http: aiohttp.ClientSession, service: Running, items: list[Item]) -> None:
+async def send(api: ApiClient, items: list[Item]) -> None:
     for body in lists(items, limit=250):
-        async with http.post(f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body) as told:
-            assert told.status == 200, await told.text()
+        assert (await api.submit(orjson.dumps(body))).refused == []
+
+
+async def until_running(api: ApiClient, tasks: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while (status := await api.status())["tasks"]["running"] != tasks:
+        assert time.monotonic() < deadline, status
+        await asyncio.sleep(0.05)
 
 
 def told_by(pods: list[Item]) -> Placed:
@@ -194,41 +212,54 @@ def in_the_harness(before: Placed, name: str) -> Placed:
     return {key: (machine, result.devices[key]) for key, machine in result.binds.items()}
 
 
+async def served(url: str) -> Served:
+    """Two gangs one after the other: the second goes by what the first has of the cards."""
+    async with ApiClient(url) as api:
+        await send(api, [*machines(), *asking("first")])
+        await until_running(api, GANGS["first"][0])
+        paths = (NODES, GROUPS, PODS)
+        dumped = [item for path in paths for item in await listed(api, path)]
+        first = told_by(await listed(api, PODS))
+        await send(api, asking("second"))
+        await until_running(api, sum(pods for pods, _ in GANGS.values()))
+        both = told_by(await listed(api, PODS))
+    second = {pod: told for pod, told in both.items() if pod not in first}
+    assert first.items() <= both.items(), "the first gang stays where it is"
+    return Served(first, second, dumped)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_it_is_the_same_in_harness_replay_shards_and_up(
     fgd: ModuleType, embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
 ) -> None:
-    """Two gangs one after the other: the second goes by what the first has of the cards."""
+    first = in_the_harness({}, "first")
+    second = in_the_harness(first, "second")
     flush(embedded_server)
     file = tmp_path / "policy.yaml"
     file.write_text(str(UNDER))
     options: dict[str, Any] = {"shards": 3, "mode": "none", "policy": file}
-    async with (
-        running(embedded_server.url, short_dir, **options) as service,
-        aiohttp.ClientSession(service.url) as http,
-    ):
-        await send(http, service, [*machines(), *asking("first")])
-        await service.until(lambda s: s["tasks"]["running"] == GANGS["first"][0])
-        groups = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
-        urls = ("/api/v1/nodes", groups, "/api/v1/pods")
-        dumped = [item for url in urls for item in await get(http, url)]
-        first = told_by(await get(http, "/api/v1/pods"))
-        await send(http, service, asking("second"))
-        await service.until(
-            lambda s: s["tasks"]["running"] == sum(pods for pods, _ in GANGS.values())
-        )
-        both = told_by(await get(http, "/api/v1/pods"))
-    second = {pod: told for pod, told in both.items() if pod not in first}
-    assert {pod: both[pod] for pod in first} == first
-    assert in_the_harness({}, "first") == first
-    assert in_the_harness(first, "second") == second
+    async with running(embedded_server.url, short_dir, **options) as service:
+        alone = await served(service.url)
+    assert (alone.first, alone.second) == (first, second)
+    site = Path(str(fgd.__file__)).parent
+    with Up(
+        f"quadrant up --shards 3 --policy {file}",
+        tmp_path,
+        PYTHONPATH=f"{ROOT}:{site}",
+        QUADRANT_MODE="none",
+        QUADRANT_SEED="1",
+    ) as up:
+        whole = await served(up.address)
+    assert (whole.first, whole.second) == (first, second)
     for items, wanted in (
         ([*machines(), *asking("first")], first),
-        ([*dumped, *asking("second")], second),
+        ([*whole.dumped, *asking("second")], second),
     ):
         made = case(*items, under=UNDER)
         binds = {pod: machine for pod, (machine, _) in wanted.items()}
-        [alone] = sessions(made)
-        assert alone.binds == binds
+        [session] = sessions(made)
+        assert session.binds == binds
         for shards in (1, 3):
             sharding = ShardedRun(shards=shards, mode=Mode.NONE, seed=SEED)
             result = run_sharded(made.policy, made.recorded, sharding, name=made.id)
