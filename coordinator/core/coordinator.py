@@ -40,6 +40,7 @@ from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.dispatch.instructions import (
     Instruction,
     ReleaseNominations,
+    RemoveGates,
     Repartition,
     Reread,
     StoreQuarantines,
@@ -199,6 +200,8 @@ class Coordinator:
             out.append(StoreQuarantines(marks))
         if reservations := order.aging.changes():
             out.append(StoreReservations(reservations))
+        if gates := order.accounts.gates.take():
+            out.append(RemoveGates(gates))
         return out + departures(order, self.victims, now)
 
     def observe(self, observer: Observer) -> None:

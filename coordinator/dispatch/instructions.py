@@ -91,6 +91,14 @@ class StoreReservations:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class RemoveGates:
+    """Instruction: store these pods (jid -> tasks) without Volcano's scheduling gate; then call
+    :meth:`Order.gates_removed`."""
+
+    tasks: Mapping[int, list[int]]
+
+
 Instruction = (
     SendTurns
     | Reread
@@ -101,6 +109,7 @@ Instruction = (
     | Purge
     | StoreQuarantines
     | StoreReservations
+    | RemoveGates
 )
 
 

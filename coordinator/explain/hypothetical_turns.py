@@ -5,12 +5,12 @@ from __future__ import annotations
 from coordinator.core.coordinator import Coordinator
 from coordinator.jobs.state import JobState, core_need, progress, task_runs
 from shard_worker.inquiry.inquiry import HERE
-from shard_worker.session_model.queue_totals import INQUEUE
+from shard_worker.session_model.queue_totals import INQUEUE, opens_gate
 from shard_worker.session_model.workload import Amounts, add
 from shared.codec.packed import replace
 from shared.messages.excerpt import EXCERPT, TOTALS
 from shared.messages.messages import Group, TaskState, Turn
-from shared.model.model import TaskClass
+from shared.model.model import Job, TaskClass
 
 TAIL = 2000
 """Elastic tasks per inquiry: bounds how long it keeps a worker busy."""
@@ -77,6 +77,7 @@ def planned_turn(
     """The turn of a job that need not exist, in the form for a session where the job needs one."""
     if not state.info.pending:
         return session_turn(core, state, turn, action="backfill")
+    state = replace(state, job=_through_gates(state.job))
     job, order = state.job, core.order
     spanning, existing = order.spanning, order.known(job.jid)
     # Entered for the question and taken out in `finally`, with no await in between: nobody sees a
@@ -95,6 +96,14 @@ def planned_turn(
         spanning.drop_job(job.jid)
         if existing is not None:
             spanning.put_job(existing.job, order.accounts.classes)
+
+
+def _through_gates(job: Job) -> Job:
+    """The job without the gates that the scheduler itself removes: the turn after that places."""
+    if not any(opens_gate(role) for role in job.roles):
+        return job
+    roles = [replace(r, gated=False, own_gate=False) if opens_gate(r) else r for r in job.roles]
+    return replace(job, roles=tuple(roles))
 
 
 def here_turn(core: Coordinator, state: JobState, turn: Turn, tix: int = -1) -> Turn:

@@ -33,12 +33,18 @@ from coordinator.intake.admission.documents import (
 from coordinator.intake.admission.draft import Draft
 from coordinator.intake.admission.gangs import admit_job, admit_pod_group
 from coordinator.intake.admission.pods import admit_pod, join_members
+from coordinator.intake.admission.queue_gate import (
+    document_without_gate,
+    with_gate,
+    without_gate,
+)
 from coordinator.intake.admission.queues import admit_queues
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.admission.restore import decode, mark_deleting, take_up
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.admission.step import AdmissionStep, key_of, kind_of
 from coordinator.intake.documents.document import Document, Key
+from shard_worker.session_model.queue_totals import opens_gate
 from shared.codec.packed import replace
 from shared.errors import InvalidInput, Refusal
 from shared.ledger.entries.snapshot import Snapshot
@@ -138,9 +144,12 @@ class Intake:
         """Parse each object by itself. Nothing is admitted yet."""
         refused: list[Refusal] = []
         parsed: list[Item] = []
-        for sent in items:
+        for item in items:
             yield
-            manifest = parse(sent)
+            sent, manifest = item, parse(item)
+            if type(manifest) is PodManifest and manifest.annotations and not self._observe:
+                sent = with_gate(manifest, item, self.documents)
+                manifest = manifest if sent is item else parse(sent)
             if isinstance(manifest, Refusal):
                 refused.append(manifest)
                 continue
@@ -274,6 +283,19 @@ class Intake:
         out = termination.grow(draft, document, roles)
         if out.documents:
             self._keep(draft, out, *out.documents)
+        return out
+
+    def remove_gates(self, jid: int, tasks: Sequence[int]) -> Admission:
+        """Take Volcano's scheduling gate off these pods of a job, as far as they still have it."""
+        job = self.registry.jobs.get(jid)
+        tasks = [] if job is None else [tix for tix in tasks if opens_gate(job.role_of(tix))]
+        if job is None or not tasks:
+            return Admission()
+        draft, out = Draft(self.registry), Admission()
+        draft.jobs[jid] = without_gate(job, tasks)
+        keys = [Key("Pod", job.namespace, job.pod_name(tix)) for tix in tasks]
+        pods = [self.documents[key] for key in keys if key in self.documents]
+        self._keep(draft, out, *map(document_without_gate, pods))
         return out
 
     def expire(self, key: Key, created: float, now: float) -> Admission:

@@ -205,6 +205,16 @@ class IntakeWriter:
         admission: Admission = await self._wait(work)
         return admission
 
+    async def remove_gates(self, jid: int, tasks: Sequence[int]) -> Admission:
+        """Take Volcano's scheduling gate off these pods of a job."""
+
+        def work(now: float) -> _Done:
+            admission = self._intake.remove_gates(jid, tasks)
+            return _Done(admission, admission)
+
+        admission: Admission = await self._wait(work)
+        return admission
+
     async def apply(self, work: Callable[[float], Admission]) -> Admission:
         """Store what a controller makes of what is known, in order with everything else."""
 

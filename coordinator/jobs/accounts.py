@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.jobs.claims import ClaimBook
+from coordinator.jobs.gate_removals import GateRemovals
 from coordinator.jobs.state import JobState, by_state, count_group, deleted_members, recount
 from coordinator.jobs.volumes import VolumeBook
 from shard_worker.session_model.queue_totals import (
@@ -98,6 +99,7 @@ class Accounts:
         """A queue came, went or moved since it was told which ones are above it."""
         self.claims = ClaimBook(self.cluster)
         self.volumes = VolumeBook()
+        self.gates = GateRemovals(self.cluster, self.classes)
         self._nodes: dict[int, Requests] = {}
 
     def begin(self, now: float) -> None:
@@ -406,6 +408,7 @@ class Accounts:
             for cid, count in state.charge:
                 for total in (promised, queue.allocated):
                     add(total, self.classes[cid].requests, count)
+        self.gates.add_to(queues)
         assert _same(idle, self.capacity.idle), ("idle", idle, self.capacity.idle)
         assert _same(releasing, self.capacity.releasing), ("releasing", releasing)
         assert _same(promised, self.capacity.promised), ("promised", promised)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from shard_worker.session_model.queue_totals import waits_for_entry
+from shard_worker.session_model.queue_totals import opens_gate, waits_for_entry
 from shard_worker.session_model.workload import Amounts, JobInfo, Progress, add
 from shared.codec.packed import replace
 from shared.messages.messages import (
@@ -351,7 +351,7 @@ def order_roles(state: JobState, classes: dict[int, TaskClass], roles: list[Role
 
 def gated(role: Role) -> bool:
     """Whether scheduling gates that others must remove keep its members from being placed."""
-    return role.gated and not role.own_gate
+    return role.gated and not opens_gate(role)
 
 
 def core_need(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from coordinator.core.observer import EventReason
+from coordinator.intake.admission.queue_gate import GATE
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import JOB, POD
@@ -110,6 +111,9 @@ def job_pod(
         metadata["deletionTimestamp"] = rfc3339(job.deleting)
         metadata["deletionGracePeriodSeconds"] = 0
     value["spec"] = orjson.loads(template.spec)
+    if role.own_gate or not role.gated:  # added at its creation, or removed since
+        value["spec"].pop("schedulingGates", None)
+        value["spec"] |= {"schedulingGates": [GATE]} if role.own_gate else {}
     return _with_state(read_model, value, task)
 
 

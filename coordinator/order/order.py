@@ -311,7 +311,11 @@ class Order(Sessions):
             self._failed_attempt(state, outcome, action, shard)
             self._settle_members(state)
             return
+        gates = self.accounts.gates.begin(state, outcome.ungated)
         match outcome.code:
+            case OutcomeCode.INFEASIBLE if gates:
+                # Not held back with its line: it goes on as soon as its gates are stored as gone.
+                self.lines.stand(state, Standing.WAITING, Reason.GATED)
             case OutcomeCode.PLACED:
                 self._placed(state, outcome, shard)
             case OutcomeCode.NOMINATED:
@@ -326,6 +330,14 @@ class Order(Sessions):
                 state.unread = True
                 self.stale.append(outcome.jid)
         self._settle_members(state)
+
+    def gates_removed(self, jid: int, tasks: list[int]) -> None:
+        """Note that the gates of these tasks are stored as removed, or could not be removed."""
+        self.accounts.gates.over(jid, tasks)
+        self.accounts.capacity.freed()
+        state = self.jobs.get(jid)
+        if state and state.standing is Standing.WAITING and state.reason is Reason.GATED:
+            self._enqueue(state)
 
     def _failed_attempt(self, state: JobState, outcome: Outcome, action: str, shard: int) -> None:
         """Take a failed attempt of backfill or of an evicting action. Allocate's last result stays

@@ -22,7 +22,7 @@ from coordinator.order.starvation import Contention
 from shard_worker.framework.session import Session
 from shard_worker.session_model.demands import names_tier
 from shard_worker.session_model.other_schedulers import other_scheduler
-from shard_worker.session_model.queue_totals import waits_for_entry
+from shard_worker.session_model.queue_totals import QUEUE_GATE, opens_gate, waits_for_entry, whole
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.messages import NOBODY, TaskState
 from shared.messages.reason import Hold, Reason, WaitReason
@@ -129,6 +129,7 @@ class Sessions(Repairs):
     # --- jobs ---------------------------------------------------------------------------------
 
     def put_job(self, job: Job, states: bytearray | None = None) -> None:
+        self.accounts.gates.stored(job)
         if names_tier(job):
             self._tiered.add(job.jid)
         self.spanning.put_job(job, self.accounts.classes)
@@ -158,6 +159,7 @@ class Sessions(Repairs):
         self._unfilled.pop(jid, None)
         self._put_off.pop(jid, None)
         self.theirs.discard(jid)
+        self.accounts.gates.forget(jid)
         super().drop_job(jid)
 
     def purged(self, jid: int) -> None:
@@ -188,14 +190,24 @@ class Sessions(Repairs):
         if state.slow is None:
             state.slow = self._is_slow(state.job)
         jid = state.job.jid
-        if state.slow or jid == self.aging.jid:
+        if state.slow or jid == self.aging.jid or self._has_reserved(state):
             return True
         return self.spanning.any and self.spanning.touches(jid)
+
+    def _has_reserved(self, state: JobState) -> bool:
+        """Whether a rule counts what the job's queue, or one above it, reserves for tasks without
+        their gate: only a session asks that rule task by task."""
+        if QUEUE_GATE not in self.session.reads:
+            return False
+        queue = self.accounts.queue(state)
+        return any(any(whole(info, "reserved").values()) for info in (queue, *queue.above))
 
     def _is_slow(self, job: Job) -> bool:
         if self._all_slow or job.topology is not None or job.sub_groups:
             return True
         for role in job.roles:
+            if opens_gate(role):
+                return True  # a flat turn would place its tasks
             marks = role.annotations + job.annotations
             is_fast = self._fast.get((role.cid, marks))
             if is_fast is False or (is_fast is None and not self._is_fast(role.cid, marks)):

@@ -22,6 +22,7 @@ from coordinator.dispatch.instructions import (
     Instruction,
     Purge,
     ReleaseNominations,
+    RemoveGates,
     Repartition,
     Reread,
     Stop,
@@ -124,6 +125,9 @@ class Executor:
                 self._group.create_task(self._leave_out(instruction))
             case StoreReservations():
                 self._group.create_task(self._keep(instruction))
+            case RemoveGates():
+                for jid, tasks in instruction.tasks.items():
+                    self._group.create_task(self._remove_gates(jid, tasks))
 
     async def _reread(self, jids: list[int]) -> None:
         # From the reading to its effect: a record in between would be overwritten by what was read
@@ -199,6 +203,16 @@ class Executor:
     async def _keep(self, instruction: StoreReservations) -> None:
         await self.store(instruction.ops())
         self._core.order.aging.stored(instruction.marks)
+        self._kick()
+
+    async def _remove_gates(self, jid: int, tasks: list[int]) -> None:
+        try:
+            admission = await self._writer.remove_gates(jid, tasks)
+            for refusal in admission.refused:
+                log.warning("Scheduling gate stays", pod=refusal.name, why=refusal.message)
+        except StoreRefused:  # logged and counted; a later turn decides it again
+            await asyncio.sleep(AGAIN_SECONDS)
+        self._core.order.gates_removed(jid, tasks)
         self._kick()
 
     async def _store_partition(self, instruction: Repartition) -> None:

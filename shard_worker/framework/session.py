@@ -135,8 +135,8 @@ class Session(Answers):
         self.lends = False
         """Whether the session's caller checks the queues' shares itself, and lets queues exceed
         them: then the session checks only hard limits."""
-        self.ungated: list[TaskInfo] = []
-        """Tasks whose queue has room for them, and whose own gate may go."""
+        self.ungated: dict[str, TaskInfo] = {}
+        """By key, tasks whose queue has room for them, and whose own gate may go."""
         self.reads_residents = False
         """Whether an action or a plugin of the policy looks at what runs on nodes: workers then
         follow every task of the cluster."""
@@ -150,9 +150,9 @@ class Session(Answers):
     def ungate(self, task: TaskInfo) -> None:
         """Remove the task's own scheduling gate; it may be placed once that has happened. Its queue
         reserves room for it from now on."""
-        self.ungated.append(task)
-        if task.job.queue is not None:
+        if task.key not in self.ungated and task.job.queue is not None:
             charge_total(task.job.queue, "reserved", task.requests, +1)
+        self.ungated[task.key] = task
 
     def skip(self, job: SessionJob, word: Reason, detail: str = "") -> None:
         """Note that an action skips a job; ``word`` is one of the pending reasons."""

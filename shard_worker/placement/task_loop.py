@@ -17,6 +17,7 @@ from shard_worker.placement.error_cache import ErrorCache
 from shard_worker.placement.gradient import is_idle
 from shard_worker.placement.plain_class import plain_classes
 from shard_worker.session_model.job import Census
+from shard_worker.session_model.queue_totals import opens_gate
 from shard_worker.session_model.status import READY, Status
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from shard_worker.placement.worksheet import SubSheet
     from shard_worker.session_model.job import SubJob, TaskInfo
     from shard_worker.view.hyper_tree import Domain, HyperTree
-
-GATE = "scheduling.volcano.sh/queue-allocation-gate"
-"""Annotation of a pod that lets the scheduler remove the pod's own scheduling gate."""
 
 
 @dataclass(slots=True)
@@ -99,7 +97,7 @@ class Filling:
             return False
         if task.role.gated:
             self.found.gated += 1
-            if any(key == GATE for key, _ in task.role.annotations):
+            if opens_gate(task.role):
                 self.ssn.ungate(task)
             return False
         return not (task.role.name and task.role.name in self.sheet.failed)

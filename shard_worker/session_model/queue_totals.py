@@ -19,7 +19,7 @@ from shard_worker.session_model.workload import (
     QueueInfo,
     add,
 )
-from shared.model.model import Role
+from shared.model.model import Pairs, Role
 
 PENDING, INQUEUE, RUNNING = "Pending", "Inqueue", "Running"
 """Phases of a PodGroup that count here; "" counts as Pending."""
@@ -185,6 +185,15 @@ def _above(info: QueueInfo, queues: Mapping[int, QueueInfo]) -> tuple[QueueInfo,
 def reserves(role: Role) -> bool:
     """Whether its members had the queue's scheduling gate, which was removed. While they are
     pending, their share of the queue is reserved."""
-    return not role.gated and any(
-        key == QUEUE_GATE and value == "true" for key, value in role.annotations
-    )
+    return not role.gated and opted_in(role.annotations)
+
+
+def opens_gate(role: Role) -> bool:
+    """Whether the scheduler itself removes the gate of its members, once their queue has room: it
+    is their only one, and their annotation asks for it, as in Volcano."""
+    return role.own_gate and opted_in(role.annotations)
+
+
+def opted_in(annotations: Pairs) -> bool:
+    """Whether annotations of a pod ask for the gate."""
+    return any(key == QUEUE_GATE and value == "true" for key, value in annotations)

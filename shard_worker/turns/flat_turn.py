@@ -38,6 +38,8 @@ class PlacedTurn:
     failed_role: str = ""
     undone: int = 0
     """Placements of a gang that were undone, because the rest of it found no room."""
+    ungated: list[int] = field(default_factory=list)
+    """Tasks of the job whose own scheduling gate may go: their queue has room for them."""
 
 
 def place(turn: Turn, *, session: Session, view: View, classes: CompiledClasses) -> PlacedTurn:

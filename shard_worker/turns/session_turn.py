@@ -228,6 +228,7 @@ class SessionTurns:
         finally:
             view.withheld[held_back] = True
         self._fill(placed, turn, opened, session, _take_back(session, job, first), first=first)
+        placed.ungated = [task.tix for task in session.ungated.values() if task.job is job]
         if placed.empty:
             statement.rollback()
             evicting = turn.action in NAMES_VICTIMS

@@ -438,6 +438,7 @@ class Worker:
             reasons=dict(placed.reasons) if placed is not None else {},
             failed_role=placed.failed_role if placed is not None else "",
             displaced=list(placed.displaced) if placed is not None else [],
+            ungated=list(placed.ungated) if placed is not None else [],
             committed=tally.committed,
             rechecked=tally.rechecked,
             conflicts_true=tally.conflicts_true,

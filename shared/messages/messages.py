@@ -392,5 +392,7 @@ class Outcome(Packed, frozen=True, kw_only=True):
     """Version keys that the accepted statement moved -> by how much."""
     steps: tuple[TraceStep, ...] = ()
     """What happened on the way; of a traced turn alone."""
+    ungated: list[Index] = msgspec.field(default_factory=list)
+    """Tasks of the job whose queue has room for them, and whose own scheduling gate may go."""
     reasons: dict[str, Count]  # last and without a default, as in a turn
     """Reason -> number of nodes, exclusive: the counts add up to the nodes looked at."""

@@ -31,6 +31,7 @@ from coordinator.jobs.pending_reasons import (
 from coordinator.jobs.state import JobState, LastTurn, Need, Standing, amounts, core_need, gated
 from shard_worker.dialects.volcano.actions.enqueue import refusal
 from shard_worker.framework.plugin_errors import PluginError
+from shard_worker.session_model.queue_totals import QUEUE_GATE
 from shard_worker.session_model.workload import QueueInfo
 from shard_worker.view.node_reasons import PARTLY
 from shared.messages.messages import OutcomeCode
@@ -165,8 +166,10 @@ class _Judge:
         """The answer for a job whose remaining tasks all have scheduling gates."""
         roles = [role for role in self.state.job.roles if gated(role)]
         count = sum(len(self.state.pending(role, role.count)) or role.count for role in roles)
-        text = f"{plural(count, 'task')} have scheduling gates; they wait until whoever set those "
-        return self._say(Reason.GATED, f"{text}takes them away")
+        text = f"{plural(count, 'task')} have scheduling gates; they wait until "
+        if any(role.own_gate for role in roles):
+            text += f'the pods say {QUEUE_GATE}: "true" in their annotations, or '
+        return self._say(Reason.GATED, f"{text}whoever set those takes them away")
 
     def _at_the_door(self) -> Why:
         """The answer for a job that the action enqueue has not admitted."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from coordinator.intake.admission.membership import group_of, make_groups, merge_minima, regroup
 from coordinator.intake.admission.pod_names import check_free
+from coordinator.intake.admission.queue_gate import role_with_gate
 from coordinator.intake.admission.registry import pack_task
 from coordinator.intake.admission.step import AdmissionStep, make_uid, on_its_way_out
 from coordinator.intake.documents.document import Document, Key
@@ -254,6 +255,8 @@ def _roles(
                 own_gate=role.template.own_gate,
                 priority_class=role.template.priority_class,
             )
+            if not step.observe:
+                new_role = role_with_gate(new_role)
             roles += (
                 [new_role] if role.partition is None else _partitions(new_role, role.partition.size)
             )

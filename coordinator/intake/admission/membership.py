@@ -110,7 +110,7 @@ def join(job: Job, members: list[GangMember]) -> tuple[Job, dict[str, int]]:
         if more is not NO_MORE:
             fresh = with_more(fresh, more)
         first += len(names)
-        _append(roles, _known(fresh, those), job.created)
+        append_role(roles, _known(fresh, those), job.created)
     return replace(job, roles=tuple(roles), spec=job.spec + 1), tasks
 
 
@@ -134,7 +134,7 @@ def _known(role: Role, members: Sequence[GangMember]) -> Role:
     return replace(role, uids=uids) if any(uids) else role
 
 
-def _append(roles: list[Role], more: Role, created: float) -> None:
+def append_role(roles: list[Role], more: Role, created: float) -> None:
     """Append a role, merged into the last one where only their members differ."""
     # Only into the last role: an earlier one could not grow without moving the indices of those
     # behind it.
@@ -173,17 +173,18 @@ def amend(job: Job, tix: int, more: More) -> Job:
     for role in job.roles:
         i = tix - role.first
         if not 0 <= i < role.count:
-            _append(roles, role, job.created)
+            append_role(roles, role, job.created)
             continue
-        for part in (_part(role, 0, i), with_more(_part(role, i, i + 1), more)):
+        for part in (part_of_role(role, 0, i), with_more(part_of_role(role, i, i + 1), more)):
             if part.count:
-                _append(roles, part, job.created)
+                append_role(roles, part, job.created)
         if i + 1 < role.count:
-            _append(roles, _part(role, i + 1, role.count), job.created)
+            append_role(roles, part_of_role(role, i + 1, role.count), job.created)
     return replace(job, roles=tuple(roles), spec=job.spec + 1)
 
 
-def _part(role: Role, start: int, end: int) -> Role:
+def part_of_role(role: Role, start: int, end: int) -> Role:
+    """Those members alone, with their indices."""
     return replace(
         role,
         first=role.first + start,

@@ -24,7 +24,7 @@ from shard_worker.eviction.victims import in_order
 from shard_worker.framework.rules import PERMIT, REJECT, EventHandler, Purpose
 from shard_worker.framework.session import Key, Session
 from shard_worker.session_model.queue_limits import CLOSED, Lacking, beyond, exceeds_with
-from shard_worker.session_model.queue_totals import reserves, used, whole
+from shard_worker.session_model.queue_totals import QUEUE_GATE, reserves, used, whole
 from shard_worker.session_model.queue_tree import (
     Branch,
     Grown,
@@ -65,6 +65,7 @@ class Capacity:
             ssn.add_victim_queue_order_fn(self.compare_victim_queues)
         else:
             ssn.add_queue_order_fn(key=self.queue_order)
+        ssn.read_annotations(QUEUE_GATE)
         ssn.add_allocatable_fn(self.allocatable, scalar=self.task_allocatable)
         ssn.add_simulate_allocatable_fn(self.task_allocatable)
         ssn.add_preemptive_fn(self.preemptive)

@@ -9,8 +9,9 @@ import pytest
 from shard_worker.dialects.volcano.actions.allocate import AllocateResult, allocate_job, execute
 from shard_worker.framework.session import Session
 from shard_worker.harness import Cluster
-from shard_worker.placement.task_loop import GATE, goes_on
+from shard_worker.placement.task_loop import goes_on
 from shard_worker.session_model.job import SessionJob, TaskInfo
+from shard_worker.session_model.queue_totals import QUEUE_GATE
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.workload import ClusterInfo, QueueInfo
 from shard_worker.session_model.world import World
@@ -182,12 +183,14 @@ def test_gates() -> None:
     cluster = Cluster("gang", "predicates")
     cluster.node("n")
     cluster.job("foreign", members={"gated": True})
-    cluster.job("own", members={"gated": True, "own_gate": True, "annotations": ((GATE, "true"),)})
+    cluster.job(
+        "own", members={"gated": True, "own_gate": True, "annotations": ((QUEUE_GATE, "true"),)}
+    )
     cluster.job("kept", members={"gated": True, "own_gate": True})
     ssn = cluster.open()
     execute(ssn)
     assert cluster.result(ssn).binds == {}
-    assert [task.key for task in ssn.ungated] == ["default/own-0"]
+    assert list(ssn.ungated) == ["default/own-0"]
     assert ssn.skipped[2] == ("Gated", "tasks that wait for their gate: 1")
 
 
