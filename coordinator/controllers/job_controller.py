@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from coordinator.controllers.job_rules import (
+    JobStates,
     Rules,
     Ruling,
     all_created,
+    bounds_pending,
     may_begin,
     outcome,
     rules_of,
-    verdict,
+    rulings,
 )
 from coordinator.intake.documents.document import Document, Key
 from shared.manifests.volcano.policies import ABORT_JOB, COMPLETE_JOB, RESTART_JOB, TERMINATE_JOB
 from shared.messages.messages import UNSUCCESSFUL, TaskState
-from shared.model.model import Job
 
 _PHASES = {
     ABORT_JOB: ("Aborting", "Aborted"),
@@ -32,15 +33,9 @@ _PHASES = {
     TERMINATE_JOB: ("Terminating", "Terminated"),
 }
 _FAR = float("inf")
-
-
-class Live(Protocol):
-    """A job as the scheduler follows it."""
-
-    @property
-    def job(self) -> Job: ...
-    @property
-    def states(self) -> bytearray: ...
+ADMISSION_LOOK_SECONDS = 5.0
+"""Pause between two looks at a job that is not admitted, and whose pods may be pending only for a
+time: it counts from the admission, which no event reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +86,16 @@ class _Ruled:
     created: float
     awaiting: bool = False
     """Whether an action is under way whose result its next document will show."""
+    looks: bool = False
+    """Whether it is looked at again although nothing happens to it."""
+    since: dict[tuple[str, str], float] = field(default_factory=dict)
+    """(event, role) of a policy -> since when it holds, as this leader saw it."""
 
 
 class JobController:
     """``known``: the jobs that are not deleted, by number."""
 
-    def __init__(self, live_of: Callable[[int], Live | None]) -> None:
+    def __init__(self, live_of: Callable[[int], JobStates | None]) -> None:
         self._known = live_of
         self._ruled: dict[int, _Ruled] = {}
         self._jids: dict[Key, int] = {}
@@ -105,6 +104,8 @@ class JobController:
         """When these are to be deleted, and when they were created."""
         self._due: list[tuple[float, Key]] = []
         """Heap of the same; void where the other says another time."""
+        self._later: list[tuple[float, int]] = []
+        """Heap of (time, jid): then a policy with a timeout may be due."""
         self._actions: list[Action] = []
 
     # --- events -----------------------------------------------------------------------------------
@@ -131,7 +132,8 @@ class JobController:
 
     def next_due(self) -> float | None:
         """When an action becomes due although nothing happens."""
-        return self._due[0][0] if self._due else None
+        heads = [heap[0][0] for heap in (self._due, self._later) if heap]
+        return min(heads, default=None)
 
     @property
     def asks(self) -> bool:
@@ -146,6 +148,11 @@ class JobController:
             # pushed.
             if self._ends.get(key, (_FAR, 0.0))[0] == due:
                 self._actions.append(Expire(key, self._ends.pop(key)[1]))
+        while self._later and self._later[0][0] <= now:
+            _, jid = heapq.heappop(self._later)
+            if (ruled := self._ruled.get(jid)) is not None:
+                ruled.looks = False
+                self._judge(jid, now)
         actions, self._actions = self._actions, []
         return actions
 
@@ -159,6 +166,7 @@ class JobController:
 
     def _look(self, document: Document, now: float) -> None:
         key, state = document.key, document.state or {}
+        before = self._ruled.get(document.jid)
         self._forget(key)
         rules = None if document.deleting is not None else rules_of(document)
         if rules is None:
@@ -176,6 +184,8 @@ class JobController:
             self._ruled[document.jid] = _Ruled(
                 key, rules, retries, ended is not None, document.created
             )
+            if before is not None:
+                self._ruled[document.jid].since = before.since
             self._judge(document.jid, now)
 
     # --- judging ----------------------------------------------------------------------------------
@@ -187,7 +197,7 @@ class JobController:
         if live is None or ruled.awaiting or ruled.noted:
             return
         rules, job, states = ruled.rules, live.job, live.states
-        if (ruling := verdict(rules, job, states)) is not None:
+        if (ruling := self._due_now(jid, ruled, live, now)) is not None:
             self._ask(ruled, End(ruled.key, jid, _ending(ruled, ruling, live, now)))
         elif begin := may_begin(rules, job, states):
             self._ask(ruled, Grow(ruled.key, jid, begin))
@@ -197,12 +207,29 @@ class JobController:
                 state = {"phase": phase, "retryCount": ruled.retries, "ended": now}
                 self._ask(ruled, Note(ruled.key, jid, state))
 
+    def _due_now(self, jid: int, ruled: _Ruled, live: JobStates, now: float) -> Ruling | None:
+        """The ruling to carry out; those with a timeout are looked at again when it is over."""
+        holding: dict[tuple[str, str], float] = {}
+        due: Ruling | None = None
+        if not live.admitted and not ruled.looks and bounds_pending(ruled.rules):
+            ruled.looks = True
+            heapq.heappush(self._later, (now + ADMISSION_LOOK_SECONDS, jid))
+        for ruling in rulings(ruled.rules, live):
+            of = (ruling.event, ruling.role)
+            since = holding[of] = ruled.since.get(of, now)
+            if due is None and since + ruling.timeout <= now:
+                due = ruling
+            elif of not in ruled.since and ruling.timeout:
+                heapq.heappush(self._later, (since + ruling.timeout, jid))
+        ruled.since = holding  # what holds no longer begins anew
+        return due
+
     def _ask(self, ruled: _Ruled, action: Action) -> None:
         ruled.awaiting = True
         self._actions.append(action)
 
 
-def _ending(ruled: _Ruled, ruling: Ruling, live: Live, now: float) -> dict[str, Any]:
+def _ending(ruled: _Ruled, ruling: Ruling, live: JobStates, now: float) -> dict[str, Any]:
     """The state to store while the job is stopped: its phase, and what follows."""
     retries = ruled.retries
     if ruling.action == RESTART_JOB:

@@ -42,8 +42,9 @@ class JobLoop:
         self._moved.set()
 
     def recorded(self, items: Iterable[StatusItem]) -> None:
+        due = self.controller.next_due()
         self.controller.recorded((item.jid for item in items), time.time())
-        if self.controller.asks:
+        if self.controller.asks or self.controller.next_due() != due:
             self._moved.set()
 
     # --- what is done -----------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """The lifecycle policies of a Job, and the action that the states of its tasks call for.
 
-Pure: states in, verdict out. Judged by present states, not by events, so that nothing is lost where
+Pure: states in, rulings out. Judged by present states, not by events, so that nothing is lost where
 a coordinator ends between two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from coordinator.intake.documents.document import Document
 from shared.errors import Refusal
@@ -16,7 +18,9 @@ from shared.manifests.volcano.policies import (
     ANY,
     COMPLETE_JOB,
     MIN_SUCCESS,
+    POD_EVICTED,
     POD_FAILED,
+    POD_PENDING,
     TASK_COMPLETED,
     DependsOn,
     PolicyManifest,
@@ -26,6 +30,10 @@ from shared.model.model import Job
 
 _SIGNS = (b'"policies"', b'"ttlSecondsAfterFinished"', b'"dependsOn"', b'"minSuccess"', b'"mpi"')
 """A body without any of these has no policies, and is not parsed."""
+
+
+_PENDING = (TaskState.PENDING, TaskState.BINDING, TaskState.BOUND)
+"""States of a pod that Kubernetes calls Pending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +64,8 @@ class Ruling:
     action: str
     event: str
     role: str
+    timeout: float = 0.0
+    """Seconds for which it has to hold before it is due."""
 
 
 def rules_of(document: Document) -> Rules | None:
@@ -81,23 +91,43 @@ def rules_of(document: Document) -> Rules | None:
     return rules if asks or any(role.policies or role.depends_on for role in roles) else None
 
 
-def verdict(rules: Rules, job: Job, states: bytearray) -> Ruling | None:
-    """The action due now; None for none. Failures come before completions."""
+class JobStates(Protocol):
+    """A job as the scheduler follows it."""
+
+    @property
+    def job(self) -> Job: ...
+    @property
+    def states(self) -> bytearray: ...
+    @property
+    def lives(self) -> Mapping[int, int]:
+        """Tasks that were evicted -> how often."""
+        ...
+
+    @property
+    def admitted(self) -> bool:
+        """Whether enqueue has let it in; in Volcano it has no pods before."""
+        ...
+
+
+def rulings(rules: Rules, live: JobStates) -> Iterator[Ruling]:
+    """The actions that the tasks call for, the most important first."""
+    job, states = live.job, live.states
     if rules.min_success and states.count(TaskState.SUCCEEDED) >= rules.min_success:
-        return Ruling(COMPLETE_JOB, MIN_SUCCESS, job.roles[0].name)
+        yield Ruling(COMPLETE_JOB, MIN_SUCCESS, job.roles[0].name)
     ranges = _ranges(job)
     # Judged by how tasks stand, not by which event came last: of several that hold, a failure
     # decides.
-    for event in (POD_FAILED, TASK_COMPLETED):
+    for event in (POD_FAILED, POD_EVICTED, TASK_COMPLETED, POD_PENDING):
         for role in rules.roles:
-            if role.name not in ranges or not _happened(event, states, *ranges[role.name]):
+            if role.name not in ranges:
+                continue
+            if not _happened(event, live, *ranges[role.name]):
                 continue
             # As in Volcano: a task's own policies override the Job's.
             code = role.exit_code if event == POD_FAILED else 0
-            action = _action(role.policies, event, code) or _action(rules.policies, event, code)
-            if action is not None:
-                return Ruling(action, event, role.name)
-    return None
+            policy = _policy(role.policies, event, code) or _policy(rules.policies, event, code)
+            if policy is not None:
+                yield Ruling(policy.action, event, role.name, policy.timeout)
 
 
 def _ranges(job: Job) -> dict[str, tuple[int, int]]:
@@ -109,17 +139,31 @@ def _ranges(job: Job) -> dict[str, tuple[int, int]]:
     return ranges
 
 
-def _happened(event: str, states: bytearray, first: int, end: int) -> bool:
+def _happened(event: str, live: JobStates, first: int, end: int) -> bool:
+    states = live.states
     if event == POD_FAILED:
         return any(states.find(end_state, first, end) >= 0 for end_state in UNSUCCESSFUL)
+    if event == POD_EVICTED:
+        return any(first <= tix < end for tix in live.lives)
+    if event == POD_PENDING:
+        pending = any(states.find(state, first, end) >= 0 for state in _PENDING)
+        return pending and live.admitted
     return states.count(TaskState.SUCCEEDED, first, end) == end - first
 
 
-def _action(policies: tuple[PolicyManifest, ...], event: str, code: int) -> str | None:
-    """The action of the first policy for this event, or for the exit code of what failed."""
+def bounds_pending(rules: Rules) -> bool:
+    """Whether a policy says for how long pods may be pending."""
+    every = (*rules.policies, *(policy for role in rules.roles for policy in role.policies))
+    return any(POD_PENDING in policy.events for policy in every)
+
+
+def _policy(policies: tuple[PolicyManifest, ...], event: str, code: int) -> PolicyManifest | None:
+    """The first policy for this event, or for the exit code of what failed."""
     for policy in policies:
-        if event in policy.events or ANY in policy.events or (code and policy.exit_code == code):
-            return policy.action
+        # Any event but that one: every pod is pending at first.
+        anything = ANY in policy.events and event != POD_PENDING
+        if event in policy.events or anything or (code and policy.exit_code == code):
+            return policy
     return None
 
 

@@ -173,6 +173,11 @@ class JobState:
         return self.backfilled and cls.best_effort
 
     @property
+    def admitted(self) -> bool:
+        """Whether enqueue has let it in; in Volcano it has no pods before."""
+        return not waits_for_entry(self.info.phase)
+
+    @property
     def unplaced(self) -> bool:
         """Whether any task is pending, best-effort ones included."""
         return bool(self.info.pending or any(self.info.best_effort))

@@ -128,14 +128,13 @@ JobPartition - Parts of a role, all of one size.
   networkTopology: NetworkTopology  How close the pods of a part must be.
 
 JobPolicy - What is done when something happened to pods of a job.
-  event: string              What happened: PodFailed or TaskCompleted, * for any. PodEvicted,
-    PodPending, TaskFailed and Unknown are kept, and nothing follows from them.
+  event: string              What happened: PodFailed, PodEvicted, TaskCompleted, * for any of
+    them, or PodPending with a timeout. TaskFailed and Unknown are kept, and nothing follows.
   events: []string           The same, several of them.
   exitCode: integer          In the place of an event: a pod failed with this code.
   action: string             What is done: RestartJob, AbortJob, CompleteJob or TerminateJob.
     RestartTask, RestartPod and RestartPartition are kept, and not done.
-  timeout: string            How long after the event, as "10m". A policy with it is kept, and not
-    carried out.
+  timeout: string            For how long it has to be so before that is done, as "10m".
 
 JobVolume - A volume that every pod of a job gets.
   mountPath: string!         Where it is seen.

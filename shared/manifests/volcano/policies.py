@@ -6,17 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shared.errors import InvalidInput, did_you_mean
-from shared.manifests.fields.durations import check_duration
+from shared.manifests.fields.durations import check_duration, duration_seconds
 from shared.manifests.fields.reader import Fields
 
 POD_FAILED = "PodFailed"
+POD_EVICTED = "PodEvicted"
+POD_PENDING = "PodPending"
 TASK_COMPLETED = "TaskCompleted"
 MIN_SUCCESS = "MinSuccess"
 """No event of a policy: enough pods succeeded (``minSuccess``)."""
 ANY = "*"
-EVENTS = (POD_FAILED, TASK_COMPLETED, ANY)
+EVENTS = (POD_FAILED, TASK_COMPLETED, POD_EVICTED, POD_PENDING, ANY)
 """Events that policies are carried out for."""
-KEPT_EVENTS = ("PodEvicted", "PodPending", "TaskFailed", "Unknown")
+KEPT_EVENTS = ("TaskFailed", "Unknown")
 """Events of Volcano that nothing follows from here."""
 
 RESTART_JOB = "RestartJob"
@@ -43,6 +45,8 @@ class PolicyManifest:
     action: str
     exit_code: int = 0
     """0: none, the events count."""
+    timeout: float = 0.0
+    """Seconds for which the event has to hold before the action is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,12 @@ def read_policies(fields: Fields) -> Policies:
         events, code, action = _events(policy), _exit_code(policy), _action(policy)
         _check_triggers(policy, events, code, triggers)
         timeout = check_duration(policy, "timeout")
-        if why := _kept_only(events, action, timeout):
+        if why := _kept_only(events, action, duration_seconds(timeout)):
             notices.append(f"{policy.at}: {why}")
-        carried_out = tuple(event for event in events if event in EVENTS)
-        if not timeout and action in ACTIONS and (carried_out or code):
-            policies.append(PolicyManifest(carried_out, action, code))
+        seconds = duration_seconds(timeout)
+        carried_out = tuple(event for event in events if _carried_out(event, seconds))
+        if action in ACTIONS and (carried_out or code):
+            policies.append(PolicyManifest(carried_out, action, code, seconds))
     return Policies(tuple(policies), tuple(notices))
 
 
@@ -97,15 +102,20 @@ def _check_triggers(
         raise policy.wrong("event", f"{ANY} stands for every event; leave out the others")
 
 
-def _kept_only(events: tuple[str, ...], action: str, timeout: str) -> str:
+def _carried_out(event: str, timeout: float) -> bool:
+    # Every pod is pending when it is created.
+    return event in EVENTS and (event != POD_PENDING or timeout > 0)
+
+
+def _kept_only(events: tuple[str, ...], action: str, timeout: float) -> str:
     """Why the policy, or a part of it, is not carried out; "" if all of it is."""
     why: list[str] = []
-    if timeout:
-        why.append("timeout: what is to be done later is not done here")
     if action in KEPT_ACTIONS:
         why.append(f"action {action}: pods are begun anew with their whole job only")
     if unheard := [event for event in events if event not in EVENTS]:
         why.append(f"{', '.join(unheard)}: nothing follows from it here")
+    if POD_PENDING in events and not timeout:
+        why.append(f"{POD_PENDING} without timeout: every pod is pending at first; add a timeout")
     return f"kept and shown; {'; '.join(why)}" if why else ""
 
 

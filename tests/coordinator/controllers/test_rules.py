@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.controllers.job_controller import Action, End, Expire, Grow, JobController, Note
-from coordinator.controllers.job_rules import Rules, may_begin, outcome, rules_of, verdict
+from coordinator.controllers.job_rules import Rules, Ruling, may_begin, outcome, rules_of, rulings
 from coordinator.intake.documents.document import Document, Key
 from shared.errors import Refusal
 from shared.manifests.parse import parse
@@ -45,6 +45,12 @@ class Standing:
             0, "ns", "j", "Job", "u", "q", 0.0, groups=(Group(-1, minimum),), roles=tuple(roles)
         )
         self.states = states
+        self.lives: dict[int, int] = {}
+        self.admitted = True
+
+    def ruling(self, body: Item) -> Ruling | None:
+        known = rules_of(document(body))
+        return None if known is None else next(rulings(known, self), None)
 
 
 def document(body: Item, *, jid: int = 0, state: dict[str, Any] | None = None) -> Document:
@@ -87,7 +93,7 @@ def test_the_policies_of_a_role_come_before_those_of_the_job(
     words: str, wanted: tuple[str, str, str] | None
 ) -> None:
     standing = Standing(words)
-    found = verdict(rules(OF_TASK), standing.job, standing.states)
+    found = standing.ruling(OF_TASK)
     assert wanted == (None if found is None else (found.action, found.event, found.role))
 
 
@@ -96,7 +102,7 @@ def test_a_job_without_policies_has_no_rules() -> None:
     assert rules_of(document(job("policies", task("a"), policies=[]))) is None
 
 
-HEARD_OR_NOT = (*EVENTS[:2], "PodEvicted")
+HEARD_OR_NOT = (*EVENTS[:2], "TaskFailed")
 policies = st.lists(st.tuples(st.sampled_from(HEARD_OR_NOT), st.sampled_from(ACTIONS)), max_size=3)
 words = st.text("".join(SIGNS), min_size=1, max_size=4)
 
@@ -119,8 +125,7 @@ def test_only_what_happened_and_has_a_policy_is_acted_on(
     ended = [mine.get("TaskCompleted", whole.get("TaskCompleted"))] if set(a) == {"s"} else []
     ended += [whole.get("TaskCompleted")] if set(b) == {"s"} else []
     wanted = next((action for action in failed + ended if action), None)
-    known = rules_of(document(body))
-    found = known and verdict(known, standing.job, standing.states)
+    found = standing.ruling(body)
     assert wanted == (found.action if found else None)
 
 
@@ -208,8 +213,8 @@ def test_what_makes_no_sense_is_refused(body: Item, field: str, words: str) -> N
 
 KEPT = [
     when("*", "RestartTask"),
-    when("PodFailed", "AbortJob") | {"timeout": "10m"},
-    when("PodEvicted", "RestartJob"),
+    when("PodPending", "AbortJob"),
+    when("TaskFailed", "RestartJob"),
     when("Unknown", "AbortJob"),
 ]
 
@@ -231,7 +236,7 @@ def test_an_exit_code_is_that_of_what_failed() -> None:
         failing = task("a", 2, policies=policies)
         failing["template"]["metadata"] = {"annotations": {"quadrant.dev/exit-code": str(code)}}
         standing = Standing("a=rf")
-        found = verdict(rules(job("j", failing)), standing.job, standing.states)
+        found = standing.ruling(job("j", failing))
         assert found is not None
         assert found.action == wanted
 
@@ -240,7 +245,7 @@ def test_enough_successes_end_a_job() -> None:
     body = job("j", task("a", 3), minSuccess=2)
     for words, wanted in (("a=srr", None), ("a=ssr", "CompleteJob")):
         standing = Standing(words)
-        found = verdict(rules(body), standing.job, standing.states)
+        found = standing.ruling(body)
         assert (None if found is None else found.action) == wanted
     standing = Standing("a=sff")
     assert outcome(standing.job, standing.states, 2) == "Failed"
@@ -316,6 +321,73 @@ def test_a_job_that_began_anew_too_often_fails() -> None:
     _, (action,) = controller(RETRY, Standing("a=rf"), retryCount=1)
     assert isinstance(action, End)
     assert (action.state["next"], action.state["retryCount"]) == ("Failed", 2)
+
+
+@pytest.mark.parametrize("event", ["PodEvicted", "*"])
+def test_an_evicted_pod_is_an_event_of_its_role(event: str) -> None:
+    body = job("j", task("a", 2, policies=[when(event, "RestartJob")]), task("b", 2))
+    standing = Standing("a=rr b=rr")
+    made, actions = controller(body, standing)
+    standing.lives[2] = 1
+    made.recorded([0], 101.0)
+    assert actions == made.take(101.0) == []
+    standing.lives[1] = 1
+    made.recorded([0], 102.0)
+    (action,) = made.take(102.0)
+    assert isinstance(action, End)
+    assert action.state["message"] == "PodEvicted in task a: RestartJob"
+
+
+WAITS = job("j", task("a", 2), policies=[when("PodPending", "AbortJob") | {"timeout": "1m30s"}])
+
+
+def test_a_pod_may_be_pending_for_a_time() -> None:
+    standing = Standing("a=r.")
+    made, actions = controller(WAITS, standing)
+    assert actions == []
+    assert made.next_due() == 190.0
+    assert made.take(189.0) == []
+    (action,) = made.take(190.0)
+    assert isinstance(action, End)
+    assert action.state["next"] == "Aborted"
+    assert made.take(1000.0) == []
+
+
+def test_a_time_that_is_over_in_between_begins_anew() -> None:
+    standing = Standing("a=r.")
+    made, _ = controller(WAITS, standing)
+    standing.states[1] = TaskState.RUNNING
+    made.recorded([0], 150.0)
+    standing.states[1] = TaskState.PENDING
+    made.recorded([0], 180.0)
+    assert made.take(200.0) == []
+    made.published([document(WAITS)], (), 210.0)  # a change of the Job does not begin it anew
+    assert len(made.take(270.0)) == 1
+
+
+def test_a_pod_is_pending_from_the_admission_of_its_job() -> None:
+    standing = Standing("a=..")
+    standing.admitted = False
+    made, _ = controller(WAITS, standing)
+    at = 100.0
+    while at < 1000.0:
+        at = made.next_due() or 0.0
+        assert made.take(at) == []
+    standing.admitted = True
+    at = made.next_due() or 0.0
+    assert made.take(at) == []
+    assert made.take(at + 89.0) == []
+    assert len(made.take(at + 90.0)) == 1
+
+
+def test_what_is_due_at_once_goes_before_what_has_time() -> None:
+    slowly = when("PodFailed", "RestartJob") | {"timeout": "1h"}
+    body = job("j", task("a", 2), policies=[slowly, when("PodEvicted", "AbortJob")])
+    standing = Standing("a=f.")
+    standing.lives[1] = 1
+    _, (action,) = controller(body, standing)
+    assert isinstance(action, End)
+    assert action.state["reason"] == "PodEvicted"
 
 
 def test_nothing_is_kept_of_jobs_without_rules() -> None:

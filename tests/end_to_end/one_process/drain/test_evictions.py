@@ -103,6 +103,21 @@ async def test_a_budget_says_no_and_is_named(
     await service.until(lambda status: status["tasks"]["running"] == 3)
 
 
+async def test_a_job_may_begin_anew_where_a_pod_is_evicted(
+    service: Running, session: aiohttp.ClientSession
+) -> None:
+    free = job("free", 3, minimum=1)
+    free["spec"]["policies"] = [{"event": "PodEvicted", "action": "RestartJob"}]
+    await put(session, node("n1"), node("n2"), free)
+    await service.until(lambda status: status["tasks"]["running"] == 3)
+    before = await pods(session)
+    assert (await evict(session, "free-w-1"))[0] == 201
+    for name, pod in before.items():
+        await until_other(session, name, pod["metadata"]["uid"])
+    async with session.get("/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs/free") as answer:
+        assert (await answer.json())["status"]["retryCount"] == 1
+
+
 async def test_a_pod_that_waits_for_a_node_is_on_none(
     service: Running, session: aiohttp.ClientSession
 ) -> None:
