@@ -1,8 +1,9 @@
-"""Volumes, their claims and classes, as published: which claims have no volume yet."""
+"""Volumes and devices, their claims and classes, as published."""
 
 from __future__ import annotations
 
 from shard_worker.kube_scheduler.filters.volumes import bound
+from shared.model.devices import DeviceClass, ResourceSlice
 from shared.model.model import WorldObject
 from shared.model.objects import ClusterObjects
 from shared.model.storage import StorageClass, Volume, VolumeClaim
@@ -20,6 +21,12 @@ class VolumeBook:
                 self.objects.volume_claims[f"{value.namespace}/{value.name}"] = value
             case StorageClass():
                 self.objects.storage_classes[value.name] = value
+            case ResourceSlice():
+                self.objects.slices[value.name] = value
+                self.objects.devices += 1
+            case DeviceClass():
+                self.objects.device_classes[value.name] = value
+                self.objects.devices += 1
             case _:
                 pass
 
@@ -31,6 +38,12 @@ class VolumeBook:
                 self.objects.volume_claims.pop(f"{value.namespace}/{value.name}", None)
             case StorageClass():
                 self.objects.storage_classes.pop(value.name, None)
+            case ResourceSlice():
+                self.objects.slices.pop(value.name, None)
+                self.objects.devices += 1
+            case DeviceClass():
+                self.objects.device_classes.pop(value.name, None)
+                self.objects.devices += 1
             case _:
                 pass
 

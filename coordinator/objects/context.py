@@ -11,7 +11,7 @@ import orjson
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.intake.admission.registry import Registry
-from coordinator.intake.documents.document import Document, Key, make_uid
+from coordinator.intake.documents.document import Document
 from coordinator.intake.documents.index import Record, Shelf
 from coordinator.intake.documents.labels import JOB_NAME, JOB_NAMESPACE, QUEUE_LABEL
 from coordinator.jobs.pending_reasons import Why
@@ -143,13 +143,6 @@ def _template(document: Document, body: Json, role: str, task: Json) -> Template
 def group_name(document: Document) -> str:
     """The name of a Job's PodGroup, formed as in Volcano."""
     return f"{document.key.name}-{document.uid}"
-
-
-def pod_uid(key: Key, document: Document, *, evicted: int = 0) -> str:
-    """The uid of a Job's pod. ``evicted``: how many of its incarnations were evicted before; each
-    has a uid of its own, by which who waits for a pod's end sees it."""
-    incarnation = f"{document.jid}~{evicted}" if evicted else str(document.jid)
-    return make_uid(key, document.created, incarnation)
 
 
 def shard_name(shard: int) -> str:

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.observer import EventReason
-from coordinator.intake.documents.document import Document, Key, make_uid
+from coordinator.intake.documents.document import Document, Key, make_uid, pod_uid
 from coordinator.intake.documents.kinds import BY_KIND, EVENT
 from coordinator.intake.documents.metadata import virtual
 from coordinator.jobs.state import JobState
-from coordinator.objects.context import ReadModel, pod_uid, split_pod_name
+from coordinator.objects.context import ReadModel, split_pod_name
 from coordinator.objects.entries import ObjectEntry
 from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.codec.packed import replace

@@ -8,7 +8,7 @@ import orjson
 
 from coordinator.core.observer import EventReason
 from coordinator.intake.admission.queue_gate import GATE
-from coordinator.intake.documents.document import Document, Key
+from coordinator.intake.documents.document import Document, Key, pod_uid
 from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import JOB, POD
 from coordinator.intake.documents.labels import TASK_INDEX
@@ -24,7 +24,7 @@ from coordinator.intake.documents.metadata import (
     written,
 )
 from coordinator.jobs.state import JobState
-from coordinator.objects.context import ReadModel, pod_uid
+from coordinator.objects.context import ReadModel
 from shared.manifests.fields.metadata import SCHEDULER_NAME
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 from shared.model.model import Role

@@ -77,13 +77,16 @@ class Binding:
         core: Coordinator,
         surely: Callable[[], Awaitable[None]],
         bind_claims: Callable[[list[ClaimBinding]], Awaitable[object]] | None,
+        allocate: Callable[[BindPlan], Awaitable[dict[int, str]]] | None = None,
         probes: Probes | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Entries are processed as tasks of ``group``. ``surely`` waits until this coordinator is
         certain to lead. ``bind_claims`` stores that claims have volumes, as far as nobody was
-        quicker; None: nobody binds them, as in a record. ``clock`` is the core's; intervals go by
-        the event loop's."""
+        quicker; None: nobody binds them, as in a record. ``allocate`` gives the claims of tasks
+        devices before they are bound, and returns why some cannot have any; None: as with that.
+        ``clock`` is the core's; intervals go by the event loop's."""
+        self._allocate = allocate
         self._bind_claims = bind_claims
         self._volumes = VolumeController(core)
         self._group = group
@@ -187,7 +190,17 @@ class Binding:
         await self._drive_all(plan)
         return waiting
 
+    async def _with_devices(self, plan: BindPlan) -> BindPlan:
+        """The binds whose tasks have the devices that they claim; others give their places back."""
+        failures = {} if self._allocate is None else await self._allocate(plan)
+        if not failures:
+            return plan
+        gate = self._volumes.gate
+        await self._recorder.record(gate.release(plan, failures, name_of=self._core.names.get))
+        return part_of(plan, [i for i in range(len(plan.jids)) if i not in failures])
+
     async def _drive_all(self, plan: BindPlan) -> None:
+        plan = await self._with_devices(plan)
         # What has no answer is asked again until it has one; the entry stays open as long, so that
         # a crash here repeats the call.
         while plan.jids:

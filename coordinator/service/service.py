@@ -37,6 +37,7 @@ from coordinator.api.subresources import VIRTUAL
 from coordinator.bind.status_writer import Recorder
 from coordinator.cluster.history.acknowledgements import Acknowledgements
 from coordinator.cluster.protocol import ClusterDriver
+from coordinator.controllers.device_claims import DeviceClaims
 from coordinator.controllers.job_loop import JobLoop
 from coordinator.controllers.volume_controller import bind_claims
 from coordinator.core.configured import configured_core
@@ -233,6 +234,7 @@ class Service:
             refusals=self.probes.refusals,
         )
         cluster = LedCluster(self._cluster, lead.leadership)
+        devices = DeviceClaims(self.core, self.intake, writer)
         binding = Binding(
             self._ledger,
             cluster,
@@ -241,6 +243,7 @@ class Service:
             core=self.core,
             surely=lead.leadership.surely,
             bind_claims=lambda chosen: writer.apply(partial(bind_claims, self.intake, chosen)),
+            allocate=devices.allocate,
             probes=self.probes,
         )
         executor = Executor(
@@ -290,6 +293,7 @@ class Service:
         group.create_task(self._serve_http(writer, evictor, parsers))
         group.create_task(binding.bind_forever())
         group.create_task(binding.report_forever())
+        group.create_task(devices.free_forever())
         for shard in range(self._settings.shards):
             group.create_task(self.workers.start(shard))
         group.create_task(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 from shared.codec.packed import Packed
 from shared.model.constraints import Taint, Terms, Toleration
 
@@ -115,3 +117,10 @@ class ResourceClaimTemplate(Packed, frozen=True):
     name: str
     requests: tuple[DeviceRequest, ...] = ()
     matches: tuple[DeviceMatch, ...] = ()
+
+
+def own_claim(uid: str, pod: str, template: str) -> str:
+    """The name of the claim that is made of a template for a pod; ``uid``: of its job. The pod's
+    next incarnation has the same."""
+    apart = blake2b(f"{uid} {pod} {template}".encode(), digest_size=4).hexdigest()
+    return f"{pod}-{template}-{apart}"

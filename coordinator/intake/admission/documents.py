@@ -19,6 +19,7 @@ from shared.errors import InvalidInput
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.parse import Manifest
 from shared.manifests.volcano.objects import JobManifest, PodGroupManifest
+from shared.model.devices import ResourceClaim
 from shared.model.storage import VolumeClaim
 from shared.slices import Steps
 
@@ -81,6 +82,8 @@ def repeated(
             ours = bool(uid)
         case VolumeClaim(uid=uid):
             ours = bool(uid)
+        case ResourceClaim():
+            return _with_status(manifest, sent, documents)
         case NodeManifest():
             uid, ours = "", manifest.labels.get(_HOST_NAME) == manifest.name
         case _:
@@ -98,6 +101,16 @@ def repeated(
     ):
         written["metadata"] = _without(written["metadata"], "labels", _HOST_NAME)
     return written
+
+
+def _with_status(
+    claim: ResourceClaim, sent: dict[str, Any], documents: dict[Key, Document]
+) -> dict[str, Any] | None:
+    """The claim with the status that it has, unless one was sent: who changes what a claim asks for
+    does not take its devices away."""
+    document = None if "status" in sent else documents.get(document_key(claim))
+    status = None if document is None else document.object().get("status")
+    return sent | {"status": status} if status else None
 
 
 def _check_node(pod: PodManifest, node: str) -> None:
@@ -166,7 +179,9 @@ def _changed(old: Document, sent: dict[str, Any], body: bytes) -> Document | Non
     """The next version of an object's document; None where the submitted object is unchanged."""
     before = old.object()
     respecified = _specified(before) != _specified(sent)
-    if not respecified and _described(before, sent) == _described(sent, sent):
+    # The status of a claim is what its users have of it, and written by the scheduler.
+    allocated = sent["kind"] == "ResourceClaim" and sent.get("status") != before.get("status")
+    if not (respecified or allocated) and _described(before, sent) == _described(sent, sent):
         return None
     return replace(old, body=body, generation=old.generation + respecified)
 

@@ -89,6 +89,13 @@ def make_uid(key: Key, created: float, incarnation: str = "") -> str:
     return str(uuid.uuid5(_UIDS, f"{key}#{created!r}#{incarnation}"))
 
 
+def pod_uid(key: Key, document: Document, *, evicted: int = 0) -> str:
+    """The uid of a Job's pod. ``evicted``: how many of its incarnations were evicted before; each
+    has a uid of its own, by which who waits for a pod's end sees it."""
+    incarnation = f"{document.jid}~{evicted}" if evicted else str(document.jid)
+    return make_uid(key, document.created, incarnation)
+
+
 def implied_namespace(key: Key) -> Document:
     """The document of a namespace that exists because an object names it."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": key.name}}

@@ -24,7 +24,7 @@ from shard_worker.kube_scheduler.filters.node_checks import terms_mask
 from shard_worker.kube_scheduler.filters.volumes import placed
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.world import World
-from shared.model.devices import ResourceClaim
+from shared.model.devices import ResourceClaim, own_claim
 from shared.model.model import TaskClass
 
 ELSEWHERE = "resourceclaim not available on the node"
@@ -305,6 +305,13 @@ def _named(task: TaskInfo, world: World) -> list[ResourceClaim]:
     return [world.objects.claims[key] for key in keys if key in world.objects.claims]
 
 
+def _is_written(task: TaskInfo, template: str, world: World) -> bool:
+    """Whether the task's own claim of this template exists, and says which devices it has."""
+    job = task.job.job
+    claim = world.objects.claims.get(f"{job.namespace}/{own_claim(job.uid, task.name, template)}")
+    return task.row >= 0 and claim is not None and claim.allocation is not None
+
+
 def _wanted(task: TaskInfo, world: World) -> list[OpenClaim]:
     """The task's unallocated claims: those it names, and its own from each template."""
     claims = [
@@ -315,6 +322,6 @@ def _wanted(task: TaskInfo, world: World) -> list[OpenClaim]:
     constraints = task.cls.constraints
     for name in () if constraints is None else constraints.claim_templates:
         template = world.objects.claim_templates.get(f"{task.job.job.namespace}/{name}")
-        if template is not None:
+        if template is not None and not _is_written(task, name, world):
             claims.append(OpenClaim(f"{task.key}/{name}", template.requests, template.matches))
     return claims

@@ -1,0 +1,239 @@
+"""Devices for the claims of tasks that have a node: chosen from what is free, and written as
+Kubernetes writes it into the claims' status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.controllers.volume_controller import reaches
+from coordinator.intake.documents.document import Key
+from coordinator.intake.intake import Intake
+from shard_worker.kube_scheduler.cel.tree import CelError
+from shard_worker.kube_scheduler.devices.claims import ELSEWHERE, NONE_FREE, UNJUDGED
+from shard_worker.kube_scheduler.devices.pools import DeviceShelf, Offer, Pools
+from shard_worker.kube_scheduler.devices.search import DeviceUsage, Got, OpenClaim, Search
+from shared.manifests.kubernetes.devices import read_claim
+from shared.model.constraints import Terms
+from shared.model.devices import ResourceClaim, ResourceClaimTemplate, own_claim
+from shared.model.model import Job, Node
+from shared.records.specs import OBJECT_KEYS
+from shared.units.quantity import quantity
+
+Json = dict[str, Any]
+CLAIM, TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUser:
+    """A task that is being bound, and what it claims."""
+
+    at: int
+    """Its position in the plan."""
+    job: Job
+    tix: int
+    node: Node
+    claims: tuple[str, ...]
+    templates: tuple[str, ...]
+
+    @property
+    def pod(self) -> str:
+        return self.job.pod_name(self.tix)
+
+
+@dataclass(slots=True)
+class _Claim:
+    """One claim of a task, as it is to be written."""
+
+    key: str
+    written: Json
+    model: ResourceClaim
+    open: bool
+    """It has no devices yet."""
+
+
+class ClaimBooks:
+    """One pass over tasks: what they get is in use for those that follow."""
+
+    def __init__(self, intake: Intake, pools: Pools) -> None:
+        self._intake = intake
+        self._pools = pools
+        self._usage = DeviceUsage()
+        self._written: dict[str, Json] = {}
+        for claim in claims_of(intake):
+            for got in self._devices(claim):
+                self._usage.add(got)
+
+    def written(self) -> list[Json]:
+        """The claims that have changed."""
+        return list(self._written.values())
+
+    def serve(self, user: DeviceUser, uid: str) -> str:
+        """Give the task's claims devices of its node; why that is impossible, else ""."""
+        claims: list[_Claim] = []
+        for claim, why in self._claims(user, uid):
+            if claim is None:
+                return why
+            claims.append(claim)
+        wanted = [OpenClaim(c.key, c.model.requests, c.model.matches) for c in claims if c.open]
+        try:
+            found = Search(self._pools, self._offers(user.node), self._usage).run(wanted)
+        except CelError as error:
+            return f"{UNJUDGED}{error}"
+        if found is None:
+            return NONE_FREE
+        for got in found:
+            self._usage.add(got)
+        for claim in claims:
+            status = claim.written.setdefault("status", {})
+            before = users_of(claim.written)
+            if claim.open:
+                mine = [got for got in found if got.claim == claim.key]
+                status["allocation"] = self._allocation(mine, user.node)
+            if all(known.get("uid") != uid for known in before):
+                reserved = {"resource": "pods", "name": user.pod, "uid": uid}
+                status["reservedFor"] = [*before, reserved]
+            elif not claim.open:
+                continue  # written already: its bind is repeated
+            self._written[claim.key] = claim.written
+        return ""
+
+    # --- claims ---------------------------------------------------------------------------------
+
+    def _claims(self, user: DeviceUser, uid: str) -> Iterator[tuple[_Claim | None, str]]:
+        space = user.job.namespace
+        for name in user.claims:
+            claim = self._known(f"{space}/{name}")
+            if claim is None:
+                yield None, f'resourceclaim "{name}" not found'
+                continue
+            if not self._reaches(claim.model, user.node):
+                if claim.model.reserved:
+                    yield None, ELSEWHERE
+                    continue
+                self._give_back(claim)  # nobody uses them, as Kubernetes' scheduler does
+            yield claim, ""
+        for name in user.templates:
+            key = f"{space}/{own_claim(user.job.uid, user.pod, name)}"
+            claim = self._known(key) or self._made(key, name, user, uid)
+            if claim is None:
+                yield None, f'resourceclaimtemplate "{name}" not found'
+                continue
+            if not claim.open and not self._reaches(claim.model, user.node):
+                self._give_back(claim)  # of an earlier incarnation, which was on another node
+            yield claim, ""
+
+    def _known(self, key: str) -> _Claim | None:
+        namespace, _, name = key.partition("/")
+        document = self._intake.documents.get(Key(CLAIM, namespace, name))
+        written = self._written.get(key) or (None if document is None else document.object())
+        if written is None:
+            return None
+        model = read_claim(written)
+        return _Claim(key, written, model, model.allocation is None)
+
+    def _made(self, key: str, template: str, user: DeviceUser, uid: str) -> _Claim | None:
+        """A claim of the template, for this pod alone."""
+        namespace, _, name = key.partition("/")
+        document = self._intake.documents.get(Key(TEMPLATE, namespace, template))
+        at = f"{OBJECT_KEYS[ResourceClaimTemplate]}{namespace}/{template}"
+        if document is None or at not in self._intake.registry.objects:
+            return None
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": user.pod, "uid": uid}
+        written: Json = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": CLAIM,
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
+            },
+            "spec": document.object()["spec"]["spec"],
+        }
+        return _Claim(key, written, read_claim(written), open=True)
+
+    def _give_back(self, claim: _Claim) -> None:
+        for got in self._devices(claim.model):
+            self._usage.drop(got)
+        claim.written["status"] = {}
+        claim.open = True
+
+    # --- devices --------------------------------------------------------------------------------
+
+    def _devices(self, claim: ResourceClaim) -> Iterator[Got]:
+        """The devices of an allocated claim that slices still offer."""
+        for result in () if claim.allocation is None else claim.allocation.results:
+            offer = self._pools.offers.get((result.driver, result.pool, result.device))
+            if offer is not None:
+                yield Got(claim.name, result.request, offer, result.admin, result.capacity)
+
+    def _offers(self, node: Node) -> list[Offer]:
+        """The devices that the node reaches, in the order in which a session tries them."""
+        offers = list(self._pools.local.get(node.name, ()))
+        for shelf in self._pools.wide:
+            if reaches(shelf.reach, node):
+                offers += shelf.offers
+        return offers
+
+    @staticmethod
+    def _reaches(claim: ResourceClaim, node: Node) -> bool:
+        return claim.allocation is None or reaches(claim.allocation.nodes, node)
+
+    def _allocation(self, devices: list[Got], node: Node) -> Json:
+        """The field ``allocation``. Its node selector: the node, if one of the devices is of this
+        node alone; else where the devices that several nodes reach are."""
+        allocation: Json = {"devices": {"results": [_result(got) for got in devices]}}
+        local = {offer.key for offer in self._pools.local.get(node.name, ())}
+        if any(got.offer.key in local for got in devices):
+            name = {"key": "metadata.name", "operator": "In", "values": [node.name]}
+            allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [name]}]}
+        elif reach := [shelf.reach for shelf in self._shelves(devices) if shelf.reach is not None]:
+            allocation["nodeSelector"] = {"nodeSelectorTerms": _written(reach[0])}
+        return allocation
+
+    def _shelves(self, devices: list[Got]) -> Iterator[DeviceShelf]:
+        for shelf in self._pools.wide:
+            if any(got.offer in shelf.offers for got in devices):
+                yield shelf
+
+
+def claims_of(intake: Intake) -> Iterator[ResourceClaim]:
+    for value in intake.registry.objects.values():
+        if isinstance(value, ResourceClaim):
+            yield value
+
+
+def users_of(claim: Json) -> list[Json]:
+    """The entries of ``status.reservedFor``."""
+    users = (claim.get("status") or {}).get("reservedFor")
+    return list(users or ())
+
+
+def _result(got: Got) -> Json:
+    result: Json = {
+        "request": got.request,
+        "driver": got.offer.driver,
+        "pool": got.offer.pool,
+        "device": got.offer.device.name,
+    }
+    if got.admin:
+        result["adminAccess"] = True
+    if got.capacity:
+        result["consumedCapacity"] = {name: quantity("device", n) for name, n in got.capacity}
+    return result
+
+
+def _written(terms: Terms) -> list[Json]:
+    """Node selector terms as Kubernetes writes them."""
+    return [
+        {
+            field: [
+                {"key": each.key, "operator": each.operator, "values": list(each.values)}
+                for each in term
+                if each.field is is_field
+            ]
+            for field, is_field in (("matchExpressions", False), ("matchFields", True))
+        }
+        for term in terms
+    ]
