@@ -148,11 +148,21 @@ class Explainer:
             "places": self._places(state),
             "story": story_of(core, state, story, subject.tix),
         }
+        if silent := self._without_answers(state):
+            head["withoutAnswers"] = silent
         if subject.tix >= 0:
             head["pod"] = self._pod(state, subject.tix)
             head["of"]["name"] = head["pod"]["name"]
             head["job"] = {"kind": job.kind, "namespace": job.namespace, "name": job.name}
         return head
+
+    def _without_answers(self, state: JobState) -> list[dict[str, Any]]:
+        """What is decided for the job without the answer of another server."""
+        told = [
+            {"message": text, "questions": count} for text, count in state.tries.unanswered.items()
+        ]
+        missing = self._core.order.excerpts.usage_missing()
+        return [*told, {"message": missing}] if missing else told
 
     def _attempts(self, state: JobState) -> dict[str, int]:
         tries = state.tries

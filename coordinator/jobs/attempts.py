@@ -13,6 +13,7 @@ def note_try(state: JobState, outcome: Outcome, *, shard: int, epoch: str, at: f
     tries.shards |= 1 << shard
     tries.conflict_true += outcome.conflicts_true
     tries.conflict_read += outcome.conflicts_read
+    tries.unanswered = outcome.unanswered
     if code is OutcomeCode.NOMINATED:
         tries.nominated += 1
         state.last = None

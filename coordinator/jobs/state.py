@@ -94,6 +94,9 @@ class Tries:
     conflict_read: int = 0
     shards: int = 0
     """Bit mask: bit s is set where shard s had a turn."""
+    unanswered: dict[str, int] = field(default_factory=dict)
+    """What the last turn decided without the answer of another server: sentence -> number of
+    questions."""
 
 
 @dataclass(slots=True)

@@ -59,6 +59,8 @@ class Excerpts:
         self._spanning = spanning
         self.usage: Callable[[], Usage] = dict
         """Returns the measured usage of the nodes; empty unless the policy needs it."""
+        self.usage_missing: Callable[[], str] = str
+        """Returns what that is decided without, if its source does not answer; else ""."""
         self.limit = TASKS
         self.cut = 0
         """Number of excerpts that had to leave jobs out, since the start."""

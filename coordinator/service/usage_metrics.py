@@ -63,6 +63,17 @@ class UsageSource:
         fresh = self._clock() - self._at <= FORGET_AFTER
         return self._usage if fresh and self._asked == self._source() else {}
 
+    def missing(self) -> str:
+        """What is decided without the source's answer; "" where it answers or none is named."""
+        source = self._source()
+        if source is None or not self._failing:
+            return ""
+        silent = f"metrics source {hide_credentials(source.address)}: no answer "
+        silent += f"({hide_credentials(self._failing)})"
+        if self.usage():
+            return f"{silent}; figures of {self._clock() - self._at:.0f} s ago count"
+        return f"{silent}; no node counts as busy, and none as idler than others"
+
     async def follow_forever(self) -> None:
         """Read repeatedly; a failure is logged once, and again when it is over."""
         async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
@@ -78,13 +89,14 @@ class UsageSource:
             cpu = await _ask(session, source, CPU_QUERY)
             memory = await _ask(session, source, MEMORY_QUERY)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            if str(error) != self._failing:
+            why = str(error) or type(error).__name__  # a time-out says nothing of itself
+            if why != self._failing:
                 _log.warning(
                     "metrics source failed",
                     address=hide_credentials(source.address),
-                    why=hide_credentials(str(error)),
+                    why=hide_credentials(why),
                 )
-            self._failing = str(error)
+            self._failing = why
             return
         if self._failing:
             _log.info("metrics source answers again", address=hide_credentials(source.address))
@@ -132,4 +144,5 @@ def usage_of(core: Coordinator) -> UsageSource:
     """The usage source of a coordinator's policy; its figures are part of excerpts."""
     source = UsageSource(lambda: core.order.session.policy.metrics)
     core.order.excerpts.usage = source.usage
+    core.order.excerpts.usage_missing = source.missing
     return source

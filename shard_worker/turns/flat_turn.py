@@ -40,6 +40,8 @@ class PlacedTurn:
     """Placements of a gang that were undone, because the rest of it found no room."""
     ungated: list[int] = field(default_factory=list)
     """Tasks of the job whose own scheduling gate may go: their queue has room for them."""
+    unanswered: dict[str, int] = field(default_factory=dict)
+    """What was decided without the answer of another server: sentence -> number of questions."""
 
 
 def place(turn: Turn, *, session: Session, view: View, classes: CompiledClasses) -> PlacedTurn:

@@ -120,7 +120,9 @@ class SessionTurns:
         of Volcano's cycles has. ``ask`` sends the questions of the plugin extender."""
         self._ask = ask
         policy = open_session().policy
-        self._asks = any(option.name == Extender.name for tier in policy.tiers for option in tier)
+        options = (option for tier in policy.tiers for option in tier)
+        named = (option for option in options if option.name == Extender.name)
+        self._extender = next((Extender(option) for option in named), None)
         fills = "backfill" in policy.actions
         self._open_world = partial(open_world, view=view, mode=mode, backfills=fills)
         self._open = open_session
@@ -155,12 +157,17 @@ class SessionTurns:
         way. Errors: Malformed, for an invalid excerpt."""
         excerpt = EXCERPT.decode(turn.world)
         placed = self._answered(lambda: self._place(turn, excerpt, now))
+        if self._extender is not None:
+            answers = self._view.known.objects.extender
+            placed.unanswered = self._extender.unanswered(answers)
         self._reading.window.go_on()
         return placed
 
     def _answered(self, run: Callable[[], T]) -> T:
         """Run with the answers of an extender, if the policy has one."""
-        return answered(run, view=self._view, ask=self._ask) if self._asks else run()
+        if self._extender is None:
+            return run()
+        return answered(run, view=self._view, ask=self._ask)
 
     def _place(self, turn: Turn, excerpt: Excerpt, now: float) -> SessionPlaced:
         placed = self._attempt(turn, excerpt, now, withdraw=False)

@@ -439,6 +439,7 @@ class Worker:
             failed_role=placed.failed_role if placed is not None else "",
             displaced=list(placed.displaced) if placed is not None else [],
             ungated=list(placed.ungated) if placed is not None else [],
+            unanswered=dict(placed.unanswered) if placed is not None else {},
             committed=tally.committed,
             rechecked=tally.rechecked,
             conflicts_true=tally.conflicts_true,

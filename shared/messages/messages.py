@@ -394,5 +394,7 @@ class Outcome(Packed, frozen=True, kw_only=True):
     """What happened on the way; of a traced turn alone."""
     ungated: list[Index] = msgspec.field(default_factory=list)
     """Tasks of the job whose queue has room for them, and whose own scheduling gate may go."""
+    unanswered: dict[str, Count] = msgspec.field(default_factory=dict)
+    """What was decided without the answer of another server: sentence -> number of questions."""
     reasons: dict[str, Count]  # last and without a default, as in a turn
     """Reason -> number of nodes, exclusive: the counts add up to the nodes looked at."""

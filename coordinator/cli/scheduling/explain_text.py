@@ -6,6 +6,7 @@ from typing import Any
 
 from coordinator.cli.output.paragraphs import TIED, block
 from shared.messages.reason import Reason
+from shared.units.amount_text import plural
 from shared.units.times import moment, span
 
 Answer = dict[str, Any]
@@ -17,6 +18,7 @@ def explanation(answer: Answer, *, columns: int, now: float) -> list[str]:
         (_subject(answer), _head(answer)),
         ("POD", _pod(answer)),
         ("WHY", _why(answer, now)),
+        ("SILENT", [_without(each) for each in answer.get("withoutAnswers") or ()]),
         ("ROOM", [answer["room"]] if answer.get("room") else []),
         ("EVICTED", _evicted(answer)),
         ("GANG", _gang(answer)),
@@ -69,6 +71,12 @@ def _why(answer: Answer, now: float) -> list[str]:
     if answer.get("incomplete"):
         lines.append(f"incomplete: {answer['incomplete']}")
     return lines
+
+
+def _without(row: Answer) -> str:
+    """What was decided without the answer of another server."""
+    times = f" ({plural(row['questions'], 'question')})" if row.get("questions") else ""
+    return f"{row['message']}{times}"
 
 
 def _gang(answer: Answer) -> list[str]:

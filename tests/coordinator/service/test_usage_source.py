@@ -54,15 +54,21 @@ async def test_the_newest_figures_are_kept_and_forgotten_when_they_are_old() -> 
             assert source.usage() == {}
             await source.look(session, named)
             assert source.usage() == {"n1": {"cpu": 50.0, "memory": 25.0}}
+            assert source.missing() == ""
             server.broken = True
             now = FORGET_AFTER
             await source.look(session, named)
             assert source.usage() == {"n1": {"cpu": 50.0, "memory": 25.0}}
+            assert source.missing().endswith("; figures of 300 s ago count")
             now += 1.0
             assert source.usage() == {}
+            assert source.missing().endswith(
+                "; no node counts as busy, and none as idler than others"
+            )
             server.broken = False
             await source.look(session, named)
             assert source.usage()
+            assert source.missing() == ""
             other = MetricsSource("http://other")
             named = other
             assert source.usage() == {}

@@ -9,6 +9,7 @@ question, and finds the answer. So each question is asked once for a session.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,18 @@ FAILED = "failed"
 """Key of the answer when the extender did not reply; its value is the error."""
 
 Answer = Mapping[str, Any]
+
+WITHOUT = {
+    "predicate": ("the nodes count as refused", "the nodes pass"),
+    "prioritize": ("the nodes score nothing", "the nodes score nothing"),
+    "preemptable": ("nobody may be evicted", "it has no say in who is evicted"),
+    "reclaimable": ("nobody may be evicted", "it has no say in who is evicted"),
+    "queueOverused": ("the queue counts as overused", "the queue counts as within its share"),
+    "jobEnqueueable": ("the job is not admitted", "it has no say in who is admitted"),
+}
+"""Point -> what is decided without an answer: as it is, and with ``extender.ignorable``."""
+REASONS = 8
+"""Maximum number of sentences about missing answers; the others are counted as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +165,23 @@ class Extender:
         status = _number(answer.get("status"))
         return PERMIT if status > 0 else REJECT if status < 0 else ABSTAIN
 
+    # --- what has no answer -------------------------------------------------------------------
+
+    def unanswered(self, answers: Mapping[str, object]) -> dict[str, int]:
+        """What was decided without an answer: sentence -> number of questions."""
+        points = {f"{self.url}/{verb}": point for point, verb in self._verbs.items() if verb}
+        found: Counter[str] = Counter()
+        for key, answer in answers.items():
+            known = _answer(answer)
+            if FAILED in known:
+                point = points[key.partition(" ")[0]]
+                then = WITHOUT[point][self._ignorable]
+                found[f"extender.{point}Verb: no answer ({known[FAILED]}); {then}"] += 1
+        kept = dict(found.most_common(REASONS))
+        if rest := found.total() - sum(kept.values()):
+            kept["further questions to the extender had no answer"] = rest
+        return kept
+
     # --- asking -------------------------------------------------------------------------------
 
     def _manages(self, task: TaskInfo, world: World) -> bool:
@@ -178,8 +208,11 @@ class Extender:
         missing = [question for question in questions if question.key not in cache]
         if missing:
             raise Unanswered(*missing)
-        answers = [cache[question.key] for question in questions]
-        return [a if isinstance(a, Mapping) else {FAILED: "no JSON object"} for a in answers]
+        return [_answer(cache[question.key]) for question in questions]
+
+
+def _answer(answer: object) -> Answer:
+    return answer if isinstance(answer, Mapping) else {FAILED: "no JSON object"}
 
 
 def _task(task: TaskInfo) -> dict[str, object]:

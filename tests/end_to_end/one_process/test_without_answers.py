@@ -1,0 +1,114 @@
+"""What is decided without the answer of another server, told by explain: a service, two shards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+
+from coordinator.cli.scheduling.explain_text import explanation
+from coordinator.verification.workloads.bulk_client import ApiClient
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.intake.objects import node, pod
+from tests.end_to_end.one_process.harness import Running, running
+from tests.shared.ledger.conftest import flush
+
+Json = dict[str, Any]
+EXPLAIN = "/api/v1/namespaces/ns/pods/p/explain"
+
+
+class Silent:
+    """A server that answers none of its calls, or those to one path alone."""
+
+    def __init__(self, answers: str = "") -> None:
+        self.answers = answers
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if request.path.strip("/") == self.answers:
+            return web.json_response({})
+        await asyncio.sleep(60)
+        return web.json_response({})
+
+
+@asynccontextmanager
+async def listening(server: Silent) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_route("*", "/{verb:.*}", server.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def submit(parts: Running, *items: Json) -> None:
+    body = {"kind": "List", "apiVersion": "v1", "items": items}
+    async with ApiClient(parts.url) as api:
+        assert not (await api.submit(orjson.dumps(body))).refused
+
+
+async def explained(parts: Running) -> Json:
+    async with aiohttp.ClientSession(parts.url) as client, client.get(EXPLAIN) as reply:
+        assert reply.status == 200, await reply.text()
+        answer: Json = await reply.json()
+    return answer
+
+
+def without(answer: Json) -> str:
+    """The paragraph of the text that people read."""
+    lines = explanation(answer, columns=500, now=0.0)
+    [line] = [line for line in lines if line.startswith("SILENT")]
+    return " ".join(line.split()[1:])
+
+
+@pytest.mark.parametrize("ignorable", [False, True])
+async def test_an_extender_that_does_not_answer_in_time(
+    embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path, ignorable: bool
+) -> None:
+    flush(embedded_server)
+    file = tmp_path / "policy.yaml"
+    async with listening(Silent()) as url:
+        arguments = {
+            "extender.urlPrefix": url,
+            "extender.httpTimeout": "100ms",
+            "extender.predicateVerb": "filter",
+            "extender.ignorable": ignorable,
+        }
+        given = {"name": "extender", "arguments": arguments}
+        tiers = [{"plugins": [{"name": "gang"}, given]}]
+        file.write_text(orjson.dumps({"actions": "allocate", "tiers": tiers}).decode())
+        async with running(embedded_server.url, short_dir, policy=file) as parts:
+            await submit(parts, node("n0"), pod("p"))
+            reached = "placed" if ignorable else "infeasible"
+            await parts.until(lambda status: status["outcomes"].get(reached, 0) > 0)
+            told = without(await explained(parts))
+    then = "the nodes pass" if ignorable else "the nodes count as refused"
+    assert told == f"extender.predicateVerb: no answer (timed out); {then} (1 question)"
+
+
+async def test_a_metrics_source_that_is_gone(
+    embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
+) -> None:
+    flush(embedded_server)
+    file = tmp_path / "policy.yaml"
+    async with listening(Silent("nothing")) as url:
+        gone = url
+    metrics = {"type": "prometheus", "address": gone, "interval": "1s"}
+    policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": "usage"}]}]}
+    file.write_text(orjson.dumps({**policy, "metrics": metrics}).decode())
+    async with running(embedded_server.url, short_dir, policy=file) as parts:
+        await parts.until(lambda _: bool(parts.service.core.order.excerpts.usage_missing()))
+        await submit(parts, node("n0"), pod("p"))
+        await parts.until(lambda status: status["tasks"]["running"] == 1)
+        told = without(await explained(parts))
+    assert told.startswith(f"metrics source {gone}: no answer (Cannot connect")
+    assert told.endswith("; no node counts as busy, and none as idler than others")
