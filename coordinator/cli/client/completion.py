@@ -32,6 +32,12 @@ def complete_names(kind: str) -> Callable[[Any, list[str], str], list[str]]:
     return names
 
 
+def complete_subjects(ctx: Any, args: list[str], incomplete: str) -> list[str]:
+    """For ``[NAMESPACE/]NAME`` after a kind that the argument ``subject`` has."""
+    kind = str(ctx.params.get("subject") or "")
+    return _quietly(ctx, lambda ask: _subjects(ask, kind, incomplete)) if kind else []
+
+
 def complete_pairs(*kinds: str) -> Callable[[Any, list[str], str], list[str]]:
     """For ``TYPE/NAME`` of these kinds alone, or of all where none is named."""
 
@@ -69,6 +75,15 @@ def _targets(ask: Any, ctx: Any, incomplete: str) -> list[str]:
     return [name for name in names if name not in before[1:]]
 
 
+def _subjects(ask: Any, kind: str, incomplete: str) -> list[str]:
+    resource = ask.catalog.resolve(kind)
+    namespace, slash, start = incomplete.rpartition("/")
+    if not slash:
+        return _names(ask, resource, start)
+    page = ask.client.get(resource.path(namespace), {"limit": MOST})
+    return [f"{namespace}/{name}" for name in _listed(page, start)]
+
+
 def _kinds(catalog: Catalog, incomplete: str) -> list[str]:
     complete, comma, last = incomplete.rpartition(",")
     names = sorted({resource.plural for resource in catalog.resources})
@@ -82,5 +97,9 @@ def _after_slash(ask: Any, incomplete: str) -> list[str]:
 
 def _names(ask: Any, resource: Any, incomplete: str) -> list[str]:
     page = ask.client.get(resource.path(ask.place(resource)), {"limit": MOST})
+    return _listed(page, incomplete)
+
+
+def _listed(page: Any, start: str) -> list[str]:
     names = (str(item["metadata"]["name"]) for item in page.get("items") or ())
-    return [name for name in names if name.startswith(incomplete)]
+    return [name for name in names if name.startswith(start)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from coordinator.cli.client.completion import complete_subjects
 from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import Namespace, Output
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
@@ -26,6 +27,11 @@ class SubjectKind(StrEnum):
     POD_GROUP = "podgroup"
 
 
+SubjectName = Annotated[
+    str,
+    typer.Argument(metavar="[NAMESPACE/]NAME", autocompletion=complete_subjects, help="Which one"),
+]
+
 PATHS = {
     SubjectKind.JOB: ("/apis/batch.volcano.sh/v1alpha1", "jobs"),
     SubjectKind.POD: ("/api/v1", "pods"),
@@ -36,7 +42,7 @@ PATHS = {
 def explain(
     *,
     subject: Annotated[SubjectKind, typer.Argument(metavar="KIND", help="job, pod or podgroup")],
-    name: Annotated[str, typer.Argument(metavar="[NAMESPACE/]NAME", help="Which one")],
+    name: SubjectName,
     namespace: Namespace = None,
     output: Output = "",
     connection: Connection,

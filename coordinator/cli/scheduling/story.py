@@ -8,13 +8,13 @@ import typer
 
 from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import Namespace, Output
-from coordinator.cli.scheduling.explain import SubjectKind, explained
+from coordinator.cli.scheduling.explain import SubjectKind, SubjectName, explained
 
 
 def story(
     *,
     subject: Annotated[SubjectKind, typer.Argument(metavar="KIND", help="job, pod or podgroup")],
-    name: Annotated[str, typer.Argument(metavar="[NAMESPACE/]NAME", help="Which one")],
+    name: SubjectName,
     namespace: Namespace = None,
     output: Output = "",
     connection: Connection,

@@ -221,6 +221,9 @@ def test_completion_by_what_the_server_has() -> None:
         assert _proposed("get", *at, "pods", "web-0", "web") == ["web-1"]
         assert _proposed("delete", *at, "pod/d") == ["pod/db"]
         assert _proposed("queue", "cl") == ["close"]
+        assert _proposed("explain", *at, "po") == ["pod", "podgroup"]
+        assert _proposed("explain", *at, "pod", "web") == ["web-0", "web-1"]
+        assert _proposed("story", *at, "pod", "default/d") == ["default/db"]
         assert "--selector" in _proposed("get", "--sel")
 
 
