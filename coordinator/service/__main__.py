@@ -17,7 +17,7 @@ from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.identity import expected, remembering
 from shared.ledger.retry import insist
 from shared.settings.settings import Settings, SettingsError, load_settings
-from shared.telemetry.logging import configure_logging
+from shared.telemetry.logging import configure_logging, log_uncaught
 from shared.telemetry.tracing import configure_tracing
 
 
@@ -57,6 +57,7 @@ def main() -> int:
         sys.stderr.write(f"Error: {error}\n")
         return 1
     configure_logging(settings.log_level, settings.log_format, role="coordinator")
+    log_uncaught()
     configure_tracing("coordinator")
     walk_young_objects_only()
     return exit_code(lambda: asyncio.run(serve(settings)))

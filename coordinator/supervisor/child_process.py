@@ -15,10 +15,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import orjson
 import psutil
 
 from shared.die_with_parent import die_with_parent
 from shared.secrets.private_dir import open_private
+from shared.telemetry.relay import Relay
 
 DEPOSED = 3
 """Exit code of a coordinator that lost the leadership. Started again, it is a standby."""
@@ -43,12 +45,25 @@ class ChildDied(RuntimeError):
         return ChildDied(self.role, self.code, self.log, times=text)
 
 
+RELAY_SECONDS = 0.2
+"""How long the last lines of a process may take to its log; children of it may keep the pipe."""
+
+
 class Child:
     """A process that can be started again after its end."""
 
     def __init__(
-        self, role: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path
+        self,
+        role: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        *,
+        relayed: bool = False,
     ) -> None:
+        """``relayed``: what it writes is text, and becomes JSON lines on its way to the log."""
+        self._relayed = relayed
+        self._relay: Relay | None = None
         self.role = role
         self.arguments = list(arguments)
         self.log = log
@@ -63,7 +78,10 @@ class Child:
     @property
     def code(self) -> int | None:
         """Exit code of the last process (negative: the signal); None while it runs."""
-        return self._process.poll() if self._process else None
+        code = self._process.poll() if self._process else None
+        if code is not None and self._relay is not None:
+            self._relay.finish(RELAY_SECONDS)  # who asks reads the end of the log next
+        return code
 
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -78,8 +96,8 @@ class Child:
             self._process = subprocess.Popen(
                 self.arguments,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=subprocess.PIPE if self._relayed else log,
+                stderr=subprocess.STDOUT if self._relayed else log,
                 env=self._environment,
                 # The session finds what a dead process left behind, and Ctrl-C in the terminal
                 # reaches the supervisor alone, which ends the others in order.
@@ -87,6 +105,8 @@ class Child:
                 umask=0o077,  # what it writes is nobody else's, whatever the umask of the user
                 preexec_fn=die_with_parent(),  # noqa: PLW1509 - one system call, no allocation
             )
+        if self._process.stdout is not None:
+            self._relay = Relay(self._process.stdout, open_private(self.log), self.role)
 
     async def stop(self, timeout: float) -> int | None:
         """Send SIGTERM, after ``timeout`` seconds SIGKILL; ends all descendants. Returns the exit
@@ -152,9 +172,19 @@ def command_line(pid: int) -> str:
 def last_lines(log: Path, count: int = _LAST_LINES) -> str:
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 16_384))
-        lines = file.read().decode(errors="replace").splitlines()[-count:]
+        written = file.read().decode(errors="replace").splitlines()[-count:]
+        lines = [part for line in written for part in _readable(line)][-count:]
         return "\n".join(f"  {line}" for line in lines) or "  (it is empty)"
     return "  (there is none)"
+
+
+def _readable(line: str) -> list[str]:
+    """A log line; of one with a traceback, what happened and then the lines of that."""
+    with contextlib.suppress(ValueError):
+        fields = orjson.loads(line) if line.startswith("{") else {}
+        if "exception" in fields:
+            return [str(fields.get("event", "")), *str(fields["exception"]).splitlines()]
+    return [line]
 
 
 def _session(pid: int) -> int | None:

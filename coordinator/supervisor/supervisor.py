@@ -280,6 +280,7 @@ class Supervisor:
             self.settings.data_dir,
             self.settings.redis_secret,
             fsync=self.settings.fsync,
+            json_log=self.settings.log_format != "console",
         )
         try:
             self._server.start(START_SECONDS[REDIS])
@@ -335,7 +336,10 @@ class Supervisor:
 
     def _spawn(self, role: str, arguments: list[str], settings: Settings | None = None) -> None:
         environment = self._environment(settings or self.settings)
-        child = Child(role, arguments, environment, self.log(role))
+        # Ray writes text, and its library does so in our own processes too, past their logging:
+        # at a signal, for example.
+        relayed = self.settings.log_format != "console"
+        child = Child(role, arguments, environment, self.log(role), relayed=relayed)
         self._children[role] = child
         child.start()
 

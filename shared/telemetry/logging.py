@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, MutableMapping
+from types import TracebackType
 from typing import Any, TextIO
 
 import orjson
@@ -70,6 +71,24 @@ def configure_logging(
     )
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(**bound)
+
+
+def log_uncaught() -> None:
+    """Write what ends the process, or a thread of it, and warnings, as log lines too: a traceback
+    of plain lines breaks whoever reads the log as JSON."""
+
+    def ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            log = logging.getLogger("uncaught")
+            log.critical("Ended by an error: %s", error, exc_info=(kind, error, trace))
+
+    def thread_ended(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None:
+            ended(args.exc_type, args.exc_value, args.exc_traceback)
+
+    sys.excepthook = ended
+    threading.excepthook = thread_ended
+    logging.captureWarnings(True)
 
 
 class RepeatLimit:

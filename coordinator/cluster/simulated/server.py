@@ -30,7 +30,7 @@ from shared.ledger.errors import LedgerError, LedgerUnavailable
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis.client import RedisLedger
 from shared.settings.settings import Settings, SettingsError, load_settings
-from shared.telemetry.logging import configure_logging
+from shared.telemetry.logging import configure_logging, log_uncaught
 
 DRAIN_WITHIN = 10.0
 """Seconds to read the rest of the ledger's log at the end."""
@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         parser.error(str(error))
     configure_logging(settings.log_level, settings.log_format, role="cluster")
+    log_uncaught()
     walk_young_objects_only()
     code = 1
     try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from shared.die_with_parent import die_with_parent
 from shared.ledger.errors import ServerFailed
 from shared.secrets.private_dir import open_private
+from shared.telemetry.relay import Relay
 
 SOCKET = "redis.sock"
 _SOCKET_LIMIT = 100
@@ -48,6 +49,7 @@ class EmbeddedServer:
         die_with_parent: bool = True,
         prefer_path: bool = False,
         fsync: str = "always",
+        json_log: bool = False,
     ) -> None:
         self.run_dir = Path(run_dir)
         self.data_dir = Path(data_dir)
@@ -57,6 +59,8 @@ class EmbeddedServer:
         self._die_with_parent = die_with_parent
         self._prefer_path = prefer_path
         self._fsync = fsync
+        self._json_log = json_log
+        self._relay: Relay | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -124,16 +128,19 @@ class EmbeddedServer:
 
     def _spawn(self, lock: int) -> subprocess.Popen[bytes]:
         with open_private(self.log) as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [str(find_binary(prefer_path=self._prefer_path)), "-"],
                 stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
+                stdout=subprocess.PIPE if self._json_log else log,
+                stderr=subprocess.STDOUT if self._json_log else log,
                 start_new_session=True,
                 umask=0o077,  # the data are all objects, and nobody else's
                 pass_fds=(lock,),
                 preexec_fn=die_with_parent() if self._die_with_parent else None,  # noqa: PLW1509
             )
+        if process.stdout is not None:
+            self._relay = Relay(process.stdout, open_private(self.log), "redis")
+        return process
 
     def _configure(self, process: subprocess.Popen[bytes]) -> None:
         """Hand the configuration over standard input, so that no password shows in `ps`."""
@@ -172,6 +179,8 @@ class EmbeddedServer:
             time.sleep(0.005)
 
     def _last_lines(self, count: int = 8) -> str:
+        if self._relay is not None:
+            self._relay.finish()
         with contextlib.suppress(OSError):
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
         return "(no log)"
