@@ -29,6 +29,7 @@ from pydantic import SecretStr
 
 from coordinator.supervisor import ray_head
 from coordinator.supervisor.child_process import Child, ChildDied, command_line, descendants
+from coordinator.supervisor.live_run import LOCK, claim
 from coordinator.supervisor.readiness import answers_well, free_port, listens
 from shared.ledger.errors import ServerFailed
 from shared.ledger.redis.server import EmbeddedServer
@@ -213,7 +214,7 @@ class Supervisor:
         kept = durable_dir(run_dir)
         if kept != run_dir and kept in self.settings.data_dir.parents:
             _take_up(kept, f"{PREFIX}DATA_DIR")
-        lock = open_private(run_dir / "supervisor.lock")
+        lock = open_private(run_dir / LOCK)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -223,6 +224,7 @@ class Supervisor:
                 f"with {PREFIX}RUN_DIR"
             ) from None
         self._lock = lock
+        claim(lock, self.settings.history, pid=os.getpid())
         self._short = run_dir
         if len(os.fsencode(run_dir / "ray")) > ray_head.LONGEST_TEMP_DIR:
             self._short = Path(tempfile.mkdtemp(prefix="quadrant-"))

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from coordinator.cli.options.options import Output
-from coordinator.cli.verify.chaos import app, run_check
+from coordinator.cli.verify.chaos import app
+from coordinator.cli.verify.chaos_check import run_check
 from tests.coordinator.verification.checker.story import Story, good_story
 
 

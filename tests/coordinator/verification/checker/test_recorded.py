@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.cli.verify.chaos import run_check
+from coordinator.cli.verify.chaos_check import run_check
 from coordinator.verification.checker.check import check
 
 RECORDED = Path(__file__).parent / "recorded"
