@@ -389,8 +389,10 @@ class Order(Sessions):
         waits = self.nominations.add(state, outcome)
         self.accounts.promise(state, [(p.cid, len(p.tasks)) for p in outcome.placements])
         state.stamp += 1
-        if action == ALLOCATING or waits or outcome.evictions:
-            self.contention.forget(state.job.jid)
+        if outcome.evictions:
+            self.contention.evicted_for(state.job.jid, now=self.now)
+        elif action == ALLOCATING or waits:
+            self.contention.promised(state.job.jid)
         else:  # nobody has to leave for it: allocate has its chance, and a pause comes after that
             self.contention.skip(state.job.jid, now=self.now, revision=NEVER)
         # The last: woken for these places it could not take them (a plugin lets too few of a gang

@@ -129,7 +129,25 @@ class Contention:
             trying.step = 0
             trying.revision = revision
             trying.not_before = now + trying.wait
-            trying.wait = min(2 * trying.wait, AGAIN_LIMIT_SECONDS)
+            trying.wait = min(2 * trying.wait, max(trying.wait, AGAIN_LIMIT_SECONDS))
+
+    def evicted_for(self, jid: int, *, now: float) -> None:
+        """Note that tasks leave for the job. Until it is placed each further eviction comes later:
+        where it cannot start on what was freed (a plugin promises a gang less than it needs), its
+        victims come back, and it would evict them for ever."""
+        trying = self._trying.setdefault(jid, StarvationProgress())
+        self.promised(jid)
+        trying.not_before = now + trying.wait
+        trying.wait = min(2 * trying.wait, EVICTED_LIMIT_SECONDS)
+
+    def promised(self, jid: int) -> None:
+        """Note that the job has nominations: if they come to nothing, it begins at the first action
+        again."""
+        trying = self._trying.get(jid)
+        if trying is not None:
+            trying.step = trying.conflicts = 0
+            trying.revision = -1
+            trying.shards.clear()
 
     def refused(self, jid: int, *, now: float) -> None:
         """Note a conflict: the same action again after a short pause."""

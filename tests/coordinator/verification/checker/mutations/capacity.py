@@ -90,8 +90,13 @@ def a_queue_may_hold_less_than_it_does(history: History) -> None:
 
 @breaks(Rule.NOMINATION_RANK)
 def a_nomination_of_higher_rank_is_displaced(history: History) -> None:
-    _, statement = next((e, s) for e, s in history.statements("next") if s["dropped"])
-    other = next(jid for jid in statement["dropped"] if jid != statement["jid"])
+    other = next(
+        jid
+        for event in history.all("commit")
+        for statement in event["statements"]
+        for jid in statement["dropped"]
+        if jid != statement["jid"]
+    )
     for event in history.all("job"):
         for job in event["jobs"]:
             if job["jid"] == other:
