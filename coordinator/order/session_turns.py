@@ -223,6 +223,7 @@ class Sessions(Repairs):
 
     def _line_up(self, state: JobState, reason: WaitReason, *, urgent: bool) -> None:
         waits = waits_for_entry(state.info.phase)
+        self.to_fill(state)  # its other tasks may have gates, or wait without a worker's answer
         if waits and not self.entry.passes(state, self.accounts.cluster):
             self.lines.stand(state, Standing.WAITING, self.entry.why.get(state.job.jid, reason))
         elif not (state.need or self._need(state)):  # what is left of it has gates
@@ -424,8 +425,7 @@ class Sessions(Repairs):
         """Queue a job that waited for an open turn of others."""
         jid = state.job.jid
         if jid not in self._put_off:
-            self._enqueue(state, urgent=True)
-            return
+            return self._enqueue(state, urgent=True)
         # Not as an urgent job: allocate had found no place for it, and nothing was freed since.
         # Jobs that wait for each other's backfill would wake each other for ever.
         block = self._put_off.pop(jid)

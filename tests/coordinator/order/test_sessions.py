@@ -318,3 +318,18 @@ def test_a_job_that_ended_while_it_waited_for_entry_is_not_let_in() -> None:
     assert not o.entry.waiting
     o.accounts.begin(2.0)
     o.validate()
+
+
+def test_what_asks_for_nothing_is_placed_while_others_of_its_job_wait_or_have_gates() -> None:
+    """It was not, where no worker was ever asked about the others."""
+    roles = (Role("w", 0, 0, 1), Role("idle", 3, 1, 1), Role("shut", 0, 2, 1, gated=True))
+    o = contending()
+    o.put_job(replace(job(5, count=3, minimum=1), roles=roles))
+    actions = []
+    for now in range(1, 5):
+        for turn in turns(o, float(now)):
+            actions.append(turn.action)
+            fill = turn.action == "backfill"
+            o.outcome(answer(turn, OutcomeCode.INFEASIBLE) if fill else placed(turn))
+    assert actions == ["allocate", "backfill"]
+    o.validate()
