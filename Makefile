@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 3
 SOAK_SEEDS ?= 0..19999
+SOAK_CLUSTERS ?= 0..1999
 SOAK_SEED ?= 1
 SOAK_SECONDS ?= 600
 PAIRS ?= 7
@@ -62,9 +63,10 @@ bench-compare: $(DEV_STAMP) ## What the working tree costs against BASE=revision
 	@$(BIN)/python -m tests.bench_compare --base "$(BASE)" --pairs $(PAIRS) --sizes $(SIZES) \
 		--bound $(BOUND) --policy $(POLICY) -o $(OUTPUT)
 
-soak: $(DEV_STAMP) ## Half an hour more: every state of the model, 20,000 seeds, ten minutes of real faults
+soak: $(DEV_STAMP) ## An hour more: every state of the model, 20,000 seeds, 2,000 random clusters, ten minutes of real faults
 	@$(BIN)/quadrant chaos model --thorough
 	@$(BIN)/quadrant chaos sim --seeds $(SOAK_SEEDS) --jobs 2
+	@$(BIN)/python -m tests.random_clusters $(SOAK_CLUSTERS)
 	@$(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS)
 
 check: $(DEV_STAMP) ## Format, lint, types, import contract, dependencies

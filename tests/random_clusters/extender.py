@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from zlib import crc32
@@ -22,7 +22,8 @@ class _Answers(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
-        self.wfile.write(answer.encode())
+        with suppress(BrokenPipeError):  # who asked has no time left
+            self.wfile.write(answer.encode())
 
     def log_message(self, *_: object) -> None:
         pass

@@ -12,18 +12,22 @@ from dataclasses import dataclass, field
 from random import Random
 
 from coordinator.verification.checker.check import check_lines
+from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.replay.cases import Case
 from coordinator.verification.replay.cycles import run_cycles
 from coordinator.verification.replay.sharded import ShardedRun, run_sharded
 from coordinator.verification.simulation.history import Notes
 from shard_worker.view.mode import Mode
 from tests.coordinator.verification.replay.build import Json, case
+from tests.random_clusters.at_rest import left_over
 from tests.random_clusters.clusters import cluster
 from tests.random_clusters.policies import plugins_of, policy_of
 
 CYCLES = 3
 """Sessions in a row: what one promises, the next binds."""
 SHARDED = ((1, Mode.NONE), (3, Mode.SOFT))
+REST_EVERY = 4
+"""One cluster in so many is recorded at rest, and decided once more by one session."""
 HOLDS_TREE = 0.3
 """Share of the clusters whose queues have parents."""
 
@@ -55,14 +59,23 @@ def try_cluster(seed: int, tried: Tried, *, extender: str) -> None:
     tried.clusters += 1
     tried.plugins.update(plugins_of(policy))
     made = case(*objects, under=policy)
-    for name, notes in _forms(made, seed, tried):
+    for name, notes, spared in _forms(made, seed, tried):
         report = check_lines(notes.lines, name=f"seed {seed}, {name}")
         tried.facts.update({row.rule: row.checked for row in report.rows if row.checked})
         for found in report.violations:
-            tried.wrong.append(f"seed {seed}, {name}: {found.rule}: {found}")
+            if found.rule not in spared:
+                tried.wrong.append(f"seed {seed}, {name}: {found.rule}: {found}")
+
+    if seed % REST_EVERY == 0:
+        for shards, mode in SHARDED:
+            left = left_over(seed, policy, objects, shards, mode)
+            tried.done[f"{shards} shards at rest"] += 1
+            if left:
+                tried.wrong.append(f"seed {seed}, --shards {shards}: one session binds {left} more")
 
 
-def _forms(made: Case, seed: int, tried: Tried) -> Iterator[tuple[str, Notes]]:
+def _forms(made: Case, seed: int, tried: Tried) -> Iterator[tuple[str, Notes, set[str]]]:
+    """(form, its history, rules that it is not held to)"""
     histories: list[Notes] = []
 
     def another() -> Notes:
@@ -75,10 +88,14 @@ def _forms(made: Case, seed: int, tried: Tried) -> Iterator[tuple[str, Notes]]:
     for result in cycles:
         tried.done["session bound"] += len(result.binds)
         tried.done["session evicted"] += len(result.evicted)
-    yield from ((f"session {number}", notes) for number, notes in enumerate(histories, 1))
+        # As in Volcano, a pod that backfill gave a node and that waits for its gang is a neighbour
+        # for the rest of the session, and never comes: only a service places job by job.
+        waits = any("Allocated" in counts for counts in result.tasks.values())
+        spared = {Rule.POD_RULES.label} if waits else set[str]()
+        yield f"session {len(histories)}", histories[-1], spared
     for shards, mode in SHARDED:
         notes, sharding = Notes(), ShardedRun(shards, mode, seed)
         result = run_sharded(made.policy, made.recorded, sharding, name=made.id, notes=notes)
         tried.done[f"{shards} shards bound"] += len(result.binds)
         tried.done[f"{shards} shards evicted"] += len(result.evicted)
-        yield f"--shards {shards}", notes
+        yield f"--shards {shards}", notes, set()

@@ -31,7 +31,8 @@ ROOM: tuple[list[str], ...] = (
     ["preempt", "shuffle"],
 )
 """Actions that evict."""
-ALL_DAY, NEVER = "00:00-23:59", "00:00-00:01"
+ALL_DAY, NEVER = "00:00-23:59", "22:00-22:01"
+"""Hours of a zone; runs are at the beginning of a day."""
 
 
 def policy_of(draw: Random, *, tree: bool, extender: str) -> Json:
@@ -61,7 +62,7 @@ def _option(draw: Random, name: str, tree: bool, extender: str) -> Json:
     option: Json = {"name": name}
     arguments = ARGUMENTS[name](draw) if name in ARGUMENTS else {}
     if name == "extender":
-        arguments["extender.urlPrefix"] = extender
+        arguments |= {"extender.urlPrefix": extender, "extender.httpTimeout": "30s"}
     if tree and name in ("capacity", "nodegroup"):
         option["enableHierarchy"] = True
     return {**option, "arguments": arguments} if arguments else option

@@ -19,11 +19,13 @@ the last, and ``part`` (how many came before) on all but the first. Their kinds:
                         moved)}]
     queue      queues: [{qid, name, parent, capability: [[slot, amount]] or null,
                          guarantee: [[slot, amount]] (where it has any),
-                         reclaimable: false (where it is not)}]
+                         reclaimable: false (where it is not),
+                         affinity: {required, anti_required ...} (to node groups, if any)}]
     queue_gone qids
     job        jobs: [{jid, qid, spec, key, uid, groups: [[parent, minimum]],
                        roles: [[cid, first, count, group, facts (where there are any)]],
-                       priority (where it is not 0), named (its tasks have names of their own)}]
+                       priority (where it is not 0), named (its tasks have names of their own),
+                       topology: {tier or tier_name} (where it has a hard one)}]
     job_gone   jids
     job_forgotten  jids (gone, and the last of their tasks too)
     object     keys, gone: [bool], values: {key: facts} (of what placement looks at)
@@ -56,10 +58,12 @@ from coordinator.cluster.events import ClusterEvent
 from coordinator.cluster.history.facts import (
     Facts,
     digest,
+    facts,
     node_facts,
     object_facts,
     requirements,
     role_facts,
+    topology_facts,
 )
 from shared.ledger.entries.intake_batch import (
     DropJob,
@@ -352,6 +356,8 @@ def _queue(op: PutQueue) -> Event:
         event["guarantee"] = op.guarantee
     if not queue.reclaimable:
         event["reclaimable"] = False
+    if queue.affinity is not None:
+        event["affinity"] = facts(queue.affinity)
     return event
 
 
@@ -370,6 +376,8 @@ def _job(op: PutJob) -> Event:
         event["priority"] = job.priority
     if any(role.names for role in job.roles):
         event["named"] = True
+    if (topology := topology_facts(job)) is not None:
+        event["topology"] = topology
     return event
 
 

@@ -12,7 +12,14 @@ import orjson
 
 from shared.codec.packed import Packed
 from shared.model.model import Job, Node, Role, TaskClass
-from shared.records.specs import decode_object, is_object_key
+from shared.records.specs import (
+    HYPER_NODE_KEY,
+    SLOTS_KEY,
+    decode_hyper_node,
+    decode_object,
+    decode_slots,
+    is_object_key,
+)
 
 Facts = dict[str, Any]
 
@@ -23,6 +30,7 @@ _WISHES = ("preferred_nodes", "images", "preempts")
 """Fields of constraints that no node has to meet."""
 
 _PREEMPTABLE = "volcano.sh/preemptable"
+_REVOCABLE = "volcano.sh/revocable-zone"
 
 DIGEST_BYTES = 8
 """64 bits: two of 10 million different requirements share a digest with a chance below 1e-5."""
@@ -71,17 +79,36 @@ def role_facts(job: Job, role: Role) -> Facts:
         role_rules["priority"] = role.priority
     if role.priority_class:
         role_rules["class"] = role.priority_class
-    if role.gated:
+    if role.gated and not role.own_gate:
         role_rules["gated"] = True
     for marks in (role.annotations, role.labels, job.annotations, job.labels):
         if (mark := dict(marks).get(_PREEMPTABLE)) is not None:
             role_rules["preemptable"] = mark.lower() == "true"
             break
+    for marks in (role.annotations, job.annotations):
+        if (zone := dict(marks).get(_REVOCABLE)) is not None:
+            role_rules["revocable"] = zone == "*"
+            break
     return role_rules
+
+
+def topology_facts(job: Job) -> Facts | None:
+    """The hard network topology of a job; None if it has none."""
+    topology = job.topology
+    if topology is None or not topology.hard:
+        return None
+    if topology.highest_tier_name:
+        return {"tier_name": topology.highest_tier_name}
+    return {} if topology.highest_tier is None else {"tier": topology.highest_tier}
 
 
 def object_facts(key: str, spec: bytes) -> Facts | None:
     """The facts of an object that placement reads; None if no promise concerns its kind."""
+    if key.startswith(HYPER_NODE_KEY):
+        hyper_node: Facts = facts(decode_hyper_node(spec))
+        return hyper_node
+    if key == SLOTS_KEY:
+        return {"names": list(decode_slots(spec).names)}
     if not is_object_key(key) or key.startswith(_NOT_CHECKED):
         return None
     value: Facts = facts(decode_object(key, spec))

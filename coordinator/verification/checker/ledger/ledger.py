@@ -43,7 +43,7 @@ class LedgerSide:
         self._writers = Writers(books)
         self._nominations = NominationChecks(books)
         self._placement = placement = PlacementChecks(books)
-        self.presence = Presence(books, cluster, placement.devices)
+        self.presence = Presence(books, cluster, placement)
         self._repairs = repairs = RepairChecks(books, cluster)
         self.evictions = evictions = Evictions(books, placement)
         self.statements = Statements(
@@ -109,9 +109,12 @@ class LedgerSide:
 
     def _objects(self, event: dict[str, Any]) -> None:
         for key, is_deleted in zip(event["keys"], event["gone"], strict=True):
+            self._placement.replaced(key)
             if is_deleted:
                 self.books.objects.pop(key, None)
-        self.books.objects.update(event.get("values", {}))
+        values = event.get("values", {})
+        self.books.objects.update(values)
+        self._placement.objects_changed(values)
 
     def _classes(self, event: dict[str, Any]) -> None:
         self._rules.update(event.get("rules", {}))
@@ -151,6 +154,8 @@ class LedgerSide:
                 item["capability"],
                 item.get("guarantee", ()),
                 reclaimable=item.get("reclaimable", True),
+                affinity=item.get("affinity"),
+                t=event["t"],
             )
 
     def _queues_gone(self, event: dict[str, Any]) -> None:
@@ -180,6 +185,7 @@ class LedgerSide:
             job.spec = item["spec"]
             job.priority = item.get("priority", 0)
             job.named = item.get("named", False)
+            job.topology = item.get("topology")
             self._set_groups(job, item["groups"])
             self._set_members(job, item["roles"], event["t"])
             self._placement.job_changed(job)

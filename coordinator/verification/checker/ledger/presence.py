@@ -8,21 +8,23 @@ shrank keeps its tasks, and no event tells for how long.
 
 from __future__ import annotations
 
-from coordinator.verification.checker.placement.devices import DeviceChecks
+from coordinator.verification.checker.placement.placement import PlacementChecks
 from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.books import CheckerBooks
 from coordinator.verification.checker.state.cluster import ClusterBinding, ClusterSide
-from coordinator.verification.checker.state.job import NOWHERE
+from coordinator.verification.checker.state.job import NOWHERE, CheckedJob
 
 BEHIND = 1.0
 """Seconds that the ledger's side has to be ahead: more than clocks of one machine differ."""
 
 
 class Presence:
-    def __init__(self, books: CheckerBooks, cluster: ClusterSide, devices: DeviceChecks) -> None:
+    def __init__(
+        self, books: CheckerBooks, cluster: ClusterSide, placement: PlacementChecks
+    ) -> None:
         self._books = books
         self._cluster = cluster
-        self._devices = devices
+        self._devices, self._volumes = placement.devices, placement.volumes
         self._used: dict[str, dict[str, int]] = {}
         """Node -> slot or thing -> amount used by its tasks."""
         self._there: dict[str, dict[tuple[int, int], int]] = {}
@@ -66,6 +68,17 @@ class Presence:
         claims = cid in books.rules and books.policies.always("DynamicResourceAllocation")
         if claims and (short := self._devices.short(binding.node, present)):
             self._tell(binding, Rule.DEVICES, short)
+        self._with_volumes(binding, job, cid)
+
+    def _with_volumes(self, binding: ClusterBinding, job: CheckedJob, cid: int) -> None:
+        """Check that the claims of a bound pod have volumes: a kubelet cannot mount others. By now
+        the ledger's side is further, so that whatever they had is known."""
+        rules = self._books.rules.get(cid, {})
+        if "volumes" not in rules or not self._books.policies.always("VolumeBinding"):
+            return
+        self._books.findings.checked[Rule.VOLUMES] += 1
+        if name := self._volumes.unbound(job.namespace, rules):
+            self._tell(binding, Rule.VOLUMES, f"before its claim {name} had a volume")
 
     def _leave(self, binding: ClusterBinding) -> None:
         cid = self._there.get(binding.node, {}).pop((binding.jid, binding.tix), NOWHERE)

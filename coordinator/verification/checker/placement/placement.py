@@ -1,12 +1,14 @@
 """Placements against the tasks' constraints on nodes, other pods, volumes and devices (promise 9).
 
 A constraint is checked only if all policies that the shard may follow demand it: a policy without
-the plugin predicates demands none. A cordon is checked under every policy.
+the plugin predicates demands none, not even that a cordon counts, as in Volcano.
 """
 
 from __future__ import annotations
 
+from coordinator.verification.checker.placement.belonging import Belonging, asks_for_share
 from coordinator.verification.checker.placement.devices import DeviceChecks
+from coordinator.verification.checker.placement.domains import DomainChecks
 from coordinator.verification.checker.placement.labels import repelled_by
 from coordinator.verification.checker.placement.neighbours import NeighbourChecks, admits
 from coordinator.verification.checker.placement.volumes import Volumes
@@ -22,7 +24,9 @@ class PlacementChecks:
     def __init__(self, books: CheckerBooks) -> None:
         self._books = books
         self._neighbours = NeighbourChecks(books)
-        self._volumes = Volumes(books)
+        self.volumes = Volumes(books)
+        self._domains = DomainChecks(books)
+        self._belonging = Belonging(books)
         self.devices = DeviceChecks(books)
         self._there: dict[int, dict[tuple[int, int], int]] = {}
         """Row -> (jid, tix) -> class, for tasks with device claims."""
@@ -37,6 +41,16 @@ class PlacementChecks:
         self._books.rules[cid] = rules
         if rules.get("pod_terms") or rules.get("spreads"):
             self._neighbours.begin()
+
+    def replaced(self, key: str) -> None:
+        """An object is about to change, or to go."""
+        self._domains.replaced(key)
+
+    def objects_changed(self, values: dict[str, Facts]) -> None:
+        """Objects have these facts now."""
+        for key in values:
+            if wrong := self.volumes.shared(key):
+                self._books.findings.add(Rule.VOLUMES, wrong)
 
     def policy_changed(self) -> None:
         self._judged.clear()
@@ -60,7 +74,7 @@ class PlacementChecks:
             self._neighbours.come(job, tix)
         rules = self._books.rules.get(job.cids[tix], _NOTHING)
         if "volumes" in rules:
-            self._volumes.attach(job.rows[tix], job.namespace, rules, 1)
+            self.volumes.attach(job.rows[tix], job.namespace, rules, 1)
         if "claims" in rules or "claim_templates" in rules:
             self._there.setdefault(job.rows[tix], {})[jid, tix] = job.cids[tix]
 
@@ -77,7 +91,7 @@ class PlacementChecks:
             self._neighbours.go(job, tix, leaving=leaving)
         rules = self._books.rules.get(job.cids[tix], _NOTHING)
         if "volumes" in rules:
-            self._volumes.attach(job.rows[tix], job.namespace, rules, -1)
+            self.volumes.attach(job.rows[tix], job.namespace, rules, -1)
         self._there.get(job.rows[tix], {}).pop((jid, tix), None)
 
     # --- what a statement placed ------------------------------------------------------------------
@@ -87,6 +101,7 @@ class PlacementChecks:
         books, policies = self._books, self._books.policies.of(shard)
         if books.node_facts or books.rules:
             self._on_nodes(jid, job, operations, policies)
+        self._by_jobs(jid, job, operations, policies)
         if not books.rules and not self._neighbours.active:
             return
         placed_tasks = [tix for tix, row, cid, _ in operations if self._is_there(job, tix, row)]
@@ -105,7 +120,7 @@ class PlacementChecks:
     ) -> None:
         taints = demanded(policies, "TaintToleration")
         affinity = demanded(policies, "NodeAffinity")
-        if not policies:
+        if not demanded(policies, "NodeUnschedulable"):
             return
         self._books.findings.checked[Rule.NODE_RULES] += len(operations)
         rules, repelling = self._books.rules, self._repelling
@@ -119,6 +134,36 @@ class PlacementChecks:
                 wrong = self._judged[cid, row] = self._judge(cid, row, taints, affinity)
             if wrong:
                 self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
+
+    def _by_jobs(
+        self, jid: int, job: CheckedJob, operations: list[list[int]], policies: list[CheckedPolicy]
+    ) -> None:
+        """Check what job, queue and role say of nodes."""
+        there = [tix for tix, row, _, _ in operations if self._is_there(job, tix, row)]
+        for tix in there:
+            if job.role_of(tix).gated:
+                self._tell(Rule.NODE_RULES, jid, job, tix, "it has a scheduling gate")
+            if wrong := self._belonging.wrong(job, tix, policies):
+                self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
+            if wrong := self._without_devices(job, tix, policies):
+                self._tell(Rule.DEVICES, jid, job, tix, wrong)
+        if job.topology is not None and policies and all(p.keeps_topology() for p in policies):
+            self._books.findings.checked[Rule.POD_RULES] += 1
+            if there and (wrong := self._domains.wrong(job, there)):
+                self._tell(Rule.POD_RULES, jid, job, there[0], wrong)
+
+    def _without_devices(self, job: CheckedJob, tix: int, policies: list[CheckedPolicy]) -> str:
+        """Why the devices that the task got are not those that it asks for; "" if they are."""
+        names = self._books.objects.get("slots", _NOTHING).get("names", [])
+        requests = self._books.nodes.requests(job.cids[tix])
+        if len(requests) <= 2 or not names:
+            return ""
+        plugins = [policy.plugin("deviceshare") for policy in policies]
+        wanted = [asks_for_share(names, requests, plugin) for plugin in plugins]
+        got = len(job.devices.get(tix, ()))
+        if not wanted or got in wanted or not all(wanted):
+            return ""
+        return f"it asks for shares of {wanted[-1]} devices and got {got}"
 
     def _judge(self, cid: int, row: int, taints: bool, affinity: bool) -> str:
         books = self._books
@@ -154,8 +199,8 @@ class PlacementChecks:
         row, checked = job.rows[tix], self._books.findings.checked
         if "volumes" in rules and demanded(policies, "VolumeBinding"):
             checked[Rule.VOLUMES] += 1
-            wrong = self._volumes.wrong(row, job.namespace, rules)
-            if wrong := wrong or self._volumes.beyond(row):
+            wrong = self.volumes.wrong(row, job.namespace, rules)
+            if wrong := wrong or self.volumes.beyond(row):
                 self._tell(Rule.VOLUMES, jid, job, tix, wrong)
         if "claims" in rules or "claim_templates" in rules:
             checked[Rule.DEVICES] += 1

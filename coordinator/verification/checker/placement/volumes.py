@@ -24,6 +24,8 @@ class Volumes:
         self._books = books
         self._users: dict[int, Counter[tuple[str, str]]] = {}
         """Row -> (driver, volume) -> number of tasks that use it there."""
+        self._owner: dict[str, str] = {}
+        """Volume -> the claim that was bound to it last."""
 
     def wrong(self, row: int, namespace: str, rules: Facts) -> str:
         """Why a task with these volumes may not be on a row; "" if it may."""
@@ -50,6 +52,25 @@ class Volumes:
             if counts[driver] > limit:
                 return f"{counts[driver]} volumes of {driver} there, it takes {limit}"
         return ""
+
+    def shared(self, key: str) -> str:
+        """The problem with a claim's volume, where another claim has it; "" if none has."""
+        if not key.startswith(CLAIM):
+            return ""
+        mine = self._books.objects[key]
+        if not _is_bound(mine):
+            return ""
+        before = self._owner.get(mine["volume"], key)
+        self._owner[mine["volume"]] = key
+        other = self._books.objects.get(before, {})
+        if before == key or not _is_bound(other) or other.get("volume") != mine["volume"]:
+            return ""
+        return f"{key} is bound to volume {mine['volume']}, and so is {before}"
+
+    def unbound(self, namespace: str, rules: Facts) -> str:
+        """A claim of the class that has no volume; "" if all that exist have one."""
+        claims = {name: self._claim(namespace, name) for name in rules["volumes"]}
+        return next((n for n, claim in claims.items() if claim and not _is_bound(claim)), "")
 
     # --- one claim --------------------------------------------------------------------------------
 

@@ -12,7 +12,10 @@ class Rule(Enum):
     LEDGER_CAPACITY = 2, "no statement uses more of a node than it has, nominations included"
     CLUSTER_CAPACITY = 2, "no node holds more than it has, as the cluster starts and ends tasks"
     DEVICE_CAPACITY = 2, "no statement uses more of a device than there is, nominations included"
-    DEVICES = 2, "no node's devices are given to more claims than there are devices"
+    DEVICES = (
+        2,
+        "who asks for devices, or shares of them, gets them, and no node gives more than it has",
+    )
     QUEUE_CAPABILITY = 2, "no queue holds more than its capability"
     NOMINATION_RANK = 2, "nominations give way to higher ranks only"
     NOMINATION_END = 2, "nominations end with their time, and what ended is not kept"
@@ -31,9 +34,15 @@ class Rule(Enum):
     BINDING_ENDS = 8, "no task stays on its way to its node"
     EVICTION_REASON = 9, "evictions are for the job, and by the rules, that were said"
     EVICTION_POLICY = 9, "no task is evicted that the policy protects"
-    NODE_RULES = 9, "bound pods tolerate the taints of their node and match it by node affinity"
-    POD_RULES = 9, "what was bound keeps pod affinity and topology spread"
-    VOLUMES = 9, "what was bound reaches its volumes, within what its node takes"
+    NODE_RULES = (
+        9,
+        "bound pods have no gate, and their node's labels, taints, groups and zones admit them",
+    )
+    POD_RULES = 9, "what was bound keeps pod affinity, topology spread and hard network topology"
+    VOLUMES = (
+        9,
+        "what was bound has its volumes first, reaches them, and shares none with another claim",
+    )
 
     def __init__(self, promise: int, text: str) -> None:
         self.promise = promise

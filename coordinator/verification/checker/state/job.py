@@ -16,7 +16,16 @@ NOWHERE = -1
 class RoleFacts:
     """Facts of the members ``first .. first + count - 1`` of a job that rules read."""
 
-    __slots__ = ("count", "first", "labels", "preemptable", "priority", "system")
+    __slots__ = (
+        "count",
+        "first",
+        "gated",
+        "labels",
+        "preemptable",
+        "priority",
+        "revocable",
+        "system",
+    )
 
     def __init__(self, first: int, count: int, facts: dict[str, Any]) -> None:
         self.first = first
@@ -25,6 +34,8 @@ class RoleFacts:
         self.priority: int = facts.get("priority", 1)
         self.system = facts.get("class", "").startswith("system-") or self.priority >= SYSTEM
         self.preemptable: bool = facts.get("preemptable", True)
+        self.revocable: bool = facts.get("revocable", facts.get("preemptable", False))
+        self.gated: bool = facts.get("gated", False)
 
 
 SYSTEM = 2_000_000_000
@@ -64,6 +75,7 @@ class CheckedJob:
         "spec",
         "states",
         "submitted",
+        "topology",
     )
 
     def __init__(self, key: str, line: int) -> None:
@@ -80,6 +92,7 @@ class CheckedJob:
         self.best_effort: list[int] = []  # per group, counted in ``held`` from the start
         self.idle: list[int] = []  # per group: pending members among those
         self.priority = 0
+        self.topology: dict[str, Any] | None = None  # hard, where it has one
         self.named = False  # its tasks have names of their own, not by their job's
         self.roles: list[RoleFacts] = []
         self.adopted: set[int] = set()  # found by the ledger where the cluster had them

@@ -63,6 +63,23 @@ class CheckedPolicy:
             for plugin in tier
         )
 
+    def plugin(self, name: str) -> dict[str, Any] | None:
+        """The plugin's entry, where the policy has it and lets it speak about nodes."""
+        for tier in self._tiers:
+            for plugin in tier:
+                if plugin["name"] == name and plugin.get("flags", {}).get("enablePredicate", True):
+                    return plugin
+        return None
+
+    def keeps_topology(self) -> bool:
+        """Whether it serves a hard network topology."""
+        return any(
+            plugin["name"] == "network-topology-aware"
+            and plugin.get("flags", {}).get("enabledHyperNodeGradient", True)
+            for tier in self._tiers
+            for plugin in tier
+        )
+
     def plugins(self) -> frozenset[str]:
         return frozenset(plugin["name"] for tier in self._tiers for plugin in tier)
 

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+Affinity = dict[str, list[str]] | None
+
 
 class _Queue:
-    __slots__ = ("capability", "guarantee", "leaving", "parent", "reclaimable", "used")
+    __slots__ = (
+        "affinities",
+        "capability",
+        "guarantee",
+        "leaving",
+        "parent",
+        "reclaimable",
+        "used",
+    )
 
     def __init__(self) -> None:
         self.parent = -1
+        self.affinities: list[tuple[float, Affinity]] = []
+        """(since when, affinity to node groups), oldest first."""
         self.reclaimable = True
         self.capability: dict[int, int] = {}
         self.guarantee: dict[int, int] = {}
@@ -23,6 +35,8 @@ class Queues:
 
     def __init__(self) -> None:
         self._queues: dict[int, _Queue] = {}
+        self.choosy = False
+        """Whether any queue ever named node groups."""
 
     def put(
         self,
@@ -32,11 +46,15 @@ class Queues:
         guarantee: Iterable[list[int]] = (),
         *,
         reclaimable: bool = True,
+        affinity: Affinity = None,
+        t: float = 0.0,
     ) -> None:
         """Add or change a queue. One that moves takes its usage with it."""
         queue = self._queues.setdefault(qid, _Queue())
         queue.capability = {limit[0]: limit[1] for limit in capability or ()}
         queue.reclaimable = reclaimable
+        queue.affinities.append((t, affinity))
+        self.choosy |= affinity is not None
         queue.guarantee = {pair[0]: pair[1] for pair in guarantee}
         if queue.parent != parent:
             used, leaving = list(queue.used.items()), list(queue.leaving.items())
@@ -45,6 +63,20 @@ class Queues:
             queue.parent = parent
             self.charge(parent, used, 1)
             self.leave(parent, leaving, 1)
+
+    def affinities(self, qid: int, *, since: float, inherits: bool) -> list[Affinity]:
+        """The affinities to node groups that counted for a queue's tasks at some time since then.
+        ``inherits``: a queue without one has that of the nearest ancestor."""
+        queue = self._queues.get(qid)
+        if queue is None:
+            return [None]
+        times = [t for t, _ in queue.affinities[1:]]
+        ends = [*times, float("inf")]
+        own = [a for (_, a), end in zip(queue.affinities, ends, strict=True) if end >= since]
+        if not inherits or None not in own:
+            return own
+        above = self.affinities(queue.parent, since=since, inherits=True)
+        return [a for a in own if a is not None] + above
 
     def reclaimable(self, qid: int) -> bool:
         queue = self._queues.get(qid)

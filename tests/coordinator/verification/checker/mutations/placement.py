@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.verification.checker.report.rules import Rule
-from tests.coordinator.verification.checker.mutating import History
+from tests.coordinator.verification.checker.mutating import Event, History
 from tests.coordinator.verification.checker.mutations.table import breaks
 
 
@@ -22,6 +22,60 @@ def a_node_takes_nobody(history: History) -> None:
 def the_selector_names_another_node(history: History) -> None:
     for name in ("n1", "n3", "n5", "n7"):
         history.node(name)["facts"]["labels"]["odd"] = "0"
+
+
+@breaks(Rule.NODE_RULES)
+def a_gate_is_still_closed(history: History) -> None:
+    _with_fact(history, "gated")
+
+
+@breaks(Rule.NODE_RULES)
+def the_queue_is_not_for_this_group_of_nodes(history: History) -> None:
+    _with_plugin(history, {"name": "nodegroup", "arguments": {"strict": False}})
+    for queue in (queue for event in history.all("queue") for queue in event["queues"]):
+        queue["affinity"] = {"required": ["west"]}
+
+
+@breaks(Rule.NODE_RULES)
+def a_revocable_node_is_taken_outside_its_hours(history: History) -> None:
+    _revocable(history, hours="10:00-11:00")
+    _with_fact(history, "revocable")
+
+
+@breaks(Rule.NODE_RULES)
+def a_revocable_node_takes_who_cannot_be_sent_away(history: History) -> None:
+    _revocable(history, hours="00:00-23:59")
+
+
+def _revocable(history: History, *, hours: str) -> None:
+    arguments = {"tdm.revocable-zone.day": hours}
+    _with_plugin(history, {"name": "tdm", "arguments": arguments})
+    for name in ("n1", "n3", "n5", "n7"):
+        history.node(name)["facts"]["labels"]["volcano.sh/revocable-zone"] = "day"
+
+
+def _with_fact(history: History, name: str) -> None:
+    role = history.job("odd")["roles"][0]
+    role[4:] = [{**(role[4] if len(role) > 4 else {}), name: True}]
+
+
+def _with_plugin(history: History, plugin: Event) -> None:
+    for event in history.all("policy"):
+        event["policy"]["tiers"][-1].append(plugin)
+
+
+@breaks(Rule.POD_RULES)
+def a_gang_is_in_no_domain_of_its_tier(history: History) -> None:
+    """Its two tasks are on two nodes with the label odd, and each rack has one of these."""
+    _with_plugin(history, {"name": "network-topology-aware"})
+    history.job("odd")["topology"] = {"tier": 1}
+    put = history.value("volume/v0")
+    for rack in range(4):
+        members = [
+            {"hyper": False, "kind": "exact", "value": f"n{row}"} for row in (rack, rack + 4)
+        ]
+        key = f"hypernode/rack-{rack}"
+        put["values"][key] = {"name": f"rack-{rack}", "tier": 1, "members": members}
 
 
 @breaks(Rule.POD_RULES)
@@ -67,3 +121,26 @@ def a_claim_is_missing(history: History) -> None:
 def a_claim_has_no_volume_yet(history: History) -> None:
     told = history.value("volumeclaim/ns/data0")["values"]["volumeclaim/ns/data0"]
     del told["bound"], told["phase"]
+
+
+@breaks(Rule.VOLUMES)
+def a_pod_is_bound_before_its_claim_has_a_volume(history: History) -> None:
+    """The ledger's side may choose a node; the cluster's may not run the pod yet."""
+    put = history.value("volumeclaim/ns/data0")
+    told = put["values"]["volumeclaim/ns/data0"]
+    told["storage_class"] = "slow"
+    del told["bound"], told["phase"]
+    told.pop("volume")
+    put["values"]["storageclass/slow"] = {"name": "slow", "waits": True}
+
+
+@breaks(Rule.VOLUMES)
+def two_claims_have_one_volume(history: History) -> None:
+    told = history.value("volumeclaim/ns/data1")["values"]["volumeclaim/ns/data1"]
+    told["volume"] = "v0"
+
+
+@breaks(Rule.DEVICES)
+def who_asks_for_a_share_of_a_device_gets_none(history: History) -> None:
+    for _, statement in history.statements("share"):
+        statement.pop("devices", None)

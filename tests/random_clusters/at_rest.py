@@ -1,0 +1,67 @@
+"""Who can be placed at all, is placed: what shards leave waiting at rest, one session leaves too.
+
+The cluster is recorded where the shards came to rest, and decided by one session over everything
+under the same policy. Under a policy that evicts nobody, that session has to find nothing to do.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from coordinator.verification.replay.outcome import ReplayResult
+from coordinator.verification.replay.sharded import ShardedRun, run_sharded
+from shard_worker.view.mode import Mode
+from tests.coordinator.verification.replay.build import Json, case, sessions
+from tests.random_clusters.policies import ONE_OF, plugins_of
+
+
+def left_over(seed: int, policy: Json, objects: list[Json], shards: int, mode: Mode) -> list[str]:
+    """The pods that one session would bind after these shards, with their nodes."""
+    under = _calm(policy)
+    items = [_plain(obj) for obj in objects]
+    made = case(*items, under=under)
+    result = run_sharded(made.policy, made.recorded, ShardedRun(shards, mode, seed), name=made.id)
+    [more] = sessions(case(*_after(items, result), under=under))
+    return [f"{pod} to {node}" for pod, node in sorted(more.binds.items())]
+
+
+def _calm(policy: Json) -> Json:
+    """The policy without evictions and entry, and with plugins without which the two differ.
+
+    A service keeps queues' capabilities whatever the policy says, and one session only by a plugin.
+    Without gang a turn of a service is for the job's first task that waits, and where it fits
+    nowhere the others wait behind it.
+    """
+    tiers, names = deepcopy(policy["tiers"]), plugins_of(policy)
+    if not names & set(ONE_OF):
+        tiers[-1]["plugins"].append({"name": ONE_OF[0]})
+    if "gang" not in names:
+        tiers[-1]["plugins"].append({"name": "gang"})
+    return {"actions": "allocate, backfill", "tiers": tiers}
+
+
+def _plain(obj: Json) -> Json:
+    """Without volumes: nobody binds claims in a replay, and a pod that waits for its volume holds
+    its place in a service alone."""
+    if obj["kind"] != "Pod":
+        return obj
+    return {**obj, "spec": {k: v for k, v in obj["spec"].items() if k != "volumes"}}
+
+
+def _after(objects: list[Json], result: ReplayResult) -> list[Json]:
+    """The objects once what was bound runs, and what was leaving is gone."""
+    after = []
+    for obj in deepcopy(objects):
+        meta, kind = obj["metadata"], obj["kind"]
+        key = f"{meta.get('namespace', '')}/{meta['name']}"
+        if kind == "Pod" and key in result.binds:
+            obj["spec"]["nodeName"] = result.binds[key]
+            obj["spec"].pop("schedulingGates", None)
+            obj["status"]["phase"] = "Running"
+        elif kind == "Pod" and "deletionTimestamp" in meta:
+            obj["status"]["phase"] = "Failed"
+            del meta["deletionTimestamp"]
+        elif kind == "PodGroup" and key in result.pod_groups:
+            obj["status"]["phase"] = result.pod_groups[key]["phase"]
+        after.append(obj)
+    return after
