@@ -86,6 +86,12 @@ def placed(session: ServerSession, source: str, value: dict[str, Any]) -> Manife
     meta = meta if isinstance(meta, dict) else {}
     name = meta.get("name")
     if not isinstance(name, str) or not name:
+        if meta.get("generateName"):
+            # As kubectl apply: whoever applies the file again means the same object.
+            raise CommandError(
+                f"{resource.kind}: metadata.generateName: each time it would be another object; "
+                "write metadata.name, or create it with: kubectl create -f FILE"
+            )
         raise CommandError(f"{resource.kind}: metadata.name: missing; write a name")
     namespace = None
     if resource.namespaced:

@@ -74,6 +74,15 @@ def test_a_refused_object_does_not_keep_the_others_out(quadrant: Quadrant) -> No
     assert "metadata.name: missing" in name
 
 
+def test_what_has_only_a_prefix_of_a_name_is_created_and_not_applied(quadrant: Quadrant) -> None:
+    text = "kind: Pod\napiVersion: v1\nmetadata: {generateName: made-}\n"
+    with serving({}) as server:
+        said = quadrant("apply", "-f", "-", "-s", server.url, stdin=text)
+    assert (said.code, said.out) == (1, "")
+    assert "metadata.generateName: each time it would be another object" in said.err
+    assert "kubectl create -f FILE" in said.err
+
+
 def test_many_go_side_by_side_and_are_told_in_order(quadrant: Quadrant) -> None:
     names = [f"p{n}" for n in range(40)]
     answers: dict[tuple[str, str], Any] = {("GET", f"{PODS}/{n}"): MISSING for n in names}
