@@ -8,7 +8,7 @@ gets two claims, whatever several workers chose at the same time. No I/O and no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ from shared.model.storage import StorageClass, Volume, VolumeClaim
 BOUND = "pv.kubernetes.io/bind-completed"
 AT_ONCE = 32
 """Claims whose volumes are chosen in one look: each looks at every volume."""
+WITHDRAWN = "evicted while it waited for its volume"
 _VOLUME, _CLAIM = "PersistentVolume", "PersistentVolumeClaim"
 
 
@@ -69,6 +70,11 @@ class VolumeController:
     def __init__(self, core: Coordinator) -> None:
         self._core = core
         self.gate = VolumeGate(core.order)
+        self._withdrawn: set[tuple[int, int]] = set()
+
+    def withdraw(self, tasks: Iterable[tuple[int, int]]) -> None:
+        """Have these tasks (jid, tix), which wait for volumes, give their places back."""
+        self._withdrawn.update(tasks)
 
     def look(self, plan: BindPlan, *, expired: bool = False, binds: bool = True) -> VolumeLook:
         """Sort the binds. ``expired``: they have waited for too long, and their places are given
@@ -79,6 +85,11 @@ class VolumeController:
         failures: dict[int, str] = {}
         bindings: list[ClaimBinding] = []
         for i in range(len(plan.jids)):
+            task = (plan.jids[i], plan.tasks[i])
+            if task in self._withdrawn:
+                self._withdrawn.discard(task)
+                failures[i] = WITHDRAWN
+                continue
             job, node = self._core.order.jobs[plan.jids[i]].job, self._core.nodes.get(plan.rows[i])
             claims = self.gate.claims(job, plan.tasks[i])
             unbound = [key for key in claims if self.gate.objects.unbound(key)]

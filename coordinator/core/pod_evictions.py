@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from coordinator.bind.volume_gate import VolumeGate
 from coordinator.jobs.state import JobState, Standing
 from coordinator.order.cross_node import BUDGET
 from coordinator.order.order import Order
@@ -56,6 +57,7 @@ class Obstacle(Enum):
     ENDED = "the pod has ended; nothing of it is on a node"
     UNPLACED = "the pod waits for a node, so there is nothing to stop"
     LEFT = "the pod waits for a node; nothing of it is on one"
+    VOLUME = "the pod waits for a volume, and gives its place back; send it again"
     BUSY = "the pod's job is being placed; send it again"
     BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 
@@ -80,17 +82,25 @@ class Leaving:
     """The pod is on its way out already."""
 
 
+@dataclass(frozen=True, slots=True)
+class VolumeWait:
+    """These tasks have a place and no volume: they are not evicted, but give it back."""
+
+    tasks: tuple[Task, ...]
+
+
 class PodEvictions:
     """Plans evictions over the books of ``order``."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
+        self._volumes = VolumeGate(order)
         self._committed: dict[Task, int] = {}
         """Evicted in the ledger, and not in the books yet -> incarnation."""
 
     def plan(
         self, task: Task, objects: Mapping[str, WorldObject], *, action: Action, whom: str
-    ) -> EvictionPlan | EvictionRefusal | Leaving:
+    ) -> EvictionPlan | VolumeWait | EvictionRefusal | Leaving:
         """``objects``: the cluster's objects by ledger key, budgets among them. ``whom``: who asks,
         for the reason that history and events show."""
         self._forget_known()
@@ -114,6 +124,8 @@ class PodEvictions:
         if _moves(state) or order.spanning.touched(keys):
             return EvictionRefusal(Obstacle.BUSY)
         tasks = self._gang_of(state, tix) if order.session.keeps_gangs else [tix]
+        if waiting := self._wait_for_volumes(state, tasks):
+            return VolumeWait(tuple((jid, t) for t in waiting))
         if any(state.states[t] not in EVICTABLE for t in tasks):
             return EvictionRefusal(Obstacle.BUSY)
         if action is Action.EVICT and (why := self._exceeded(state, tasks, objects)):
@@ -160,6 +172,13 @@ class PodEvictions:
         if tix in state.evicted or tix in state.stopping:
             return True
         return (state.job.jid, tix) in self._committed
+
+    def _wait_for_volumes(self, state: JobState, tasks: list[int]) -> list[int]:
+        return [
+            t
+            for t in tasks
+            if state.states[t] == TaskState.BINDING and self._volumes.unbound(state.job, t)
+        ]
 
     def _forget_known(self) -> None:
         """Forget the evictions that the books have meanwhile."""

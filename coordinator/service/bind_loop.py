@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 import structlog
@@ -261,6 +261,10 @@ class Binding:
         if result.again:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
         return part_of(plan, result.again)
+
+    def withdraw(self, tasks: Iterable[tuple[int, int]]) -> None:
+        """Have tasks (jid, tix) that wait for volumes give their places back."""
+        self._volumes.withdraw(tasks)
 
     async def stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
         """Have the cluster end these incarnations of tasks (jid, tix). Those that it never had will

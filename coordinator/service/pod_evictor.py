@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 import structlog
@@ -16,6 +16,7 @@ from coordinator.core.pod_evictions import (
     Obstacle,
     PodEvictions,
     Task,
+    VolumeWait,
 )
 from coordinator.intake.admission.pod_names import owner_of
 from coordinator.intake.admission.registry import Registry, unpack_task
@@ -48,9 +49,10 @@ class PodEvictor:
         bless: Callable[[], Awaitable[str]],
         kick: Callable[[], None],
         guard: asyncio.Lock,
+        withdraw: Callable[[Iterable[Task]], None],
     ) -> None:
         """``kick``: called after each, so that what waited for it goes on. ``guard``: the
-        recorder's."""
+        recorder's. ``withdraw``: has tasks that wait for volumes give their places back."""
         self._evictions = PodEvictions(order)
         self._ledger = ledger
         self._epoch = epoch
@@ -62,6 +64,7 @@ class PodEvictor:
         # Two evictions at once would count the same budget twice; and while a state is being
         # recorded the books still count a pod that has ended as running (seeds 80 and 360).
         self._guard = guard
+        self._withdraw = withdraw
 
     def task_of(self, namespace: str, name: str) -> Task | None:
         """The task of a pod; None if there is none."""
@@ -85,6 +88,12 @@ class PodEvictor:
                 plan = self._evictions.plan(
                     task, self._registry().objects, action=action, whom=whom
                 )
+                if isinstance(plan, VolumeWait):
+                    if dry_run:
+                        return Leaving()
+                    self._withdraw(plan.tasks)
+                    deleted = action is Action.DELETE  # who deletes does not ask again
+                    return Leaving() if deleted else EvictionRefusal(Obstacle.VOLUME)
                 if not isinstance(plan, EvictionPlan):
                     return plan
                 if dry_run or await self._commit(plan):

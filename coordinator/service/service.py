@@ -287,6 +287,7 @@ class Service:
             bless=self._bless,
             kick=self._kicked.set,
             guard=self._guard,
+            withdraw=binding.withdraw,
         )
         parsers = Parsers()
         group.create_task(parsers.run_forever())

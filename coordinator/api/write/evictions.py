@@ -101,7 +101,7 @@ def refusal(came: EvictionRefusal, key: Key) -> Problem:
             )
         case Obstacle.UNPLACED:
             return conflict(POD, key.name, came.obstacle.value)
-        case Obstacle.BUSY | Obstacle.ENDING:
+        case Obstacle.BUSY | Obstacle.ENDING | Obstacle.VOLUME:
             return Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 came.obstacle.value,

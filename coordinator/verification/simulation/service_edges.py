@@ -162,6 +162,7 @@ class ServiceEdges:
                 bless=bless,
                 kick=step,
                 guard=guard,
+                withdraw=self._binding.withdraw,
             )
             self._draining = Draining(core, pods, happened=happened)
         self._loop.start(self._run())

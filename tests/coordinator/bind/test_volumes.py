@@ -10,13 +10,15 @@ import orjson
 import pytest
 
 from coordinator.cluster.simulated.cluster import LocalCluster
-from coordinator.controllers.volume_controller import ClaimBinding
+from coordinator.controllers.volume_controller import WITHDRAWN, ClaimBinding
+from coordinator.core.pod_evictions import Obstacle
 from coordinator.intake.admission.result import Admission
 from coordinator.service.service import Service
 from coordinator.verification.workloads.bulk_client import ApiClient
 from coordinator.verification.workloads.demands import HOSTNAME, disk, storage_class, volume_claim
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import job, node, task
+from tests.end_to_end.one_process.drain.support import cordon, evict
 from tests.end_to_end.one_process.harness import Running, running
 from tests.shared.ledger.conftest import flush
 
@@ -125,6 +127,34 @@ async def test_a_successor_binds_what_waited_for_volumes(
     async with running(embedded_server.url, short_dir, kubelets=kubelets) as parts:
         await parts.until(lambda status: status["tasks"]["running"] == 2)
         assert await volumes_of_claims(parts) == {"c": "d"}
+
+
+async def test_a_pod_that_waits_for_a_volume_leaves_a_node_that_is_drained(
+    embedded_server: EmbeddedServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And does not hold the drain up until its wait is over."""
+    flush(embedded_server)
+    asked: list[ClaimBinding] = []
+
+    def note(_: object, bindings: list[ClaimBinding], __: float) -> Admission:
+        asked.extend(bindings)
+        return Admission()
+
+    monkeypatch.setattr(f"{Service.__module__}.bind_claims", note)
+    items = [*NODES, storage_class(), disk("d", "n1"), volume_claim("c", "ns"), asking("j", "c")]
+    async with (
+        running(embedded_server.url, short_dir) as parts,
+        aiohttp.ClientSession(parts.url) as session,
+    ):
+        await submit(parts, *items)
+        await parts.until(lambda _: bool(asked))
+        await cordon(session, "n1")
+        code, said = await evict(session, "j-w-0")
+        assert (code, said["message"]) == (429, Obstacle.VOLUME.value)
+        await parts.until(lambda status: status["tasks"]["pending"] == 1)
+        assert (await evict(session, "j-w-0"))[0] == 404
+        [state] = parts.service.core.order.jobs.values()
+        assert state.refused_by == f"node n1: {WITHDRAWN}"
 
 
 async def test_a_bind_whose_claim_is_deleted_gives_its_place_back_and_says_why(
