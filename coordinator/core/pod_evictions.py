@@ -158,8 +158,16 @@ class PodEvictions:
         self._order.spanning.moved(dict.fromkeys(plan.keys, 1))
         for jid, tix in plan.tasks:
             state = self._order.jobs.get(jid)
-            if state is not None and not state.evicted.issuperset((tix,)):
+            if state is not None and tix not in state.evicted:
                 self._committed[jid, tix] = state.lives.get(tix, 0)
+            self.granted((jid, tix))
+
+    def granted(self, task: Task) -> None:
+        """Note that somebody was told that the task's incarnation leaves: its pod has to be seen
+        to be gone, even if it ends well before it is stopped."""
+        jid, tix = task
+        if (state := self._order.jobs.get(jid)) is not None:
+            state.evicted_on_request[tix] = state.lives.get(tix, 0)
 
     def reread(self, plan: EvictionPlan, versions: Mapping[str, int]) -> None:
         """Take the ledger's versions of the plan's keys, after it refused the statement."""

@@ -255,10 +255,7 @@ class Accounts:
         """Move tasks from their present states to a new one, and update every total."""
         roles, tasks = state.job.roles, list(tasks)
         if state.evicted and new is not TaskState.RELEASING:
-            ended = state.evicted.intersection(tasks)
-            if new is TaskState.SUCCEEDED:
-                state.succeeded_evicted |= ended
-            self.leave(state, ended, leaving=False)
+            self.leave(state, state.evicted.intersection(tasks), leaving=False)
         if len(roles) == 1:
             self._move(state, roles[0], tasks, new)
             return

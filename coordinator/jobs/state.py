@@ -167,8 +167,8 @@ class JobState:
     allocate places them like all others, in the gang's own statement (docs/decisions/0040)."""
     lives: dict[int, int] = field(default_factory=dict)
     """tix -> number of its evicted incarnations; tasks that were never evicted are left out."""
-    succeeded_evicted: set[int] = field(default_factory=set)
-    """Tasks that succeeded, under this leader, while they were being evicted."""
+    evicted_on_request: dict[int, int] = field(default_factory=dict)
+    """tix -> the incarnation of which somebody was told, by this leader, that it is evicted."""
 
     def backfills(self, cls: TaskClass) -> bool:
         """Whether backfill places the job's tasks of this class; they count as present
@@ -228,7 +228,7 @@ class JobState:
         self.stopping = {t for t in before.stopping if self.states[t] in HOLDING}
         self.lives, self.started = before.lives, before.started
         self.devices = before.devices
-        self.succeeded_evicted = before.succeeded_evicted
+        self.evicted_on_request = before.evicted_on_request
 
     def pending(self, role: Role, limit: int) -> list[int]:
         """The first ``limit`` pending tasks of a role."""

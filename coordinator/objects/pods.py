@@ -118,7 +118,9 @@ def job_pod(
 
 
 def _incarnations_gone(state: JobState, tix: int) -> int:
-    return state.lives.get(tix, 0) + (tix in state.succeeded_evicted)
+    gone = state.lives.get(tix, 0)
+    ended_well = state.states[tix] == TaskState.SUCCEEDED
+    return gone + (ended_well and state.evicted_on_request.get(tix) == gone)
 
 
 # --- what became of it --------------------------------------------------------------------------

@@ -62,7 +62,7 @@ class PodEvictor:
         self._kick = kick
         self._sequence = 0
         # Two evictions at once would count the same budget twice; and while a state is being
-        # recorded the books still count a pod that has ended as running (seeds 80 and 360).
+        # recorded the books still count a pod that has ended as running (seed 709).
         self._guard = guard
         self._withdraw = withdraw
 
@@ -95,6 +95,8 @@ class PodEvictor:
                     deleted = action is Action.DELETE  # who deletes does not ask again
                     return Leaving() if deleted else EvictionRefusal(Obstacle.VOLUME)
                 if not isinstance(plan, EvictionPlan):
+                    if isinstance(plan, Leaving) and not dry_run:
+                        self._evictions.granted(task)
                     return plan
                 if dry_run or await self._commit(plan):
                     return Leaving()

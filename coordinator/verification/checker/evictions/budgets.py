@@ -15,6 +15,9 @@ from coordinator.verification.checker.state.job import BOUND, RELEASING, RUNNING
 
 KEY = "budget/"
 
+NEW_SECONDS = 2.0
+"""For so long a job may be in the ledger and not in the books of who decides."""
+
 
 class Budgets:
     def __init__(self, books: CheckerBooks) -> None:
@@ -53,25 +56,39 @@ class Budgets:
         if (allowed := budget.get("allowed")) is not None:
             return max(int(allowed), 0)
         if not self._requested:
-            return self._allowed_of(budget, lambda job: not job.forgotten)
-        # Pods of a job that is being deleted do not count, once whoever asks knows of that.
-        return max(
-            self._allowed_of(budget, lambda job: not job.forgotten),
-            self._allowed_of(budget, lambda job: not job.gone),
-        )
+            return self._allowed_of(budget, _no_job)
+        # Whoever decides hears of a new job and of a deletion a moment after the ledger has them:
+        # pods of a new one count from then on, those of a deleted one no more.
+        known = (_no_job, _is_gone, self._is_new, lambda job: job.gone or self._is_new(job))
+        return max(self._allowed_of(budget, skips) for skips in known)
 
-    def _allowed_of(self, budget: Facts, counts: Callable[[CheckedJob], bool]) -> int:
+    def _is_new(self, job: CheckedJob) -> bool:
+        """Whether it was submitted just now, and nothing of it has a node."""
+        since = max(job.submitted, default=0.0)
+        return self._books.t - since < NEW_SECONDS and not any(job.states)
+
+    def _allowed_of(self, budget: Facts, skips: Callable[[CheckedJob], bool]) -> int:
+        """How many evictions a budget allows. ``skips``: jobs that are left out."""
         states = (RUNNING,) if self._requested else (BOUND, RUNNING)
         healthy = expected = 0
         for job in self._books.jobs.values():
-            if job.namespace == budget["namespace"] and counts(job):
-                running, expected_of_job = _counts(job, budget, states)
-                healthy, expected = healthy + running, expected + expected_of_job
+            if job.namespace != budget["namespace"] or job.forgotten or skips(job):
+                continue
+            running, expected_of_job = _counts(job, budget, states)
+            healthy, expected = healthy + running, expected + expected_of_job
         if budget.get("max_unavailable"):
             needed = expected - _amount(budget["max_unavailable"], expected)
         else:
             needed = _amount(budget.get("min_available", ""), expected)
         return max(healthy - needed, 0)
+
+
+def _no_job(_: CheckedJob) -> bool:
+    return False
+
+
+def _is_gone(job: CheckedJob) -> bool:
+    return job.gone
 
 
 def _counts(job: CheckedJob, budget: Facts, states_of_healthy: tuple[int, ...]) -> tuple[int, int]:

@@ -107,19 +107,14 @@ async def until_other(session: aiohttp.ClientSession, name: str, uid: str) -> It
 # --- what kubectl drain does ----------------------------------------------------------------------
 
 
-async def drain(session: aiohttp.ClientSession, nodes: Iterable[str]) -> int:
-    """Cordon the nodes and evict their pods, as kubectl does; returns the number of refusals for
-    the time being."""
-    refused = 0
+async def drain(session: aiohttp.ClientSession, nodes: Iterable[str]) -> None:
+    """Cordon the nodes and evict their pods, as kubectl does."""
     for node in nodes:
         await cordon(session, node)
     for node in nodes:
         leaving = await pods(session, node)
         async with asyncio.timeout(60):
-            refused += sum(
-                await asyncio.gather(*(_until_gone(session, pod) for pod in leaving.values()))
-            )
-    return refused
+            await asyncio.gather(*(_until_gone(session, pod) for pod in leaving.values()))
 
 
 async def cordon(session: aiohttp.ClientSession, node: str) -> None:
@@ -129,21 +124,19 @@ async def cordon(session: aiohttp.ClientSession, node: str) -> None:
         assert answer.status == 200, await answer.text()
 
 
-async def _until_gone(session: aiohttp.ClientSession, pod: Item) -> int:
+async def _until_gone(session: aiohttp.ClientSession, pod: Item) -> None:
     """Ask for the eviction until it is granted, and wait until this incarnation is gone."""
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-    refused = 0
     while True:
         code, said = await evict(session, name)
         if code == 404:  # it ended, or waits for a node; kubectl does not wait for it
-            return refused
+            return
         if code == 201:
             break
         assert code == 429, said
-        refused += 1
         await asyncio.sleep(0.1)
     while True:
         async with session.get(f"{PODS}/{name}") as answer:
             if answer.status == 404 or (await answer.json())["metadata"]["uid"] != uid:
-                return refused
+                return
         await asyncio.sleep(0.05)
