@@ -16,12 +16,20 @@ from typing import Any
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.facts import entry_figures, never
+from coordinator.core.reasons.reasons import placeless
 from coordinator.dispatch.inquiry_client import Inquiries, NoAnswer
 from coordinator.errors import Problem
 from coordinator.explain.hypothetical_turns import best_shards, draft_turn, planned_turn
 from coordinator.explain.plan import BEST_FIRST, Plan, Planned, PlanVerdict
+from coordinator.explain.plan_order import FEW_JOBS, PlannedJob, parted, picked
 from coordinator.explain.plan_report import report
-from coordinator.explain.verdict import can_ever, from_funnel, from_session, larger_than_shards
+from coordinator.explain.verdict import (
+    ROOM,
+    can_ever,
+    from_funnel,
+    from_session,
+    larger_than_shards,
+)
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.intake import Intake
 from coordinator.jobs.capability import held, upwards
@@ -48,6 +56,9 @@ JOBS = 200
 """Most jobs of one plan: bounds how long it keeps a worker from its turns."""
 
 
+ROUNDS = 4
+"""Most inquiries of one plan: each knows which turns of the one before found no place."""
+_FOUND_A_PLACE = (OutcomeCode.PLACED, OutcomeCode.NOMINATED)
 TOO_MANY = "the shard had no time for so many jobs; plan fewer at once"
 
 
@@ -58,6 +69,7 @@ class _Candidate:
     planned: Planned
     turn: Turn
     needed: dict[int, int]
+    queue: QueueInfo
 
 
 class Planner:
@@ -115,12 +127,31 @@ class Planner:
             for slot, amount in amounts(tuple(candidate.needed.items()), drawn.classes).items():
                 need[slot] = need.get(slot, 0) + amount
         shards = best_shards(self._core, need)
-        shard, answer = await self._inquiries.ask_any(shards, drawn.inquiry(candidates))
+        misses: set[tuple[int, int]] = set()
+        for _ in range(ROUNDS):
+            jobs = drawn.parts(candidates)
+            order = await in_slices(picked(self._core.order, jobs, drawn.classes, misses=misses))
+            tried = [replace(candidates[number], turn=turn) for number, _, turn in order.turns]
+            shard, answer = await self._inquiries.ask_any(shards, drawn.inquiry(tried))
+            told = list(zip(order.turns, answer.findings, strict=False))
+            missed = {(number, at) for (number, at, _), f in told if f.code not in _FOUND_A_PLACE}
+            # What found no place takes no share: the picks after it are others then.
+            if missed == misses or len(candidates) == 1:
+                break
+            misses = missed
         drawn.plan.revision = answer.log_id
-        for candidate, finding in zip(candidates, answer.findings, strict=False):
-            drawn.take(candidate, [(shard, finding)])
-        for candidate in candidates[len(answer.findings) :]:
-            candidate.planned.why = Why(Reason.PENDING_EVALUATION, f"not looked at: {TOO_MANY}")
+        findings: dict[int, list[InquiryFinding]] = {}
+        for (number, _, _), finding in told:
+            findings.setdefault(number, []).append(finding)
+        for number, candidate in enumerate(candidates):
+            if number in findings:
+                drawn.take(candidate, [(shard, _whole(findings[number]))])
+            elif number in order.denied:
+                candidate.planned.why = drawn.denied(candidate, order.denied[number])
+            else:
+                text = f"not looked at: {TOO_MANY}"
+                candidate.planned.why = Why(Reason.PENDING_EVALUATION, text)
+        drawn.settle(candidates)
 
     async def _behind_walls(self, drawn: _Drawing, candidates: list[_Candidate]) -> None:
         """Each worker sees its own nodes only: the first with room for a job gets it, on top of
@@ -213,7 +244,7 @@ class _Drawing:
             return None
         if queue.queue.qid in self._core.order.lines.queues:  # a session asks about it, too
             turn = planned_turn(self._core, state, turn, self.classes)
-        return _Candidate(planned, turn, needed)
+        return _Candidate(planned, turn, needed, queue)
 
     def _obstacle(self, queue: QueueInfo, info: JobInfo, needed: dict[int, int]) -> Why | None:
         """Why the job would get no turn now."""
@@ -229,6 +260,8 @@ class _Drawing:
             word, text = refusal(order.session, cluster, info)
             text += entry_figures(self._core, queue, info, self.plan.names)
             return Why(word, f"not admitted by enqueue: {text}")
+        if not order.walls:  # picked() counts what the jobs before it take
+            return None
         return self._over(queue, amounts(tuple(needed.items()), self.classes))
 
     def _state(self, job: Job, queue: QueueInfo) -> JobState:
@@ -301,6 +334,50 @@ class _Drawing:
             why = replace(why, message=f"role {worst.role}: {why.message}")
         planned.verdict, planned.why, planned.shard, planned.finding = verdict, why, shard, finding
 
+    def parts(self, candidates: Sequence[_Candidate]) -> list[PlannedJob]:
+        """The candidates with the turns that each would get, in a state of their own."""
+        several = len(candidates) <= FEW_JOBS
+        return [
+            PlannedJob(
+                self._state(candidate.planned.job, candidate.queue),
+                candidate.queue,
+                parted(candidate.turn, tuple(candidate.needed.items()), several=several),
+            )
+            for candidate in candidates
+        ]
+
+    def settle(self, candidates: Sequence[_Candidate]) -> None:
+        """Tell a lack of room by the word that everybody else tells once the plan has happened:
+        whether totals suffice, less what the jobs of the plan take."""
+        capacity = self._core.order.accounts.capacity
+        taken: Amounts = {}
+        for candidate in candidates:
+            finding = candidate.planned.finding
+            for placement in finding.placements if finding is not None else ():
+                requests = self.classes[placement.cid].requests
+                for slot, amount in requests:
+                    taken[slot] = taken.get(slot, 0) + amount * len(placement.tasks)
+        for candidate in candidates:
+            planned, needed = candidate.planned, tuple(candidate.needed.items())
+            if planned.why is None or planned.why.reason not in ROOM or planned.finding is None:
+                continue
+            asked = amounts(needed, self.classes)
+            total = {s: a + taken.get(s, 0) for s, a in asked.items()}
+            covered = capacity.covers(total)
+            reason = placeless(planned.finding.reasons) if covered else Reason.NOT_ENOUGH_RESOURCES
+            if reason in ROOM:
+                planned.why = replace(planned.why, reason=reason)
+
+    def denied(self, candidate: _Candidate, queue: QueueInfo) -> Why | None:
+        """Why the capability of a queue, or of one above it, does not admit a job now."""
+        asked = amounts(tuple(candidate.needed.items()), self.classes)
+        for info in (queue, *queue.above):
+            for slot, limit in info.queue.capability or ():
+                has = info.allocated.get(slot, 0) + info.releasing.get(slot, 0)
+                if slot in asked and has + asked[slot] > limit:
+                    return self._quota(info, slot, used=has, limit=limit, requested=asked[slot])
+        return None
+
     def _verdict(self, finding: InquiryFinding) -> tuple[PlanVerdict, Why | None]:
         match finding.code:
             case OutcomeCode.PLACED:
@@ -320,6 +397,14 @@ class _Drawing:
             case _:
                 text = "the shard has not heard of it yet; plan again in a moment"
                 return PlanVerdict.WAITS, Why(Reason.PENDING_EVALUATION, text)
+
+
+def _whole(findings: list[InquiryFinding]) -> InquiryFinding:
+    """The finding for a job's minimum, with the places that its elastic tasks got."""
+    first, *rest = findings
+    placements = [placement for finding in rest for placement in finding.placements]
+    displaced = sorted({jid for finding in findings for jid in finding.displaced})
+    return replace(first, placements=[*first.placements, *placements], displaced=displaced)
 
 
 def _worst(funnels: list[RoleFunnel]) -> RoleFunnel:

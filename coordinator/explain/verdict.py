@@ -31,6 +31,10 @@ KEPT = frozenset(
 """Reasons that a look at the nodes cannot change."""
 
 
+ROOM = frozenset({Reason.NOT_ENOUGH_RESOURCES, Reason.FRAGMENTED})
+"""Two reasons that the totals of the cluster decide between."""
+
+
 def room(finding: InquiryFinding) -> str:
     """How many of the tasks that start together a worker found room for, as a sentence.
 

@@ -21,7 +21,8 @@ class RandomCluster:
 
 
 @st.composite
-def jobs(draw: st.DrawFn, *, prefix: str, most: int) -> list[Item]:
+def jobs(draw: st.DrawFn, *, prefix: str, most: int, elastic: bool = True) -> list[Item]:
+    """``elastic``: some start with fewer tasks than they have."""
     made = []
     for number in range(draw(st.integers(1, most))):
         tasks = draw(st.integers(1, 5))
@@ -31,7 +32,7 @@ def jobs(draw: st.DrawFn, *, prefix: str, most: int) -> list[Item]:
             tasks,
             cpu=draw(st.sampled_from(["1", "3", "5", "20"])),
             gpus=draw(st.sampled_from([0, 0, 1, 3, 9])),
-            minimum=draw(st.sampled_from([1, tasks])),
+            minimum=draw(st.sampled_from([1, tasks] if elastic else [tasks])),
             queue=draw(st.sampled_from(["default", "lab", "lab", "none-such"])),
             **constraint,
         )

@@ -1,0 +1,69 @@
+"""A plan is what then happens, where nobody else submits anything meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import redis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.explain.cluster import Item, asking, explained, send
+from tests.coordinator.explain.random_clusters import RandomCluster, at_rest, clusters, jobs
+from tests.coordinator.explain.test_plan import planned
+from tests.end_to_end.one_process.harness import running
+
+ROOM_OR_SHARE = {"NotEnoughResources", "Fragmented", "WaitingForQuota"}
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@given(
+    cluster=clusters(prefix="old", most=3), new=jobs(prefix="new", most=5), shards=st.integers(1, 3)
+)
+@settings(
+    max_examples=10,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_what_is_planned_happens(
+    cluster: RandomCluster,
+    new: list[Item],
+    shards: int,
+    tmp_path: Path,
+    embedded_server: EmbeddedServer,
+) -> None:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    asyncio.run(_compare(cluster, new, shards, tmp_path, embedded_server.url))
+
+
+async def _compare(
+    cluster: RandomCluster, new: list[Item], shards: int, path: Path, url: str
+) -> None:
+    async with running(url, path, shards=shards) as service:
+        await send(service, *cluster.nodes, *cluster.queues)
+        await at_rest(service)
+        await send(service, *cluster.jobs)
+        await at_rest(service)
+        plan = await planned(service, *new)
+        await send(service, *new)
+        await at_rest(service)
+        async with asking(service) as client, client.get(PODS) as answer:
+            pods = (await answer.json())["items"]
+        words = {job["name"]: await explained(service, job["name"]) for job in plan["jobs"]}
+    running_pods = Counter(
+        pod["metadata"]["labels"]["volcano.sh/job-name"]
+        for pod in pods
+        if pod["spec"].get("nodeName")
+    )
+    foretold = {job["name"]: job["tasks"]["now"] for job in plan["jobs"]}
+    assert foretold == {name: running_pods[name] for name in foretold}, (plan, words)
+    for job in plan["jobs"]:
+        if job["verdict"] != "now":
+            # Room and share: which of them is told depends on which was missing last.
+            happened = words[job["name"]]["reason"]
+            assert job["reason"] == happened or {job["reason"], happened} <= ROOM_OR_SHARE
