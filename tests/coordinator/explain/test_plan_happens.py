@@ -24,7 +24,8 @@ PODS = "/api/v1/namespaces/default/pods"
     cluster=clusters(prefix="old", most=3), new=jobs(prefix="new", most=5), shards=st.integers(1, 3)
 )
 @settings(
-    max_examples=10,
+    max_examples=12,
+    derandomize=True,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
