@@ -150,6 +150,13 @@ ENTRIES = (
         LOOK_AFTER,
     ),
     CommandEntry(
+        "debug",
+        "coordinator.cli.admin.debug",
+        "Look into a process: its stacks, its view, another log level",
+        LOOK_AFTER,
+        "app",
+    ),
+    CommandEntry(
         "version",
         "coordinator.cli.admin.version",
         "Print the version of this command and of the server",

@@ -17,6 +17,7 @@ import structlog
 
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
+from shard_worker.worker.debugging import DEBUG, DebugRequest, DebugVerb
 from shard_worker.worker.transport import CONFIG, REPLY, PlaceReply, WorkerConfig
 from shared.codec.checked import Malformed
 from shared.messages.messages import Epoch, Turn
@@ -46,6 +47,10 @@ tasks evicted, on a machine with other work."""
 
 LIFE = "life"
 """Ray's name for the thread in which a worker answers that it lives, whatever its turns do."""
+
+ASIDE = "aside"
+"""Ray's name for the thread in which a worker is looked at while it works. Not that of its sign of
+life, which a profile would hold up for so long that the worker is taken for dead."""
 
 _T = TypeVar("_T")
 
@@ -114,6 +119,11 @@ class Shards(Protocol):
         Raises WorkerLost where the shard has no worker, or one that misses the deadline. Only the
         inquiry fails then: the worker is not given up.
         """
+        ...
+
+    async def debug(self, shard: int, request: DebugRequest) -> bytes:
+        """An administrator's question about the worker's process; JSON. Raises WorkerLost as
+        :meth:`inquire` does."""
         ...
 
     async def give_up(self, shard: int, *, alive: bool = False) -> None:
@@ -241,6 +251,16 @@ class RayShards:
         with _lost_if_altered(shard):
             return FINDINGS.decode(reply)
 
+    async def debug(self, shard: int, request: DebugRequest) -> bytes:
+        actor = self._actors.get(shard)
+        if actor is None:
+            raise WorkerLost(f"shard {shard} has no worker")
+        method = actor.debug
+        if request.verb is not DebugVerb.DUMP:  # which is of one moment, between two calls
+            method = method.options(concurrency_group=ASIDE)
+        seconds = self._call_seconds + request.seconds
+        return await self._wait(shard, method.remote(DEBUG.encode(request)), seconds)
+
     async def _wait(self, shard: int, ref: Any, seconds: float) -> bytes:
         with _lost_if_late(shard, seconds):
             # wrap_future: the form that does not leak references (a bare ref does).
@@ -336,7 +356,7 @@ def _create(name: str, cpus: float) -> Any:
     from shard_worker.worker.actor import ShardActor
 
     made_remote: Any = ray.remote  # its types do not know the groups
-    remote = made_remote(concurrency_groups={LIFE: 1})(ShardActor)
+    remote = made_remote(concurrency_groups={LIFE: 1, ASIDE: 1})(ShardActor)
     return remote.options(
         name=name,
         lifetime="detached",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from coordinator.api.auth.authorization import may_plan, may_write
+from coordinator.api.debugging import Debugging, debug_routes
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.read.snapshot import record_routes
 from coordinator.api.read.streaming import Streams
@@ -50,6 +51,7 @@ def service_routes(
             may_plan=lambda items: may_plan(CALLER.get(), items, names()),
         ),
         *trace_routes(Tracer(core, names), streams),
+        *debug_routes(Debugging(core, shards, lambda: names().slots.names)),
         *record_routes(core),
         *write_routes(door),
     ]

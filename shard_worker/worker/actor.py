@@ -14,12 +14,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from typing import Any
+
+import orjson
 
 from shard_worker.dialects.open_session import open_session
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
+from shard_worker.worker.debugging import DEBUG, DebugVerb, answer_of_process, dump_of_view
 from shard_worker.worker.figures import WorkerFigures
 from shard_worker.worker.limits import Limits
 from shard_worker.worker.served_calls import ServedCalls
@@ -93,6 +97,14 @@ class ShardActor:
     def alive(self) -> bool:
         """A sign of life. Served by a thread of its own, also while turns are placed."""
         return True
+
+    def debug(self, call: bytes) -> bytes:
+        """Answer an administrator in JSON. Profiles and log levels come in a thread of their own,
+        also while turns are placed; a dump waits for them."""
+        request = DEBUG.decode(call)
+        if request.verb is DebugVerb.DUMP and self._server is not None:
+            return orjson.dumps(self._server.dump())
+        return orjson.dumps(answer_of_process(request))
 
     def inquire(self, call: bytes) -> bytes:
         """The results of turns without doing them (an :class:`Inquiry` in, findings out)."""
@@ -199,6 +211,16 @@ class ShardServer:
             started = time.perf_counter()
             instructions = self._worker.on_reply(reply)
         return outcomes
+
+    def dump(self) -> dict[str, Any]:
+        """The worker's own records, for an administrator."""
+        process = {
+            "pid": os.getpid(),
+            "epoch": str(self._config.epoch),
+            "logPosition": self._log_id,
+        }
+        queues = {"openTurns": self._worker.open_turns}
+        return process | {"queues": queues} | dump_of_view(self._view)
 
     async def inquire(self, inquiry: Inquiry) -> InquiryFindings:
         """Answer on the present view; no state is kept."""

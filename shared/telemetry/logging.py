@@ -91,6 +91,17 @@ def log_uncaught() -> None:
     logging.captureWarnings(True)
 
 
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+def set_log_level(level: str) -> str:
+    """Log from this level on, at once and until the process ends; returns the level before."""
+    root = logging.getLogger()
+    before = logging.getLevelName(root.level).lower()
+    root.setLevel(level.upper())
+    return before
+
+
 class RepeatLimit:
     """Lets an event of a logger through ``limit`` times in ``period`` seconds, then counts it.
 

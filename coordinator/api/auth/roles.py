@@ -6,7 +6,7 @@ open                                            for probes: ``/livez``, ``/healt
 ``view``                                        everything that reads; explanations and plans
 ``submit``                                      writing Pods, PodGroups, Jobs, and what stands in
                                                 files beside them; lists of objects
-``admin``                                       writing anything else
+``admin``                                       writing anything else, and looking into processes
 ==============================================  ==================================================
 
 The queue a job goes to is judged where the object is known
@@ -19,6 +19,7 @@ from coordinator.intake.documents.kinds import ATTACHED, JOB, KINDS, POD, POD_GR
 from coordinator.intake.principal import TokenRole
 
 RECORD = "/apis/quadrant.dev/v1alpha1/record"
+_DEBUG = ["apis", "quadrant.dev", "v1alpha1", "debug"]
 _OPEN = ("livez", "healthz", "readyz", "health")
 _READS = ("GET", "HEAD", "OPTIONS")
 _ASKED = ("explain", "plans")
@@ -47,6 +48,8 @@ def needed(method: str, route: str | None) -> TokenRole | None:
     parts = route.strip("/").split("/")
     if parts[0] in _OPEN and method in _READS:
         return None
+    if parts[:4] == _DEBUG:
+        return TokenRole.ADMIN
     if method in _READS or (method == "POST" and parts[-1] in _ASKED):
         return TokenRole.VIEW
     return TokenRole.SUBMIT if _resource(parts) in _SUBMITTED else TokenRole.ADMIN

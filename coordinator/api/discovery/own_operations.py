@@ -85,10 +85,42 @@ def _of_our_group(root: str) -> Json:
     plans = _operation("plan", "What would come of these objects; nothing is kept.", _kind("Plan"))
     plans |= _body(_OBJECT, "application/json", "application/yaml")
     return {
+        **_debug(f"{root}/debug/{{role}}"),
         f"{root}/lists": {"post": lists},
         f"{root}/plans": {"post": plans},
         f"{root}/record": {"get": _operation("readRecord", "Beside the objects.", _OBJECT)},
         f"{root}/status": {"get": _operation("readStatus", "Counts of everything.", _OBJECT)},
+    }
+
+
+def _debug(root: str) -> Json:
+    role = {
+        "name": "role",
+        "in": "path",
+        "required": True,
+        "description": "coordinator, or shard-N.",
+        "schema": {"type": "string"},
+    }
+    level = {
+        "name": "level",
+        "in": "query",
+        "required": True,
+        "description": "From which level on it logs.",
+        "schema": {"type": "string", "enum": ["debug", "info", "warning", "error", "critical"]},
+    }
+    seconds = {
+        "name": "seconds",
+        "in": "query",
+        "description": "How long.",
+        "schema": {"type": "integer", "minimum": 1, "maximum": 60},
+    }
+    dump = _operation("dumpProcess", "What a process believes.", _OBJECT)
+    profile = _operation("profileProcess", "Where a process spends its time.", _OBJECT)
+    change = _operation("setLogLevel", "From which level on a process logs.", _OBJECT)
+    return {
+        f"{root}/dump": {"parameters": [role], "get": dump},
+        f"{root}/profile": {"parameters": [role, seconds], "get": profile},
+        f"{root}/loglevel": {"parameters": [role, level], "put": change},
     }
 
 

@@ -22,7 +22,8 @@ from shared.errors import shown
 TURNS = 3
 MOST_TURNS = 50
 SECONDS = 60
-LONGEST_SECONDS = 600
+MOST_SECONDS = 600
+LONGEST_SECONDS = float(MOST_SECONDS)
 POLL_SECONDS = 0.1
 """Interval at which new steps are sent; only while somebody reads them."""
 
@@ -37,7 +38,7 @@ def trace_routes(tracer: Tracer, streams: Streams) -> list[web.RouteDef]:
 def _traces(tracer: Tracer, streams: Streams, kind: Kind) -> Handler:
     async def handler(request: web.Request) -> web.StreamResponse:
         turns = _number(request, "turns", TURNS, most=MOST_TURNS)
-        seconds = _number(request, "timeoutSeconds", SECONDS, most=LONGEST_SECONDS)
+        seconds = _number(request, "timeoutSeconds", SECONDS, most=MOST_SECONDS)
         at = request.match_info
         with (
             streams.one(),
@@ -59,7 +60,7 @@ async def _stream(
     seconds: int,
 ) -> None:
     clock = asyncio.get_running_loop().time
-    end = clock() + seconds
+    end = clock() + min(seconds, LONGEST_SECONDS)
     while True:
         why = trace.ended
         if not why and streams.ended:

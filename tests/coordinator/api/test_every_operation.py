@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,9 +27,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from coordinator.api.discovery.openapi import document
-from coordinator.api.read import watch
+from coordinator.api.read import trace, watch
 from coordinator.intake.documents.kinds import KINDS, Kind
 from shared.ledger.redis.server import EmbeddedServer
+from shared.telemetry import profiler
 from tests.coordinator.api.conftest import ITEMS, put
 from tests.end_to_end.one_process.harness import running
 
@@ -73,6 +75,9 @@ def url(embedded_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactor
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(watch, "LONGEST_SECONDS", 0.05)
+        patch.setattr(trace, "LONGEST_SECONDS", 0.05)
+        patch.setattr(profiler, "LONGEST_SECONDS", 0.05)
+        level = logging.getLogger().level
         thread.start()
         try:
             assert began.wait(MINUTE)
@@ -81,6 +86,7 @@ def url(embedded_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactor
             loop.call_soon_threadsafe(ending.set)
             thread.join(MINUTE)
             loop.close()
+            logging.getLogger().setLevel(level)
     assert not thread.is_alive()
 
 
@@ -200,7 +206,7 @@ def test_whatever_is_asked(url: str, name: str, mode: GenerationMode) -> None:
         if known:
             _about(case, known)
         answer = case.call(base_url=url, timeout=SECONDS)
-        watched = "watch" in (case.query or {})
+        watched = "watch" in (case.query or {}) or case.path.endswith("/trace")
         case.validate_response(answer, checks=CHECKS[:2] if watched else CHECKS)
 
     ask()
@@ -210,7 +216,7 @@ def _about(case: Case[Any], name: str) -> None:
     """The same, of an object that is there or could be."""
     if case.path_parameters:
         at = {"name": name, "namespace": "ns"}
-        case.path_parameters |= {key: at[key] for key in case.path_parameters}
+        case.path_parameters |= {key: at[key] for key in case.path_parameters if key in at}
     if isinstance(case.body, dict) and case.method in ("POST", "PUT") and "spec" in case.body:
         own = {key: value for key, value in case.body.items() if key not in ("apiVersion", "kind")}
         case.body = own | {"metadata": {"name": name}}

@@ -16,6 +16,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from coordinator.cluster.protocol import BindAnswers, BindRequests, Foreign, Listed, Reports
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.kubelets import Kubelets
@@ -25,6 +27,7 @@ from coordinator.service.service import Service
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.actor import ShardServer
+from shard_worker.worker.debugging import DebugRequest, DebugVerb, answer_of_process
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerError
 from shared.ledger.redis.client import RedisLedger
@@ -96,6 +99,15 @@ class DirectShards:
         async with lock:  # through the wire's form, as between processes
             findings = await server.inquire(INQUIRY.decode(INQUIRY.encode(inquiry)))
         return FINDINGS.decode(FINDINGS.encode(findings))
+
+    async def debug(self, shard: int, request: DebugRequest) -> bytes:
+        if shard not in self._servers:
+            raise WorkerLost(f"shard {shard} has no worker")
+        server, _, lock = self._servers[shard]
+        if request.verb is not DebugVerb.DUMP:
+            return orjson.dumps(await asyncio.to_thread(answer_of_process, request))
+        async with lock:
+            return orjson.dumps(server.dump())
 
     async def give_up(self, shard: int, *, alive: bool = False) -> None:
         if shard in self._servers:
