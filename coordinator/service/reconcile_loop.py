@@ -17,7 +17,7 @@ import orjson
 import structlog
 
 from coordinator.bind.status_writer import Recorder
-from coordinator.cluster.protocol import ClusterTimeout, ListsTasks
+from coordinator.cluster.protocol import ClusterTimeout, Listed, ListsTasks
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.foreign_use import (
     Use,
@@ -43,6 +43,9 @@ from shared.messages.messages import ENDED, HOLDING
 
 BEGIN_SECONDS = 1.0
 """How long becoming the leader may wait for the cluster."""
+
+BEGIN_AGAIN_SECONDS = 0.05
+"""Pause after a request that had no answer, within that time."""
 
 AGAIN_SECONDS = 1.0
 """Pause between two passes where the first one found something: longer than any answer is under
@@ -115,8 +118,8 @@ class Reconciling:
         registry = self._intake.registry
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
-                part = await self._cluster.listing("")
-        except (ClusterTimeout, TimeoutError) as error:
+                part = await self._first_page()
+        except TimeoutError as error:
             log.warning("Cluster did not answer", what="listing", error=str(error))
             return
         if part.highest >= registry.next_jid:
@@ -127,6 +130,16 @@ class Reconciling:
             )
             # A job that got one of those numbers would be taken for the one that the cluster runs.
             registry.next_jid = part.highest + 1
+
+    async def _first_page(self) -> Listed:
+        while True:
+            try:
+                return await self._cluster.listing("")
+            # Asked again: for one lost answer, a job would get the number of one that the cluster
+            # runs (an old copy of the ledger, seed 20).
+            except ClusterTimeout as error:
+                log.warning("Cluster did not answer", what="listing", error=str(error))
+                await asyncio.sleep(BEGIN_AGAIN_SECONDS)
 
     async def run_forever(self) -> None:
         soon = True
