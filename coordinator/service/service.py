@@ -44,7 +44,7 @@ from coordinator.core.configured import configured_core
 from coordinator.core.policy_record import policy_op
 from coordinator.core.served import notices_of
 from coordinator.core.status import status as counted
-from coordinator.dispatch.worker_client import Shards
+from coordinator.dispatch.worker_client import Shards, worker_config
 from coordinator.intake.intake import Intake
 from coordinator.intake.pending_limit import PendingBound
 from coordinator.intake.writer import IntakeWriter
@@ -69,7 +69,7 @@ from coordinator.service.reconcile_loop import Reconciling
 from coordinator.service.routes import service_routes
 from coordinator.service.stepping import step_forever
 from coordinator.service.usage_metrics import usage_of
-from coordinator.service.worker_lifecycle import Workers
+from coordinator.service.worker_lifecycle import Workers, WorkerTimes
 from shared.ledger.keys import log_position
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis.renewal import RedisRenewal
@@ -125,13 +125,14 @@ class Service:
             holder=address_of(settings.listen_host, settings.listen_port),
         )
         self.workers = Workers(
-            settings,
+            partial(worker_config, settings),
             ledger=ledger,
             shards=shards,
             core=self.core,
             policies=self._policies,
             probes=self.probes,
             kick=self._kicked.set,
+            times=WorkerTimes(lease=settings.shard_lease_seconds),
         )
         self._serving: Serving | None = None
         self._writer: IntakeWriter | None = None

@@ -10,49 +10,102 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import structlog
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import SendTurns
-from coordinator.dispatch.worker_client import Shards, WorkerLost, worker_config
+from coordinator.dispatch.worker_client import WorkerLost
 from coordinator.service.metrics.probes import Probes
-from coordinator.service.policy_watch import PolicyFollower
+from shard_worker.framework.session import Session
+from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.keys import log_position
-from shared.ledger.protocol import Ledger
 from shared.ledger.retry import insist
-from shared.messages.messages import Epoch, Outcome, OutcomeCode
+from shared.messages.messages import Epoch, Outcome, OutcomeCode, Turn
 from shared.policy.model import Policy
-from shared.settings.settings import Settings
 from shared.telemetry.tracing import span
 
 log = structlog.get_logger(__name__)
-
-HEARTBEAT_SECONDS = 0.25
-"""An idle worker is called this often: it follows the log, and its death is noticed."""
 
 PART_OUTCOMES = 64
 """Outcomes taken up in one callback: 50 to 80 us each where nothing fits and each has its reasons,
 so 5 ms of the 20 that a callback may take. A call has up to 256."""
 
-POLICY_SECONDS = 1.0
-"""How often the policy file is looked at."""
+START_AGAIN_SECONDS = 0.5
+"""Pause after a worker that did not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTimes:
+    """Intervals in seconds."""
+
+    heartbeat: float = 0.25
+    """An idle worker is called this often: it follows the log, and its death is noticed."""
+    policy: float = 1.0
+    """How often the policy file is looked at."""
+    lease: float = 3.0
+    """How long a worker may commit without renewing its lease."""
+
+
+class ClaimsShards(Protocol):
+    """What they ask of the ledger."""
+
+    async def claim(
+        self, writer: str, *, leader: Epoch | None = None, lease: float = 0.0, holder: str = ""
+    ) -> Epoch: ...
+
+
+class RunsShards(Protocol):
+    """The part of :class:`coordinator.dispatch.worker_client.Shards` that they use."""
+
+    async def start(self, config: WorkerConfig) -> int: ...
+
+    async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply: ...
+
+    async def give_up(self, shard: int, *, alive: bool = False) -> None: ...
+
+    async def check(self) -> None: ...
+
+
+class WatchesPolicy(Protocol):
+    """See :class:`coordinator.service.policy_watch.PolicyFollower`."""
+
+    content: dict[str, Any] | None
+    generation: int
+
+    def look(self) -> Session | None: ...
+
+
+class Configure(Protocol):
+    """Makes the start configuration of a worker; ``policy``: the policy file's content."""
+
+    def __call__(
+        self, policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
+    ) -> WorkerConfig: ...
 
 
 class Workers:
     def __init__(
         self,
-        settings: Settings,
+        configure: Configure,
         *,
-        ledger: Ledger,
-        shards: Shards,
+        ledger: ClaimsShards,
+        shards: RunsShards,
         core: Coordinator,
-        policies: PolicyFollower,
+        policies: WatchesPolicy,
         probes: Probes,
         kick: Callable[[], None],
+        times: WorkerTimes,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """``kick`` is called when the core has changed."""
-        self._settings = settings
+        self._configure = configure
+        self._times = times
+        self._clock = clock
+        self._wall_clock = wall_clock
         self._ledger = ledger
         self._shards = shards
         self._core = core
@@ -86,7 +139,7 @@ class Workers:
     def read(self) -> list[str] | None:
         """The log position of each worker; None where one is not up."""
         ids = list(self._log_ids.values())
-        return ids if len(ids) == self._settings.shards else None
+        return ids if len(ids) == len(self._core.dispatcher.shards) else None
 
     # --- a call -------------------------------------------------------------------------------
 
@@ -98,7 +151,7 @@ class Workers:
             return  # lost before the call went out: its turns are read anew with the others
         # No heartbeat while a call is out: it reads the log itself, and notices a death as well.
         self._idle_since[shard] = math.inf
-        started = time.monotonic()
+        started = self._clock()
         try:
             with span("turns", when=bool(send.turns), shard=shard, turns=len(send.turns)):
                 reply = await self._shards.place(shard, send.turns, call=send.call)
@@ -108,8 +161,9 @@ class Workers:
         if state.epoch == send.epoch:  # else it is the last word of one that was given up
             self._log_ids[shard] = reply.log_id
             self._core.followed(shard, send.epoch, reply.log_id)
-            self._idle_since[shard] = time.monotonic()
-            self._probes.answered(shard, reply, started=started)
+            self._idle_since[shard] = self._clock()
+            seconds = self._clock() - started
+            self._probes.answered(shard, reply, started=started, seconds=seconds)
         # Also of one that was given up: the time was used.
         self.busy[shard] = self.busy.get(shard, 0.0) + reply.busy_seconds
         await self._take_up(send, reply.outcomes)
@@ -128,7 +182,7 @@ class Workers:
                 send.shard,
                 send.call,
                 outcomes[first:rest],
-                now=time.time(),
+                now=self._wall_clock(),
                 more=rest < len(outcomes),
             )
 
@@ -146,7 +200,7 @@ class Workers:
 
     async def _replace(self, shard: int, *, planned: bool = False, alive: bool = False) -> None:
         """Give up the shard's worker, whose further work does not count, and start another."""
-        lost = time.monotonic()
+        lost = self._clock()
         # Before the claim, which waits for the ledger: nothing more goes out to this worker
         # meanwhile, and a second failure of it does not begin this again.
         self._core.dispatcher.shards[shard].epoch = None
@@ -161,11 +215,11 @@ class Workers:
         # shards meanwhile.
         await self._shards.give_up(shard, alive=alive)
         await self.start(shard)
-        self._probes.handovers.observe(time.monotonic() - lost)
+        self._probes.handovers.observe(self._clock() - lost)
 
     async def claim(self, shard: int) -> Epoch:
         """A new epoch; no commit under an older one is accepted any more."""
-        lease = self._settings.shard_lease_seconds
+        lease = self._times.lease
         return await insist(
             lambda: self._ledger.claim(str(shard), leader=self._leader, lease=lease),
             call_name="claim",
@@ -181,7 +235,7 @@ class Workers:
             policy, generation = self._policy
             # The worker may have been lost to a restart of the server that nobody else noticed.
             run_id = await insist(self._bless, call_name="bless")
-            config = worker_config(self._settings, policy, shard=shard, epoch=epoch, run_id=run_id)
+            config = self._configure(policy, shard=shard, epoch=epoch, run_id=run_id)
             try:
                 pid = await self._shards.start(config)
             except WorkerLost as error:
@@ -190,7 +244,7 @@ class Workers:
                 # Raises where Ray itself is gone: a coordinator joins a head once, at its start, so
                 # that the process has to begin anew (decision 0025).
                 await self._shards.check()
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(START_AGAIN_SECONDS)
                 continue
             log.info("Started a shard worker", shard=shard, epoch=str(epoch), pid=pid)
             self._core.dispatcher.shards[shard].pid = pid
@@ -210,12 +264,12 @@ class Workers:
                 await self._beat(group)
 
     async def _beat(self, group: asyncio.TaskGroup) -> None:
-        asleep = time.monotonic()
-        await asyncio.sleep(HEARTBEAT_SECONDS)
-        now = time.monotonic()
-        self._probes.loop_lag.observe(max(0.0, now - asleep - HEARTBEAT_SECONDS))
+        pause, asleep = self._times.heartbeat, self._clock()
+        await asyncio.sleep(pause)
+        now = self._clock()
+        self._probes.loop_lag.observe(max(0.0, now - asleep - pause))
         for state in self._core.dispatcher.shards.values():
-            idle = now - self._idle_since.get(state.shard, 0.0) >= HEARTBEAT_SECONDS
+            idle = now - self._idle_since.get(state.shard, 0.0) >= pause
             if state.epoch is not None and not state.calls and idle:
                 beat = SendTurns(shard=state.shard, epoch=state.epoch, call=0, turns=[])
                 group.create_task(self.call(beat))
@@ -225,7 +279,7 @@ class Workers:
         the ledger checks the placements meanwhile as always. ``keep`` stores it before Order or a
         worker uses it."""
         while True:
-            await asyncio.sleep(POLICY_SECONDS)
+            await asyncio.sleep(self._times.policy)
             session = await asyncio.to_thread(self._policies.look)
             if session is not None:
                 await keep(session.policy)

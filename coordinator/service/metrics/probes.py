@@ -5,7 +5,6 @@ All other metrics are read from the core's state when they are scraped.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -66,9 +65,8 @@ class Probes:
         self.loop_lag = Histogram(LAG_SECONDS)
         self.ledger = Histogram(ROUNDTRIP_SECONDS)
 
-    def answered(self, shard: int, reply: PlaceReply, *, started: float) -> None:
+    def answered(self, shard: int, reply: PlaceReply, *, started: float, seconds: float) -> None:
         """A call to a worker that began at ``started`` (time.monotonic) was answered."""
-        seconds = time.monotonic() - started
         self.followed[shard] = started
         for code, turns in Counter(outcome.code for outcome in reply.outcomes).items():
             key = (shard, ATTEMPT[code])

@@ -18,7 +18,7 @@ from coordinator.service.leadership.standby import Standby
 from coordinator.service.pod_evictor import EVICTOR
 from coordinator.verification.simulation.bold_evictor import SIMULATED
 from coordinator.verification.simulation.ledger_audit import SimulatedAudit
-from coordinator.verification.simulation.policy_file import LOOK_SECONDS, Policies
+from coordinator.verification.simulation.policy_file import Policies, PolicyLook
 from coordinator.verification.simulation.process import Alarm, Lane, Process
 from coordinator.verification.simulation.remote_cluster import ClusterProcess, RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
@@ -93,20 +93,14 @@ class Life:
         self._idle_sweeps = 0
         self.edges: ServiceEdges | None = None
         self.audit: SimulatedAudit | None = None
+        self._policy = PolicyLook(world.policies)
         self.shards = SimulatedShards(
             world.workers,
-            session=lambda: open_session(self._worker_policy),
+            session=lambda: open_session(self._policy.in_force),
             process=process,
             ledger=world.ledger,
-            core=core,
-            step=self._step,
             committed=self._committed,
-            deposed=deposed,
         )
-        self._generation = world.policies.generation
-        """Generation of the policy that Order uses."""
-        self._worker_policy = core.order.session.policy
-        """The policy for new workers: the last one written to the ledger."""
         self.holder = holder
         self._remote = RemoteLedger(process, world.ledger)
         self._loop = virtual_loop(process, seed=number)
@@ -167,7 +161,6 @@ class Life:
         self, leadership: Leadership, intake: Epoch, evictor: Epoch | None
     ) -> None:
         core, process, ledger = self.core, self.process, self._ledger
-        self.shards.leader = leadership.epoch
         core.validate()
         self.edges = edges = ServiceEdges(
             loop=self._loop,
@@ -181,7 +174,9 @@ class Life:
             step=self._step,
             deposed=self._deposed,
             acknowledged=self._world.acknowledged,
-            call=self.shards.call,
+            process=process,
+            shards=self.shards,
+            policy=self._policy,
             binds_volumes=self._world.binds_volumes,
             evictor=evictor,
             happened=process.timeline.struck,
@@ -200,23 +195,23 @@ class Life:
     def _open(self) -> None:
         """The default queue exists: start everything else."""
         assert self.edges is not None
-        self.edges.lead()
+        self.edges.lead(self._keep)
         assert self.audit is not None
         self.audit.begin()
-        for shard in self.core.dispatcher.shards:
-            self.shards.start(shard)
-        self.shards.beat()
         self._repartition()
         self.process.round(SWEEP_SECONDS, self._sweep)
-        self._follow_policy()
         self.open = True
         self._ready()
         self._step()
 
     def die(self) -> None:
         self.process.alive = False
-        self._loop.abandon()
+        self.close()
         self.shards.orphan()
+
+    def close(self) -> None:
+        """Close its coroutines."""
+        self._loop.abandon()
 
     def validate(self) -> None:
         """To be called between events; see :meth:`ServiceEdges.validate`."""
@@ -274,24 +269,11 @@ class Life:
         """Whether all work is done and sweeps find nothing more."""
         return self._idle_sweeps > IDLE_SWEEPS and self.process.timeline.quiet()
 
-    def _follow_policy(self) -> None:
-        """Use a new policy, in Order and for new workers, once it is stored."""
-        policies = self._world.policies
-        if self._generation != policies.generation:
-            self._generation, policy = policies.generation, policies.current
-            assert self.edges is not None
-            recorded = policy_op(self._recorded_policy(policy))
-            self.edges.store([recorded], lambda: self._adopt(policy))
-        if policies.changing:
-            self.process.round(LOOK_SECONDS, self._follow_policy, background=True)
-
-    def _adopt(self, policy: Policy) -> None:
-        self._worker_policy = policy
-        self.core.order.adopt(open_session(policy))
-        for shard in self.core.dispatcher.shards:
-            self.shards.replace(shard)
-        self.core.order.look_again()
-        self._step()
+    async def _keep(self, policy: Policy) -> None:
+        """Store a new policy, and have new workers run it."""
+        assert self.edges is not None
+        await self.edges.stored([policy_op(self._recorded_policy(policy))])
+        self._policy.in_force = policy
 
     # --- the sweep ----------------------------------------------------------------------------
 

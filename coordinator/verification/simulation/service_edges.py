@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ from coordinator.bind.status_writer import Recorder
 from coordinator.controllers.volume_controller import ClaimBinding, bind_claims
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.pod_evictions import Action, EvictionRefusal, Task
-from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.dispatch.instructions import Instruction
 from coordinator.intake.changes import Changes
 from coordinator.intake.documents.document import Key
@@ -27,22 +26,34 @@ from coordinator.ledger_refusals import LedgerRefusals
 from coordinator.service.bind_loop import Binding
 from coordinator.service.executor import Executor
 from coordinator.service.leadership.lease import Leadership, LedCluster
+from coordinator.service.metrics.probes import Probes
 from coordinator.service.pod_evictor import PodEvictor
 from coordinator.service.reconcile_loop import Reconciling
+from coordinator.service.worker_lifecycle import Workers, WorkerTimes
+from coordinator.verification.simulation.policy_file import LOOK_SECONDS, PolicyLook
+from coordinator.verification.simulation.process import Process
 from coordinator.verification.simulation.remote_cluster import RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
 from coordinator.verification.simulation.virtual_loop import VirtualLoop
 from coordinator.verification.simulation.virtual_time import Event
+from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS
+from coordinator.verification.simulation.workers import SimulatedShards
+from shard_worker.worker.transport import WorkerConfig
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeOp
 from shared.ledger.entries.repair import RepairRequest
 from shared.ledger.errors import Deposed, LedgerBehind
+from shared.ledger.keys import log_position
+from shared.ledger.redis.access import Access
 from shared.messages.messages import HOLDING, Epoch, StatusItem
+from shared.policy.model import Policy
 
 INTAKE = "intake"
 
 RECONCILE_SECONDS = 0.5
 """Interval of comparisons with the cluster. A difference found twice is repaired."""
+
+WORKER_TIMES = WorkerTimes(heartbeat=0.2, policy=LOOK_SECONDS, lease=SHARD_LEASE_SECONDS)
 
 TRY_AGAIN_SECONDS = 0.1
 """Pause of users before they ask again for a name that is still in use."""
@@ -69,15 +80,17 @@ class ServiceEdges:
         step: Event,
         deposed: Event,
         acknowledged: Callable[[list[int]], None],
-        call: Callable[[SendTurns], None],
+        process: Process,
+        shards: SimulatedShards,
+        policy: PolicyLook,
         binds_volumes: bool,
         evictor: Epoch | None,
         happened: Counter[str],
     ) -> None:
         """``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core has
-        news; ``acknowledged``: users are told that these jobs are stored; ``call``: to the
-        workers; ``binds_volumes``: claims get volumes; ``evictor``: the epoch of the writer of
-        drains, None where no node is drained; ``happened``: counts what users see, by name."""
+        news; ``acknowledged``: users are told that these jobs are stored; ``binds_volumes``:
+        claims get volumes; ``evictor``: the epoch of the writer of drains, None where no node is
+        drained; ``happened``: counts what users see, by name."""
         self.refusals = LedgerRefusals()
         self._ledger = ledger
         self._core = core
@@ -85,13 +98,30 @@ class ServiceEdges:
         self._step = step
         self._deposed = deposed
         self._acknowledged = acknowledged
-        self._call = call
+        self._process = process
+        self._policy = policy
         self._loop = loop
         self._users: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]]] = asyncio.Queue()
         self._group = asyncio.TaskGroup()
 
+        self._workers = Workers(
+            configured,
+            ledger=ledger,
+            shards=shards,
+            core=core,
+            policies=policy,
+            probes=Probes(),
+            kick=step,
+            times=WORKER_TIMES,
+            clock=self._loop.time,
+            wall_clock=self._loop.time,
+        )
+
         async def bless() -> str:
-            return await ledger.bless(leadership.epoch, after=log_id)
+            newest = max(log_id, self._workers.newest, key=log_position)
+            return await ledger.bless(leadership.epoch, after=newest)
+
+        self._workers.leads(leadership.epoch, bless)
 
         guard = asyncio.Lock()
         self._recorder = Recorder(
@@ -136,7 +166,7 @@ class ServiceEdges:
             recorder=self._recorder,
             writer=self._writer,
             binding=self._binding,
-            workers=self,
+            workers=self._workers,
             kick=step,
         )
         self._reconciling = Reconciling(
@@ -179,8 +209,9 @@ class ServiceEdges:
         for loop in (self._recorder.run(), self._writer.run(), self._serve()):
             self._group.create_task(loop)
 
-    def lead(self) -> None:
-        """The default queue exists: start the loops between ledger and cluster."""
+    def lead(self, keep: Callable[[Policy], Awaitable[None]]) -> None:
+        """The default queue exists: start the workers, and the loops between ledger and cluster.
+        ``keep`` stores a new policy."""
         binding, reconciling = self._binding, self._reconciling
         for loop in (
             binding.bind_forever(),
@@ -189,6 +220,19 @@ class ServiceEdges:
             reconciling.audit_forever(),
         ):
             self._group.create_task(loop)
+        for shard in self._core.dispatcher.shards:
+            self._group.create_task(self._workers.start(shard))
+        self._aside(self._workers.heartbeat_forever)
+        if self._policy.changing:
+            self._aside(partial(self._workers.follow_policy_forever, keep))
+
+    def _aside(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a loop that does not keep a run going."""
+
+        def start() -> None:
+            self._loop.call_soon(lambda: self._group.create_task(loop()))
+
+        self._process.round(0.0, start, background=True)
 
     def entries_added(self) -> None:
         """The bind stream may have new entries."""
@@ -263,6 +307,9 @@ class ServiceEdges:
     def store(self, ops: list[IntakeOp], done: Event) -> None:
         self._ask(partial(self._writer.store, ops), done)
 
+    async def stored(self, ops: list[IntakeOp]) -> None:
+        await self._writer.store(ops)
+
     def repair(self, request: RepairRequest) -> None:
         """Have the ledger recompute these records."""
         self._ask(partial(self._recorder.repair, request), lambda: None)
@@ -274,11 +321,6 @@ class ServiceEdges:
 
         self._loop.call_soon(lambda: self._group.create_task(asking()))
 
-    # --- what the executor calls ----------------------------------------------------------------
-
-    async def call(self, send: SendTurns) -> None:
-        self._call(send)
-
     def validate(self) -> None:
         """Raise AssertionError if the coordinator's state is inconsistent, or a job waits for an
         outcome that will never come."""
@@ -286,6 +328,22 @@ class ServiceEdges:
             self._core.order.validate()
         else:
             self._core.validate()
+
+
+def configured(
+    policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
+) -> WorkerConfig:
+    """The start configuration; what is not here is the same for all workers of a run."""
+    return WorkerConfig(
+        shard=shard,
+        epoch=epoch,
+        run_id=run_id,
+        mode="",
+        seed=0,
+        policy=policy,
+        access=Access(""),
+        nomination_seconds=0.0,
+    )
 
 
 def _going(refusal: Refusal) -> bool:

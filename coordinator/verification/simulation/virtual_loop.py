@@ -29,6 +29,11 @@ STEP_SECONDS = 0.001
 """Mean time that one step of long work seems to take: some slices have one step, some a dozen."""
 
 
+_BACKGROUND: contextvars.ContextVar[bool] = contextvars.ContextVar("background", default=False)
+"""Whether what runs keeps a run going. Each task has it from where it was created: callbacks of
+both kinds are ready at the same time."""
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """The loop of one process: it stands still while the process is paused, and ends with it.
 
@@ -37,7 +42,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, process: Process, *, seed: int) -> None:
         self._process = process
-        self._ready: deque[asyncio.Handle] = deque()
+        self._ready: deque[tuple[asyncio.Handle, bool]] = deque()
+        """What is to be called, and whether in the background."""
         self._scheduled = False
         self._failure: BaseException | None = None
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -72,9 +78,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context or self._inherited())
+        context = context or self._inherited()
+        handle = asyncio.Handle(callback, args, self, context)
         if self._process.alive:
-            self._ready.append(handle)
+            self._ready.append((handle, context.get(_BACKGROUND, False)))
             self._schedule()
         return handle
 
@@ -98,7 +105,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         handle = asyncio.TimerHandle(when, callback, args, self, inherited)
 
         def due() -> None:
-            self._ready.append(handle)
+            self._ready.append((handle, inherited.get(_BACKGROUND, False)))
             self._run_ready()
 
         delay = when - self.time()
@@ -124,9 +131,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         try:
             with self._running():
                 while self._ready and self._process.alive and self._failure is None:
-                    handle = self._ready.popleft()
+                    handle, background = self._ready.popleft()
                     if not handle.cancelled():
-                        handle._run()
+                        with self._process.timeline.going_on(background=background):
+                            handle._run()
         finally:
             self._scheduled = False
         if self._failure is not None:
@@ -146,7 +154,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """That of the running callback; the loop's own for what comes from outside."""
         if asyncio._get_running_loop() is self:
             return contextvars.copy_context()
-        return self._context.copy()
+        context = self._context.copy()
+        context.run(_BACKGROUND.set, self._process.timeline.in_background)
+        return context
 
     # --- what coroutines ask for ----------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 import msgspec
@@ -66,12 +67,13 @@ class Timeline:
         self._events: list[tuple[float, int, str, Event]] = []
         self._count = 0
         self._rounds = 0
-        self._in_background = False
+        self.in_background = False
+        """Whether what happens now keeps the run going."""
 
     def after(self, seconds: float, event: Event, what: str = "") -> None:
         """Schedule an event; equal times keep their order. Events scheduled from the background are
         background events too."""
-        if self._in_background:
+        if self.in_background:
             event = self._as_background(event)
         self._push(seconds, event, what)
 
@@ -127,16 +129,22 @@ class Timeline:
         """Schedule an event that keeps the run going, also from the background."""
         self._push(0.0, event, "")
 
+    @contextmanager
+    def going_on(self, *, background: bool) -> Iterator[None]:
+        """What is scheduled within keeps the run going, or does not."""
+        before, self.in_background = self.in_background, background
+        try:
+            yield
+        finally:
+            self.in_background = before
+
     def _as_background(self, event: Event) -> Event:
         self._rounds += 1
 
         def happen() -> None:
             self._rounds -= 1
-            self._in_background = True
-            try:
+            with self.going_on(background=True):
                 event()
-            finally:
-                self._in_background = False
 
         return happen
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import orjson
 import pytest
 from structlog.typing import EventDict
 
-from coordinator.service import worker_lifecycle
+from coordinator.service import service
 from coordinator.service.policy_watch import PolicyFollower
+from coordinator.service.worker_lifecycle import WorkerTimes
 from coordinator.verification.workloads.bulk_client import ApiClient
 from shared.ledger.redis.server import EmbeddedServer
 from shared.policy.file import ACCEPTED_FILE
@@ -199,7 +201,7 @@ async def test_waiting_jobs_go_by_the_new_policy_and_then_by_the_next(
 ) -> None:
     """Predicates keep the pod off the tainted node. Without them it fits; that is for the workers
     to know, so its place shows that theirs were replaced."""
-    monkeypatch.setattr(worker_lifecycle, "POLICY_SECONDS", 0.05)
+    monkeypatch.setattr(service, "WorkerTimes", partial(WorkerTimes, policy=0.05))
     flush(embedded_server)
     taint = {"key": "k", "value": "", "effect": "NoSchedule"}
     async with running(embedded_server.url, short_dir, policy=file) as parts:
@@ -229,7 +231,7 @@ async def test_no_job_is_lost_between_one_policy_and_the_next(
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker_lifecycle, "POLICY_SECONDS", 0.02)
+    monkeypatch.setattr(service, "WorkerTimes", partial(WorkerTimes, policy=0.02))
     flush(embedded_server)
     async with running(embedded_server.url, short_dir, policy=file) as parts:
         await submit(parts, *(node(f"n{i}") for i in range(100)))

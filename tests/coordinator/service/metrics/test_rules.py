@@ -196,7 +196,7 @@ def test_every_outcome_has_its_word() -> None:
     assert set(ATTEMPT) == set(OutcomeCode)
     probes = Probes()
     outcomes = [Outcome(jid=i, code=c, placements=[], reasons={}) for i, c in enumerate(ATTEMPT)]
-    probes.answered(3, PlaceReply(outcomes, "0"), started=0.0)
+    probes.answered(3, PlaceReply(outcomes, "0"), started=0.0, seconds=1.0)
     counted = {result: seconds.count for (_, result), seconds in probes.attempts.items()}
     assert counted["error"] == 2
     assert sum(counted.values()) == len(OutcomeCode)

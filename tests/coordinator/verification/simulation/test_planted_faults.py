@@ -10,10 +10,12 @@ import pytest
 
 from coordinator.bind.binder import BindPlan
 from coordinator.bind.status_writer import Recorder
+from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.intake.writer import IntakeWriter
 from coordinator.service.bind_loop import Binding
 from coordinator.service.executor import Executor
 from coordinator.service.reconcile_loop import Reconciling
+from coordinator.service.worker_lifecycle import Workers
 from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import play
 from shared.ledger.entries.changes import Moved
@@ -121,6 +123,20 @@ def test_a_bind_entry_whose_delivery_was_lost(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(Binding, "_unattended", nothing)
     assert _found("unfinished", first=1)
+
+
+def test_a_worker_that_the_ledger_refuses_and_nobody_replaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of the workers' lifecycle: the turns that it reports as fenced stay open for ever."""
+    lost = Workers._lost
+
+    async def deaf(self: Workers, shard: int, send: SendTurns, why: str, *, alive: bool) -> None:
+        if not alive:
+            await lost(self, shard, send, why, alive=alive)
+
+    monkeypatch.setattr(Workers, "_lost", deaf)
+    assert _found("promise 6", first=10)
 
 
 def test_a_portion_of_the_log_that_is_followed_by_half(monkeypatch: pytest.MonkeyPatch) -> None:
