@@ -309,7 +309,7 @@ class Service:
         )
         group.create_task(usage_of(self.core).follow_forever())
         group.create_task(executor.repartition_forever())
-        group.create_task(self.workers.heartbeat_forever())
+        group.create_task(self.workers.heartbeat_forever(group))
         audit = ledger_audit(
             self._ledger,
             core=self.core,

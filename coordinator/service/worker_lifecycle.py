@@ -257,11 +257,11 @@ class Workers:
 
     # --- looked after -------------------------------------------------------------------------
 
-    async def heartbeat_forever(self) -> None:
-        """Call the idle workers: they follow the log, and their death is noticed."""
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await self._beat(group)
+    async def heartbeat_forever(self, group: asyncio.TaskGroup) -> None:
+        """Call the idle workers: they follow the log, and their death is noticed. ``group``: of
+        the calls."""
+        while True:
+            await self._beat(group)
 
     async def _beat(self, group: asyncio.TaskGroup) -> None:
         pause, asleep = self._times.heartbeat, self._clock()

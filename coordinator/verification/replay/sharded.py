@@ -118,7 +118,6 @@ def _run(simulation: Simulation, step: Callable[[], None]) -> None:
         quiet = quiet + _SLICE if simulation.ledger.length == length else 0.0
         length = simulation.ledger.length
         step()
-    simulation.close()
 
 
 def deal(recorded: Recorded, seed: int) -> Recorded:

@@ -120,6 +120,4 @@ def play(
         broken = broken_rules(scenario, simulation, report)
     except Exception as error:  # whatever the production code raises is what we look for
         return Played(scenario, simulation, notes, simulation.events, None, [crashed(error)])
-    finally:
-        simulation.close()
     return Played(scenario, simulation, notes, events, report, broken)

@@ -131,7 +131,6 @@ def run_backlog(
         until += SLICE
         simulation.run(until=until)
         step(len(starts.started) / trace.tasks)
-    simulation.close()
     first, last = min(starts.started), max(starts.started)
     share = busy(
         occupied=starts.started, freed=starts.ended, start=first, end=last, capacity=shape.capacity

@@ -206,12 +206,8 @@ class Life:
 
     def die(self) -> None:
         self.process.alive = False
-        self.close()
-        self.shards.orphan()
-
-    def close(self) -> None:
-        """Close its coroutines."""
         self._loop.abandon()
+        self.shards.orphan()
 
     def validate(self) -> None:
         """To be called between events; see :meth:`ServiceEdges.validate`."""

@@ -310,11 +310,6 @@ class Simulation:
                 break
         return self.events
 
-    def close(self) -> None:
-        """Close the coroutines of all coordinators, which wait for ever now."""
-        for life in self.lives:
-            life.close()
-
     def _happen(self, what: str, event: Callable[[], None]) -> None:
         self.events += 1
         if not what:

@@ -222,7 +222,7 @@ class ServiceEdges:
             self._group.create_task(loop)
         for shard in self._core.dispatcher.shards:
             self._group.create_task(self._workers.start(shard))
-        self._aside(self._workers.heartbeat_forever)
+        self._aside(partial(self._workers.heartbeat_forever, self._group))
         if self._policy.changing:
             self._aside(partial(self._workers.follow_policy_forever, keep))
 
