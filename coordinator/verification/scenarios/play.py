@@ -14,7 +14,6 @@ from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.order.order import Order
 from coordinator.verification.checker.check import check_lines
 from coordinator.verification.checker.report.report import CheckReport
-from coordinator.verification.scenarios.silent_log import silent_log
 from coordinator.verification.simulation.history import Notes
 from coordinator.verification.simulation.invariants import Broken, broken_rules, crashed
 from coordinator.verification.simulation.policy_file import Policies
@@ -113,8 +112,7 @@ def play(
     simulation.crash = crash
     look = None if inspect is None else lambda: inspect(simulation)
     try:
-        with silent_log():
-            events = simulation.run(until=UNTIL, inspect=look)
+        events = simulation.run(until=UNTIL, inspect=look)
         notes.end(simulation.timeline.now)
         report = check_lines(notes.lines, name=f"seed {scenario.seed}", closed=True)
         broken = broken_rules(scenario, simulation, report)

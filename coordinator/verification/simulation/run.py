@@ -19,6 +19,7 @@ from coordinator.verification.simulation.process import halt
 from coordinator.verification.simulation.remote_cluster import ClusterProcess
 from coordinator.verification.simulation.scenario import Fault, FaultKind
 from coordinator.verification.simulation.seen_log import SeenLedger
+from coordinator.verification.simulation.silent_log import silent_log
 from coordinator.verification.simulation.virtual_time import Network, Place, Timeline
 from coordinator.verification.simulation.worker import EVERYTHING, WorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
@@ -301,13 +302,14 @@ class Simulation:
     def run(self, *, until: float = float("inf"), inspect: Callable[[], None] | None = None) -> int:
         """Process events until all is done or virtual time reaches ``until``; returns their number.
         ``inspect`` is called after each of them."""
-        while (found := self.timeline.next_event(until)) is not None:
-            self._happen(*found)
-            self._note()
-            if inspect is not None:
-                inspect()
-            if self.over:
-                break
+        with silent_log():
+            while (found := self.timeline.next_event(until)) is not None:
+                self._happen(*found)
+                self._note()
+                if inspect is not None:
+                    inspect()
+                if self.over:
+                    break
         return self.events
 
     def _happen(self, what: str, event: Callable[[], None]) -> None:
