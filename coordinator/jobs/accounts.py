@@ -86,9 +86,9 @@ class Accounts:
         self.dirty = True
         """A total moved since the last session: shares must be computed anew."""
         self.tasks: Counter[int] = Counter()
-        self.deleted = 0
-        """Tasks in ``tasks`` that ended because their pods were deleted."""
         """Tasks of all jobs by state."""
+        self.deleted = 0
+        """Those of them that ended because their pods were deleted."""
         self.started = 0
         """Jobs that hold a member and are neither done nor deleted."""
         self.nowhere = QueueInfo(queue=Queue(qid=-1, name=""))
