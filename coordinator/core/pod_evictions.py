@@ -12,7 +12,7 @@ refuses the statement and it is counted again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -204,14 +204,22 @@ class PodEvictions:
     def _gang_of(self, state: JobState, tix: int) -> list[int]:
         """The tasks that leave with this one: those of the widest group that would otherwise be
         left in part."""
-        job, info, leaving = state.job, state.info, [tix]
+        job, leaving = state.job, [tix]
         # From the inside out, each with all that leaves by then: a group that goes as a whole may
         # be more than the one above it can spare (seed 711).
         for group in _chain(job, job.role_of(tix).group):
-            members = info.held[group] + info.best_effort[group] - len(leaving)
+            members = self._members(state, group, leaving)
             if 0 < members < job.groups[group].minimum:
                 leaving = self._placed(state, group)
         return leaving
+
+    def _members(self, state: JobState, group: int, leaving: Collection[int]) -> int:
+        """The members of a group once these have left, and those whose eviction the ledger has and
+        the books have not yet."""
+        job, info = state.job, state.info
+        known = {t for jid, t in self._committed if jid == job.jid} - state.evicted
+        gone = sum(group in _chain(job, job.role_of(t).group) for t in known.union(leaving))
+        return info.held[group] + info.best_effort[group] - gone
 
     def _placed(self, state: JobState, group: int) -> list[int]:
         """The tasks of a group, and of those below, that hold nodes and are not on their way

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,13 +123,13 @@ class Life:
         self.process.round(0.0, lambda: self._loop.start(stand_by()), background=True)
 
     async def _stand_by(self) -> None:
-        async with self._unless_deposed():
+        with self._unless_deposed():
             leadership = await self._standby.wait()
             lead = self._lead
             self.process.foreground(lambda: self._loop.start(lead(leadership)))
 
-    @asynccontextmanager
-    async def _unless_deposed(self) -> AsyncIterator[None]:
+    @contextmanager
+    def _unless_deposed(self) -> Iterator[None]:
         try:
             yield
         except (Deposed, LedgerBehind):
@@ -137,7 +137,7 @@ class Life:
 
     async def _lead(self, leadership: Leadership) -> None:
         """Claim every writer, read the rest of the ledger, accept the server's run."""
-        async with self._unless_deposed():
+        with self._unless_deposed():
             ledger, epoch = self._remote, leadership.epoch
             self.term = epoch.counter
             Tenure(

@@ -269,7 +269,7 @@ async def test_members_go_one_by_one(tmp_path: Path, url: str, cluster: Moody) -
         await service.until(tasks(running=4, pending=2))
         for i in range(4):
             await delete(service, "Pod", f"g-{i}")
-        await service.until(tasks(running=2, finished=4))
+        await service.until(tasks(running=2, finished=0, deleted=4))
         core = service.service.core
         await service.until(lambda _: not core.order.departures.members)
         core.validate()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 PATIENCE = 60.0
-ALL_AT_ONCE = 5.0
-"""Seconds: a run of the commands below takes minutes."""
+ALL_AT_ONCE = 30.0
+"""Seconds, on a machine that does much else: a run of the commands below takes minutes and more."""
 
 
 def test_scaling_ends_with_its_processes(tmp_path: Path) -> None:
