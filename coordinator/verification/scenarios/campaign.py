@@ -45,5 +45,6 @@ def run_seeds(seeds: range, *, processes: int = 1) -> Iterator[tuple[int, ChaosR
         return
     some = [list(seeds[i : i + SEEDS_AT_ONCE]) for i in range(0, len(seeds), SEEDS_AT_ONCE)]
     with worker_processes(processes) as pool:
-        for part, reports in zip(some, pool.map(_run_some, some), strict=True):
-            yield from zip(part, reports, strict=True)
+        # Not `pool.map`: it cancels what is open when nobody asks any more, see worker_processes.
+        for part, future in [(part, pool.submit(_run_some, part)) for part in some]:
+            yield from zip(part, future.result(), strict=True)

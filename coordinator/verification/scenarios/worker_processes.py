@@ -19,7 +19,9 @@ def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
         try:
             yield pool
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            # Not cancelled: the pool's own thread fails what was open as soon as a process has
+            # ended, and a future that is cancelled by then makes it print a traceback.
+            pool.shutdown(wait=False)
             for process in multiprocessing.active_children():
                 process.terminate()
             raise

@@ -7,8 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from coordinator.cli.objects.description import waiting_for
 from coordinator.objects.context import NOT_TRIED
@@ -27,9 +28,13 @@ AMOUNTS = ("requested", "available", "short")
 UNTRIED = {reason.value for reason in NOT_TRIED}
 
 
+@pytest.mark.timeout(400)  # a service for each of the clusters
 @given(cluster=clusters())
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_every_answer_about_a_job_is_the_same(
     cluster: RandomCluster, tmp_path: Path, embedded_server: EmbeddedServer
