@@ -22,11 +22,10 @@ def walk_young_objects_only() -> None:
 
 
 def leave_loaded_objects_alone() -> None:
-    """Take everything that is alive now out of the collector's sight, instead of what was so
-    before: else it would walk through a loaded view again and again, a third of the cost of a
-    placement at 100,000 nodes.
+    """Exempt all objects that are alive now from garbage collection. Walking a loaded view again
+    and again was a third of the cost of a placement at 100,000 nodes.
 
-    For a process that loads, serves, and loads anew: what it loaded before is collected here.
+    Call it after each load: what an earlier load left behind is collected first.
     """
     gc.unfreeze()
     gc.collect()

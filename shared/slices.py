@@ -73,8 +73,8 @@ async def in_slices(steps: Steps[T], *, seconds: float = SLICE_SECONDS) -> T:
 
 
 class GiveWay:
-    """Gives way between pieces of work that are each too short to be cut: many of them in a row are
-    one long callback else, since :func:`in_slices` counts each alone."""
+    """Gives way to other tasks between many short pieces of work. :func:`in_slices` measures each
+    piece by itself, so that without this a row of short ones would be one long callback."""
 
     def __init__(self, *, seconds: float = SLICE_SECONDS) -> None:
         self._seconds = seconds

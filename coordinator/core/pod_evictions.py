@@ -163,8 +163,8 @@ class PodEvictions:
             self.granted((jid, tix))
 
     def granted(self, task: Task) -> None:
-        """Note that somebody was told that the task's incarnation leaves: its pod has to be seen
-        to be gone, even if it ends well before it is stopped."""
+        """Note that the eviction of the task's present incarnation was acknowledged to its caller.
+        The pod then changes its uid even if it succeeds before the cluster stops it."""
         jid, tix = task
         if (state := self._order.jobs.get(jid)) is not None:
             state.evicted_on_request[tix] = state.lives.get(tix, 0)

@@ -90,6 +90,7 @@ def estimate(likes: RecentWaits, state: JobState, now: float) -> dict[str, Any] 
     ``p50`` and ``p90`` in seconds, and the sample they rest on; None where too few are known.
     """
     waited = max(0.0, now - state.job.created)
+    # Those that were placed sooner than this one has waited by now say nothing of what is left.
     waits = sorted(wait - waited for wait in likes.of(state) if wait > waited)
     if len(waits) < RecentWaits.ENOUGH:
         return None

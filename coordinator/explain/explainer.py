@@ -130,6 +130,7 @@ class Explainer:
     ) -> dict[str, Any]:
         core, job, place = self._core, state.job, place_in_queue(self._core, state)
         story = self._stories.jobs.get(job.jid)
+        # A deleted member is FAILED to its gang, and nobody's failure to people.
         counts = Counter(TaskState(code).name.capitalize() for code in state.states)
         if deleted := deleted_members(state):
             counts.update({"Failed": -deleted, "Deleted": deleted})

@@ -63,6 +63,7 @@ def session_turn(
     """
     admitted = replace(state, info=replace(state.info, phase=INQUEUE))
     world, _ = core.order.excerpts.of(admitted, action, core.order.session)
+    # In the copy that travels: the queue's books are never touched for a question.
     if relief:
         excerpt = EXCERPT.decode(world)
         at = list(core.order.accounts.cluster.queues).index(state.info.qid)

@@ -64,6 +64,7 @@ async def look(
     except NoAnswer as error:
         return Seen(silent=str(error))
     all_found = [(shard, answer.findings) for shard, answer in answers]
+    # The answer nearest to a placement counts: `OutcomeCode` is in that order.
     shard, findings = min(all_found, key=lambda item: (item[1][0].code, -_starts(item[1][0])))
     apart = larger_than_shards([f[0] for _, f in all_found]) if core.order.walls else ""
     _note(core, state, findings[0], shard, apart)
@@ -91,6 +92,8 @@ async def look_here(
         return None
     turn, _ = draft_turn(core, state, core.order.accounts.classes)
     own_shard = core.dispatcher.shard_of.get(state.rows[tix], -1)
+    # A bit for each shard that had a turn of the job. If there was one alone, its worker tells own
+    # nodes from others' as that turn did.
     by = state.tries.shards
     shard = by.bit_length() - 1 if by.bit_count() == 1 else own_shard
     try:

@@ -419,7 +419,7 @@ def _after(key: Key, before: Document | None, admission: Admission) -> Document 
 
 
 def _own_words(item: dict[str, Any]) -> dict[str, Any]:
-    """The object without what only the server may say of it."""
+    """The object without the metadata that only the server may set."""
     metadata = item.get("metadata")
     if not isinstance(metadata, dict) or SERVER_OWNED.isdisjoint(metadata):
         return item

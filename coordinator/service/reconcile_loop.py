@@ -302,8 +302,9 @@ def _still(state: JobState | None) -> TypeGuard[JobState]:
 
 
 def _mark(state: JobState) -> tuple[int, frozenset[int]]:
-    """What changes while the ledger is read, although nothing is recorded: the job has a turn, or
-    the bind stream tells of evicted members, whom older records do not show as leaving."""
+    """A version of the job's books that covers what the recorder's guard does not: turns and moves
+    between lines (``stamp``), and evictions reported by the bind stream. If it differs after the
+    ledger was read, the records may be older than the books and are not compared."""
     return state.stamp, frozenset(state.evicted)
 
 

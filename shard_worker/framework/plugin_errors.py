@@ -137,10 +137,11 @@ class GuardedScorer:
 
 
 class Guard:
-    """Names plugin and point of what a rule raises."""
+    """Turns exceptions of one plugin's rules at one extension point into PluginErrors."""
 
     def __init__(self, plugin: str, point: str, contain: Callable[[], Contain | None]) -> None:
-        """``contain``: what takes the session's errors at the moment; None: they are raised."""
+        """``contain`` returns the handler that collects errors at the moment of the call, or None
+        if they are to be raised."""
         self._plugin = plugin
         self._point = point
         self._contain = contain

@@ -29,7 +29,8 @@ class Registered(Generic[F_co, S_co]):
 
 
 def there(form: F | None) -> F:
-    """The form that a rule has where it lacks the other one."""
+    """This form of a rule that lacks the other one. Raises TypeError if it is None: then the rule
+    has no form at all."""
     if form is None:
         raise TypeError("a rule needs a function for sessions, or its form for the fast path")
     return form

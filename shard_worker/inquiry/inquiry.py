@@ -134,7 +134,8 @@ class _Trial:
         self.statements: list[Statement] = []
 
     def turn(self, index: int, original: Turn) -> InquiryFinding:
-        """What the turn would come to; a plugin that raises is why it would come to nothing."""
+        """The result that the turn would have. If a plugin raises, the turn is infeasible with the
+        error as its reason."""
         try:
             with self._view.undone_if_raised():
                 return self._turn(index, original)

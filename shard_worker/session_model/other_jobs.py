@@ -40,8 +40,8 @@ _OF_SPARED_JOBS = tuple(
 
 @dataclass(slots=True)
 class Window:
-    """The part of the cluster in which one turn looks for victims, where there are very many: each
-    turn goes on where the one before ended, so that everybody is looked at in the end."""
+    """The rows in which one turn looks for victims, where the cluster has very many candidates.
+    Each turn continues where the previous one ended, so that all rows get their turn."""
 
     first: int = 0
     """Row where this turn begins."""
@@ -61,7 +61,7 @@ class Window:
         return chosen
 
     def go_on(self) -> None:
-        """The turn is over."""
+        """End the turn: the next one begins behind its rows."""
         self.first = self.following
 
 
@@ -101,7 +101,7 @@ class OtherJobs:
         return self._evictable.copy()
 
     def job(self, jid: int) -> SessionJob | None:
-        """None where it is not known, or a class of its tasks is not any more."""
+        """The job with its tasks; None if the job, or a class of its tasks, is unknown here."""
         told = self.table.job(jid)
         if told is None:
             return None

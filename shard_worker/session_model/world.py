@@ -44,8 +44,8 @@ class Others(Protocol):
         ...
 
     def evictable(self, size: int) -> Mask:
-        """The rows with a task that is bound or running; of very many, some: others in another
-        session."""
+        """Rows with a bound or running task. In a large cluster one session sees only a window of
+        them, and the next session sees the following window."""
         ...
 
 

@@ -31,12 +31,13 @@ BETWEEN_QUEUES = ("gangreclaim", "reclaim")
 
 
 class Guards:
-    """What the ledger has to hold whole when an action evicts: what a rule stands for, and what is
-    whole as far as is known here. A tier without that rule may have decided; then the ledger would
-    refuse for ever what was meant. Within a queue nothing is guaranteed.
+    """The conditions that the ledger checks for each run of victims: the victims' gang keeps its
+    minimum or goes as a whole, and their queue keeps its guarantee.
 
-    Each run of victims is judged by itself. This view may be old: that one job is in part here
-    is no reason to let the ledger take another one's gang apart."""
+    A condition is set only if a plugin of the policy demands it and if it holds in this session.
+    Where it does not hold, a tier without that plugin decided, and the ledger would refuse the
+    statement for ever. Within a queue no guarantee is at stake. Each run is judged by itself: a
+    gang that this view, which may be old, shows in part says nothing about other jobs' gangs."""
 
     def __init__(self, session: Session, action: str) -> None:
         speaks = {hook.plugin for hook in session.rules(NAMES_VICTIMS[action])}
@@ -57,10 +58,11 @@ class Guards:
 
 
 def _whole(job: SessionJob, group: int, *, evicted: int) -> bool:
-    """Is nothing left of a group and of each above it, or the minimum?
+    """Whether the group, and each group above it, keeps its minimum or is empty.
 
-    ``evicted``: members that this session evicts. Others that leave, or ask for nothing, are none
-    of the gang in a session; the ledger counts them, so that not nothing is left there."""
+    ``evicted``: members that this session evicts. Members that leave for another reason, were lost,
+    or are best-effort do not count as held in a session. The ledger counts them, so for it a group
+    with such members is not empty."""
     others = job.best_effort[0] + job.census.of(LOST) - evicted
     # A parent's minimum counts members of its other groups too, so that each level is asked by
     # itself.

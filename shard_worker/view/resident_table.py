@@ -266,7 +266,8 @@ class ResidentTable:
         self.revision += 1
 
     def _forget_combinations(self) -> None:
-        """Users choose amounts, so that combinations come and go for ever."""
+        """Drop device combinations that no task has any more. Users choose the amounts, so the
+        number of combinations ever seen has no bound."""
         column = self._columns["devices"]
         column[: self.count] = self._codes.forget_unused(column[: self.count])
         column[self.count :] = NO_DEVICES

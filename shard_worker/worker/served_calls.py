@@ -15,10 +15,10 @@ long is known too."""
 class ServedCalls:
     """The numbers of the calls that a worker has served under its present epoch.
 
-    The copy of a call would place a job again that found no room the first time. The coordinator
-    has taken up the first answer by then and knows nothing of what the copy commits; for a rule
-    between pods it would count on the job's tasks being nowhere, at a version that the ledger calls
-    the present one (seed 60031: a pod beside one whose anti-affinity names it).
+    A duplicate of a call could place a job that found no room the first time. The coordinator has
+    processed the first answer and does not learn of that placement, so the next turn's context
+    would show the job as unplaced under a version that the ledger accepts (seed 60031: a pod was
+    placed beside one whose anti-affinity names it).
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,10 @@
 """All mistakes of a refused object, not the first alone.
 
-A parser raises at the first. So the wrong field is taken out of a copy and the copy is parsed
-again, until it passes. What is said of the copy is said of the user's object only where taking
-something out cannot be the cause: what is wrong with one value by itself always, what is missing
-where nothing was taken out of the same object, relations between fields (a minimum above a sum)
-where only unknown fields were taken out.
+A parser raises at the first mistake. So the wrong field is removed from a copy and the copy is
+parsed again, until it passes. A mistake in the copy is reported only if a removal cannot have
+caused it: always, if it concerns a single value; if a field is missing, only if nothing was removed
+from the same object; and if fields contradict each other (a minimum above a sum), only if nothing
+but unknown fields was removed.
 """
 
 from __future__ import annotations

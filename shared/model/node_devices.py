@@ -126,14 +126,14 @@ def assigned_devices(node: Node, annotations: Mapping[str, str]) -> Things:
 
 
 def none_left(node: Node, slot_names: Sequence[str]) -> Things:
-    """Each device of a node that goes, with 0."""
+    """Every device of a deleted node, with capacity 0."""
     gone = node_devices(node, slot_names)
     return tuple(sorted((device.name, (0,) * len(device.capacity)) for device in gone))
 
 
 def declared(node: Node, slot_names: Sequence[str], *, before: Node | None = None) -> Things:
-    """What the node has of each device. ``before``: the node as it was; what it had and has no more
-    is named with 0."""
+    """The capacity of each device that the node declares. ``before``: the node's previous form;
+    its devices that are gone now are included with capacity 0."""
     things = {} if before is None else dict(none_left(before, slot_names))
     things.update((device.name, device.capacity) for device in node_devices(node, slot_names))
     return tuple(sorted(things.items()))

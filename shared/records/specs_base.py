@@ -30,11 +30,11 @@ _WIDE = b"\xdc"
 class Spec(Generic[P]):
     """The record of one class: an array of the format number and the fields.
 
-    ``first``: only so many fields stand in that array. Those after them, which few say, are one
-    array at its end, None where all of them have their defaults. ``optional``: so many fields at
-    the end are absent where all of them have their defaults. ``before``: how many fields the format
-    before had, or their types; 0: it is not read. ``stored``: types of fields that are stored in
-    another form.
+    ``first``: how many fields are in that array. The remaining ones, which few records set, are a
+    nested array in the last place, or None if all of them have their defaults. ``optional``: how
+    many fields are left out at the end if all of them have their defaults. ``before``: the number
+    of fields in the previous format, or their types; 0 if that format is not read. ``stored``:
+    types of fields whose stored form differs.
     """
 
     def __init__(

@@ -43,12 +43,11 @@ def make_private(directory: Path) -> None:
 
 
 def check_below(directory: Path, *, secrets: Collection[str], left_alone: Collection[str]) -> None:
-    """Check everything below: owned by us, no symbolic link, not writable for others; ``secrets``
-    (names of files) not readable either.
+    """Check every file below: it is ours, no symbolic link, and not writable by others; files
+    named in ``secrets`` are not readable by others either. Raises NotPrivate.
 
-    Below the directories named in ``left_alone`` only the owner counts: another program keeps its
-    files there, whose modes and links are its own affair, and nobody gets there but through the
-    directory above. Raises NotPrivate.
+    Below the directories named in ``left_alone`` only the owner is checked: another program keeps
+    its files there and chooses their modes, and others cannot pass through ``directory`` anyway.
     """
     for path, status, top in _below(directory):
         foreign = top in left_alone

@@ -27,7 +27,8 @@ def read_settings_file(path: Path) -> dict[str, Any]:
 
 
 def variable_of(name: str, prefix: str) -> str | None:
-    """The variable that sets this, as it is written in the environment; an empty one does not."""
+    """The environment variable that sets this name, in its actual spelling; None if there is none
+    or it is empty."""
     variable = (prefix + name).lower()
     return next(
         (key for key, value in os.environ.items() if key.lower() == variable and value), None

@@ -19,10 +19,10 @@ def default_run_dir() -> Path:
 
 
 def durable_dir(run_dir: Path) -> Path:
-    """The directory of what has to survive a restart of the machine.
+    """The directory for files that have to survive a restart of the machine.
 
-    The default run directory does not: systems clear it. So the user's state directory (XDG Base
-    Directory Specification) is taken in its place. A run directory that somebody chose keeps all.
+    It is the run directory if the user chose that. The default run directory is cleared by many
+    systems, so the user's state directory (XDG Base Directory Specification) replaces it.
     """
     # An earlier version kept the ledger there: starting beside it would be starting empty.
     if run_dir != default_run_dir() or (run_dir / DATA).exists():

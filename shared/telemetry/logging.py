@@ -157,13 +157,13 @@ def _repeated_by_libraries() -> Callable[[logging.LogRecord], bool]:
 
 
 class PrintedLines(io.TextIOBase):
-    """Stands in for stdout in a process that says nothing but its log: each line that is printed
-    becomes a log line, at level info.
+    """Replaces stdout in a process whose only output is its log: each printed line becomes a log
+    line at level info.
 
-    Libraries print from threads of their own, and ``print`` writes a line and its end one after the
-    other. Where stdout and stderr are one file, a log line can fall between the two: it then begins
-    in the middle of a line, and whoever reads the log does not find it. Ray prints that a worker
-    died just when the loss of that worker is logged.
+    Libraries print from their own threads, and ``print`` writes a text and its line break
+    separately. If stdout and stderr are one file, a log line written in between starts in the
+    middle of a line, and log readers miss it. This happens: Ray prints that a worker died at the
+    moment when its loss is logged.
     """
 
     def __init__(self) -> None:

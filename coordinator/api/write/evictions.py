@@ -1,7 +1,7 @@
-"""``POST .../pods/NAME/eviction``, and the deletion of a Job's pod: both make it anew elsewhere.
+"""``POST .../pods/NAME/eviction``, and the deletion of a Job's pod: the Job gets a new pod.
 
-A pod that was submitted by itself, or into a PodGroup, has nobody who would make it anew: as in
-Kubernetes its eviction is its deletion, once the disruption budgets allow it.
+A pod that was submitted by itself, or into a PodGroup, has no controller that would recreate it: as
+in Kubernetes its eviction deletes it, once the disruption budgets allow that.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ FSYNC_SECONDS = 0.05
 """A batch is durable before it is answered: a slower disk bounds the rate of placements."""
 
 SOCKET_BYTES = 107
+"""Longest path of a unix socket: Linux' ``sun_path`` has 108 bytes, one of them the final zero."""
 LONGEST_SOCKET = "cluster.sock"
 
 BUILT = 1_735_689_600.0

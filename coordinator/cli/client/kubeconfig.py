@@ -65,7 +65,8 @@ def _token(environ: Mapping[str, str]) -> str | None:
 
 
 def _one_word(text: str, origin: str) -> str:
-    """A token as it travels in a header. What is no token is not repeated: it may be one nearly."""
+    """Check a token for use in a header; return it stripped. The error does not echo the text,
+    because a mistyped token may be most of a real one."""
     token = text.strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{origin}: not a token; it is one word, alone, as quadrant token shows")

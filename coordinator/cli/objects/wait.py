@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from coordinator.cli.client.session import ServerSession
 
 WEEK = 7 * 86400.0
+"""A negative timeout, as in kubectl."""
 Object = dict[str, Any]
 
 

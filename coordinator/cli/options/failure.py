@@ -8,6 +8,7 @@ from contextlib import contextmanager
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+"""As shells tell of a process that SIGINT ended: 128 and the signal's number."""
 
 
 class CommandError(Exception):

@@ -53,7 +53,8 @@ def faults(values: Result, report: CheckReport, *, jobs: int) -> list[str]:
 
 
 def result_table(values: Result, *, word: str, busy: Busy) -> Table:
-    """The same numbers with what they mean. ``word``: what the nodes have to give."""
+    """The figures of :func:`result` as a table, each with its meaning. ``word``: what nodes offer,
+    "GPUs" or "CPUs"."""
     table = Table(title="Result", title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column("what")
     table.add_column("value", justify="right", no_wrap=True)

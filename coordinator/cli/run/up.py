@@ -100,7 +100,7 @@ def up(
 
 
 def _tell_phase(text: str) -> None:
-    """For who sits before it: starting takes some seconds. A log has no use for it."""
+    """Show a phase of the start-up, which takes some seconds; only on a terminal."""
     if sys.stderr.isatty():
         typer.echo(f"{text[:1].upper()}{text[1:]}", err=True)
 
@@ -149,7 +149,8 @@ def _next_steps(settings: Settings, *, has_token: bool) -> list[str]:
 
 
 def _look_at_policy(settings: Settings) -> None:
-    """Raises SettingsError for a file that cannot be used, where no earlier one is kept either."""
+    """Check the policy before anything starts. An invalid file is only a warning where an earlier
+    policy is kept (:mod:`coordinator.service.policy_watch`); otherwise raises SettingsError."""
     from shared.policy.file import ACCEPTED_FILE
     from shared.settings.settings import SettingsError
 

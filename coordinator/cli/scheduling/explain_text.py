@@ -94,7 +94,7 @@ def _role(row: Answer) -> str:
 
 
 def _tells(row: Answer) -> bool:
-    """Does a queue have a figure that anything is held against?"""
+    """Whether the queue has a share, a guarantee or a limit to compare its usage with."""
     return any(row.get(name) for name in ("deserved", "guarantee", "capability"))
 
 

@@ -13,6 +13,7 @@ from coordinator.cli.options.failure import CommandError
 
 EXIT_WAITS = 10
 EXIT_NEVER = 11
+"""Above 1 and 2, which stand for errors: a script tells "not now" from "it went wrong"."""
 EXITS = {"now": 0, "waits": EXIT_WAITS, "never": EXIT_NEVER}
 PATH = "/apis/quadrant.dev/v1alpha1/plans"
 

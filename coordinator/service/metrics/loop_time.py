@@ -1,12 +1,12 @@
 """How long each callback of the event loop keeps its thread busy, and the garbage collector too.
 
-Whatever a request makes the loop do in one go delays everything else in this process: turns,
-binds, probes. So it is counted callback by callback, in processor time of the loop's thread: a busy
-machine makes the clock run on, and not this.
+A long callback delays everything else in this process: turns, binds, probes. Each callback is
+measured in processor time of the loop's thread, which does not grow when the machine is busy with
+something else.
 
-Reading the thread's clock is a system call (0.45 us on the machine of decision 0042), the wall
-clock is not (0.04 us). No callback can use more of the one than of the other, so that the thread's
-clock is read only where the wall clock says that a callback may have been long: 0.2 us a callback
+Reading the thread's clock is a system call (0.45 us on the machine of decision 0042), reading the
+wall clock is not (0.04 us). A callback cannot use more processor time than wall time, so the
+thread's clock is read only after a callback that was long by the wall clock: 0.2 us a callback
 instead of 1.4.
 """
 

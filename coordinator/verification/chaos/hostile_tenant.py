@@ -47,6 +47,7 @@ script failed half way from some 1,000 on."""
 PORTS_OF_ONE = 3_000
 """Host ports of a single pod: the same attack by one object."""
 OWN_TERM_JOBS = 200
+"""Jobs that each keep away from their own label: every pair of rules between pods is another."""
 NEEDS = 500
 """Pods with pairwise different requests."""
 CONNECTIONS = 10

@@ -70,6 +70,7 @@ class Bound:
     seconds: float
 
 
+# docs/failures.md promises these to users; its table and this one change together.
 DETECTED = Bound("lost worker detected", 3.0)
 ELSEWHERE = Bound("its turns placed elsewhere", 5.0)
 LEADERSHIP = Bound("leadership moved", 5.0)

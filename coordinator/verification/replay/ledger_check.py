@@ -40,6 +40,7 @@ OURS, OTHERS = 0, 1
 RunKey = tuple[int, int, int, Things]
 """Kind, class, group, devices: the operations of a run share them."""
 _EVERYTHING = 1 << 40
+"""More entries than any log has."""
 _PROMISED = 60.0
 """Seconds until a nomination expires."""
 

@@ -21,6 +21,7 @@ Json = dict[str, Any]
 
 LEFT_OUT = WITHOUT_EFFECT
 _TICK = 1e-6
+"""The smallest step of a time as it is written, so that equal creation times keep their order."""
 
 
 def snapshot(objects: Iterable[Json], record: Mapping[str, Any]) -> Json:

@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class LongPolls:
-    """The waiting requests of one process to one receiver.
+    """Requests of one process that wait at one receiver until it has something to answer.
 
-    A request that waits in vain does not keep a run going. Nothing is sent twice by itself: who
-    hears of a loss asks again.
+    A waiting request does not keep the run going. A lost one is not repeated here: its caller gets
+    the error and asks again.
     """
 
     def __init__(

@@ -126,6 +126,7 @@ class Thread(Process):
 
     @property
     def _resumes(self) -> float:
+        # Not `_free_at`: a stuck event loop holds up its own thread alone (decision 0042).
         return self._process._awake_at
 
 
@@ -223,6 +224,8 @@ class Lane:
                 again()
                 return
             result = ask()
+            # The receiver has acted. What may still be lost is the answer, and what may still come
+            # is a copy: both are what sequence numbers and epochs are for.
             if timeline.strikes(network.echo, "request twice"):
                 timeline.send(ECHO_SECONDS, once_more, f"{what} asked twice")
             if timeline.strikes(network.answer_lost, "answer lost"):

@@ -1,8 +1,8 @@
-"""What a leader of a seeded run has of the real service, on an event loop in virtual time: the
-writer of intake, the recorder of task states, the executor of instructions, and the loops between
-ledger and cluster.
+"""The service's own coroutines in a seeded run, on an event loop in virtual time: the intake
+writer, the recorder of task states, the executor of instructions, and the loops between ledger and
+cluster (docs/decisions/0046).
 
-The rest of the leader is written with callbacks; it asks here and passes what to do then.
+The rest of a simulated leader uses callbacks, and hands them to the methods here.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ RECONCILE_SECONDS = 0.5
 """Interval of comparisons with the cluster. A difference found twice is repaired."""
 
 WORKER_TIMES = WorkerTimes(heartbeat=0.2, policy=LOOK_SECONDS, lease=SHARD_LEASE_SECONDS)
+"""Three heartbeats within a lease, which each of them renews: an idle worker keeps it."""
 
 TRY_AGAIN_SECONDS = 0.1
 """Pause of users before they ask again for a name that is still in use."""

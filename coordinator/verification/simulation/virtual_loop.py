@@ -130,6 +130,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._scheduled = True  # what becomes ready meanwhile is run here
         try:
             with self._running():
+                # Asked before each: a callback may end the process, or be its last one.
                 while self._ready and self._process.alive and self._failure is None:
                     handle, background = self._ready.popleft()
                     if not handle.cancelled():
@@ -224,7 +225,8 @@ def close(task: asyncio.Task[Any]) -> None:
 
 
 def seeded_slices(seed: int) -> SliceClock:
-    """Each look at the clock finds some more time gone: who gives way when, is the seed's."""
+    """A slice clock that advances by a random step at every reading, so that the seed decides when
+    sliced work gives way."""
     source = random.Random(seed)
     now = 0.0
 

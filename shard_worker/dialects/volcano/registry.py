@@ -68,7 +68,8 @@ EVICTING = frozenset({"gangpreempt", "gangreclaim", "preempt", "reclaim"})
 
 
 def reads_residents(policy: Policy) -> bool:
-    """Whether an action or a plugin looks at what runs on nodes. A plugin of others may."""
+    """Whether workers need the table of residents: if an action evicts or a plugin looks at the
+    pods on nodes. Third-party plugins are assumed to."""
     names = {option.name for tier in policy.tiers for option in tier}
     return bool(
         EVICTING.intersection(policy.actions)

@@ -132,6 +132,7 @@ class _Evaluation:
                     return decides
             except CelError as error:
                 failure = error
+                # One error is not overruled: that the steps are used up (decision 0033).
                 self._spend(0)
         if failure is not None:
             raise failure
@@ -164,6 +165,7 @@ class _Evaluation:
             args.insert(0, self.value(node.target))
             name = f".{name}"
         self._spend(sum(map(_length, args)))
+        # RE2's time grows with the text, 64 characters of which cost any other function one step.
         if name.removeprefix(".") == "matches":
             self._spend(sum(len(arg) for arg in args if isinstance(arg, str)))
         try:
@@ -246,6 +248,7 @@ def _selected(value: object, field: str) -> object:
     if field in value:
         member: object = value[field]
         return member
+    # As in Kubernetes: a selector may name the domain of another driver, and finds no field there.
     if isinstance(value, Domains):
         return {}
     raise CelError(f"no such key: {field}")

@@ -59,6 +59,7 @@ def _size(value: object) -> int:
 
 
 def _replace(text: str, old: str, new: str) -> str:
+    # Judged by the longest result there could be, before any memory is taken for it.
     if len(text) + (len(text) + 1) * len(new) > MOST_TEXT:
         raise CelError("a text grows too long")
     return text.replace(old, new)

@@ -32,9 +32,10 @@ from shard_worker.kube_scheduler.cel.tree import (
 )
 
 LONGEST = 10 << 10
-"""Maximum length of an expression in characters."""
+"""Maximum length of an expression in characters. As in Kubernetes, whose name for it is
+CELSelectorExpressionMaxLength."""
 DEEPEST = 32
-"""Maximum nesting of brackets, calls and signs."""
+"""Maximum nesting of brackets, calls and signs: parser and evaluation recurse with it."""
 LONGEST_PATH = 64
 """Maximum number of selections and calls in a row."""
 
@@ -182,6 +183,7 @@ class _Parser:
     def _signed(self) -> Node:
         if self._accept("!"):
             return Sign("!", self._nested(self._signed))
+        # One token with its number: -2**63 is an int, and 2**63 alone would be out of range.
         if self._next.text == "-" and self._tokens[self._at + 1].kind == "number":
             self._advance()
             return Literal(_number("-" + self._advance().text)) if self._plain() else self._minus()
@@ -310,6 +312,7 @@ class _Parser:
             if name not in self._functions:
                 raise CelError(f"there is no function {name}()")
             return Call(name, None, self._arguments(")"))
+        # No variable: only `cel.bind(...)` may follow, which `_member` takes apart.
         if name == "cel" and self._next.text == ".":
             return Name(name)
         node = Name(name)
@@ -317,6 +320,7 @@ class _Parser:
         return node
 
     def _has(self) -> Node:
+        # The field itself is not evaluated: has() asks whether it could be.
         args = self._arguments(")")
         if len(args) != 1 or not isinstance(args[0], Select):
             raise CelError("has() wants the selection of a field, as in has(a.b)")

@@ -40,6 +40,8 @@ class Semver:
 
     @property
     def _key(self) -> tuple[object, ...]:
+        # semver 2.0, 11.4: numbers compare as numbers and come before words; a version without a
+        # pre-release part comes after those with one.
         parts = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in self.early)
         return (self.numbers, not self.early, parts)
 
@@ -171,6 +173,7 @@ def _wholes(op: str, left: int, right: int) -> int:
         case _:
             if right == 0:
                 raise CelError("a division by zero")
+            # CEL divides as Go does, towards zero; Python's // rounds down.
             whole = abs(left) // abs(right)
             whole = whole if (left < 0) == (right < 0) else -whole
             return whole if op == "/" else left - right * whole

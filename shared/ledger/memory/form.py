@@ -46,8 +46,8 @@ def check_items(batch: StatusBatch) -> None:
 
 
 def check_devices(subject: str, devices: Things, names_of_class: Collection[str] = ()) -> None:
-    """``names_of_class``: what the class names as well would be held to what is there twice,
-    each time alone."""
+    """``names_of_class``: things that the task's class names. A device among them is refused: the
+    task would take it twice, and each amount would be compared with what is free by itself."""
     check_things(subject, [(name, amounts, 1) for name, amounts in devices])
     for name, _ in devices:
         if name in names_of_class:

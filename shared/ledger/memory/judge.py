@@ -61,7 +61,8 @@ def misfit(node: NodeBook, requests: Requests, kind: int) -> Verdict:
 
 
 def _asks(overlay: Overlay, cid: int, devices: Things) -> list[ThingAsk]:
-    """What the class names, and the devices: of those a node has what it declares."""
+    """The named things of the class, then the devices chosen for the task. Devices have no implied
+    capacity: a node offers only what it declares."""
     chosen = [ThingAsk(name, amounts, (0,) * len(amounts)) for name, amounts in devices]
     return [*overlay.class_things.get(cid, ()), *chosen]
 

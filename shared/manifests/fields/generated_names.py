@@ -10,7 +10,8 @@ LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """As in Kubernetes: no vowels and no characters that look alike."""
 LETTERS_OF_SUFFIX = 5
 LONGEST_PREFIX = 58
-"""Maximum characters of ``generateName`` that are used, as in Kubernetes."""
+"""Maximum characters of ``generateName`` that are used. As in Kubernetes: a name has at most 63,
+suffix included."""
 
 
 def with_name(item: dict[str, Any], suffix: Callable[[], str]) -> dict[str, Any]:

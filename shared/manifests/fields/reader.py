@@ -18,6 +18,7 @@ _QUALIFIED = re.compile(
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 INT32 = 2**31 - 1
+"""The largest of Kubernetes' int32, the type of most of its numbers."""
 _LONG_LIST = 1000
 
 

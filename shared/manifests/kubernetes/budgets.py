@@ -22,6 +22,7 @@ def read_budget(obj: dict[str, object]) -> Budget:
     spec.check("PodDisruptionBudgetSpec")
     status = Fields({} if obj.get("status") is None else obj["status"], "status")
     low, high = _share(spec, "minAvailable"), _share(spec, "maxUnavailable")
+    # Kubernetes' rule: a budget says one of the two.
     if low and high:
         raise spec.wrong("maxUnavailable", "not allowed beside minAvailable; leave one of them out")
     spec.choice("unhealthyPodEvictionPolicy", ("IfHealthyBudget", "AlwaysAllow"), "")

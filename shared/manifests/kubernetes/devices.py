@@ -32,6 +32,7 @@ from shared.units.quantity import amount
 Requests = tuple[tuple[DeviceRequest, ...], tuple[DeviceMatch, ...]]
 
 _LONGEST_EXPRESSION = 10 << 10
+"""As in Kubernetes (CELSelectorExpressionMaxLength), and in the parser of expressions."""
 _VALUES = ("bool", "int", "string", "version")
 
 

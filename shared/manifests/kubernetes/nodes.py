@@ -57,5 +57,6 @@ def _images(status: Fields) -> tuple[tuple[str, int], ...]:
     for image in status.children("images", longest=_IMAGES):
         size = image.integer("sizeBytes", 0, high=LIMIT - 1)
         for name in image.texts("names", longest=100):
+            # As pods name them (kube-scheduler's rule): an image without a tag is ``latest``.
             sizes[with_tag(name)] = size
     return tuple(sorted(sizes.items()))

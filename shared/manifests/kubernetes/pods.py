@@ -195,6 +195,7 @@ def _with_own_claims(template: PodTemplate, status: Fields) -> PodTemplate:
         for claim in status.children("resourceClaimStatuses", longest=100)
         if claim.data.get("resourceClaimName") is not None
     )
+    # Some are not created yet: until then the pod is judged by its templates, all of them alike.
     if len(names) != len(claim_templates):
         return template
     claims = tuple(sorted({*template.constraints.claims, *names}))
@@ -280,6 +281,7 @@ def _requests(spec: Fields) -> tuple[tuple[str, int], ...]:
         if container.text("restartPolicy") == "Always":
             add(total, step)
             add(sidecars, step)
+            # Its own start counts with the sidecars before it, which run already.
             step = sidecars
         else:
             add(step, sidecars)

@@ -191,7 +191,9 @@ class _Builder:
             return
         if len(self._open) + anchor.height > self._limits.depth:
             raise self._deep(event)
-        self._values += data.count(b",")  # roughly its values; its bytes are counted above
+        # A copy, and counted as one: "billion laughs" is a text of aliases of aliases. Commas are
+        # roughly its values; its bytes are counted above.
+        self._values += data.count(b",")
         self._put(orjson.loads(data), anchor.height, event)
 
     # --- where it goes ------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def _check_triggers(
 
 
 def _carried_out(event: str, timeout: float) -> bool:
-    # Every pod is pending when it is created.
+    # Every pod is pending when it is created: without a timeout the action would come at once.
     return event in EVENTS and (event != POD_PENDING or timeout > 0)
 
 

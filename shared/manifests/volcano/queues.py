@@ -12,6 +12,7 @@ from shared.model.model import NodeGroupAffinity, PriorityClass
 
 _STATES = ("Open", "Closed", "Closing", "Unknown")
 _UNLIMITED_AT_0 = ("cpu", "memory")
+"""For these two Volcano takes a capability of 0 as not set, for any other resource as a limit."""
 _MAX_WEIGHT = 65535
 
 

@@ -86,6 +86,7 @@ class DeviceChecks:
 
 
 UNBOUNDED = 1 << 40
+"""Devices of a node where one is shared by capacity: a count of claims proves nothing there."""
 
 
 def _needed(ask: dict[str, Any]) -> int:

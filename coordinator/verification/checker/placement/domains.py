@@ -15,6 +15,7 @@ from coordinator.verification.checker.state.job import BINDING, RUNNING, Checked
 
 KEY = "hypernode/"
 RECENT = 30.0
+"""Seconds, as between pods (:data:`.neighbours.RECENT`): longer than a turn with its commit."""
 _HIGHEST = 1 << 30
 
 

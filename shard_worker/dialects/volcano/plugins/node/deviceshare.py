@@ -78,7 +78,8 @@ class SharedGpu:
         return self.memory if ask.memory is None else ask.memory
 
     def share(self, ask: Ask) -> int:
-        """Tasks that it counts for: all that the device takes, where it wants all cores."""
+        """How many of the device's places for tasks the request uses: all of them if it asks for
+        all cores."""
         return self.shares if ask.cores == ALL_CORES else 1
 
     def part(self, ask: Ask) -> tuple[str, tuple[int, int, int]]:
