@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shared.schemas.cluster import CLUSTER
 from shared.schemas.inert import INERT
+from shared.schemas.kai import KAI
 from shared.schemas.meta import META
 from shared.schemas.notation import Schema, Table, read
 from shared.schemas.objects import OBJECTS
@@ -12,7 +13,7 @@ from shared.schemas.volcano import VOLCANO
 
 TABLES: dict[str, Table] = {
     name: table
-    for part in (META, PODS, CLUSTER, OBJECTS, INERT, VOLCANO)
+    for part in (META, PODS, CLUSTER, OBJECTS, INERT, VOLCANO, KAI)
     for name, table in read(part).items()
 }
 """Name of the schema -> its fields. The schema of a kind has the kind's name."""

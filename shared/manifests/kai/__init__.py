@@ -1,0 +1,1 @@
+"""Parsers of KAI Scheduler's kinds."""

@@ -1,0 +1,152 @@
+"""The objects of KAI Scheduler as values: queues with quotas, PodGroups with a tree of sub groups,
+and topologies.
+
+Amounts are in the unit of their slot (thousandths of a core and of a device, bytes). Weights are
+thousandths too, so that shares are computed from whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from shared.codec.packed import Count, Finite, Packed
+from shared.model.model import Pairs
+
+UNLIMITED = -1
+"""As a quota: all there is; as a limit: none."""
+QUEUE_PRIORITY = 100
+"""The priority of a queue that says nothing."""
+PREEMPTIBLE_BELOW = 100
+"""A PodGroup that does not say so itself is preemptible where its priority is below this."""
+NEVER_BACK_OFF = -1
+"""``schedulingBackoff`` of a PodGroup that stays in its node pool."""
+DEFAULT_POD_SET = "default"
+"""The only pod set of a PodGroup without sub groups."""
+
+PRIORITY_CLASSES: Mapping[str, int] = {
+    "train": 50,
+    "build-preemptible": 75,
+    "build": 100,
+    "inference": 125,
+}
+"""The priority classes of KAI's installation. A PodGroup without one is of class train."""
+DEFAULT_PRIORITY = PRIORITY_CLASSES["train"]
+
+
+class KaiShare(Packed, frozen=True):
+    """What a queue has of one resource."""
+
+    quota: int = 0
+    """What it deserves; UNLIMITED: all."""
+    weight: int = 0
+    """Thousandths of its weight among its siblings for what is left after quotas; may be -1000."""
+    limit: int = 0
+    """The most it may ever use; UNLIMITED: no bound."""
+
+
+class KaiQueue(Packed, frozen=True):
+    """A queue in KAI's tree. Only a queue without children holds jobs."""
+
+    name: str
+    cpu: KaiShare
+    memory: KaiShare
+    gpu: KaiShare
+    parent: str = ""
+    """"" for a root."""
+    priority: int = QUEUE_PRIORITY
+    created: Finite = 0.0
+    uid: str = ""
+    display_name: str = ""
+    preempt_min_runtime: Finite | None = None
+    """Seconds that a job runs before another of its queue may evict it; None: not set here."""
+    reclaim_min_runtime: Finite | None = None
+    """The same for jobs of other queues."""
+    labels: Pairs = ()
+
+
+class KaiTopologyConstraint(Packed, frozen=True):
+    """How close the pods of a group must be, by levels of a topology; "" = not asked for."""
+
+    topology: str
+    required: str = ""
+    preferred: str = ""
+
+
+class KaiSubGroup(Packed, frozen=True):
+    """One node of a PodGroup's tree: a pod set where nothing hangs below it."""
+
+    name: str
+    parent: str = ""
+    """"" for a child of the root; in small letters, as KAI compares them."""
+    min_member: Count | None = None
+    """Pods that must run together; None = not set (0 for a pod set)."""
+    min_sub_group: Count | None = None
+    """Children that must be satisfied; None = all."""
+    topology: KaiTopologyConstraint | None = None
+
+
+class KaiPodGroup(Packed, frozen=True):
+    """A gang, with its tree of sub groups. Its queue need not exist yet."""
+
+    namespace: str
+    name: str
+    queue: str
+    uid: str = ""
+    created: Finite | None = None
+    priority_class: str = ""
+    preemptible: bool | None = None
+    """None: its priority decides."""
+    min_member: Count = 1
+    """Of the pod set ``default``, where there are no sub groups."""
+    min_sub_group: Count | None = None
+    """Children of the root that must be satisfied; None = all."""
+    sub_groups: tuple[KaiSubGroup, ...] = ()
+    topology: KaiTopologyConstraint | None = None
+    preemption_delay: Finite = 0.0
+    """Seconds after its creation, or last eviction, in which it evicts nobody."""
+    staleness_grace: Finite | None = None
+    """Seconds that it may stay below its minimum; None: as the policy says; negative: for ever."""
+    backoff: int = NEVER_BACK_OFF
+    mark_unschedulable: bool | None = None
+    last_start: Finite | None = None
+    """Annotation ``kai.scheduler/last-start-timestamp``, seconds since 1970."""
+    stale_since: Finite | None = None
+    """Annotation ``kai.scheduler/stale-podgroup-timestamp``, seconds since 1970."""
+    labels: Pairs = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    def children(self, parent: str = "") -> Iterator[KaiSubGroup]:
+        """The sub groups directly below another; "" is the root."""
+        return (group for group in self.sub_groups if group.parent == parent)
+
+    def is_pod_set(self, group: KaiSubGroup) -> bool:
+        """Whether pods join it: nothing hangs below it."""
+        return next(self.children(group.name), None) is None
+
+    def is_preemptible(self, priority: int) -> bool:
+        """Whether it may be evicted, with the value of its priority class."""
+        return priority < PREEMPTIBLE_BELOW if self.preemptible is None else self.preemptible
+
+
+class KaiLevel(Packed, frozen=True):
+    """One level of a topology: nodes with the same value of a label are one domain."""
+
+    label: str
+    alias: str = ""
+
+
+class KaiTopology(Packed, frozen=True):
+    """Levels from the widest to the narrowest. A node belongs to it if it has all their labels."""
+
+    name: str
+    levels: tuple[KaiLevel, ...]
+
+    def level(self, name: str) -> int | None:
+        """The index of the level with this label or alias; None where there is none."""
+        for index, level in enumerate(self.levels):
+            if name == level.label or (level.alias and name == level.alias):
+                return index
+        return None
