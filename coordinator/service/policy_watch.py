@@ -20,9 +20,10 @@ import structlog
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.plugin_errors import Contain
 from shard_worker.framework.session import Session
+from shared.policy.dialect import parse_policy
 from shared.policy.file import ACCEPTED_FILE, read_text, unwrap
-from shared.policy.model import PolicyError
-from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+from shared.policy.model import Policy, PolicyError, PolicyProblem
+from shared.policy.volcano import DEFAULT_POLICY
 from shared.secrets.credentials import hide_credentials
 from shared.settings.settings import PREFIX, Settings, SettingsError
 
@@ -91,7 +92,9 @@ class PolicyFollower:
     def _take(self, text: str) -> Session | None:
         try:
             content = _plain(unwrap(text).document)
-            session = open_session(parse_policy(content))
+            policy = parse_policy(content)
+            self._check_dialect(policy)
+            session = open_session(policy)
         except PolicyError as error:
             self._refuse(_told(self.file, error))
             return None
@@ -110,6 +113,16 @@ class PolicyFollower:
             warnings=session.warnings,
         )
         return self._in_service(session)
+
+    def _check_dialect(self, policy: Policy) -> None:
+        """Refuse another dialect: queues and groups of the one in force would stop to count."""
+        present = DEFAULT_POLICY if self.content is None else parse_policy(self.content)
+        if policy.dialect is not present.dialect:
+            message = (
+                f"the policy is {policy.dialect.scheduler}'s now ({policy.dialect_because}), and "
+                f"{present.dialect.scheduler}'s is in force; a change of dialect takes a restart"
+            )
+            raise PolicyError(PolicyProblem("dialect", message))
 
     def status(self) -> dict[str, Any]:
         """``error``: why the file's present content is not in force, None where it is."""

@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping
 from shard_worker.dialects.volcano.registry import PLUGINS, build_plugin, reads_residents
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.session import Plugin, Session
-from shared.policy.model import PluginOption, Policy, PolicyError
+from shared.policy.model import Dialect, PluginOption, Policy, PolicyError, PolicyProblem
+
+NOT_OPENED = (
+    "KAI's rules are read and checked by this version, but no cluster is scheduled by them yet: "
+    "quadrant up refuses this policy"
+)
 
 
 def open_session(
@@ -17,6 +22,8 @@ def open_session(
     factories of plugins that only the caller has, by name. Raises PolicyError if a plugin does not
     accept an argument; PluginError, one of those, if one from outside raises anything else.
     """
+    if policy.dialect is Dialect.KAI:
+        raise PolicyError(PolicyProblem("dialect", f"{NOT_OPENED} ({policy.dialect_because})"))
     local_makers = makers or {}
     session = Session(policy)
     session.reads_residents = reads_residents(policy)

@@ -36,7 +36,8 @@ from shared.ledger.protocol import Ledger
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import CommitBatch, CommitReply, Outcome, Turn
 from shared.messages.wire import TURNS
-from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+from shared.policy.dialect import parse_policy
+from shared.policy.volcano import DEFAULT_POLICY
 from shared.telemetry.tracing import configure_tracing, span
 
 LOG_BATCH = 512

@@ -1,4 +1,5 @@
-"""Policy files: Volcano's own format, or the Kubernetes ConfigMap that contains it.
+"""Policy files: the format of Volcano or of KAI, the Kubernetes ConfigMap that contains it, or a
+SchedulingShard of KAI's operator.
 
 The running scheduler and ``quadrant config check`` both read through here, so that they accept the
 same files.
@@ -11,11 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared.policy.dialect import parse_policy
+from shared.policy.kai_shard import of_shard, render_shard
 from shared.policy.model import Policy, PolicyError, PolicyProblem
-from shared.policy.volcano import load_yaml, parse_policy
+from shared.policy.reading import load_yaml
 
 KEY = "volcano-scheduler.conf"
 """Key of the policy in the ConfigMap of Volcano's installation."""
+KAI_KEY = "config.yaml"
+"""Key of the policy in the ConfigMap that KAI's operator makes."""
+SHARD = "SchedulingShard"
 
 ACCEPTED_FILE = "policy.accepted.json"
 """File in the run directory with the policy that the last coordinator accepted."""
@@ -35,11 +41,26 @@ class PolicyText:
     config_map: str = ""
     """``namespace/name`` of the ConfigMap; "" if there is none."""
     key: str = ""
+    shard: str = ""
+    """The name of the SchedulingShard that it was rendered from; "" if there is none."""
 
     def parse(self) -> Policy:
         """Parse the policy. Raises PolicyError; for a ConfigMap, fields are relative to the
         policy's key."""
-        return parse_policy(self.document)
+        try:
+            return parse_policy(self.document)
+        except PolicyError as error:
+            if not self.shard:
+                raise
+            problems = [of_shard(problem, self.document) for problem in error.problems]
+            raise PolicyError(*problems) from None
+
+    @property
+    def holder(self) -> str:
+        """The object that contains it, for people; "" for a plain file."""
+        if self.shard:
+            return f"{SHARD} {self.shard}"
+        return f"ConfigMap {self.config_map}, key {self.key}" if self.config_map else ""
 
 
 def read_text(name: Path | str) -> str:
@@ -62,10 +83,19 @@ def unwrap(text: str) -> PolicyText:
     document = load_yaml(text)
     if isinstance(document, Mapping) and document.get("kind") == "ConfigMap":
         return _from_config_map(document)
+    if isinstance(document, Mapping) and document.get("kind") == SHARD:
+        return PolicyText(text, render_shard(document), shard=_name_of(document))
     if isinstance(document, Mapping) and "kind" in document and "apiVersion" in document:
-        message = f"{document['kind']!r} is not a ConfigMap; give one, or the policy itself"
+        message = (
+            f"{document['kind']!r} is not a ConfigMap or {SHARD}; give one, or the policy itself"
+        )
         raise PolicyError(PolicyProblem("kind", message, repr(document["kind"])))
     return PolicyText(text, _mapping(document))
+
+
+def _name_of(document: Mapping[str, object]) -> str:
+    metadata = document.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
 
 
 def _from_config_map(document: Mapping[str, object]) -> PolicyText:
@@ -89,14 +119,17 @@ def _from_config_map(document: Mapping[str, object]) -> PolicyText:
 
 
 def _key(keys: list[str]) -> str:
-    """The ConfigMap key that has the policy: Volcano's, or the only one that looks like a
+    """The ConfigMap key that has the policy: Volcano's or KAI's, or the only one that looks like a
     policy."""
-    if KEY in keys:
-        return KEY
+    usual = [key for key in keys if key in (KEY, KAI_KEY)]
+    if len(usual) == 1:
+        return usual[0]
     files = [key for key in keys if key.endswith(_ENDINGS)]
     if len(files) == 1:
         return files[0]
     message = f"no key is {KEY}, and {len(files)} end in {', '.join(_ENDINGS)}"
+    if usual:
+        message = f"keys {' and '.join(usual)} both hold a policy"
     raise PolicyError(
         PolicyProblem(
             "data", f"{message}; keys: {', '.join(keys)}; rename the policy's", repr(keys)

@@ -5,9 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
+from shared.policy.kai_model import KaiPolicy
 from shared.policy.metrics_source import MetricsSource
 from shared.policy.volcano_names import OFF_BY_DEFAULT
+
+
+class Dialect(StrEnum):
+    """Whose rules a policy asks for."""
+
+    VOLCANO = "volcano"
+    KAI = "kai"
+
+    @property
+    def scheduler(self) -> str:
+        """The name of the scheduler, for people."""
+        return "KAI" if self is Dialect.KAI else "Volcano"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +121,11 @@ class Policy:
     """Parts of the file that are accepted but have no effect in this version."""
     metrics: MetricsSource | None = None
     """The source of the nodes' actual usage."""
+    dialect: Dialect = Dialect.VOLCANO
+    dialect_because: str = field(default="", compare=False)
+    """How that was told from the file."""
+    kai: KaiPolicy | None = None
+    """The rest of a KAI policy; None for Volcano's."""
 
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.policy.model import PolicyError
-from shared.policy.volcano import load_yaml
+from shared.policy.reading import load_yaml
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:

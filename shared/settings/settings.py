@@ -77,7 +77,7 @@ class Settings(BaseSettings):
         default_factory=lambda data: durable_dir(data["run_dir"]) / "history.jsonl",
         description="file the history is appended to",
     )
-    policy: Path | None = Field(None, description="scheduler configuration file, as Volcano's")
+    policy: Path | None = Field(None, description="configuration file of Volcano or KAI")
 
     # --- the parts ----------------------------------------------------------------------------
     redis_url: str | None = Field(

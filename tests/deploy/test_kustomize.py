@@ -17,7 +17,7 @@ from coordinator.api.listener.provenance import AllowedHosts
 from coordinator.intake.principal import TokenRole
 from coordinator.supervisor import ray_head
 from shard_worker.dialects.open_session import open_session
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from shared.settings.addresses import parse_names
 from shared.settings.settings import Settings, load_settings
 from tests.deploy.commands import check_command, check_ray_options, options_of

@@ -12,7 +12,7 @@ import pytest
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.extension_points import EXTENSION_POINTS, NODE_ORDER
 from shard_worker.framework.registration import Registration
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from tests.conftest import ROOT
 from tests.docs.pages import blocks
 

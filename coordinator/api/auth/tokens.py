@@ -26,7 +26,7 @@ from typing import Any
 from coordinator.intake.principal import Principal, TokenRole
 from shared.errors import shown
 from shared.policy.model import PolicyError
-from shared.policy.volcano import load_yaml
+from shared.policy.reading import load_yaml
 
 PREFIX = "qdt_"
 """Prefix of every token, so that leaked ones can be found in files and logs."""

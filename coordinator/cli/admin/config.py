@@ -41,8 +41,8 @@ def check(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="Policy files in Volcano's form, or ConfigMaps that hold one; - reads standard "
-            "input",
+            help="Policy files in the form of Volcano or KAI, ConfigMaps that hold one, or a "
+            "SchedulingShard; - reads standard input",
         ),
     ],
     output: OutputOption = Output.TABLE,
@@ -107,8 +107,7 @@ def _judge(file: str) -> _Result:
     result = _Result(file)
     try:
         source = unwrap(read_text(file))
-        if source.config_map:
-            result.held_by = f"ConfigMap {source.config_map}, key {source.key}"
+        result.held_by = source.holder
         policy = source.parse()
         from coordinator.cli.admin.policy_report import report
 

@@ -65,8 +65,9 @@ def settings(place: DoctorPlace) -> str:
 
 def policy(place: DoctorPlace) -> str:
     from coordinator.cli.admin.policy_report import report
+    from shared.policy.dialect import parse_policy
     from shared.policy.model import PolicyError
-    from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+    from shared.policy.volcano import DEFAULT_POLICY
     from shared.settings.settings import SettingsError
 
     settings = place.need()

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import SecretStr
 
 from coordinator.cli.admin.policy_report import PolicyReport, report
-from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+from shared.policy.dialect import parse_policy
+from shared.policy.volcano import DEFAULT_POLICY
 from shared.secrets.credentials import HIDDEN, hide_credentials
 from shared.settings.settings import Settings, load_settings, origins
 

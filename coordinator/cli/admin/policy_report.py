@@ -7,14 +7,17 @@ So the report cannot tell other points or other defaults than those the schedule
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from shard_worker.dialects.open_session import NOT_OPENED
 from shard_worker.dialects.volcano.registry import build_plugin
 from shard_worker.framework.extension_points import EXTENSION_POINTS, Half
 from shard_worker.framework.session import Session
 from shard_worker.session_model.demands import DEMANDS, PREFERENCES, DemandEntry, Served
-from shared.policy.model import PluginOption, Policy, PolicyError, PolicyProblem
+from shared.codec.packed import replace
+from shared.policy.kai_model import KaiPolicy
+from shared.policy.model import Dialect, PluginOption, Policy, PolicyError, PolicyProblem
 from shared.policy.volcano_names import ARGUMENTS
 from shared.secrets.credentials import hide_credentials, without_credentials
 
@@ -58,9 +61,12 @@ class PolicyReport:
     def as_json(self) -> dict[str, Any]:
         """For scripts; names in the dialect of our API."""
         return {
+            "dialect": self.policy.dialect.value,
+            "dialectBecause": self.policy.dialect_because,
             "actions": list(self.policy.actions),
             "tiers": [[_plugin_json(plugin) for plugin in tier] for tier in self.tiers],
             "configurations": self.policy.configurations,
+            **({} if self.policy.kai is None else {"kai": _kai_json(self.policy.kai)}),
             "warnings": list(self.warnings),
             "notServed": [
                 {"field": entry.field, "of": entry.kinds, "without": entry.without}
@@ -84,8 +90,19 @@ def _plugin_json(plugin: PluginReport) -> dict[str, Any]:
     }
 
 
+def _kai_json(kai: KaiPolicy) -> dict[str, Any]:
+    return {
+        "options": {name.replace("_", "-"): value for name, value in asdict(kai.options).items()},
+        "queueDepthPerAction": dict(kai.queue_depth),
+        "scenarioSearchBudgets": asdict(kai.budgets),
+        "usageDBConfig": without_credentials(kai.usage),
+    }
+
+
 def report(policy: Policy) -> PolicyReport:
     """Raises PolicyError with the problem of every plugin that cannot be made."""
+    if policy.dialect is Dialect.KAI:
+        return _of_kai(policy)
     session = Session(policy)
     tiers: list[list[PluginReport]] = []
     problems: list[PolicyProblem] = []
@@ -105,6 +122,24 @@ def report(policy: Policy) -> PolicyReport:
     warnings = tuple(map(hide_credentials, session.warnings))
     not_served = tuple(_not_served(session.eligibility.served))
     return PolicyReport(shown, tuple(map(tuple, tiers)), warnings, not_served)
+
+
+def _of_kai(policy: Policy) -> PolicyReport:
+    """A policy of KAI's by its file alone, as long as no session is opened by it."""
+    tiers = tuple(
+        tuple(
+            PluginReport(option.name, points=(), off=(), arguments=_given(option.arguments))
+            for option in tier
+        )
+        for tier in policy.tiers
+    )
+    return PolicyReport(policy, tiers, (NOT_OPENED, *policy.warnings), not_served=())
+
+
+def _given(arguments: dict[str, object]) -> tuple[Argument, ...]:
+    return tuple(
+        Argument(name, value, None, given=True, asked=True) for name, value in arguments.items()
+    )
 
 
 def _not_served(served: Collection[Served]) -> Iterator[DemandEntry]:

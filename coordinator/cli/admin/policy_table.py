@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -12,6 +13,8 @@ from rich.text import Text
 
 from coordinator.cli.admin.policy_report import ASKED_BY, Argument, PluginReport, PolicyReport
 from shard_worker.framework.extension_points import EXTENSION_POINTS
+from shared.policy.kai_model import KaiOptions
+from shared.policy.model import Policy
 
 if TYPE_CHECKING:
     from coordinator.cli.admin.effective import Setting
@@ -22,7 +25,10 @@ BESIDE = 120
 
 
 def show(report: PolicyReport, console: Console) -> None:
-    """Actions, tiers with their plugins, arguments, what has no effect."""
+    """Dialect, actions, tiers with their plugins, arguments, what has no effect."""
+    policy = report.policy
+    because = f" ({policy.dialect_because})" if policy.dialect_because else ""
+    console.print(f"Dialect: {policy.dialect.scheduler}{because}", markup=False)
     console.print(f"Actions: {', '.join(report.policy.actions)}\n", markup=False)
     console.print(_plugins(report))
     arguments = [(p.name, a) for tier in report.tiers for p in tier for a in p.arguments]
@@ -31,6 +37,7 @@ def show(report: PolicyReport, console: Console) -> None:
         for name, values in report.policy.configurations.items()
         for key, value in values.items()
     ]
+    arguments += _of_kai(policy)
     if arguments:
         console.print()
         console.print(_arguments(arguments))
@@ -39,6 +46,23 @@ def show(report: PolicyReport, console: Console) -> None:
         console.print(_not_served(report))
     for warning in report.warnings:
         console.print(f"Warning: {warning}", markup=False)
+
+
+def _of_kai(policy: Policy) -> list[tuple[str, Argument]]:
+    """What a KAI policy sets beside its plugins."""
+    if policy.kai is None:
+        return []
+    usual = asdict(KaiOptions())
+    options = [
+        ("options", Argument(name.replace("_", "-"), value, usual[name], given=True, asked=True))
+        for name, value in asdict(policy.kai.options).items()
+        if value != usual[name]
+    ]
+    depths = policy.kai.queue_depth.items()
+    return options + [
+        ("queueDepthPerAction", Argument(name, depth, None, given=True, asked=True))
+        for name, depth in depths
+    ]
 
 
 def _plugins(report: PolicyReport) -> Table:

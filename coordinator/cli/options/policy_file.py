@@ -38,8 +38,9 @@ def check_policy_early(**flags: Path | None) -> None:
 def check_policy(settings: Settings) -> None:
     """Open a session of the policy that the settings name, before any process is started: the
     coordinator would refuse it ten seconds later. Raises SettingsError, in one line."""
+    from shared.policy.dialect import parse_policy
     from shared.policy.model import PolicyError
-    from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+    from shared.policy.volcano import DEFAULT_POLICY
     from shared.settings.settings import SettingsError
 
     try:

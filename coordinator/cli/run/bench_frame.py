@@ -34,7 +34,8 @@ from coordinator.supervisor import cpu_time
 from coordinator.verification.checker.check import check
 from coordinator.verification.checker.report.report import CheckReport
 from coordinator.verification.history.figures import Figures, read_figures
-from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+from shared.policy.dialect import parse_policy
+from shared.policy.volcano import DEFAULT_POLICY
 from shared.settings.settings import Settings
 
 IN_FLIGHT = 4

@@ -11,8 +11,8 @@ from coordinator.verification.replay.outcome import ReplayResult, result_of
 from coordinator.verification.replay.recorded import Recorded, RecordError, read_recorded
 from coordinator.verification.replay.session import run_session
 from shard_worker.view.mode import Mode
+from shared.policy.dialect import parse_policy
 from shared.policy.model import Policy
-from shared.policy.volcano import parse_policy
 
 KINDS = {
     "nodes": ("v1", "Node"),

@@ -20,7 +20,8 @@ from coordinator.verification.simulation.policy_file import Policies
 from coordinator.verification.simulation.run import Crash, Simulation
 from coordinator.verification.simulation.scenario import Scenario
 from shard_worker.view.mode import Mode
-from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+from shared.policy.dialect import parse_policy
+from shared.policy.volcano import DEFAULT_POLICY
 
 FAULTS = Faults(
     refuse=0.05,

@@ -17,7 +17,7 @@ from shared.messages import skips
 from shared.messages.messages import Epoch, OutcomeCode
 from shared.messages.reason import Reason
 from shared.model.model import Job, Node, Queue, TaskClass
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from shared.slices import at_once
 from shared.units.slots import CPU, PODS
 from tests.coordinator.order.helpers import ONE, TWO, answer, job

@@ -17,7 +17,7 @@ from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, QueueInfo
 from shared.messages.messages import Outcome, OutcomeCode, TaskState, Turn
 from shared.model.model import Node, Queue, Requests, TaskClass
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, MEMORY, PODS
 from tests.coordinator.order.helpers import answer, job, placed, turns
 

@@ -25,7 +25,7 @@ from shared.messages.messages import (
     TaskState,
     Turn,
 )
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from tests.coordinator.order.helpers import POLICY
 
 KIND = {kind.kind: kind for kind in KINDS}

@@ -8,7 +8,7 @@ from coordinator.order.order import Order
 from shard_worker.dialects.open_session import open_session
 from shared.messages.messages import ALLOCATE, Group, Outcome, OutcomeCode, Placement, Turn
 from shared.model.model import Job, Node, Queue, Role, TaskClass
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, PODS
 
 POLICY = {

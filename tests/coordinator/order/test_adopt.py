@@ -13,7 +13,7 @@ from coordinator.order.order import Order
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.session import Session
 from shared.messages.messages import OutcomeCode, TaskState
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from tests.coordinator.order.helpers import answer, job, order, placed, turns
 
 

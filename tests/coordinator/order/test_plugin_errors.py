@@ -15,7 +15,7 @@ from shard_worker.framework.plugin_errors import PluginError
 from shared.codec.packed import replace
 from shared.messages.reason import Reason
 from shared.model.model import Job
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from tests.coordinator.order.helpers import job, order
 from tests.shard_worker.framework.installed import frail_policy, install_frail
 

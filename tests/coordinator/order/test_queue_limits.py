@@ -6,7 +6,7 @@ from __future__ import annotations
 from coordinator.order.order import Order
 from shard_worker.dialects.open_session import open_session
 from shared.model.model import Node, Queue
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, PODS
 from tests.coordinator.order.helpers import ONE, job
 

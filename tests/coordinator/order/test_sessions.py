@@ -16,7 +16,7 @@ from shared.model.constraints import Constraints, PodTerm, Requirement
 from shared.model.model import Job, Role, TaskClass
 from shared.model.storage import Budget
 from shared.model.topology import Topology
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from shared.records.specs_jobs import decode_job
 from shared.units.slots import CPU, PODS
 from tests.coordinator.order.helpers import POLICY, answer, job, order, placed, turns

@@ -69,6 +69,15 @@ def test_a_change_counts_once_it_has_settled(follower: PolicyFollower, file: Pat
     assert (follower.generation, plugins(follower)) == (1, ["priority", "predicates"])
 
 
+def test_another_dialect_takes_a_restart(follower: PolicyFollower, file: Path) -> None:
+    file.write_text("dialect: kai\n")
+    assert looks(follower, 3) == []
+    error = follower.status()["error"]
+    assert "the policy is KAI's now (dialect: kai: the file says so)" in error
+    assert "takes a restart" in error
+    assert plugins(follower) == ["gang", "predicates"]
+
+
 def test_a_file_replaced_with_the_same_time_and_size_is_noticed(
     follower: PolicyFollower, file: Path
 ) -> None:

@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from coordinator.service.usage_metrics import CPU_QUERY, FORGET_AFTER, UsageSource, read_vector
+from shared.policy.dialect import parse_policy
 from shared.policy.metrics_source import MetricsSource, SourceError, read_metrics_source
 from shared.policy.model import PolicyError
-from shared.policy.volcano import parse_policy
 
 Sample = tuple[dict[str, str], str]
 

@@ -22,7 +22,7 @@ tiers: [{plugins: [{name: gang}, {name: rack-lab, arguments: {rack-lab.weight: 3
 TRY = """
 import json, sys
 from shard_worker.dialects.open_session import open_session
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 import rack_lab
 from shard_worker.harness import Cluster
 

@@ -20,7 +20,7 @@ from shared.ledger.records import pack_thing
 from shared.messages.messages import Rows
 from shared.model.constraints import Taint, Toleration
 from shared.model.model import Node, TaskClass
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, MEMORY, PODS
 from shared.units.things import port_name
 from tests.shard_worker.placement.support import GIB, record, view_of

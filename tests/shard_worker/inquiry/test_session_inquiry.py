@@ -14,7 +14,7 @@ from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, TaskState, Turn
 from shared.model.constraints import Constraints, PodTerm, Requirement
 from shared.model.model import TaskClass
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from shared.records.specs import encode_class
 from shared.units.slots import CPU, PODS
 from tests.shard_worker.placement.support import cls, cpus, node, record, view_of

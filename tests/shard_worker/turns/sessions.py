@@ -10,8 +10,8 @@ from shard_worker.session_model.workload import Amounts, add
 from shared.messages.excerpt import EXCERPT, TOTALS, Excerpt, JobExcerpt, QueueExcerpt
 from shared.messages.messages import HOLDING, NOBODY, Group, TaskState, Turn
 from shared.model.model import Job, Queue, Role, TaskClass
+from shared.policy.dialect import parse_policy
 from shared.policy.model import Policy
-from shared.policy.volcano import parse_policy
 from shared.records.specs import encode_queue
 from shared.records.specs_jobs import encode_job
 from shared.units.things import Things

@@ -11,7 +11,7 @@ from shard_worker.dialects.open_session import open_session
 from shard_worker.dialects.volcano.plugins.node.extender import FAILED, ExtenderQuestion
 from shard_worker.turns.session_turn import SessionTurns
 from shard_worker.view.mode import Mode
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from tests.shard_worker.turns.sessions import Books
 from tests.shard_worker.turns.test_session_turns import CLASSES, Stage
 

@@ -29,8 +29,8 @@ from shared.messages.messages import (
     Verdict,
 )
 from shared.model.model import Queue, TaskClass
+from shared.policy.dialect import parse_policy
 from shared.policy.model import Policy
-from shared.policy.volcano import parse_policy
 from shared.units.slots import CPU, PODS
 from tests.shard_worker.placement.support import EPOCH, cls, cpus, record, view_of
 from tests.shard_worker.turns.sessions import EVERYTHING, B, Books

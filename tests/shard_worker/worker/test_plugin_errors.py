@@ -16,7 +16,7 @@ from shared.messages.messages import OutcomeCode, Turn
 from shared.messages.reason import Reason
 from shared.messages.skips import read
 from shared.model.model import TaskClass
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, PODS
 from tests.shard_worker.framework.installed import frail_policy, install_frail
 from tests.shard_worker.placement.support import cls, cpus, record, turn, view_of

@@ -10,8 +10,9 @@ import yaml
 from shard_worker.dialects.open_session import open_session
 from shard_worker.dialects.volcano.registry import PLUGINS
 from shard_worker.framework.extension_points import EXTENSION_POINTS
+from shared.policy.dialect import parse_policy
 from shared.policy.model import PluginOption, PolicyError
-from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+from shared.policy.volcano import DEFAULT_POLICY
 from shared.policy.volcano_names import FLAGS, PLUGINS_HERE
 
 ORDINARY = """

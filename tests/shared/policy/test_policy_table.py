@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from shared.policy.dialect import parse_policy
 from shared.policy.model import PluginOption, Policy, PolicyError, read_duration
-from shared.policy.volcano import parse_policy
 from shared.policy.volcano_names import (
     ACTION_ARGUMENTS,
     ACTIONS_HERE,

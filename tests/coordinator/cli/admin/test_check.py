@@ -17,9 +17,10 @@ from coordinator.cli.admin.policy_report import report
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.extension_points import EXTENSION_POINTS
 from shard_worker.session_model.demands import DEMANDS, PREFERENCES, Demand, Preference
+from shared.policy.dialect import parse_policy
 from shared.policy.file import unwrap
 from shared.policy.model import PolicyError
-from shared.policy.volcano import DEFAULT_POLICY, parse_policy
+from shared.policy.volcano import DEFAULT_POLICY
 from shared.policy.volcano_names import ARGUMENTS
 
 GOOD = """
@@ -247,3 +248,40 @@ def test_every_argument_with_a_default_is_one_that_may_be_written() -> None:
     for tier in report(DEFAULT_POLICY).tiers:
         for plugin in tier:
             assert {a.name for a in plugin.arguments} <= set(ARGUMENTS.get(plugin.name, {}))
+
+
+KAI = """
+actions: "allocate, consolidation"
+tiers: [{plugins: [{name: proportion, arguments: {kValue: "2"}}, {name: gpupack}]}]
+queueDepthPerAction: {consolidation: 5}
+options: {full-hierarchy-fairness: false}
+"""
+
+
+def test_a_policy_of_kai_says_its_dialect_and_why(tmp_path: Path) -> None:
+    found = checked(tmp_path, KAI)
+    assert found["dialect"] == "kai"
+    assert found["dialectBecause"] == "field queueDepthPerAction: only KAI has it"
+    assert found["kai"]["options"]["full-hierarchy-fairness"] is False
+    assert found["kai"]["queueDepthPerAction"] == {"consolidation": 5}
+    (tier,) = found["tiers"]
+    assert [plugin["name"] for plugin in tier] == ["proportion", "gpupack"]
+    assert any(w.startswith("action consolidation: it evicts") for w in found["warnings"])
+    text = check(str(tmp_path / "policy.yaml"))
+    assert "Dialect: KAI (field queueDepthPerAction: only KAI has it)" in text
+    for word in ("kValue", "full-hierarchy-fairness", "consolidation", "Warning: action"):
+        assert word in text
+
+
+def test_volcanos_files_say_so_too(tmp_path: Path) -> None:
+    found = checked(tmp_path, GOOD)
+    assert found["dialect"] == "volcano"
+    assert found["dialectBecause"].startswith("plugin gang: only Volcano")
+    assert "kai" not in found
+
+
+def test_a_scheduling_shard_is_told_as_the_holder(tmp_path: Path) -> None:
+    shard = "{apiVersion: kai.scheduler/v1, kind: SchedulingShard, metadata: {name: blue}, spec: "
+    assert checked(tmp_path, shard + "{}}")["configMap"] == "SchedulingShard blue"
+    errors = checked(tmp_path, shard + "{args: {leader-elect: 'true'}}}", code=1)["errors"]
+    assert [error["field"] for error in errors] == ["spec.args.leader-elect"]

@@ -22,7 +22,7 @@ from coordinator.verification.workloads.reclaim import (
     rich_jobs,
     victims_wanted,
 )
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 
 REPORT = CheckReport("h", 1, False, False, (), {}, Summary())
 

@@ -31,7 +31,7 @@ from coordinator.verification.chaos.report import ChaosReport
 from coordinator.verification.chaos.response_times import ResponseTimes
 from coordinator.verification.chaos.run import LOST_WITHIN_SECONDS, explains
 from coordinator.verification.chaos.tokens import Tokens
-from shared.policy.volcano import load_yaml
+from shared.policy.reading import load_yaml
 
 
 def struck(kind: InjectionKind, target: str, at: float, over: float | None = None) -> InjectedFault:

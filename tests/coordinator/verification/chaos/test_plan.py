@@ -25,7 +25,7 @@ from coordinator.verification.chaos.plan import (
 )
 from coordinator.verification.chaos.policies import draw_policy, evicts
 from coordinator.verification.workloads.generators import ClusterShape, node_items
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 
 SHAPE = ClusterShape(nodes=24, units=8)
 SHARDS = 3

@@ -13,7 +13,7 @@ from typing import Any
 
 from coordinator.verification.scenarios.workload import node
 from shared.model.node_devices import REGISTER
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from tests.coordinator.verification.simulation.contending import (
     HOSTNAME,
     Item,

@@ -7,7 +7,7 @@ from typing import Any
 from coordinator.verification.replay.cases import Case, read_cases
 from coordinator.verification.replay.cycles import run_cycles
 from coordinator.verification.replay.outcome import ReplayResult
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 
 Json = dict[str, Any]
 

@@ -14,8 +14,8 @@ from coordinator.verification.replay.sharded import ShardedRun, run_sharded
 from shard_worker.session_model.status import Status
 from shard_worker.view.mode import Mode
 from shared.manifests.text.text import read_values
+from shared.policy.dialect import parse_policy
 from shared.policy.model import PolicyError
-from shared.policy.volcano import parse_policy
 from tests.coordinator.verification.replay.build import (
     case,
     foreign,

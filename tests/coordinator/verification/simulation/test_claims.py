@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from tests.coordinator.verification.simulation.contending import HOSTNAME, Item, Run, job
 
 POLICY = parse_policy(

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.verification.simulation.virtual_time import Network
 from shard_worker.view.mode import Mode
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from tests.coordinator.verification.simulation.contending import (
     Run,
     group,

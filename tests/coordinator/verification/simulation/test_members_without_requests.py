@@ -9,7 +9,7 @@ from coordinator.verification.simulation.scenario import Fault, FaultKind
 from coordinator.verification.simulation.virtual_time import Network
 from shard_worker.view.mode import Mode
 from shared.messages.messages import HOLDING, TaskState
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from tests.coordinator.verification.simulation.contending import HOSTNAME, Item, Run, job
 
 ALLOCATE = parse_policy(

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from shared.policy.volcano import parse_policy
+from shared.policy.dialect import parse_policy
 from tests.coordinator.verification.simulation.contending import (
     HOSTNAME,
     Item,

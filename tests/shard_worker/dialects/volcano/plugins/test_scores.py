@@ -18,8 +18,8 @@ from shard_worker.framework.extension_points import NODE_ORDER
 from shard_worker.framework.session import Session
 from shared.model.constraints import Taint, Toleration
 from shared.model.model import Node, TaskClass
+from shared.policy.dialect import parse_policy
 from shared.policy.model import PluginOption, Policy
-from shared.policy.volcano import parse_policy
 from shared.units.quantity import amount
 from shared.units.slots import CPU, MEMORY
 from tests.shard_worker.dialects.volcano.plugins.table import GI, GPU, MI, Table, node, task

@@ -1,0 +1,56 @@
+"""What a KAI policy says beside actions and plugins: options, depths, budgets and usage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class KaiOptions:
+    """KAI's command line options that decide something, with its defaults. Times in seconds."""
+
+    scheduler_name: str = "kai-scheduler"
+    nodepool_label_key: str = "kai.scheduler/node-pool"
+    partition_label_value: str = ""
+    queue_label_key: str = "kai.scheduler/queue"
+    restrict_node_scheduling: bool = False
+    max_consolidation_preemptees: int = 16
+    schedule_csi_storage: bool = False
+    use_scheduling_signatures: bool = True
+    full_hierarchy_fairness: bool = True
+    allow_consolidating_reclaim: bool = True
+    default_staleness_grace_period: float = 60.0
+    stuck_in_releasing_threshold: float = 120.0
+    detailed_fit_errors: bool = False
+    update_pod_eviction_condition: bool = False
+    cpu_worker_node_label_key: str = "node-role.kubernetes.io/cpu-worker"
+    gpu_worker_node_label_key: str = "node-role.kubernetes.io/gpu-worker"
+    mig_worker_node_label_key: str = "node-role.kubernetes.io/mig-enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBudgets:
+    """How long victims are searched for, in seconds; 0 = without a bound."""
+
+    action: float = 300.0
+    actions: Mapping[str, float] = field(default_factory=dict)
+    """Action -> its own bound, where the file has one."""
+    job: float = 240.0
+    least_of_a_job: float = 0.0
+    generator: float = 120.0
+    generators: Mapping[str, float] = field(
+        default_factory=lambda: {"NodeLocalGreedy": 30.0, "MultiNodeGang": 120.0}
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KaiPolicy:
+    """The parts of a KAI policy that Volcano's have no place for."""
+
+    options: KaiOptions = KaiOptions()
+    queue_depth: Mapping[str, int] = field(default_factory=dict)
+    """Action -> jobs of each leaf queue that are tried in a cycle; absent: all."""
+    budgets: SearchBudgets = SearchBudgets()
+    usage: Mapping[str, object] | None = None
+    """``usageDBConfig`` as written, checked; None: none."""
