@@ -1,0 +1,1 @@
+"""KAI Scheduler's dialect: its rules, and what decides by them."""

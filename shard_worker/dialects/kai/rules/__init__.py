@@ -1,0 +1,1 @@
+"""KAI's rules over plain records: no session, no world. The coordinator asks the same ones."""

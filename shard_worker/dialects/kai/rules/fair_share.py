@@ -1,0 +1,181 @@
+"""Fair shares: what each queue of a tree may count on, by quota, priority and weight.
+
+Each resource is divided by itself, from the top down: the roots share the cluster's total, the
+children of a queue share what it got. Among siblings every queue first gets its quota, as far as it
+asks for it. What remains is divided priority by priority, within a priority by weight, in rounds: a
+queue that asks for less than its part leaves the rest to a further round. Parts are rounded down to
+KAI's own unit (whole devices); what the rounding left goes to the largest remainders.
+
+KAI computes this in floating point over maps. Here amounts are whole numbers and parts exact
+fractions, so that neither the order of the queues nor that of the additions can change a share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple
+
+from shard_worker.dialects.kai.rules.amounts import NO_BOUND, NOTHING, UNITS, UNLIMITED, Amounts
+
+WEIGHT_ONE = 1000
+"""Weights are in thousandths."""
+USAGE_ONE = 10**9
+"""Usage over time is in billionths of what the cluster had."""
+EVEN_WEIGHTS = Amounts(WEIGHT_ONE, WEIGHT_ONE, WEIGHT_ONE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDemand:
+    """What one queue brings to the division. ``requested`` covers its descendants."""
+
+    uid: str
+    parent: str | None = None
+    """The uid of its parent; None for a root."""
+    created: float = 0.0
+    """Seconds since 1970."""
+    priority: int = 100
+    quota: Amounts = NOTHING
+    limit: Amounts = NO_BOUND
+    weight: Amounts = EVEN_WEIGHTS
+    """Of what is beyond quotas, in thousandths."""
+    requested: Amounts = NOTHING
+    """Allocated and pending."""
+    usage: Amounts = NOTHING
+    """Over time, in billionths of the cluster."""
+
+
+def fair_shares(
+    total: Amounts, queues: Iterable[QueueDemand], *, k: Fraction = Fraction(1)
+) -> dict[str, Amounts]:
+    """The share of every queue by uid. Queues whose parent is not among them get none. ``k``: how
+    much usage beyond its weight costs a queue."""
+    children: dict[str | None, list[QueueDemand]] = {}
+    for queue in queues:
+        children.setdefault(queue.parent, []).append(queue)
+    shares: dict[str, Amounts] = {}
+    open_parents: list[tuple[str | None, Amounts]] = [(None, total)]
+    while open_parents:
+        parent, amounts = open_parents.pop()
+        siblings = children.get(parent, [])
+        for queue, share in zip(siblings, divide_siblings(amounts, siblings, k=k), strict=True):
+            shares[queue.uid] = share
+            open_parents.append((queue.uid, share))
+    return shares
+
+
+def divide_siblings(
+    total: Amounts, siblings: Sequence[QueueDemand], *, k: Fraction = Fraction(1)
+) -> list[Amounts]:
+    """The shares of queues of one parent, in their order."""
+    by_resource = [
+        divide(amount, [_claim(queue, at) for queue in siblings], unit=UNITS[at], k=k)
+        for at, amount in enumerate(total)
+    ]
+    return [Amounts(*(shares[queue.uid] for shares in by_resource)) for queue in siblings]
+
+
+class Claim(NamedTuple):
+    """What one queue brings to the division of one resource."""
+
+    uid: str
+    created: float
+    priority: int
+    quota: int
+    requestable: int
+    """What it asks for, within its limit."""
+    weight: int
+    usage: int
+
+
+def _claim(queue: QueueDemand, at: int) -> Claim:
+    limit, requested = queue.limit[at], queue.requested[at]
+    return Claim(
+        queue.uid,
+        queue.created,
+        queue.priority,
+        queue.quota[at],
+        requested if limit == UNLIMITED else min(limit, requested),
+        queue.weight[at],
+        queue.usage[at],
+    )
+
+
+def divide(
+    total: int, claims: Sequence[Claim], *, unit: int = 1, k: Fraction = Fraction(1)
+) -> dict[str, int]:
+    """The share of each claim, of one resource. Quotas count even where they exceed the total
+    together; then nothing else is given."""
+    total = max(total, 0)  # others may use more than there is
+    shares = {
+        claim.uid: min(total if claim.quota == UNLIMITED else claim.quota, claim.requestable)
+        for claim in claims
+    }
+    left = total - sum(shares.values())
+    for priority in sorted({claim.priority for claim in claims}, reverse=True):
+        if left <= 0:
+            break
+        peers = [claim for claim in claims if claim.priority == priority]
+        left, remainders = _by_weight(left, peers, shares, unit=unit, k=k)
+        left = _by_remainder(left, remainders, shares, unit=unit)
+    return shares
+
+
+def _by_weight(
+    left: int, peers: Sequence[Claim], shares: dict[str, int], *, unit: int, k: Fraction
+) -> tuple[int, Mapping[Claim, Fraction]]:
+    """Divide in rounds; return what is left, and what rounding kept from whom."""
+    remainders: dict[Claim, Fraction] = {}
+    another = True
+    while another and left > 0:
+        another = False
+        hungry = [peer for peer in peers if peer.requestable > shares[peer.uid]]
+        weights = _effective_weights(hungry, k)
+        everything, whole = left, sum(weights, Fraction(0))
+        if not whole:
+            break
+        for peer, weight in zip(hungry, weights, strict=True):
+            if not peer.weight:
+                continue
+            part = everything * weight / whole
+            need = peer.requestable - shares[peer.uid]
+            if need <= part:
+                given = need
+                remainders.pop(peer, None)
+                another |= need < part
+            else:
+                given = part // unit * unit
+                if part > given:
+                    remainders[peer] = part - given
+            shares[peer.uid] += given
+            left -= given
+    return left, remainders
+
+
+def _effective_weights(hungry: Sequence[Claim], k: Fraction) -> list[Fraction]:
+    """The parts' proportions: a queue that used more than its weight gets less, down to
+    nothing."""
+    whole = sum(peer.weight for peer in hungry)
+    if not whole:
+        return [Fraction(0)] * len(hungry)
+    weights = [Fraction(peer.weight, whole) for peer in hungry]
+    return [
+        max(Fraction(0), weight + k * (weight - Fraction(peer.usage, USAGE_ONE)))
+        for weight, peer in zip(weights, hungry, strict=True)
+    ]
+
+
+def _by_remainder(
+    left: int, remainders: Mapping[Claim, Fraction], shares: dict[str, int], *, unit: int
+) -> int:
+    """One unit each to the largest remainders; what is left after that.
+
+    As in KAI, the unit may be more than the rest of a request for half a device.
+    """
+    order = sorted(remainders, key=lambda claim: (-remainders[claim], claim.created, claim.uid))
+    for claim in order:
+        given = min(unit, left)
+        shares[claim.uid] += given
+        left -= given
+    return left
