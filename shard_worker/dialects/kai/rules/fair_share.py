@@ -136,8 +136,6 @@ def _by_weight(
         if not whole:
             break
         for peer, weight in zip(hungry, weights, strict=True):
-            if not peer.weight:
-                continue
             part = everything * weight / whole
             need = peer.requestable - shares[peer.uid]
             if need <= part:

@@ -148,8 +148,6 @@ def tasks_to_allocate(root: SubGroupSet[T], *, simulated: bool = False) -> list[
 
 
 def _of_set(group: SubGroupSet[T], simulated: bool) -> list[T]:
-    if not group.ready:
-        return []
     missing = group.least - group.satisfied_members
     if missing <= 0:
         return next((tasks for m in group.ordered() if (tasks := _of(m, simulated))), [])

@@ -100,8 +100,14 @@ CASES = [
     DivisionCase(
         "the largest remainder gets the device",
         5,
-        [claim("a", 9, weight=1), claim("b", 9, weight=2)],
-        {"a": 2, "b": 3},
+        [claim("a", 9, weight=1), claim("b", 9, weight=3)],
+        {"a": 1, "b": 4},
+    ),
+    DivisionCase(
+        "who is satisfied in a later round has no remainder of an earlier one",
+        8,
+        [claim("a", 3), claim("b", 1, created=1), claim("c", 9, created=2)],
+        {"a": 3, "b": 1, "c": 4},
     ),
     DivisionCase(
         "of equal remainders the oldest, then by uid",
@@ -160,6 +166,11 @@ CASES = [
 def test_devices_are_divided(case: DivisionCase) -> None:
     shares = divide(round(case.total * GPU), case.claims, unit=GPU, k=case.k)
     assert {uid: share / GPU for uid, share in shares.items()} == case.shares
+
+
+def test_less_than_nothing_is_nothing() -> None:
+    """Others use more than there is."""
+    assert divide(-5, [claim("a", 1, quota=UNLIMITED)]) == {"a": 0}
 
 
 def test_cores_are_divided_to_a_thousandth() -> None:

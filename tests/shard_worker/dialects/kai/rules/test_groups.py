@@ -81,6 +81,8 @@ def names(tasks: Sequence[Member]) -> str:
         (flat(3, "lppp"), "a1 a2 a3"),
         (flat(3, "lpp"), ""),
         (flat(3, "pp"), ""),
+        (group(pods("a", 2, "lp"), pods("b", 1, "p")), ""),
+        (group(pods("a", 1, "rp"), pods("b", 2, "lp")), ""),
         (group(pods("b", 2, "ppp"), pods("a", 1, "p")), "a0 b0 b1"),
         (group(pods("a", 1, "rp"), pods("b", 2, "rpp")), "b1"),
         (group(pods("a", 1, "rp"), pods("b", 2, "rrp")), "a1"),
