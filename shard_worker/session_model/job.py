@@ -76,6 +76,11 @@ class TaskInfo:
         return self.cls.with_devices(self.devices)
 
     @property
+    def gated(self) -> bool:
+        """Whether it has a scheduling gate."""
+        return self.role.gated
+
+    @property
     def best_effort(self) -> bool:
         """Whether it requests nothing but a pod slot."""
         return self.cls.best_effort
