@@ -121,7 +121,7 @@ def _note(
     if state.standing is Standing.NOMINATED or state.job.jid not in core.order.jobs:
         return
     epoch = core.dispatcher.shards[shard].epoch
-    state.last = LastTurn(
+    last = LastTurn(
         code=finding.code,
         reasons={written(Reason.LARGER_THAN_SHARD, apart): 1} if apart else finding.reasons,
         failed_role=finding.funnels[0].role if finding.funnels else "",
@@ -132,6 +132,12 @@ def _note(
         session=0 if state.last is None else state.last.session,
         at=core.order.now,
     )
+    state.last = last
+    # What holds back one of a line holds back all of it, and its first speaks for those that had
+    # no turn.
+    first = None if state.line is None else core.order.lines.first_of(state.line)
+    if first is not None and first.last is None:
+        first.last = last
 
 
 # --- what would help ----------------------------------------------------------------------------

@@ -210,12 +210,23 @@ class Lines:
         self.looks += 1
         while line.heap:
             entry = line.heap[0]
-            state = self._jobs.get(entry[2])
-            if state is not None and state.stamp == entry[3] and state.standing is Standing.READY:
+            if self._holds(entry):
                 return entry
             heapq.heappop(line.heap)
         self.drop(line)
         return None
+
+    def first_of(self, line: Line) -> JobState | None:
+        """The first job of a line; changes nothing that a pick would notice."""
+        # One entry stays, void or not: sorted lines are added by the key of their first one.
+        while len(line.heap) > 1 and not self._holds(line.heap[0]):
+            heapq.heappop(line.heap)
+        return self._jobs[line.heap[0][2]] if line.heap and self._holds(line.heap[0]) else None
+
+    def _holds(self, entry: Entry) -> bool:
+        """Whether the entry's job still stands where the entry says."""
+        state = self._jobs.get(entry[2])
+        return state is not None and state.stamp == entry[3] and state.standing is Standing.READY
 
     def first(self, queue: QueueState, room: Room) -> tuple[Line, Entry] | None:
         """Of the lines whose need fits into ``room``, the one with the first job, and that job's

@@ -8,6 +8,7 @@ added by :mod:`coordinator.explain.explainer`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.facts import (
@@ -32,10 +33,10 @@ from coordinator.jobs.state import JobState, LastTurn, Need, Standing, amounts, 
 from shard_worker.dialects.volcano.actions.enqueue import refusal
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.session_model.queue_totals import QUEUE_GATE
-from shard_worker.session_model.workload import QueueInfo
+from shard_worker.session_model.workload import Amounts, QueueInfo
 from shard_worker.view.node_reasons import PARTLY
 from shared.messages.messages import OutcomeCode
-from shared.messages.reason import Hold, Reason
+from shared.messages.reason import Hold, Reason, WaitReason
 from shared.units.amount_text import listed, name_of, plural, some
 from shared.units.quantity import quantity
 from shared.units.slots import BASE
@@ -67,26 +68,78 @@ def kept_out_by(
     return None if queue.queue.open else Reason.QUEUE_CLOSED
 
 
-def line_reason(
-    core: Coordinator, queue: QueueInfo, line: Line, names: Sequence[str] = BASE
-) -> Reason:
-    """The reason of every job in a blocked line, as :func:`why` returns it for each."""
-    order = core.order
+def line_words(
+    core: Coordinator, line: Line, names: Sequence[str] = BASE
+) -> dict[WaitReason, Reason]:
+    """The reason of the jobs of a line, as :func:`why` returns it for each, by the reason that each
+    has of its own."""
+    queue = line.queue.info
     obstacle = kept_out_by(core, queue, line, names)
     if obstacle is not None:
-        return obstacle
+        return dict.fromkeys(line.reasons, obstacle)
+    first = core.order.lines.first_of(line)
     # What holds back the first of a line holds back the rest: one job's last turn speaks for all of
-    # them, and no job of a long line is asked.
-    first = order.jobs.get(line.heap[0][2]) if line.heap else None
+    # them, and no other job of a long line is asked.
     last = None if first is None else first.last
     looked = last is not None and bool(last.reasons) and last.code in _LOOKED
-    last_reason = placeless(last.reasons) if last is not None and looked else None
-    if last_reason is not None and last_reason.rank < Reason.WAITING_FOR_QUOTA.rank:
-        return last_reason
-    if not order.accounts.capacity.covers(line.amounts):
-        within = within_capability(order.lines.queues, queue, line.amounts)
-        return Reason.NOT_ENOUGH_RESOURCES if within else Reason.WAITING_FOR_QUOTA
-    return last_reason or Reason.NOT_ENOUGH_RESOURCES
+    found = placeless(last.reasons) if last is not None and looked else None
+    return {
+        reason: _line_word(core, line, reason, found)
+        for reason, count in line.reasons.items()
+        if count
+    }
+
+
+def _line_word(core: Coordinator, line: Line, reason: WaitReason, last: Reason | None) -> Reason:
+    if reason is Reason.REPEATED_CONFLICT:
+        return reason
+    holder = held_by(core, line.queue.info, line.need, line.amounts, reason=reason, last=last)
+    match holder:
+        case HeldBy.LAST_TURN:
+            assert last is not None
+            return last
+        case HeldBy.ROOM:
+            return Reason.NOT_ENOUGH_RESOURCES
+        case HeldBy.QUOTA:
+            return Reason.WAITING_FOR_QUOTA
+        case None if reason is Hold.BIND_FAILED:
+            return Reason.PENDING_EVALUATION
+        case None:
+            return untried(core, line.queue)
+
+
+class HeldBy(Enum):
+    """What keeps a job that may be picked from being placed."""
+
+    LAST_TURN = "last turn"
+    ROOM = "room"
+    QUOTA = "quota"
+
+
+def held_by(
+    core: Coordinator,
+    queue: QueueInfo,
+    need: Need,
+    needed: Amounts,
+    *,
+    reason: WaitReason,
+    last: Reason | None,
+) -> HeldBy | None:
+    """What holds such a job back; None where nothing is known to.
+
+    The only place that ranks room, quota and the last turn: an explanation and the counts by reason
+    both ask it. ``needed``: the amounts of ``need``. ``reason``: the job's own; ``last``: that of
+    the last turn which found no place for it, or for the first of its line.
+    """
+    if last is not None and last.rank < Reason.WAITING_FOR_QUOTA.rank:
+        return HeldBy.LAST_TURN  # no room that is made, and no quota, would help
+    order = core.order
+    if not order.accounts.capacity.covers(needed):
+        within = within_capability(order.lines.queues, queue, needed)
+        return HeldBy.ROOM if within else HeldBy.QUOTA
+    if reason is Reason.WAITING_FOR_QUOTA or not order.picking.allowed(queue, need):
+        return HeldBy.QUOTA
+    return None if last is None else HeldBy.LAST_TURN
 
 
 def untried(core: Coordinator, queue: QueueState) -> Reason:
@@ -201,19 +254,19 @@ class _Judge:
             return (last and self._after_try(last, need)) or self._turn()
         last = self._last()
         last_why = None if last is None else self._after_try(last, need)
-        if last_why is not None and last_why.reason.rank < Reason.WAITING_FOR_QUOTA.rank:
-            return last_why  # no room that is made, and no quota, would help
-        capacity = self.order.accounts.capacity
-        if not capacity.covers(amounts(need, self.classes)):
-            if not within_capability(
-                self.order.lines.queues, self._queue(), amounts(need, self.classes)
-            ):
+        queue, needed = self._queue(), amounts(need, self.classes)
+        last_reason = None if last_why is None else last_why.reason
+        holder = held_by(self.core, queue, need, needed, reason=state.reason, last=last_reason)
+        match holder:
+            case HeldBy.LAST_TURN:
+                assert last_why is not None
+                return last_why
+            case HeldBy.ROOM:
+                return self._amounts(Reason.NOT_ENOUGH_RESOURCES, self._short(need), need)
+            case HeldBy.QUOTA:
                 return self._quota(need)
-            return self._amounts(Reason.NOT_ENOUGH_RESOURCES, self._short(need), need)
-        if state.reason == Reason.WAITING_FOR_QUOTA or not self._within_quota(need):
-            return self._quota(need)
-        if last_why is not None:
-            return last_why
+            case None:
+                pass
         if state.reason == Hold.BIND_FAILED:
             text = f"the cluster refused {plural(state.refusals, 'bind')} of its tasks{self._who()}"
             return self._say(Reason.PENDING_EVALUATION, f"{text}; it is placed again in a moment")
@@ -234,15 +287,12 @@ class _Judge:
         return self.order.accounts.queue(self.state)
 
     def _last(self) -> LastTurn | None:
-        """The result of the job's last turn; where it had none and its line is blocked, that of the
-        line's first job."""
+        """The result of the job's last turn; where it had none, that of its line's first job."""
         state = self.state
         if state.last is not None or not isinstance(state.line, Line):
             return state.last
-        head = state.line.heap[0][2] if state.line.heap else -1
-        first = self.order.jobs.get(head)
-        is_held = state.line.infeasible_at >= 0
-        return first.last if is_held and first is not None else None
+        first = self.order.lines.first_of(state.line)
+        return None if first is None else first.last
 
     def _after_try(self, last: LastTurn, need: Need) -> Why | None:
         if not last.reasons or last.code not in _LOOKED:
@@ -271,9 +321,6 @@ class _Judge:
         return self._say(
             Reason.WAITING_FOR_VICTIMS, f"{text}, until the tasks that leave there are gone"
         )
-
-    def _within_quota(self, need: Need) -> bool:
-        return self.order.picking.allowed(self._queue(), need)
 
     def _failed_attempts(self) -> str:
         """The failed attempts of a parked job, as a sentence."""

@@ -105,7 +105,7 @@ class WaitingCounts:
         return at_once(self._waiting_in_steps())
 
     def _reasons_in_steps(self) -> Steps[dict[str, int]]:
-        return reasons_in_steps(self._core, time.time(), names=self._names())
+        return reasons_in_steps(self._core, names=self._names())
 
     def _waiting_in_steps(self) -> Steps[PendingTotals]:
         return waiting_in_steps(self._core, time.time(), names=self._names())

@@ -79,7 +79,7 @@ async def words(service: Running, name: str) -> dict[str, Any]:
         for event in events
         if event["involvedObject"]["name"].startswith(name) and event["type"] == "Warning"
     ]
-    top = at_once(reasons_in_steps(core, core.order.now, names=[]))
+    top = at_once(reasons_in_steps(core, names=[]))
     status = found["status"]
     return {"explanations": status["explanations"][0]["reason"], "event": said[-1], "top": [*top]}
 

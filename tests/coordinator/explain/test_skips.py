@@ -51,7 +51,7 @@ def judged(core: Coordinator, jid: int) -> Why:
 
 
 def top(core: Coordinator) -> dict[str, int]:
-    return at_once(reasons_in_steps(core, core.order.now, names=NAMES))
+    return at_once(reasons_in_steps(core, names=NAMES))
 
 
 def refused(core: Coordinator, **reasons: int) -> None:

@@ -52,7 +52,7 @@ async def test_a_long_walk_gives_the_loop_back_and_counts_what_one_look_counts(
     assert others > FEW_LINES / 2
     await counts.refresh_waiting()
     beside.cancel()
-    assert counts.reasons() == at_once(reasons_in_steps(core, core.order.now, names=BASE))
+    assert counts.reasons() == at_once(reasons_in_steps(core, names=BASE))
     now = at_once(waiting_in_steps(core, core.order.now, names=BASE))
     assert (counts.waiting().tasks, counts.waiting().jobs) == (now.tasks, now.jobs)
     assert sum(counts.reasons().values()) == LINES
@@ -96,5 +96,5 @@ def test_lines_beyond_what_their_queue_may_have_are_told_so_though_nobody_looked
     assert len(turns(made)) == 2
     core = Coordinator(made, Dispatcher(1))
     assert made.lines.queues[0].order is not None
-    assert at_once(reasons_in_steps(core, made.now, names=BASE))["WaitingForQuota"] == 88
+    assert at_once(reasons_in_steps(core, names=BASE))["WaitingForQuota"] == 88
     assert at_once(waiting_in_steps(core, made.now, names=BASE)).jobs[0, "WaitingForQuota"] == 88
