@@ -74,6 +74,7 @@ class Coordinator:
         partition. ``moves_per_minute``: cap on nodes that change shards for balance."""
         self.order = order
         self.dispatcher = dispatcher
+        order.accounts.capacity.overfull = dispatcher.overfull
         self.tally = CoordinatorTally()
         self.observer: Observer = Unobserved()
         self.traces = Traces(order.traced)
@@ -427,6 +428,7 @@ class Coordinator:
     def validate(self) -> None:
         """Raise AssertionError where a job waits for an outcome that can never arrive."""
         self.order.validate()
+        self.dispatcher.validate()
         on_the_way = {
             turn.jid
             for shard in self.dispatcher.shards.values()

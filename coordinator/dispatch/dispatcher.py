@@ -57,6 +57,7 @@ class ShardState:
     calls: dict[int, list[Turn]] = field(default_factory=dict)
     waiting: deque[Turn] = field(default_factory=deque)
     idle: Amounts = field(default_factory=dict)
+    """Idle amounts of its nodes; an overfull node has none, not less than none."""
     nodes: int = 0
     """Existing nodes among the rows that it owns or will own."""
     giving: int = 0
@@ -95,7 +96,11 @@ class Dispatcher:
         self._home: dict[int, int] = {}
         self.last_call = 0
         """Number of the newest call that was sent."""
+        self.overfull: Amounts = {}
+        """Sum over nodes of what tasks hold beyond the node's allocatable: a node that shrank, or
+        was deleted, under its tasks."""
         self._node_idle: dict[int, Amounts] = {}
+        """Row -> allocatable less what tasks hold; below zero where the node is overfull."""
         self._present: set[int] = set()
         """Rows of nodes that there are."""
 
@@ -253,7 +258,7 @@ class Dispatcher:
     def _count(self, row: int, shard: int, sign: int) -> None:
         state = self.shards[shard]
         state.nodes += sign * (row in self._present)
-        add(state.idle, self._node_idle.get(row, {}).items(), sign)
+        add(state.idle, _above_zero(self._node_idle.get(row, {})).items(), sign)
 
     def offer(self, row: int, requests: Requests, sign: int) -> None:
         """Add (+1) or remove (-1) a node with this allocatable."""
@@ -261,10 +266,9 @@ class Dispatcher:
             self._present.add(row)
         else:
             self._present.discard(row)
-        add(self._node_idle.setdefault(row, {}), requests, sign)
+        self._add_idle(row, requests, sign)
         shard = self.shard_of.get(row)
         if shard is not None:
-            add(self.shards[shard].idle, requests, sign)
             self.shards[shard].nodes += sign
 
     def idle_of(self, row: int) -> Mapping[int, int]:
@@ -280,10 +284,39 @@ class Dispatcher:
         """Subtract (+1) or return (-1) the requests of tasks on these nodes, one per row; rows of
         deleted nodes included."""
         for row, count in Counter(rows).items():
-            add(self._node_idle.setdefault(row, {}), requests, -sign * count)
-            shard = self.shard_of.get(row)
-            if shard is not None:
-                add(self.shards[shard].idle, requests, -sign * count)
+            self._add_idle(row, requests, -sign * count)
+
+    def _add_idle(self, row: int, requests: Requests, times: int) -> None:
+        """Change a node's idle amounts, and the sums over nodes. A node below zero counts as zero
+        in them: what it lacks is not taken from what other nodes have."""
+        idle = self._node_idle.setdefault(row, {})
+        shard = self.shard_of.get(row)
+        sums: Amounts = {} if shard is None else self.shards[shard].idle
+        for slot, amount in requests:
+            before = idle.get(slot, 0)
+            now = idle[slot] = before + amount * times
+            change = now - before
+            if before < 0 or now < 0:
+                lacks = min(before, 0) - min(now, 0)
+                self.overfull[slot] = self.overfull.get(slot, 0) + lacks
+                change += lacks
+            sums[slot] = sums.get(slot, 0) + change
+
+    # --- invariants ---------------------------------------------------------------------------
+
+    def validate(self) -> None:
+        """Raise AssertionError where a sum over nodes differs from a recomputed one."""
+        overfull: Amounts = {}
+        idle: dict[int, Amounts] = {shard: {} for shard in self.shards}
+        for row, amounts in self._node_idle.items():
+            for slot, amount in amounts.items():
+                add(overfull, [(slot, max(-amount, 0))], 1)
+            if row in self.shard_of:
+                add(idle[self.shard_of[row]], _above_zero(amounts).items(), 1)
+        assert _nonzero(overfull) == _nonzero(self.overfull), ("overfull", overfull, self.overfull)
+        for shard, recorded in self.shards.items():
+            now = idle[shard]
+            assert _nonzero(now) == _nonzero(recorded.idle), (shard, "idle", now, recorded.idle)
 
 
 def cost(turn: Turn) -> int:
@@ -294,6 +327,14 @@ def cost(turn: Turn) -> int:
 def weight(turn: Turn) -> int:
     """Work of a turn: its number of tasks, at least one."""
     return max(1, sum(len(run.tasks) for run in turn.runs))
+
+
+def _above_zero(amounts: Mapping[int, int]) -> Amounts:
+    return {slot: amount for slot, amount in amounts.items() if amount > 0}
+
+
+def _nonzero(amounts: Amounts) -> Amounts:
+    return {slot: amount for slot, amount in amounts.items() if amount}
 
 
 def _covers(idle: Amounts, need: Amounts) -> bool:

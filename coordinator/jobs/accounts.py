@@ -8,7 +8,7 @@ from the task states and compares.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.jobs.claims import ClaimBook
@@ -46,6 +46,10 @@ class ClusterCapacity:
     """Sum of all nodes' allocatable. A slot that no node lists (a host port, which every node has
     by nature, or a resource that nobody has) cannot be summed; workers check it node by node."""
     idle: Amounts = field(default_factory=dict)
+    """Allocatable less what tasks hold, of all nodes: an overfull node lowers it."""
+    overfull: Mapping[int, int] = field(default_factory=dict)
+    """What tasks hold beyond their nodes' allocatable, by the Dispatcher, which knows the nodes:
+    without it one overfull node hides what others have, and a gang waits for ever."""
     releasing: Amounts = field(default_factory=dict)
     promised: Amounts = field(default_factory=dict)
     """Nominations and open turns: amounts that may not be promised twice."""
@@ -59,21 +63,20 @@ class ClusterCapacity:
 
     def covers(self, need: Amounts) -> bool:
         """Whether the idle and leaving amounts that are not promised suffice in total."""
-        for slot, amount in need.items():
-            if slot not in self.offered:
-                continue
-            free = self.idle.get(slot, 0) + self.releasing.get(slot, 0)
-            if amount > free - self.promised.get(slot, 0):
-                return False
-        return True
+        return all(n <= self.could_give(s) for s, n in need.items() if s in self.offered)
+
+    def could_give(self, slot: int) -> int:
+        """Idle and leaving amounts less the promised ones. An upper bound: what leaves an overfull
+        node may not become idle."""
+        return self.idle_on_nodes(slot) + self.releasing.get(slot, 0) - self.promised.get(slot, 0)
+
+    def idle_on_nodes(self, slot: int) -> int:
+        """The sum of idle amounts over nodes, where an overfull node counts as having none."""
+        return self.idle.get(slot, 0) + self.overfull.get(slot, 0)
 
     def room(self) -> dict[int, int]:
         """The largest need that :meth:`covers` accepts, by slot; a missing slot has no limit."""
-        promised, releasing = self.promised, self.releasing
-        return {
-            slot: self.idle.get(slot, 0) + releasing.get(slot, 0) - promised.get(slot, 0)
-            for slot in self.offered
-        }
+        return {slot: self.could_give(slot) for slot in self.offered}
 
 
 class Accounts:

@@ -102,16 +102,7 @@ def balance(core: Coordinator, need: Need) -> tuple[Amounts, Amounts, Amounts]:
     """(requested, what the cluster could give now or soon, shortfall)."""
     capacity = core.order.accounts.capacity
     needed = counted(amounts(need, core.order.accounts.classes))
-    could = {
-        slot: max(
-            0,
-            capacity.idle.get(slot, 0)
-            + capacity.releasing.get(slot, 0)
-            - capacity.promised.get(slot, 0),
-        )
-        for slot in needed
-        if slot in capacity.offered
-    }
+    could = {s: max(0, capacity.could_give(s)) for s in needed if s in capacity.offered}
     short = {s: needed[s] - free for s, free in could.items() if needed[s] > free}
     return needed, could, short
 

@@ -140,7 +140,7 @@ class CoordinatorMetrics(Collector):
         cluster, capacity = core.order.accounts.cluster, core.order.accounts.capacity
         for slot, (name, unit) in slots.items():
             page.put("cluster_resource", cluster.total[slot] / unit, name, "total")
-            page.put("cluster_resource", capacity.idle.get(slot, 0) / unit, name, "idle")
+            page.put("cluster_resource", capacity.idle_on_nodes(slot) / unit, name, "idle")
         for qid, state in lines.queues.items():
             info, queue = state.info, state.info.queue
             deserved = session.deserved(info, cluster)

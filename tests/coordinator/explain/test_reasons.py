@@ -118,14 +118,14 @@ def test_members_that_were_not_created_yet() -> None:
 
 
 def test_what_the_cluster_lacks_is_told_with_amounts() -> None:
-    core = cluster(job(1, count=6), job(2, count=5))
+    core = cluster(job(1, count=3), job(2, count=6))
     (call,) = send(core)
     core.turns_returned(0, call.call, [placed(call.turns[0])])
     found = judged(core, 2)
     assert found.reason is Reason.NOT_ENOUGH_RESOURCES
-    assert found.message == "gang of 5 asks 5 cpu, the cluster could give 2 cpu; short by 3 cpu"
-    assert found.short == {CPU: 3000}
-    assert found.requested[CPU] == 5000
+    assert found.message == "gang of 6 asks 6 cpu, the cluster could give 5 cpu; short by 1 cpu"
+    assert found.short == {CPU: 1000}
+    assert found.requested[CPU] == 6000
 
 
 def test_enough_in_total_but_not_on_one_node_is_fragmented() -> None:
