@@ -6,8 +6,8 @@ steps, so that no selector can stall a scheduler. The only variable is ``device`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, partial
 
 from shard_worker.kube_scheduler.cel.functions import FUNCTIONS
 from shard_worker.kube_scheduler.cel.syntax import parse
@@ -111,24 +111,27 @@ class _Evaluation:
                 return self._fold(node)
             case Bind(name, value, body):
                 return self._with(name, self.value(value), body)
-            case Logic():
-                return self._logic(node)
+            case Logic(op, operands):
+                return self._decided(op == "||", (partial(self._holds, of) for of in operands))
             case Chain():
                 return self._chain(node)
             case Sign(op, of):
                 return _signed(op, self.value(of))
             case Choose(when, then, other):
-                return self.value(then if _truth(self.value(when)) else other)
+                return self.value(then if self._holds(when) else other)
 
     # --- operators ------------------------------------------------------------------------------
 
-    def _logic(self, node: Logic) -> bool:
-        """``&&`` and ``||``: an operand that decides the result overrules errors of others."""
-        decides = node.op == "||"
+    def _holds(self, node: Node) -> bool:
+        return _truth(self.value(node))
+
+    def _decided(self, decides: bool, operands: Iterable[Callable[[], bool]]) -> bool:
+        """``&&`` and ``||``, ``all`` and ``exists``: an operand that is ``decides`` decides the
+        result, and overrules errors of others."""
         failure: CelError | None = None
-        for operand in node.operands:
+        for holds in operands:
             try:
-                if _truth(self.value(operand)) is decides:
+                if holds() is decides:
                     return decides
             except CelError as error:
                 failure = error
@@ -205,22 +208,8 @@ class _Evaluation:
             return [item for item in items if self._true(node, item, node.body)]
         if node.kind == "exists_one":
             return sum(self._true(node, item, node.body) for item in items) == 1
-        return self._quantified(node, items)
-
-    def _quantified(self, node: Fold, items: list[object]) -> bool:
-        """``all`` and ``exists``, with the error rules of ``&&`` and ``||``."""
-        decides = node.kind == "exists"
-        failure: CelError | None = None
-        for item in items:
-            try:
-                if self._true(node, item, node.body) is decides:
-                    return decides
-            except CelError as error:
-                failure = error
-                self._spend(0)
-        if failure is not None:
-            raise failure
-        return not decides
+        holding = (partial(self._true, node, item, node.body) for item in items)
+        return self._decided(node.kind == "exists", holding)
 
     def _true(self, node: Fold, item: object, body: Node) -> bool:
         return _truth(self._with(node.name, item, body))

@@ -7,9 +7,12 @@ An undefined operation raises CelError.
 from __future__ import annotations
 
 import math
+import operator
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import total_ordering
+from typing import TypeVar
 
 from shard_worker.kube_scheduler.cel.tree import CelError, Uint
 from shared.errors import InvalidInput
@@ -19,6 +22,15 @@ _SEMVER = re.compile(
     r"(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)"
     r"(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?"
 )
+
+
+_ORDERS: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_N = TypeVar("_N", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +150,7 @@ def ordered(op: str, left: object, right: object) -> bool:
         return False
     else:
         sign = (left_number > right_number) - (left_number < right_number)
-    match op:
-        case "<":
-            return sign < 0
-        case "<=":
-            return sign <= 0
-        case ">":
-            return sign > 0
-        case _:
-            return sign >= 0
+    return _ORDERS[op](sign, 0)
 
 
 def arithmetic(op: str, left: object, right: object) -> object:
@@ -155,14 +159,15 @@ def arithmetic(op: str, left: object, right: object) -> object:
         return left + right  # type: ignore[operator]
     if kind(left) != kind(right) or number(left) is None:
         raise CelError(f"there is no {kind(left)} {op} {kind(right)}")
-    if isinstance(left, float) and isinstance(right, float):
-        return _doubles(op, left, right)
     left_number, right_number = number(left), number(right)
+    if isinstance(left_number, float) and isinstance(right_number, float):
+        return _worked_out(op, left_number, right_number, _double_quotient)
     assert isinstance(left_number, int) and isinstance(right_number, int)
-    return as_whole(_wholes(op, left_number, right_number), unsigned=isinstance(left, Uint))
+    whole = _worked_out(op, left_number, right_number, _whole_quotient)
+    return as_whole(whole, unsigned=isinstance(left, Uint))
 
 
-def _wholes(op: str, left: int, right: int) -> int:
+def _worked_out(op: str, left: _N, right: _N, quotient: Callable[[str, _N, _N], _N]) -> _N:
     match op:
         case "+":
             return left + right
@@ -171,32 +176,26 @@ def _wholes(op: str, left: int, right: int) -> int:
         case "*":
             return left * right
         case _:
-            if right == 0:
-                raise CelError("a division by zero")
-            # CEL divides as Go does, towards zero; Python's // rounds down.
-            whole = abs(left) // abs(right)
-            whole = whole if (left < 0) == (right < 0) else -whole
-            return whole if op == "/" else left - right * whole
+            return quotient(op, left, right)
 
 
-def _doubles(op: str, left: float, right: float) -> float:
-    match op:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/":
-            if right:
-                return left / right
-            return (
-                math.nan
-                if not left or math.isnan(left)
-                else math.copysign(math.inf, left * math.copysign(1.0, right))
-            )
-        case _:
-            raise CelError("there is no double % double")
+def _whole_quotient(op: str, left: int, right: int) -> int:
+    if right == 0:
+        raise CelError("a division by zero")
+    # CEL divides as Go does, towards zero; Python's // rounds down.
+    whole = abs(left) // abs(right)
+    whole = whole if (left < 0) == (right < 0) else -whole
+    return whole if op == "/" else left - right * whole
+
+
+def _double_quotient(op: str, left: float, right: float) -> float:
+    if op == "%":
+        raise CelError("there is no double % double")
+    if right:
+        return left / right
+    if not left or math.isnan(left):
+        return math.nan
+    return math.copysign(math.inf, left * math.copysign(1.0, right))
 
 
 def as_whole(value: int, *, unsigned: bool = False) -> object:

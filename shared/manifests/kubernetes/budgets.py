@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 
 from shared.errors import InvalidInput
-from shared.manifests.fields.amounts import frozen
+from shared.manifests.fields.amounts import frozen, read_amounts
 from shared.manifests.fields.metadata import read_metadata
-from shared.manifests.fields.reader import INT32, Fields, is_qualified
+from shared.manifests.fields.reader import INT32, Fields
 from shared.manifests.fields.selectors import read_selector
-from shared.model.storage import Amounts, Budget, ResourceQuota
-from shared.units.quantity import amount
+from shared.model.storage import Budget, ResourceQuota
 
 _PERCENT = re.compile(r"(?:[0-9]|[1-9][0-9]|100)%")
-_MOST = 256
 
 
 def read_budget(obj: dict[str, object]) -> Budget:
@@ -59,20 +57,8 @@ def read_quota(obj: dict[str, object]) -> ResourceQuota:
     return ResourceQuota(
         namespace=meta.namespace,
         name=meta.name,
-        hard=_amounts(enforced if enforced is not None else spec.child("hard")),
-        used=_amounts(status.child("used")),
+        # Zeros stay: a limit of 0 forbids any use.
+        hard=frozen(read_amounts(enforced or spec.child("hard")), zeros=True),
+        used=frozen(read_amounts(status.child("used")), zeros=True),
         scoped=bool(spec.array("scopes") or spec.data.get("scopeSelector")),
     )
-
-
-def _amounts(fields: Fields | None) -> Amounts:
-    """Amounts by resource, including zeros: a limit of 0 forbids any use."""
-    if fields is None:
-        return ()
-    if len(fields.data) > _MOST:
-        raise InvalidInput(fields.at, fields.data, f"too many; at most {_MOST} resources allowed")
-    for name in fields.data:
-        if not is_qualified(name):
-            raise fields.wrong(name, "not a resource name; write [domain/]name")
-    amounts = {name: amount(name, value, fields.path(name)) for name, value in fields.data.items()}
-    return frozen(amounts, zeros=True)
