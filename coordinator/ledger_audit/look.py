@@ -1,7 +1,6 @@
 """One pass over the whole ledger, as a state machine: the next page to read, and the result.
 
-Pure, so that the service and the seeded run share it: the one asks a server and gives way between
-slices, the other asks a double. Tables are ordered so that those compared last are read last, since
+Pure: pages in, findings out. Tables are ordered so that those compared last are read last, since
 the picture is consistent only as of the position it followed.
 """
 
@@ -55,7 +54,7 @@ class AuditPass:
     """Answer :attr:`question` with :meth:`take` until there is none; then :meth:`compare`, then
     read the specifications (:meth:`specs_wanted`); then :attr:`findings` is complete."""
 
-    def __init__(self, *, since: str, count: int = PAGE_RECORDS, tasks: int = LINES) -> None:
+    def __init__(self, since: str, *, count: int = PAGE_RECORDS, tasks: int = LINES) -> None:
         """``since``: the end of the log when the pass began; ``count``: records per page;
         ``tasks``: the number to have room for at first."""
         self.log_id = since

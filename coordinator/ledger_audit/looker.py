@@ -4,15 +4,17 @@ A slice is what a look does between two times of giving way. After it the audit 
 :data:`REST` times what it used of the processor, so that a look takes its fifth of a core whatever
 the machine, and everybody else comes in between. It is the pace of the audit of the books
 (:mod:`coordinator.service.reconcile_loop`: a fixed size, then a pause that grows with what was
-read), but measured: here a slice is of tasks, records, or operations of the log.
+read), but measured: here a slice is of tasks, records, or operations of the log. A seeded run
+paces it by virtual time (:mod:`coordinator.verification.simulation.ledger_audit`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from coordinator.ledger_audit.bind_watch import BindWatch
 from coordinator.ledger_audit.figures import AuditFigures
@@ -38,24 +40,90 @@ BIND_ENTRIES = 8
 """Bind entries read at once: with 500 tasks each, 2 ms to unpack."""
 
 
-class AuditReader:
-    def __init__(
-        self, ledger: Ledger, *, figures: AuditFigures, watch: BindWatch | None = None
-    ) -> None:
-        self._ledger = ledger
-        self._figures = figures
-        self._watch = watch or BindWatch()
-        self._meter = StepMeter(figures.slices.observe)
+T = TypeVar("T")
+
+
+class Pace(Protocol):
+    """When work in slices lets others run."""
+
+    @property
+    def used(self) -> float:
+        """Processor seconds so far."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the present slice has lasted long enough."""
+        ...
+
+    def now(self) -> float:
+        """Seconds, never backwards."""
+        ...
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do some work in slices."""
+        ...
+
+    async def give_way(self, rest: float) -> None:
+        """End the slice, and rest for so many times what was used since the last rest."""
+        ...
+
+
+class MeasuredPace:
+    """By the processor time of this thread."""
+
+    now = staticmethod(time.monotonic)
+
+    def __init__(self, observe: Callable[[float], None]) -> None:
+        """``observe`` is called with the processor seconds of each step."""
+        self._meter = StepMeter(observe)
         self._rested = 0.0
         """The part of the meter's seconds for which it has rested."""
         self._resumed = time.monotonic()
         """When the last rest ended."""
+        self.run = self._meter.run
+
+    @property
+    def used(self) -> float:
+        return self._meter.seconds
+
+    @property
+    def is_over(self) -> bool:
+        return self._meter.step_seconds >= SLICE_SECONDS
+
+    async def give_way(self, rest: float) -> None:
+        """Time spent waiting for the server or for a turn counts as rest; otherwise a busy machine
+        would stretch a pass many times."""
+        used, self._rested = self._meter.seconds - self._rested, self._meter.seconds
+        end = self._resumed + (1 + rest) * used
+        await asyncio.sleep(max(0.0, end - time.monotonic()))
+        self._resumed = time.monotonic()
+
+
+class AuditReader:
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        figures: AuditFigures,
+        watch: BindWatch | None = None,
+        pace: Pace | None = None,
+        begin: Callable[[str], AuditPass] = AuditPass,
+    ) -> None:
+        """``begin`` makes a pass from the present end of the log."""
+        self._ledger = ledger
+        self._figures = figures
+        self._watch = watch or BindWatch()
+        self._pace = pace or MeasuredPace(figures.slices.observe)
+        self._begin = begin
         self._look: AuditPass | None = None
+        self.binding = 0
+        """Tasks that were BINDING in the last pass."""
 
     @property
     def used(self) -> float:
         """Processor seconds of all passes so far."""
-        return self._meter.seconds
+        return self._pace.used
 
     def read(self) -> str | None:
         """Position up to which the current pass has followed the log, which must not be trimmed
@@ -69,15 +137,13 @@ class AuditReader:
     async def look(self) -> list[Finding]:
         """All findings of one pass through the whole ledger. Raises LedgerTrimmed."""
         try:
-            return await self._meter.run(self._findings())
+            return await self._pace.run(self._findings())
         finally:
             self._look = None
 
     async def _findings(self) -> list[Finding]:
-        began = time.monotonic()
-        self._look = look = AuditPass(
-            since=await insist(self._ledger.log_tail, call_name="log tail")
-        )
+        began = self._pace.now()
+        self._look = look = await self._new_pass()
         while (question := look.question) is not None:
             page = await self._page(look, question)
             await self._slices(look.take(page), rest=REST if page.current else CATCH_UP_REST)
@@ -86,30 +152,28 @@ class AuditReader:
             look.take_specs(question, await self._current_page(look, question))
             await self._give_way()
         self._look = None  # what follows is read as it stands then
-        await self._slices(self._watch.noting(look.binding, time.monotonic()))
+        self.binding = len(look.binding)
+        await self._slices(self._watch.noting(look.binding, self._pace.now()))
         findings = [*look.findings]
         if self._watch.stuck:
             findings += await self._lost_binds(self._watch.stuck)
         self._figures.tasks = look.picture.tasks.count
         await self._slices(look.picture.clearing())
         self._figures.looks += 1
-        self._figures.look_seconds = time.monotonic() - began
+        self._figures.look_seconds = self._pace.now() - began
         return findings
+
+    async def _new_pass(self) -> AuditPass:
+        return self._begin(await insist(self._ledger.log_tail, call_name="log tail"))
 
     async def _slices(self, steps: Iterable[None], *, rest: float = REST) -> None:
         for _ in steps:
-            if self._meter.step_seconds >= SLICE_SECONDS:
+            if self._pace.is_over:
                 await self._give_way(rest)
         await self._give_way(rest)
 
     async def _give_way(self, rest: float = REST) -> None:
-        """End the slice, and rest in proportion to the work since the last rest. Time spent waiting
-        for the server or for a turn counts as rest; otherwise a busy machine would stretch a pass
-        many times."""
-        used, self._rested = self._meter.seconds - self._rested, self._meter.seconds
-        end = self._resumed + (1 + rest) * used
-        await asyncio.sleep(max(0.0, end - time.monotonic()))
-        self._resumed = time.monotonic()
+        await self._pace.give_way(rest)
 
     async def _page(self, look: AuditPass, question: Question) -> AuditPage:
         page = await insist(
@@ -156,11 +220,11 @@ class AuditReader:
 
     async def task_records(self, tasks: Sequence[Task]) -> dict[Task, bytes]:
         """The current records of these tasks; missing ones are left out."""
-        return await self._meter.run(self._task_records(tasks))
+        return await self._pace.run(self._task_records(tasks))
 
     async def _task_records(self, tasks: Sequence[Task]) -> dict[Task, bytes]:
         task_records: dict[Task, bytes] = {}
-        look = AuditPass(since=await insist(self._ledger.log_tail, call_name="log tail"))
+        look = await self._new_pass()
         for some in _portions(tasks, REPAIRS):
             fields = tuple(f"{jid}.{tix}" for jid, tix in some)
             page = await self._current_page(look, Question(Table.TASK, fields=fields))

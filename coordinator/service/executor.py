@@ -90,8 +90,9 @@ class Executor:
         binding: StopsTasks,
         workers: CallsWorkers,
         kick: Callable[[], None],
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """``kick`` is called when the core has changed."""
+        """``kick`` is called when the core has changed. ``clock``: the core's."""
         self._group = group
         self._ledger = ledger
         self._core = core
@@ -101,6 +102,7 @@ class Executor:
         self._binding = binding
         self._workers = workers
         self._kick = kick
+        self._clock = clock
         self.rereads = 0
         """Readings that are under way: their jobs wait for the truth."""
 
@@ -226,7 +228,7 @@ class Executor:
 
     async def repartition(self) -> None:
         """Repartition where nodes came or went, or shards are uneven."""
-        instruction = self._core.repartition(time.time())
+        instruction = self._core.repartition(self._clock())
         if instruction is not None:
             await self._store_partition(instruction)
 
@@ -239,12 +241,12 @@ class Executor:
                 await self.repartition()
             previous = count
 
-    async def sweep_forever(self, then: Callable[[], None]) -> None:
-        """Find nominations without a job that relies on them; see
+    async def sweep_forever(self, then: Callable[[], None], *, every: float) -> None:
+        """Find nominations without a job that relies on them, every so many seconds; see
         :meth:`Coordinator.stray_nominations`."""
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(every)
             nominations = await insist(self._ledger.read_nominations, call_name="read nominations")
-            self._core.stray_nominations(nominations, time.time())
+            self._core.stray_nominations(nominations, self._clock())
             then()
             self._kick()

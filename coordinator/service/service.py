@@ -54,8 +54,9 @@ from coordinator.service.audit import ledger_audit
 from coordinator.service.backlog import Backlog
 from coordinator.service.bind_loop import Binding
 from coordinator.service.declared_devices import declare_devices
-from coordinator.service.executor import Executor
+from coordinator.service.executor import SWEEP_SECONDS, Executor
 from coordinator.service.leadership.lease import Leadership, LedCluster
+from coordinator.service.leadership.lease_keeper import KeeperThread
 from coordinator.service.leadership.standby import Standby, Takeover
 from coordinator.service.log_trim import trim_forever
 from coordinator.service.metrics.exporter import metrics_registry
@@ -172,7 +173,7 @@ class Service:
         self.leadership = leadership = await self.standby.wait()
         lease = leadership.lease.seconds  # a later answer is of no use
         renewal = RedisRenewal(self._settings.access(), timeout=lease)
-        group.create_task(leadership.keep_forever(renewal))
+        group.create_task(leadership.keep_forever(partial(KeeperThread, renewal)))
         epoch = leadership.epoch
         self.workers.leads(epoch, self._bless)
         claim = partial(self._ledger.claim, leader=epoch)
@@ -321,7 +322,8 @@ class Service:
         group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read, audit.read))
         group.create_task(self.workers.follow_policy_forever(self._keep_policy))
         group.create_task(self._told_jobs.report_forever())
-        group.create_task(executor.sweep_forever(self.objects.tell_waiting))
+        sweep = executor.sweep_forever(self.objects.tell_waiting, every=SWEEP_SECONDS)
+        group.create_task(sweep)
         group.create_task(self.jobs.run(writer))
         group.create_task(reconciling.run_forever())
         group.create_task(reconciling.audit_forever())

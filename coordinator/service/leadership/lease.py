@@ -27,11 +27,10 @@ from coordinator.cluster.protocol import (
     Reports,
     RunsTasks,
 )
-from coordinator.service.leadership.lease_keeper import LeaseKeeper
+from coordinator.service.leadership.lease_keeper import LeaseKeeper, RunsKeeper
 from shared.ledger.errors import Deposed, LedgerUnavailable
 from shared.ledger.lease import LeaderLease
 from shared.ledger.protocol import COORDINATOR
-from shared.ledger.redis.renewal import Renewal
 from shared.messages.messages import Epoch
 
 log = structlog.get_logger(__name__)
@@ -87,8 +86,8 @@ class Leadership:
         self._again.set()
         return True
 
-    async def keep_forever(self, renewal: Renewal) -> None:
-        """Run the thread that renews, and signal it that the loop is alive. Raises Deposed where
+    async def keep_forever(self, running: Callable[[LeaseKeeper], RunsKeeper]) -> None:
+        """Run a keeper beside the loop, and signal it that the loop is alive. Raises Deposed where
         another leads, and LedgerError where the ledger is not ours any more."""
         loop = asyncio.get_running_loop()
 
@@ -96,31 +95,31 @@ class Leadership:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
                 loop.call_soon_threadsafe(self._again.set)
 
-        keeper = LeaseKeeper(
-            self.lease, renewal, epoch=self.epoch, report=report, clock=self._clock
-        )
+        keeper = LeaseKeeper(self.lease, epoch=self.epoch, report=report, clock=self._clock)
+        runner = running(keeper)
         self.lease.tick(self._clock())
-        keeper.start()
+        runner.start()
         try:
             while True:
                 self.lease.tick(self._clock())
                 if keeper.failed is not None:
                     raise keeper.failed
                 if keeper.refused:
-                    await self._judge(keeper)
+                    await self._judge(keeper, runner)
                 await asyncio.sleep(self.lease.tick_seconds)
         finally:
             # Before the lease is released: a late renewal would begin it anew, and a successor
             # would wait for it (decision 0042).
-            keeper.stop()
+            runner.stop()
 
-    async def _judge(self, keeper: LeaseKeeper) -> None:
-        """After a refusal to the thread: ask once more by the client, which checks the ledger's
+    async def _judge(self, keeper: LeaseKeeper, runner: RunsKeeper) -> None:
+        """After a refusal to the keeper: ask once more by the client, which checks the ledger's
         identity."""
         with contextlib.suppress(LedgerUnavailable):  # then it is asked again with the next tick
             if not await self.renew():
                 raise Deposed(f"epoch {self.epoch} does not lead any more")
-            keeper.resume()
+            keeper.refused = False
+            runner.resume()
 
     async def release(self) -> None:
         """Release the leadership, so that nobody waits for the end of the lease."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
@@ -19,13 +20,13 @@ from coordinator.service.pod_evictor import EVICTOR
 from coordinator.verification.simulation.bold_evictor import SIMULATED
 from coordinator.verification.simulation.ledger_audit import SimulatedAudit
 from coordinator.verification.simulation.policy_file import Policies, PolicyLook
-from coordinator.verification.simulation.process import Alarm, Lane, Process
+from coordinator.verification.simulation.process import Alarm, Process
 from coordinator.verification.simulation.remote_cluster import ClusterProcess, RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
 from coordinator.verification.simulation.service_edges import INTAKE, ServiceEdges
-from coordinator.verification.simulation.standby import LEASE_SECONDS, Tenure
+from coordinator.verification.simulation.standby import LEASE_SECONDS, KeeperTimers
 from coordinator.verification.simulation.virtual_loop import virtual_loop
-from coordinator.verification.simulation.virtual_time import Event, Place, Timeline
+from coordinator.verification.simulation.virtual_time import Event, Timeline
 from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS, WorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
 from shard_worker.dialects.open_session import open_session
@@ -39,11 +40,11 @@ from shared.policy.model import Policy
 IDLE_STEP_SECONDS = 0.05
 """Minimum delay until due work is checked again if nothing else happens."""
 
-SWEEP_SECONDS = 0.5
-"""Interval of comparing nominations in the ledger with those that jobs use."""
+LOOK_SECONDS = 0.5
+"""Interval of looks whether anything is left to do."""
 
-IDLE_SWEEPS = 1
-"""After more successive sweeps than this without work the run is over."""
+IDLE_LOOKS = 1
+"""After more successive looks than this without work the run is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +89,8 @@ class Life:
         self._ready = ready
         self._deposed = deposed
         self._intake = Intake()
-        self._asking = Lane(process, Place.LEDGER)
         self._alarm = Alarm(process, self._step_now)
-        self._idle_sweeps = 0
+        self._idle_looks = 0
         self.edges: ServiceEdges | None = None
         self.audit: SimulatedAudit | None = None
         self._policy = PolicyLook(world.policies)
@@ -140,12 +140,8 @@ class Life:
         with self._unless_deposed():
             ledger, epoch = self._remote, leadership.epoch
             self.term = epoch.counter
-            Tenure(
-                process=self.process,
-                ledger=self._ledger,
-                leadership=leadership,
-                ended=self._deposed,
-            )
+            keep = self._keep_lease
+            self.process.round(0.0, lambda: self._loop.start(keep(leadership)), background=True)
             intake = await ledger.claim(INTAKE, leader=epoch)
             drains = self._world.drains
             evictor = await ledger.claim(EVICTOR, leader=epoch) if drains else None
@@ -156,6 +152,10 @@ class Life:
             await self._standby.finish()
             await ledger.bless(epoch, after=self._standby.log_id)
             self._take_leadership(leadership, intake, evictor)
+
+    async def _keep_lease(self, leadership: Leadership) -> None:
+        with self._unless_deposed():
+            await leadership.keep_forever(partial(KeeperTimers, self.process, self._ledger))
 
     def _take_leadership(
         self, leadership: Leadership, intake: Epoch, evictor: Epoch | None
@@ -183,7 +183,7 @@ class Life:
         )
         policy = self._recorded_policy(core.order.session.policy)
         self.edges.store([policy_op(policy)], lambda: None)
-        self.audit = SimulatedAudit(process=process, ledger=ledger, edges=edges)
+        self.audit = SimulatedAudit(ledger, edges, now=self._loop.time)
         self.edges.admit([], self._open)
 
     def _recorded_policy(self, policy: Policy) -> Policy:
@@ -195,11 +195,10 @@ class Life:
     def _open(self) -> None:
         """The default queue exists: start everything else."""
         assert self.edges is not None
-        self.edges.lead(self._keep)
         assert self.audit is not None
-        self.audit.begin()
+        self.edges.lead(self._keep, self.audit.run_forever)
         self._repartition()
-        self.process.round(SWEEP_SECONDS, self._sweep)
+        self.process.round(LOOK_SECONDS, self._look)
         self.open = True
         self._ready()
         self._step()
@@ -262,8 +261,8 @@ class Life:
 
     @property
     def over(self) -> bool:
-        """Whether all work is done and sweeps find nothing more."""
-        return self._idle_sweeps > IDLE_SWEEPS and self.process.timeline.quiet()
+        """Whether all work is done."""
+        return self._idle_looks > IDLE_LOOKS and self.process.timeline.quiet()
 
     async def _keep(self, policy: Policy) -> None:
         """Store a new policy, and have new workers run it."""
@@ -271,20 +270,14 @@ class Life:
         await self.edges.stored([policy_op(self._recorded_policy(policy))])
         self._policy.in_force = policy
 
-    # --- the sweep ----------------------------------------------------------------------------
-
-    def _sweep(self) -> None:
-        """Find nominations that no job uses."""
-        bound = not at_once(self._ledger.read_binds(CONSUMER, own=True))
-        quiet = self.process.timeline.quiet() and settled(self.core) and bound
-        self._idle_sweeps = self._idle_sweeps + 1 if quiet else 0
-
-        def swept(held: Any) -> None:
-            self.core.stray_nominations(held, self.process.now)
-            self._step()
-            self.process.round(SWEEP_SECONDS, self._sweep)
-
-        self._asking.push("sweep", lambda: at_once(self._ledger.read_nominations()), swept)
+    def _look(self) -> None:
+        """Count looks that find nothing to do, no nomination that is yet to be swept either."""
+        ledger = self._ledger
+        bound = not at_once(ledger.read_binds(CONSUMER, own=True))
+        swept = not at_once(ledger.read_nominations())
+        quiet = self.process.timeline.quiet() and settled(self.core) and bound and swept
+        self._idle_looks = self._idle_looks + 1 if quiet else 0
+        self.process.round(LOOK_SECONDS, self._look)
 
 
 def settled(core: Coordinator) -> bool:

@@ -56,6 +56,9 @@ RECONCILE_SECONDS = 0.5
 WORKER_TIMES = WorkerTimes(heartbeat=0.2, policy=LOOK_SECONDS, lease=SHARD_LEASE_SECONDS)
 """Three heartbeats within a lease, which each of them renews: an idle worker keeps it."""
 
+SWEEP_SECONDS = 0.5
+"""Interval of comparing nominations in the ledger with those that jobs use."""
+
 TRY_AGAIN_SECONDS = 0.1
 """Pause of users before they ask again for a name that is still in use."""
 
@@ -169,6 +172,7 @@ class ServiceEdges:
             binding=self._binding,
             workers=self._workers,
             kick=step,
+            clock=self._loop.time,
         )
         self._reconciling = Reconciling(
             ledger,
@@ -210,9 +214,13 @@ class ServiceEdges:
         for loop in (self._recorder.run(), self._writer.run(), self._serve()):
             self._group.create_task(loop)
 
-    def lead(self, keep: Callable[[Policy], Awaitable[None]]) -> None:
+    def lead(
+        self,
+        keep: Callable[[Policy], Awaitable[None]],
+        audit: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
         """The default queue exists: start the workers, and the loops between ledger and cluster.
-        ``keep`` stores a new policy."""
+        ``keep`` stores a new policy; ``audit`` is the loop that audits the ledger."""
         binding, reconciling = self._binding, self._reconciling
         for loop in (
             binding.bind_forever(),
@@ -224,6 +232,8 @@ class ServiceEdges:
         for shard in self._core.dispatcher.shards:
             self._group.create_task(self._workers.start(shard))
         self._aside(partial(self._workers.heartbeat_forever, self._group))
+        self._aside(partial(self._executor.sweep_forever, lambda: None, every=SWEEP_SECONDS))
+        self._aside(audit)
         if self._policy.changing:
             self._aside(partial(self._workers.follow_policy_forever, keep))
 

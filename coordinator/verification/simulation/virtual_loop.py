@@ -85,6 +85,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._schedule()
         return handle
 
+    call_soon_threadsafe = call_soon  # there are no threads: nothing happens at the same time
+
     def call_later(
         self,
         delay: float,

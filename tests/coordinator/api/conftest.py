@@ -14,7 +14,6 @@ import redis
 
 from coordinator.api.write.bulk import BASE
 from coordinator.intake.documents.kinds import EVENT
-from coordinator.service import executor
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.api.client import Client
 from tests.coordinator.api.kubectl import Kubectl, found
@@ -102,7 +101,8 @@ async def service(
     redis_url: str, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Running]:
     """Two nodes, five pods that run, one that never will."""
-    monkeypatch.setattr(executor, "SWEEP_SECONDS", 0.02)  # what it finds is waited for below
+    # What it finds is waited for below.
+    monkeypatch.setattr("coordinator.service.service.SWEEP_SECONDS", 0.02)
     async with running(redis_url, short_dir) as service:
         await put(service, *ITEMS)
         await service.until(lambda status: status["tasks"]["running"] == 5)

@@ -20,7 +20,7 @@ import redis
 from coordinator.intake.documents.kinds import EVENT
 from coordinator.ledger_audit import bind_watch, loop
 from coordinator.ledger_audit.findings import AuditKind
-from coordinator.service import executor, reconcile_loop
+from coordinator.service import reconcile_loop, service
 from shared.ledger import codec, records
 from shared.ledger.entries.repair import Table
 from shared.ledger.entries.snapshot import Snapshot
@@ -49,7 +49,7 @@ LEAF = 1
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """What sweeps nominations that nobody counts on, and what compares foreign use with the
     cluster, would be quicker with damage of these kinds. And looks follow at once."""
-    monkeypatch.setattr(executor, "SWEEP_SECONDS", 1000.0)
+    monkeypatch.setattr(service, "SWEEP_SECONDS", 1000.0)
     monkeypatch.setattr(reconcile_loop, "AGAIN_SECONDS", 1000.0)
     monkeypatch.setattr(loop, "AGAIN_SECONDS", 0.02)
 

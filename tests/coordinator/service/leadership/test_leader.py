@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 from typing import cast
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from coordinator.bind.status_writer import Recorder
 from coordinator.cluster.protocol import BindAnswers, BindRequests, RunsTasks
 from coordinator.service.leadership.lease import Leadership, LedCluster
+from coordinator.service.leadership.lease_keeper import KeeperThread
 from shared.ledger.errors import Deposed, LedgerUnavailable
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
@@ -118,7 +120,9 @@ async def test_who_finds_the_seat_taken_is_deposed(ledger: Away, clock: Clock) -
     clock.now += 2 * LEASE
     await ledger.claim(COORDINATOR, lease=LEASE)
     with pytest.raises(Deposed):
-        await asyncio.wait_for(leadership.keep_forever(Renewing(ledger)), PATIENCE)
+        await asyncio.wait_for(
+            leadership.keep_forever(partial(KeeperThread, Renewing(ledger))), PATIENCE
+        )
     assert not leadership.sure
 
 
@@ -126,7 +130,7 @@ async def test_a_ledger_that_was_away_finds_the_leader_where_it_was(
     ledger: Away, clock: Clock
 ) -> None:
     leadership = await lead(ledger, clock)
-    keeping = asyncio.create_task(leadership.keep_forever(Renewing(ledger)))
+    keeping = asyncio.create_task(leadership.keep_forever(partial(KeeperThread, Renewing(ledger))))
     try:
         ledger.away = True
         clock.now += 3 * LEASE

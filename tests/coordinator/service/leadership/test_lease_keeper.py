@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.service.leadership.lease import Leadership
+from coordinator.service.leadership.lease_keeper import KeeperThread
 from shared.ledger.errors import Deposed, LeaseHeld
 from shared.ledger.lease import SILENT_LEASES, LeaderLease
 from shared.ledger.protocol import COORDINATOR
@@ -55,7 +57,9 @@ async def leading(server: EmbeddedServer, lease: float) -> AsyncIterator[Leading
         epoch = await ledger.claim(COORDINATOR, lease=lease)
         made.leadership = Leadership(ledger, epoch=epoch, seconds=lease, asked=asked)
         renewal = RedisRenewal(Access(server.url), timeout=lease)
-        made.keeping = asyncio.create_task(made.leadership.keep_forever(renewal))
+        made.keeping = asyncio.create_task(
+            made.leadership.keep_forever(partial(KeeperThread, renewal))
+        )
         await asyncio.sleep(0)  # so that it has begun
         try:
             yield made
