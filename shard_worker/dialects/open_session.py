@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from shard_worker.dialects.volcano.registry import PLUGINS, build_plugin, reads_residents
 from shard_worker.framework.plugin_errors import PluginError
+from shard_worker.framework.rule_times import OPENING, RuleTimes
 from shard_worker.framework.session import Plugin, Session
 from shared.policy.model import Dialect, PluginOption, Policy, PolicyError, PolicyProblem
 
@@ -16,16 +17,21 @@ NOT_OPENED = (
 
 
 def open_session(
-    policy: Policy, *, makers: Mapping[str, Callable[[PluginOption], Plugin]] | None = None
+    policy: Policy,
+    *,
+    makers: Mapping[str, Callable[[PluginOption], Plugin]] | None = None,
+    times: RuleTimes | None = None,
 ) -> Session:
     """Create the policy's plugins and let each register, in the order of the tiers. ``makers``:
-    factories of plugins that only the caller has, by name. Raises PolicyError if a plugin does not
-    accept an argument; PluginError, one of those, if one from outside raises anything else.
+    factories of plugins that only the caller has, by name. ``times``: takes how long their rules
+    take. Raises PolicyError if a plugin does not accept an argument; PluginError, one of those, if
+    one from outside raises anything else.
     """
     if policy.dialect is Dialect.KAI:
         raise PolicyError(PolicyProblem("dialect", f"{NOT_OPENED} ({policy.dialect_because})"))
     local_makers = makers or {}
     session = Session(policy)
+    session.times = times
     session.reads_residents = reads_residents(policy)
     for tier, options in enumerate(policy.tiers):
         for option in options:
@@ -33,7 +39,10 @@ def open_session(
             guarded = option.name not in PLUGINS and option.name not in local_makers
             with session.speaking(tier, option, guarded=guarded):
                 try:
-                    make(option).on_session_open(session)
+                    opening = make(option).on_session_open
+                    if times is not None and times.on:
+                        opening = times.timed(option.name, OPENING, opening)
+                    opening(session)
                 except PolicyError:
                     raise
                 except Exception as error:
@@ -41,3 +50,9 @@ def open_session(
                         raise
                     raise PluginError(option.name, "on_session_open", error) from error
     return session
+
+
+def opened_again(session: Session) -> Session:
+    """Another session of the same policy, which is used in the present call alone."""
+    times = session.times
+    return open_session(session.policy, times=times if times is not None and times.on else None)

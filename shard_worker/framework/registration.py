@@ -63,6 +63,7 @@ from shard_worker.framework.extension_points import (
 )
 from shard_worker.framework.plugin_errors import Contain, Guard
 from shard_worker.framework.registered import Registered, there
+from shard_worker.framework.rule_times import RuleTimes
 from shard_worker.framework.rules import (
     ArrayScore,
     ByKind,
@@ -109,13 +110,13 @@ class Registration:
         self.shared: dict[str, object] = {}
         """Memory that several plugins of the session use, by a name of their own."""
         self.entering: list[Callable[[World], None]] = []
-        """Called with each world that the session enters, before any change to it: for rules that
-        depend on its initial state."""
+        """Called with each world that the session enters, before any change to it."""
         self.contain: Contain | None = None
-        """Takes what guarded rules raise, so that they answer all the same: in the coordinator.
-        None: PluginError is raised."""
+        """Takes what guarded rules raise, in the coordinator; None: PluginError is raised."""
         self.guarded: set[str] = set()
         """The plugins from outside, whose rules are guarded."""
+        self.times: RuleTimes | None = None
+        """Takes how long the rules take that are registered from now on."""
         self._speaker: tuple[int, PluginOption] | None = None
 
     @contextmanager
@@ -162,6 +163,8 @@ class Registration:
                 scalar = guard.rule(scalar, is_comparison=True)
             rule = Registered(tier, option.name, fn, scalar, scope, symmetric)
             self._rules[point].append(rule)
+            if self.times is not None:
+                self.times.added(point.name, self._rules[point])
 
     def listens(self, point: Point[Any, Any]) -> bool:
         """Whether the policy enables this point for the plugin that registers now."""
@@ -216,8 +219,7 @@ class Registration:
     def add_victim_queue_order_fn(
         self, compare: Callable[[QueueInfo, QueueInfo, QueueInfo, World], float]
     ) -> None:
-        """(left, right, the evictor's queue) -> negative where victims of left are taken first.
-        Without a decision, the queue that QueueOrder puts last."""
+        """(left, right, evictor's queue) -> negative: victims of left first; 0: by QueueOrder."""
         self.add(VICTIM_QUEUE_ORDER, None, scalar=compare)
 
     # --- victims: per tier the intersection, the first tier that names any decides ----------------
@@ -234,8 +236,7 @@ class Registration:
         self,
         fn: Callable[[SessionJob, Sequence[TaskInfo], Purpose, World], Sequence[TaskInfo] | None],
     ) -> None:
-        """(the starving job, candidates, PREEMPT or RECLAIM, world), for gangpreempt and
-        gangreclaim."""
+        """(the starving job, candidates, PREEMPT or RECLAIM, world): for actions on gangs."""
         self.add(UNIFIED_EVICTABLE, None, scalar=fn)
 
     def add_victim_tasks_fn(
@@ -294,8 +295,7 @@ class Registration:
         self.add(SUB_JOB_PIPELINED, None, scalar=fn)
 
     def add_job_starving_fn(self, fn: Callable[[JobInfo], bool]) -> None:
-        """Whether others may be evicted for this job. All rules of the first tier that has one must
-        agree; without any rule no job starves."""
+        """May others be evicted for it? All of the first tier with rules must agree; none: no."""
         self.add(JOB_STARVING, fn, scalar=None)
 
     def add_job_valid_fn(self, fn: Callable[[JobInfo, ClusterInfo], str | None]) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import orjson
 
 from shard_worker.dialects.open_session import open_session
+from shard_worker.framework.rule_times import RuleTimes
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.view.mode import Mode
@@ -121,7 +122,8 @@ class ShardServer:
         policy = DEFAULT_POLICY if config.policy is None else parse_policy(config.policy)
         self._config = config
         self._ledger = ledger
-        session = open_session(policy)
+        self._times = RuleTimes(time.perf_counter)
+        session = open_session(policy, times=self._times)
         self._view = View(shard=config.shard, residents=session.reads_residents)
         self._worker = Worker(
             session=session,
@@ -156,6 +158,7 @@ class ShardServer:
         figures = self._worker.take_figures()
         figures.session_seconds.observe(self._session_seconds)
         figures.drifted, self.drifted = self.drifted, 0
+        figures.rule_seconds, figures.rule_calls = self._times.take()
         for seconds, statements in self._commits:
             figures.commit_seconds.observe(seconds, statements)
         self._session_seconds, self._commits = 0.0, []
@@ -189,6 +192,10 @@ class ShardServer:
         if not turns:
             await self._audit()
             return []
+        with self._times.call():
+            return await self._place(turns)
+
+    async def _place(self, turns: list[Turn]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         started = time.perf_counter()
         # `started` moves with every batch; `begun` is what nominations of a long call are counted

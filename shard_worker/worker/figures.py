@@ -6,12 +6,16 @@ worker that dies loses only its last call's figures.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from shard_worker.framework.plugin_errors import PluginError
 from shared.codec.packed import Count
 from shared.messages.messages import ACCEPTED, TRUE_CONFLICTS, Verdict
 from shared.telemetry.histogram import Histogram, exponential
+
+N = TypeVar("N", int, float)
 
 COMMIT_SECONDS = exponential(0.0001, 2, 14)
 OPERATIONS = exponential(1, 2, 12)
@@ -51,6 +55,9 @@ class WorkerFigures(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
     """Turns that ended because a plugin from outside raised, by plugin."""
     tracebacks: dict[str, str] = msgspec.field(default_factory=dict)
     """What plugins raised, ``PLUGIN POINT EXCEPTION`` -> traceback; the first of each alone."""
+    rule_seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    """Time in the rules of plugins, by ``PLUGIN POINT``: from a share of their calls."""
+    rule_calls: dict[str, Count] = msgspec.field(default_factory=dict)
     operations: Histogram = msgspec.field(default_factory=lambda: Histogram(OPERATIONS))
     commit_seconds: Histogram = msgspec.field(default_factory=lambda: Histogram(COMMIT_SECONDS))
     session_seconds: Histogram = msgspec.field(default_factory=lambda: Histogram(SESSION_SECONDS))
@@ -78,11 +85,13 @@ class WorkerFigures(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
         self.drifted += figures.drifted
         _add(self.plugin_errors, figures.plugin_errors)
         self.tracebacks = figures.tracebacks | self.tracebacks
+        _add(self.rule_seconds, figures.rule_seconds)
+        _add(self.rule_calls, figures.rule_calls)
         self.operations.add(figures.operations)
         self.commit_seconds.add(figures.commit_seconds)
         self.session_seconds.add(figures.session_seconds)
 
 
-def _add(counts: dict[str, int], more: dict[str, int]) -> None:
+def _add(counts: dict[str, N], more: dict[str, N]) -> None:
     for key, number in more.items():
-        counts[key] = counts.get(key, 0) + number
+        counts[key] = counts[key] + number if key in counts else number

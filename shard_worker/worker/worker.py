@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shard_worker.dialects.open_session import open_session
+from shard_worker.dialects.open_session import opened_again
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.session import Session
 from shard_worker.inquiry.findings import InquiryFinding
@@ -102,7 +102,7 @@ class Worker:
         self.classes = CompiledClasses(
             view=view, session=session, mode=mode, seed=seed, limit=self.limits.compiled_classes
         )
-        self._turns = SessionTurns(lambda: open_session(session.policy), view=view, mode=mode)
+        self._turns = SessionTurns(lambda: opened_again(session), view=view, mode=mode)
         """For turns that need a session."""
         self._figures = WorkerFigures()
         self._traced: set[str] = set()

@@ -42,6 +42,7 @@ from coordinator.service.metrics.probes import (
 )
 from coordinator.service.metrics.sliced_counts import WaitingCounts
 from coordinator.service.metrics.table import PREFIX, TABLE
+from shard_worker.framework.rule_times import OPENING
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shard_worker.turns.guards import NAMES_VICTIMS
 from shard_worker.worker.figures import CAUSES, RESULTS, WorkerFigures
@@ -104,6 +105,7 @@ class CoordinatorMetrics(Collector):
         self._queues(page)
         self._shards(page)
         self._workers(page)
+        self._plugins(page)
         self._cluster(page)
         self._faults(page)
         self._audit(page)
@@ -202,6 +204,20 @@ class CoordinatorMetrics(Collector):
             page.put_histogram(
                 "session_duration_seconds", figures.session_seconds, shard, "allocate"
             )
+
+    def _plugins(self, page: MetricsPage) -> None:
+        core, probes = self._core, self._probes
+        spoken = core.order.session.spoken.items()
+        # All that may come, also before a first call of it was timed: how many series there are
+        # depends on the policy, and not on what has passed.
+        named = {f"{plugin} {point}" for plugin, points in spoken for point in (OPENING, *points)}
+        for shard in core.dispatcher.shards:
+            figures = probes.workers.get(shard) or WorkerFigures()
+            seconds, calls = figures.rule_seconds, figures.rule_calls
+            for name in sorted(named | seconds.keys()):
+                plugin, _, point = name.partition(" ")
+                page.put("plugin_seconds_total", seconds.get(name, 0.0), shard, plugin, point)
+                page.put("plugin_calls_total", calls.get(name, 0), shard, plugin, point)
 
     # --- the rest -----------------------------------------------------------------------------
 

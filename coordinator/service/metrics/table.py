@@ -184,6 +184,20 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         _counter(
             "plugin_errors_total", "What plugins from outside this repository raised", "plugin"
         ),
+        _counter(
+            "plugin_seconds_total",
+            "Time in a plugin's rules at an extension point, from a share of the worker's calls",
+            "shard",
+            "plugin",
+            "point",
+        ),
+        _counter(
+            "plugin_calls_total",
+            "Calls of these rules; at OnSessionOpen a plugin registers them",
+            "shard",
+            "plugin",
+            "point",
+        ),
         _histogram(
             "handover_duration_seconds",
             "From the loss of a worker to its successor's start",

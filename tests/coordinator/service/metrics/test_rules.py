@@ -33,6 +33,7 @@ NOT_BASE = re.compile(r"_(ms|us|milliseconds|microseconds|minutes|percent|mib|gi
 LABELS = {
     "action",
     "plugin",
+    "point",
     "attempts",
     "cause",
     "code",
