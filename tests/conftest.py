@@ -101,9 +101,13 @@ def short_dir() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def embedded_server() -> Iterator[EmbeddedServer]:
-    """One real server for the whole session. A test that needs it empty flushes it first."""
+    """One real server for the whole session. A test that needs it empty flushes it first.
+
+    It leaves writing to disk to the kernel: each write of some 2,000 tests waited a millisecond for
+    the disk, and longer beside others that write. What a machine that dies would lose, no test asks
+    of this server; those that kill a server have their own."""
     path = Path(tempfile.mkdtemp(prefix="qt-"))
-    server = EmbeddedServer(path, path / "data")
+    server = EmbeddedServer(path, path / "data", fsync="no")
     server.start()
     yield server
     server.stop()

@@ -56,10 +56,6 @@ class Process:
         self._free_at = max(self._free_at, self.now + seconds)
 
     @property
-    def awake(self) -> bool:
-        return self._resumes <= self.now
-
-    @property
     def _resumes(self) -> float:
         """The earliest time at which waiting events happen."""
         return max(self._awake_at, self._free_at)
@@ -102,10 +98,11 @@ class Process:
     def _while_alive(self, event: Event, what: str) -> None:
         if not self.alive:
             return
-        if self.awake:
+        wait = self._resumes - self.timeline.now
+        if wait <= 0:
             event()
         else:
-            self.after(self._resumes - self.now, event, what)
+            self.after(wait, event, what)
 
 
 class Thread(Process):

@@ -48,8 +48,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._failure: BaseException | None = None
         self._tasks: dict[asyncio.Task[Any], None] = {}
         """In the order in which they began: a set's would be another one in every process."""
-        self._context = contextvars.copy_context()
-        self._context.run(SLICE_CLOCK.set, seeded_slices(seed))
+        context = contextvars.copy_context()
+        context.run(SLICE_CLOCK.set, seeded_slices(seed))
+        self._foreground, self._background = context, context.copy()
+        """What callbacks from outside begin with: copied for each of them."""
+        self._background.run(_BACKGROUND.set, True)
 
     def start(self, main: Coroutine[Any, Any, None]) -> None:
         """Run it as a task whose error ends the run."""
@@ -130,15 +133,17 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _run_ready(self) -> None:
         """Everything that is ready, and what becomes ready by that."""
         self._scheduled = True  # what becomes ready meanwhile is run here
+        ready, process, timeline = self._ready, self._process, self._process.timeline
+        before = timeline.in_background
         try:
             with self._running():
                 # Asked before each: a callback may end the process, or be its last one.
-                while self._ready and self._process.alive and self._failure is None:
-                    handle, background = self._ready.popleft()
+                while ready and process.alive and self._failure is None:
+                    handle, timeline.in_background = ready.popleft()
                     if not handle.cancelled():
-                        with self._process.timeline.going_on(background=background):
-                            handle._run()
+                        handle._run()
         finally:
+            timeline.in_background = before
             self._scheduled = False
         if self._failure is not None:
             failure, self._failure = self._failure, None
@@ -157,9 +162,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """That of the running callback; the loop's own for what comes from outside."""
         if asyncio._get_running_loop() is self:
             return contextvars.copy_context()
-        context = self._context.copy()
-        context.run(_BACKGROUND.set, self._process.timeline.in_background)
-        return context
+        outside = self._background if self._process.timeline.in_background else self._foreground
+        return outside.copy()
 
     # --- what coroutines ask for ----------------------------------------------------------------
 

@@ -176,7 +176,7 @@ class LedgerMachine(RuleBasedStateMachine):
 @pytest.mark.timeout(600)  # 1,800 steps against a real server: half a minute, or many on a busy one
 def test_any_interleaving_keeps_the_promises() -> None:
     path = Path(tempfile.mkdtemp(prefix="qt-"))
-    LedgerMachine.server = EmbeddedServer(path, path / "data")
+    LedgerMachine.server = EmbeddedServer(path, path / "data", fsync="no")
     LedgerMachine.server.start()
     LedgerMachine.seen.clear()
     try:

@@ -26,7 +26,8 @@ SEEDS = 500
 
 
 def _found(rule: str, *, first: int) -> bool:
-    """Whether one of the seeds breaks it; ``first``: the one that did when this was written."""
+    """Whether one of the seeds breaks it; ``first``: one that did when this was written, soon
+    over. Where it no longer does, another one costs up to a minute of search: name that."""
     return any(
         rule in broken.rule
         for seed in (first, *range(SEEDS))
@@ -45,7 +46,7 @@ def test_an_acknowledgement_before_the_ledger_has_it(monkeypatch: pytest.MonkeyP
         await store(self, batch)
 
     monkeypatch.setattr(IntakeWriter, "_store", hasty)
-    assert _found("promise 6", first=52)
+    assert _found("promise 6", first=87)
 
 
 def test_objects_that_are_known_before_the_ledger_has_them(
@@ -61,7 +62,7 @@ def test_objects_that_are_known_before_the_ledger_has_them(
         await store(self, batch)
 
     monkeypatch.setattr(IntakeWriter, "_store", hasty)
-    assert _found("promise 6", first=71)
+    assert _found("promise 6", first=11)
 
 
 def test_what_comes_while_a_batch_is_being_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +85,7 @@ def test_a_purge_that_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     monkeypatch.setattr(Executor, "_purge", never)
-    assert _found("unfinished", first=1)
+    assert _found("unfinished", first=10)
 
 
 def test_a_reading_beside_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
