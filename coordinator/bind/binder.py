@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.bind.quarantine import Refused
+from coordinator.bind.quarantine import RefusedBind
 from coordinator.cluster.protocol import (
     BindAnswer,
     BindAnswers,
@@ -136,7 +136,7 @@ class BindResult:
     elsewhere: list[int]
     """Positions that the cluster has on another node: an alarm, because a second writer is at work.
     The ledger follows the cluster."""
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedBind] = field(default_factory=list)
 
 
 def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
@@ -168,12 +168,12 @@ def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
     )
 
 
-def _refused(plan: BindPlan, answers: BindAnswers) -> list[Refused]:
+def _refused(plan: BindPlan, answers: BindAnswers) -> list[RefusedBind]:
     if BindAnswer.REFUSED not in answers.answers:
         return []
     reasons = answers.reasons or [""] * len(answers.answers)
     return [
-        Refused(plan.jids[i], plan.tasks[i], plan.rows[i], reasons[i])
+        RefusedBind(plan.jids[i], plan.tasks[i], plan.rows[i], reasons[i])
         for i, answer in enumerate(answers.answers)
         if answer == BindAnswer.REFUSED
     ]

@@ -38,7 +38,7 @@ SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedBind:
     """A bind that the cluster refused permanently on this node."""
 
     jid: int

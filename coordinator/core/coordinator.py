@@ -28,7 +28,7 @@ from typing import Any
 from coordinator.bind.binder import BindPlan, BindResult, adopt, judge_answers, taken_by
 from coordinator.bind.evictions import Victims
 from coordinator.bind.placements import Places
-from coordinator.bind.quarantine import Quarantines, Refused
+from coordinator.bind.quarantine import Quarantines, RefusedBind
 from coordinator.cluster.protocol import BindAnswers
 from coordinator.core.departures import departures
 from coordinator.core.foreign_use import Use
@@ -403,7 +403,7 @@ class Coordinator:
         self._refused(result.refused, now)
         return result
 
-    def _refused(self, refusals: Iterable[Refused], now: float) -> None:
+    def _refused(self, refusals: Iterable[RefusedBind], now: float) -> None:
         """Count refused binds against their nodes, and note with each job who refused it."""
         for refusal in refusals:
             self.quarantines.refused(refusal.row, refusal.reason, now)

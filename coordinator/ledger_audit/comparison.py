@@ -31,7 +31,7 @@ Task = tuple[int, int]
 T = TypeVar("T")
 
 
-class Comparison:
+class TotalsComparison:
     def __init__(self, picture: Picture) -> None:
         self._picture = picture
         self.findings: list[Finding] = []

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from coordinator.ledger_audit.comparison import Comparison, Task
+from coordinator.ledger_audit.comparison import Task, TotalsComparison
 from coordinator.ledger_audit.findings import Finding
 from coordinator.ledger_audit.picture import Picture
 from coordinator.ledger_audit.task_columns import LINES, TaskColumns
@@ -63,7 +63,7 @@ class AuditPass:
         self.findings: list[Finding] = []
         self.binding: dict[Task, int] = {}
         """Tasks in BINDING and their rows; filled by :meth:`compare`."""
-        self._comparison: Comparison | None = None
+        self._comparison: TotalsComparison | None = None
         self._count = count
         self._questions = self._ask()
         self._cursor = 0
@@ -109,7 +109,7 @@ class AuditPass:
 
     def compare(self) -> Iterator[None]:
         """Compare slice by slice."""
-        self._comparison = comparison = Comparison(self.picture)
+        self._comparison = comparison = TotalsComparison(self.picture)
         yield from comparison.steps()
         self.findings = comparison.findings
         self.binding = comparison.binding

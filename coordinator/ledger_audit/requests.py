@@ -11,7 +11,7 @@ from coordinator.ledger_audit.picture import AuditedClass
 from coordinator.ledger_audit.task_columns import Ints
 
 
-class Amounts(NamedTuple):
+class RequestedAmounts(NamedTuple):
     """One line per amount. ``task``: index of the task in the list."""
 
     task: Ints
@@ -45,11 +45,11 @@ class RequestColumns:
         at = np.minimum(np.searchsorted(self.cids, cids), len(self.cids) - 1)
         return np.where(self.cids[at] == cids, at, -1)
 
-    def expand(self, places: Ints) -> Amounts:
+    def expand(self, places: Ints) -> RequestedAmounts:
         """The amounts that tasks of these classes request. ``places``: from :meth:`places`, without
         -1."""
         counts = self._counts[places]
         task = np.repeat(np.arange(len(places)), counts)
         within = np.arange(len(task)) - np.repeat(np.cumsum(counts) - counts, counts)
         at = self._first[places][task] + within
-        return Amounts(task, self._slot[at], self._amount[at])
+        return RequestedAmounts(task, self._slot[at], self._amount[at])

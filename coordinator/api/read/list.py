@@ -33,7 +33,7 @@ since a page also ends at a number of bytes."""
 def listing_routes(
     objects: Source, streams: Streams, kinds: tuple[Kind, ...] = KINDS
 ) -> list[web.RouteDef]:
-    reading = Reading(objects, streams)
+    reading = ReadHandlers(objects, streams)
     routes = []
     for kind in kinds:
         at = f"/{'apis' if kind.group else 'api'}/{kind.api_version}"
@@ -47,7 +47,7 @@ def listing_routes(
     return routes
 
 
-class Reading:
+class ReadHandlers:
     def __init__(self, objects: Source, streams: Streams) -> None:
         self._objects = objects
         self._streams = streams

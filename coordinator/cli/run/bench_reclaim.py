@@ -39,7 +39,7 @@ GANG_PATH = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/gang"
 
 
 @dataclass(frozen=True, slots=True)
-class Reclaim:
+class ReclaimFigures:
     """What was seen, and what it cost."""
 
     victims: int
@@ -100,13 +100,13 @@ def _result(
     return reclaim_result(options, reclaim_of(figures, sent, cpu), report)
 
 
-def reclaim_of(figures: Figures, sent: dict[str, float], cpu_seconds: Cpu) -> Reclaim:
+def reclaim_of(figures: Figures, sent: dict[str, float], cpu_seconds: Cpu) -> ReclaimFigures:
     """The figures of the gang. Raises CommandError where the history does not have it."""
     part = figures.only(GANG)
     if not part.jobs:
         raise CommandError(f"the history has no {GANG}")
     began = min(part.submitted_at(sent).values())
-    return Reclaim(
+    return ReclaimFigures(
         victims=len(figures.stopped),
         last_eviction=round(max(figures.stopped.values(), default=began) - began, 3),
         bound=len(part.bound),
@@ -115,7 +115,9 @@ def reclaim_of(figures: Figures, sent: dict[str, float], cpu_seconds: Cpu) -> Re
     )
 
 
-def reclaim_result(options: BenchOptions, reclaim: Reclaim, report: CheckReport) -> dict[str, Any]:
+def reclaim_result(
+    options: BenchOptions, reclaim: ReclaimFigures, report: CheckReport
+) -> dict[str, Any]:
     """What ``-o json`` prints."""
     nodes, faults = options.nodes, [str(violation) for violation in report.violations[:1]]
     if reclaim.bound != gang_width(nodes):

@@ -14,7 +14,7 @@ from coordinator.cli.client.options import DryRunChoice, DryRunOption, NoHeaders
 from coordinator.cli.options.records import CommandGroup
 
 if TYPE_CHECKING:
-    from coordinator.cli.scheduling.queue_figures import QueueFigures
+    from coordinator.cli.scheduling.queue_figures import QueueMetrics
 
 app = CommandGroup(no_args_is_help=True, help="List, describe, close and open queues")
 
@@ -130,7 +130,7 @@ def _set_state(names: list[str], state: str, dry_run: DryRunChoice, connection: 
 
 
 def row_of(
-    queue: Mapping[str, Any], figures: Mapping[str, QueueFigures], *, wide: bool
+    queue: Mapping[str, Any], figures: Mapping[str, QueueMetrics], *, wide: bool
 ) -> list[str]:
     """One line of the list. What the server does not tell is ``<unknown>``."""
     from coordinator.cli.output.printing import cell

@@ -13,7 +13,7 @@ _ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
 
 
 @dataclass(slots=True)
-class QueueFigures:
+class QueueMetrics:
     share: float = 0.0
     """Of what is deserved, of the resource it has most of; above 1 it has more than its due."""
     amounts: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -22,11 +22,11 @@ class QueueFigures:
     """Jobs that wait, by reason."""
 
 
-def queue_figures(text: str) -> dict[str, QueueFigures]:
+def queue_figures(text: str) -> dict[str, QueueMetrics]:
     """By name of the queue, from the text of the metrics."""
-    by_queue: dict[str, QueueFigures] = {}
+    by_queue: dict[str, QueueMetrics] = {}
     for name, labels, value in _samples(text):
-        figures = by_queue.setdefault(labels.get("queue", ""), QueueFigures())
+        figures = by_queue.setdefault(labels.get("queue", ""), QueueMetrics())
         match name:
             case "queue_share":
                 figures.share = value

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from coordinator.cli.output.progress import Rate
 from coordinator.cli.scheduling.queue import row_of
-from coordinator.cli.scheduling.queue_figures import QueueFigures
+from coordinator.cli.scheduling.queue_figures import QueueMetrics
 from shared.units.quantity import quantity
 
 WIDE = 140
@@ -34,7 +34,7 @@ class ScreenSample:
 
     status: Status = field(default_factory=dict)
     queues: Sequence[Mapping[str, Any]] = ()
-    figures: Mapping[str, QueueFigures] = field(default_factory=dict)
+    figures: Mapping[str, QueueMetrics] = field(default_factory=dict)
     at: float = 0.0
     """Seconds since 1970."""
 

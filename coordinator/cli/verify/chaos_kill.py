@@ -27,7 +27,7 @@ from coordinator.cli.options.options import Output, OutputOption
 if TYPE_CHECKING:
     from coordinator.cli.client.client import KubeClient
     from coordinator.supervisor.live_run import LiveRun
-    from coordinator.verification.chaos.kill_one import Recovery, Target, Watch
+    from coordinator.verification.chaos.kill_one import KillTarget, Recovery, Watch
 
 ROLES = ("coordinator", "ledger", "ray")
 _SHARD = re.compile(r"shard-(\d{1,4})")
@@ -120,21 +120,21 @@ def _directory(given: Path | None) -> Path:
         return load_settings().run_dir.absolute()
 
 
-def _target(run: LiveRun, client: KubeClient, name: str, shard: int) -> Target:
+def _target(run: LiveRun, client: KubeClient, name: str, shard: int) -> KillTarget:
     """Raises CommandError, NoRun, KubeError."""
-    from coordinator.verification.chaos.kill_one import Target
+    from coordinator.verification.chaos.kill_one import KillTarget
 
     if shard < 0:
         client.get(STATUS)  # so that the client's address is that of who leads
         port = urlsplit(client.server).port if name == "coordinator" else None
-        return Target(name, run.pid(name, port=port))
+        return KillTarget(name, run.pid(name, port=port))
     shards: list[dict[str, Any]] = client.get(STATUS)["shards"]
     state = next((each for each in shards if each["shard"] == shard), None)
     if state is None:
         raise CommandError(f"{name}: there are {len(shards)} shards, shard-0 and so on")
     if not state["up"] or not state["pid"]:
         raise CommandError(f"{name} has no worker now; try again in a moment")
-    return Target("shard", int(state["pid"]), shard, str(state["epoch"]))
+    return KillTarget("shard", int(state["pid"]), shard, str(state["epoch"]))
 
 
 class _Prober:

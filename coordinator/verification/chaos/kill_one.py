@@ -25,7 +25,7 @@ _STARTED = '"Started a shard worker"'
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class KillTarget:
     """``shard``: of a worker; -1 for the other processes. ``pid``: the process that is killed."""
 
     role: str
@@ -40,7 +40,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class RecoveryMoment:
     at: float
     """Seconds since 1970."""
     what: str
@@ -51,7 +51,7 @@ class Recovery:
     """The moments so far, in any order."""
 
     killed: float
-    moments: list[Moment] = field(default_factory=list)
+    moments: list[RecoveryMoment] = field(default_factory=list)
     noticed: bool = False
     void: bool = False
     up: bool = False
@@ -61,17 +61,17 @@ class Recovery:
     def complete(self) -> bool:
         return self.noticed and self.up and self.committed
 
-    def in_order(self) -> list[Moment]:
+    def in_order(self) -> list[RecoveryMoment]:
         return sorted(self.moments, key=lambda moment: moment.at)
 
     def note(self, at: float, what: str) -> None:
-        self.moments.append(Moment(at, what))
+        self.moments.append(RecoveryMoment(at, what))
 
 
 class Watch:
     """Follows a run after a kill. Call :meth:`look` until the recovery is complete."""
 
-    def __init__(self, run: LiveRun, target: Target) -> None:
+    def __init__(self, run: LiveRun, target: KillTarget) -> None:
         self._run = run
         self._target = target
         self._logs = [run.run_dir / "log" / f"{name}.log" for name in (COORDINATOR, "standby")]

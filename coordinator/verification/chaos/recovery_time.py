@@ -63,7 +63,7 @@ _LOST = '"Lost a shard worker"'
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class RecoveryBound:
     """One row: the measured time and its limit."""
 
     name: str
@@ -71,11 +71,11 @@ class Bound:
 
 
 # docs/failures.md promises these to users; its table and this one change together.
-DETECTED = Bound("lost worker detected", 3.0)
-ELSEWHERE = Bound("its turns placed elsewhere", 5.0)
-LEADERSHIP = Bound("leadership moved", 5.0)
-LEDGER = Bound("scheduling after a restart of the ledger's server", 5.0)
-HEAD = Bound("scheduling after a lost Ray head", 15.0)
+DETECTED = RecoveryBound("lost worker detected", 3.0)
+ELSEWHERE = RecoveryBound("its turns placed elsewhere", 5.0)
+LEADERSHIP = RecoveryBound("leadership moved", 5.0)
+LEDGER = RecoveryBound("scheduling after a restart of the ledger's server", 5.0)
+HEAD = RecoveryBound("scheduling after a lost Ray head", 15.0)
 BOUNDS = (DETECTED, ELSEWHERE, LEADERSHIP, LEDGER, HEAD)
 
 
@@ -83,7 +83,7 @@ BOUNDS = (DETECTED, ELSEWHERE, LEADERSHIP, LEDGER, HEAD)
 class Measured:
     running: int
     """Number of tasks that ran meanwhile."""
-    seconds: dict[Bound, list[float]] = field(default_factory=dict)
+    seconds: dict[RecoveryBound, list[float]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -93,7 +93,7 @@ class Measured:
             for bound in BOUNDS
         )
 
-    def note(self, bound: Bound, seconds: float) -> None:
+    def note(self, bound: RecoveryBound, seconds: float) -> None:
         self.seconds.setdefault(bound, []).append(seconds)
 
     def rows(self) -> list[dict[str, Any]]:

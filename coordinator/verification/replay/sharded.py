@@ -24,7 +24,7 @@ from coordinator.verification.replay.outcome import ReplayResult
 from coordinator.verification.replay.recorded import Recorded
 from coordinator.verification.replay.reported import result_of_log
 from coordinator.verification.simulation.history import Notes
-from coordinator.verification.simulation.policy_file import Policies
+from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.run import Simulation
 from coordinator.verification.simulation.virtual_time import CALM
 from shard_worker.dialects.open_session import open_session
@@ -87,7 +87,7 @@ def run_sharded(
         kubelets.occupy(node, used)
     simulation = Simulation(
         core,
-        policies=Policies(policy),
+        policies=SeededPolicies(policy),
         kubelets=kubelets,
         mode=sharding.mode,
         seed=sharding.seed,

@@ -16,7 +16,7 @@ from coordinator.verification.checker.check import check_lines
 from coordinator.verification.checker.report.report import CheckReport
 from coordinator.verification.simulation.history import Notes
 from coordinator.verification.simulation.invariants import Broken, broken_rules, crashed
-from coordinator.verification.simulation.policy_file import Policies
+from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.run import Crash, Simulation
 from coordinator.verification.simulation.scenario import Scenario
 from shard_worker.view.mode import Mode
@@ -53,7 +53,7 @@ class Played:
 
 
 def build(scenario: Scenario, notes: Notes | None = None) -> Simulation:
-    policies = Policies(parse_policy(scenario.policy) if scenario.policy else DEFAULT_POLICY)
+    policies = SeededPolicies(parse_policy(scenario.policy) if scenario.policy else DEFAULT_POLICY)
 
     def core() -> Coordinator:
         order = Order(policies.session(), window=16, walls=scenario.mode is Mode.HARD)

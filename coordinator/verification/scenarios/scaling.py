@@ -19,7 +19,7 @@ from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.order.order import Order
 from coordinator.verification.history.utilisation import busy
 from coordinator.verification.simulation.history import Notes
-from coordinator.verification.simulation.policy_file import Policies
+from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.run import Simulation
 from coordinator.verification.simulation.virtual_time import CALM
 from coordinator.verification.workloads.generators import (
@@ -116,7 +116,7 @@ def run_backlog(
 
     simulation = Simulation(
         core,
-        policies=Policies(backlog.policy),
+        policies=SeededPolicies(backlog.policy),
         kubelets=LocalCluster(speedup=backlog.speedup, grace=0.0),
         mode=backlog.mode,
         seed=seed,

@@ -19,7 +19,7 @@ from coordinator.service.leadership.standby import Standby
 from coordinator.service.pod_evictor import EVICTOR
 from coordinator.verification.simulation.bold_evictor import SIMULATED
 from coordinator.verification.simulation.ledger_audit import SimulatedAudit
-from coordinator.verification.simulation.policy_file import Policies, PolicyLook
+from coordinator.verification.simulation.policy_file import PolicyLook, SeededPolicies
 from coordinator.verification.simulation.process import Alarm, Process
 from coordinator.verification.simulation.remote_cluster import ClusterProcess, RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
@@ -27,7 +27,7 @@ from coordinator.verification.simulation.service_edges import INTAKE, ServiceEdg
 from coordinator.verification.simulation.standby import LEASE_SECONDS, KeeperTimers
 from coordinator.verification.simulation.virtual_loop import virtual_loop
 from coordinator.verification.simulation.virtual_time import Event, Timeline
-from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS, WorkerConfig
+from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS, SeededWorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
 from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
@@ -48,14 +48,14 @@ IDLE_LOOKS = 1
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """The environment of a coordinator, which outlives it."""
 
     timeline: Timeline
     ledger: LedgerDouble
     cluster: ClusterProcess
-    workers: WorkerConfig
-    policies: Policies
+    workers: SeededWorkerConfig
+    policies: SeededPolicies
     acknowledged: Callable[[list[int]], None]
     """Users are told that these jobs are stored."""
     binds_volumes: bool = True
@@ -71,7 +71,7 @@ class Life:
     def __init__(
         self,
         core: Coordinator,
-        world: World,
+        world: Environment,
         *,
         number: int,
         holder: str,

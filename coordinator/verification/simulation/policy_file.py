@@ -12,7 +12,7 @@ LOOK_SECONDS = 0.2
 """Interval of the leader's check: a fifth of the service's, as all times of a run."""
 
 
-class Policies:
+class SeededPolicies:
     """``generation`` increases with each change."""
 
     def __init__(self, first: Policy) -> None:
@@ -37,7 +37,7 @@ class PolicyLook:
     content: dict[str, Any] | None = None
     """Not as text: :attr:`in_force` says what new workers run."""
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, policies: SeededPolicies) -> None:
         self._policies = policies
         self.generation = policies.generation
         self.in_force = policies.current

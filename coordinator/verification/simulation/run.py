@@ -13,15 +13,15 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.intake.documents.document import Key
 from coordinator.ledger_audit.findings import Finding
 from coordinator.verification.simulation.history import Notes
-from coordinator.verification.simulation.leader import Life, World
-from coordinator.verification.simulation.policy_file import Policies
+from coordinator.verification.simulation.leader import Environment, Life
+from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.process import halt
 from coordinator.verification.simulation.remote_cluster import ClusterProcess
 from coordinator.verification.simulation.scenario import Fault, FaultKind
 from coordinator.verification.simulation.seen_log import SeenLedger
 from coordinator.verification.simulation.silent_log import silent_log
 from coordinator.verification.simulation.virtual_time import Network, Place, Timeline
-from coordinator.verification.simulation.worker import EVERYTHING, WorkerConfig
+from coordinator.verification.simulation.worker import EVERYTHING, SeededWorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
 from shard_worker.view.mode import Mode
 from shared.ledger.entries.log import CommitEntry
@@ -60,7 +60,7 @@ class Simulation:
         self,
         core: Callable[[], Coordinator],
         *,
-        policies: Policies,
+        policies: SeededPolicies,
         kubelets: Kubelets,
         mode: Mode,
         seed: int,
@@ -74,7 +74,7 @@ class Simulation:
     ) -> None:
         """``core`` makes an empty coordinator, with a session of ``policies``; one worker per
         shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes`` and ``drains``:
-        see :class:`World`."""
+        see :class:`Environment`."""
         self.notes = notes
         self.events = 0
         """Number of events so far."""
@@ -89,12 +89,12 @@ class Simulation:
         )
         self._make_core = core
         self._lose = lose
-        self._world = World(
+        self._world = Environment(
             timeline=timeline,
             ledger=self.ledger,
             cluster=ClusterProcess(timeline, kubelets),
             policies=policies,
-            workers=WorkerConfig(mode=mode, seed=seed, evicting=evicting),
+            workers=SeededWorkerConfig(mode=mode, seed=seed, evicting=evicting),
             acknowledged=self._acknowledged,
             binds_volumes=binds_volumes,
             drains=drains,

@@ -34,7 +34,7 @@ Answered = Callable[[list[Outcome], str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerConfig:
+class SeededWorkerConfig:
     """Parameters of workers."""
 
     mode: Mode
@@ -71,7 +71,7 @@ class SimulatedWorker:
 
     def __init__(
         self,
-        config: WorkerConfig,
+        config: SeededWorkerConfig,
         *,
         session: Session,
         shard: int,

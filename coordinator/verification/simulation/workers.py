@@ -7,7 +7,7 @@ from collections.abc import Callable
 from coordinator.dispatch.worker_client import WorkerLost
 from coordinator.verification.simulation.process import Process, Reply, halt
 from coordinator.verification.simulation.virtual_time import ECHO_SECONDS, Event
-from coordinator.verification.simulation.worker import SimulatedWorker, WorkerConfig
+from coordinator.verification.simulation.worker import SeededWorkerConfig, SimulatedWorker
 from shard_worker.framework.session import Session
 from shard_worker.worker import transport
 from shard_worker.worker.transport import PlaceReply
@@ -27,7 +27,7 @@ class SimulatedShards:
 
     def __init__(
         self,
-        config: WorkerConfig,
+        config: SeededWorkerConfig,
         *,
         session: Callable[[], Session],
         process: Process,

@@ -82,7 +82,7 @@ class _Served:
     row: int
 
 
-class DeviceClaims:
+class DeviceClaimFilter:
     """The claims of one session; reset for every world that the session enters."""
 
     def __init__(self, ssn: Session) -> None:

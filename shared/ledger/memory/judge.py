@@ -29,7 +29,7 @@ from shared.units.things import Things
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class JudgedOperation:
     kind: int
     cid: int
     group: int
@@ -40,9 +40,11 @@ class Operation:
     devices: Things
 
 
-def operations(run: Run) -> Iterator[Operation]:
+def operations(run: Run) -> Iterator[JudgedOperation]:
     columns = zip(run.tasks, run.rows, run.versions, run.specs, strict=True)
-    return (Operation(run.kind, run.cid, run.group, *values, run.devices) for values in columns)
+    return (
+        JudgedOperation(run.kind, run.cid, run.group, *values, run.devices) for values in columns
+    )
 
 
 def misfit(node: NodeBook, requests: Requests, kind: int) -> Verdict:
@@ -67,7 +69,7 @@ def _asks(overlay: Overlay, cid: int, devices: Things) -> list[ThingAsk]:
     return [*overlay.class_things.get(cid, ()), *chosen]
 
 
-def misfit_of_things(overlay: Overlay, op: Operation) -> Verdict:
+def misfit_of_things(overlay: Overlay, op: JudgedOperation) -> Verdict:
     """:func:`misfit` for each named thing that the task takes, in each of its dimensions."""
     verdict = Verdict.COMMITTED
     for ask in _asks(overlay, op.cid, op.devices):
@@ -129,7 +131,7 @@ class Judge:
     _moved: bool = False
     _in_part: bool = False
     """Whether the job of the statement being judged may hold less than its minimum."""
-    _placed: dict[int, Operation] = field(default_factory=dict)
+    _placed: dict[int, JudgedOperation] = field(default_factory=dict)
     """tix -> operation of the statement being judged that holds capacity now."""
 
     def judge(self, s: Statement) -> Answer:
@@ -269,7 +271,7 @@ class Judge:
         assert job is not None
         return job
 
-    def _judge_operation(self, jid: int, op: Operation) -> Finding:
+    def _judge_operation(self, jid: int, op: JudgedOperation) -> Finding:
         record = self.overlay.tasks.get((jid, op.tix))
         # Placed by an earlier batch, or named twice in this statement.
         if op.tix in self._placed or (record is not None and record.state != TaskState.PENDING):
@@ -283,7 +285,7 @@ class Judge:
             verdict = verdict if named is Verdict.COMMITTED else named
         return verdict, op.row
 
-    def _place(self, op: Operation) -> None:
+    def _place(self, op: JudgedOperation) -> None:
         node = self.overlay.nodes.own(op.row)
         assert node is not None
         # What this statement has moved itself does not make its own version an old one.
@@ -302,7 +304,7 @@ class Judge:
 
     # --- the tail and the accounts ------------------------------------------------------------
 
-    def _judge_tail_operation(self, s: Statement, op: Operation) -> Verdict:
+    def _judge_tail_operation(self, s: Statement, op: JudgedOperation) -> Verdict:
         verdict, _ = self._judge_operation(s.jid, op)
         if verdict is not Verdict.COMMITTED:
             return verdict

@@ -95,9 +95,9 @@ def got(session: Session, name: str) -> list[Got]:
     return dra_of(session).got(task_of(session, name))
 
 
-def dra_of(session: Session) -> devices.DeviceClaims:
+def dra_of(session: Session) -> devices.DeviceClaimFilter:
     found = [getattr(hook.scalar, "__self__", None) for hook in session.rules(LIVE_PREDICATE)]
-    dra = next(one for one in found if isinstance(one, devices.DeviceClaims))
+    dra = next(one for one in found if isinstance(one, devices.DeviceClaimFilter))
     return dra
 
 

@@ -9,7 +9,12 @@ import pytest
 from coordinator.cli.options.failure import CommandError
 from coordinator.cli.options.options import ModeChoice, Output
 from coordinator.cli.run.bench_options import BenchOptions, BenchSize
-from coordinator.cli.run.bench_reclaim import Reclaim, reclaim_of, reclaim_result, run_reclaim
+from coordinator.cli.run.bench_reclaim import (
+    ReclaimFigures,
+    reclaim_of,
+    reclaim_result,
+    run_reclaim,
+)
 from coordinator.supervisor.supervisor import COORDINATOR
 from coordinator.verification.checker.report.report import CheckReport, Summary
 from coordinator.verification.history.figures import figures_of
@@ -67,7 +72,7 @@ def test_time_runs_from_the_gang_to_the_first_word_about_each_victim() -> None:
             {"src": "ledger", "ev": "status", "t": 12.0, "items": [["BOUND", 7, [0, 1], [0, 1]]]},
         ]
     )
-    assert reclaim_of(figures, {GANG: 10.0}, {}) == Reclaim(3, 1.5, 2, 2.0, {})
+    assert reclaim_of(figures, {GANG: 10.0}, {}) == ReclaimFigures(3, 1.5, 2, 2.0, {})
 
 
 @pytest.mark.parametrize(
@@ -79,7 +84,7 @@ def test_time_runs_from_the_gang_to_the_first_word_about_each_victim() -> None:
     ],
 )
 def test_more_victims_than_enough_are_a_fault(victims: int, bound: int, faults: list[str]) -> None:
-    seen = Reclaim(victims, 0.5, bound, 0.7, {COORDINATOR: 0.25})
+    seen = ReclaimFigures(victims, 0.5, bound, 0.7, {COORDINATOR: 0.25})
     values = reclaim_result(options(), seen, REPORT)
     assert values["faults"] == faults
     assert (values["last_eviction_seconds"], values["last_bind_seconds"]) == (0.5, 0.7)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from coordinator.supervisor.live_run import LiveRun
-from coordinator.verification.chaos.kill_one import Recovery, Target, Watch, follow
+from coordinator.verification.chaos.kill_one import KillTarget, Recovery, Watch, follow
 
 
 class Stage:
@@ -56,7 +56,7 @@ def whats(recovery: Recovery) -> list[str]:
 def test_a_killed_worker_is_followed_to_the_first_commit_after(stage: Stage) -> None:
     stage.event("epoch", "0", "1:old")
     stage.event("commit", "0", "1:old")  # before: neither its commit nor its epoch counts
-    watch = Watch(stage.run, Target("shard", stage.child.pid, 0, "1:old"))
+    watch = Watch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
     watch.kill()
     stage.event("commit", "0", "1:old")  # was on its way
     stage.logged("Lost a shard worker", shard=1, why="another shard's")
@@ -79,7 +79,7 @@ def test_a_killed_worker_is_followed_to_the_first_commit_after(stage: Stage) -> 
 
 
 def test_what_does_not_come_is_missing(stage: Stage) -> None:
-    watch = Watch(stage.run, Target("shard", stage.child.pid, 0, "1:old"))
+    watch = Watch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
     watch.kill()
     stage.logged("Lost a shard worker", shard=0, why="it died")
     recovery = follow(watch, seconds=0.2, each=lambda: None)
@@ -88,7 +88,7 @@ def test_what_does_not_come_is_missing(stage: Stage) -> None:
 
 
 def test_half_a_line_is_read_when_it_is_whole(stage: Stage) -> None:
-    watch = Watch(stage.run, Target("coordinator", stage.child.pid))
+    watch = Watch(stage.run, KillTarget("coordinator", stage.child.pid))
     watch.kill()
     stage.event("epoch", "coordinator", "2:new")
     with stage.run.history.open("a") as file:

@@ -23,7 +23,7 @@ from coordinator.verification.scenarios.scaling import (
     compare,
     run_backlog,
 )
-from coordinator.verification.simulation.policy_file import Policies
+from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.run import Simulation
 from coordinator.verification.simulation.virtual_time import CALM
 from coordinator.verification.workloads.generators import (
@@ -128,7 +128,7 @@ def test_equal_queues_drift_apart_by_no_more_than_the_open_turns(
 
     simulation = Simulation(
         core,
-        policies=Policies(DEFAULT_POLICY),
+        policies=SeededPolicies(DEFAULT_POLICY),
         kubelets=LocalCluster(speedup=1000.0, grace=0.0),
         mode=Mode.SOFT,
         seed=seed,

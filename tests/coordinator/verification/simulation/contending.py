@@ -12,7 +12,7 @@ from coordinator.verification.checker.check import check_lines
 from coordinator.verification.checker.report.report import CheckReport
 from coordinator.verification.scenarios.workload import node
 from coordinator.verification.simulation.history import Notes
-from coordinator.verification.simulation.policy_file import Policies
+from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.run import Simulation
 from coordinator.verification.simulation.virtual_time import CALM, Network
 from shard_worker.dialects.open_session import open_session
@@ -111,7 +111,7 @@ class Run:
         self.notes = Notes()
         self.sim = Simulation(
             core,
-            policies=Policies(policy),
+            policies=SeededPolicies(policy),
             kubelets=LocalCluster(grace=grace),
             mode=mode,
             seed=seed,

@@ -16,7 +16,7 @@ from coordinator.verification.simulation.virtual_time import CALM
 from shared.codec.packed import replace
 from shared.ledger.memory import judge as double_judge
 from shared.ledger.memory.evict import FINE, Finding
-from shared.ledger.memory.judge import Judge, Operation
+from shared.ledger.memory.judge import Judge, JudgedOperation
 from shared.ledger.memory.ledger import Batch, First, LedgerDouble
 from shared.messages.messages import Statement, Verdict
 
@@ -68,7 +68,7 @@ def test_tasks_that_are_placed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         verdict, first = gate(self, batch)
         return (Verdict.COMMITTED, None) if verdict is Verdict.EPOCH else (verdict, first)
 
-    def any_state(self: Judge, jid: int, op: Operation) -> Finding:
+    def any_state(self: Judge, jid: int, op: JudgedOperation) -> Finding:
         finding = judge(self, jid, op)
         return FINE if finding[0] is Verdict.TASK else finding
 

@@ -78,7 +78,7 @@ class Predicates:
             )
         self._volumes(ssn)
         if self._on("DynamicResourceAllocation"):
-            dra = claims.DeviceClaims(ssn)
+            dra = claims.DeviceClaimFilter(ssn)
             ssn.add_pre_predicate_fn(dra.pre_predicate, concerns=claims.concerned)
             ssn.add_live_predicate_fn(dra.checks, scope=Scope.DOMAIN, concerns=claims.concerned)
 
