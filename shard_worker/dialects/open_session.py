@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from shard_worker.dialects.kai.actions.run import run_action as run_kai_action
+from shard_worker.dialects.kai.registry import open_kai_session
+from shard_worker.dialects.kai.session import KaiSession
+from shard_worker.dialects.volcano.actions.run import run_action as run_volcano_action
 from shard_worker.dialects.volcano.registry import PLUGINS, build_plugin, reads_residents
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.rule_times import OPENING, RuleTimes
@@ -56,3 +60,16 @@ def opened_again(session: Session) -> Session:
     """Another session of the same policy, which is used in the present call alone."""
     times = session.times
     return open_session(session.policy, times=times if times is not None and times.on else None)
+
+
+def open_world_session(policy: Policy) -> Session:
+    """A session over a whole world, by the rules of the policy's dialect. Raises PolicyError."""
+    return open_kai_session(policy) if policy.dialect is Dialect.KAI else open_session(policy)
+
+
+def run_action(session: Session, name: str) -> None:
+    """Run one action of the session's dialect over its world."""
+    if isinstance(session, KaiSession):
+        run_kai_action(session, name)
+    else:
+        run_volcano_action(session, name)

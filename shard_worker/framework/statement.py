@@ -20,6 +20,7 @@ from shared.units.things import Things, joined_devices
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
+    from shard_worker.session_model.job import SessionJob
 
 
 class WorldStatement:
@@ -62,6 +63,19 @@ class WorldStatement:
                 self._undo(self.operations.pop(at))
                 return
         raise KeyError(f"{task.key} is not evicted by this statement")
+
+    def promise(self, job: SessionJob) -> None:
+        """Turn what this statement allocates of a job into promises of the same places."""
+        placed = [
+            operation
+            for operation in self.operations
+            if operation.kind is OpKind.ALLOCATE and operation.task.job is job
+        ]
+        for operation in placed:
+            self.operations.remove(operation)
+            self._undo(operation)
+        for operation in placed:
+            self.pipeline(operation.task, operation.row)
 
     def _apply(self, operation: Operation) -> None:
         world, task, row = self._ssn.world, operation.task, operation.row

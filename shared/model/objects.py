@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         ResourceClaimTemplate,
         ResourceSlice,
     )
+    from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
     from shared.model.storage import (
         Budget,
         CSINode,
@@ -44,3 +45,6 @@ class ClusterObjects:
     """Node name -> its usage as reported by a metrics source: ``cpu`` and ``memory`` in percent."""
     extender: dict[str, object] = field(default_factory=dict)
     """Question -> answer of an HTTP extender, fetched before the session."""
+    kai_queues: dict[str, KaiQueue] = field(default_factory=dict)
+    kai_groups: dict[str, KaiPodGroup] = field(default_factory=dict)
+    kai_topologies: dict[str, KaiTopology] = field(default_factory=dict)

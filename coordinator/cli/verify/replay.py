@@ -17,6 +17,7 @@ from shared.units.times import moment
 
 if TYPE_CHECKING:
     from coordinator.verification.replay.cases import Case
+    from coordinator.verification.replay.kai.scenario import KaiScenario
     from coordinator.verification.replay.outcome import ReplayResult
     from shared.policy.model import Policy
 
@@ -127,6 +128,10 @@ def replay(
         )
     changed = False
     for case in cases:
+        if case.kai is not None:
+            _alone(case, diff is not None or shards is not None or cycles > 1)
+            _show_kai(case.kai)
+            continue
         _say_notes(case, other_policy)
         run = run_case(case, cycles=cycles, shards=shards, mode=mode.value, seed=seed)
         if other_policy is None:
@@ -205,6 +210,29 @@ def _say_notes(case: Case, other_policy: Policy | None) -> None:
         notes += [f"--diff: {line}" for line in not_served(other_policy, case.recorded)]
     for note in notes:
         sys.stderr.write(f"{case.id}: {note}\n")
+
+
+def _alone(case: Case, more: bool) -> None:
+    """Refuse what this version does for Volcano's scenarios only."""
+    if more:
+        raise CommandError(
+            f"{case.id}: --diff, --shards and --cycles are not for scenarios of KAI, which say "
+            "themselves how many rounds they run; leave them out",
+            code=EXIT_USAGE,
+        )
+
+
+def _show_kai(scenario: KaiScenario) -> None:
+    """One line for every state that the scenario's expectation is about."""
+    from coordinator.verification.replay.kai.outcome import as_json
+    from coordinator.verification.replay.kai.rounds import observed_states
+    from coordinator.verification.replay.ledger_check import LedgerRefused
+    from coordinator.verification.replay.recorded import RecordError
+    from shared.policy.model import PolicyError
+
+    with as_command_errors(RecordError, PolicyError, LedgerRefused):
+        for observed in observed_states(scenario):
+            typer.echo(json.dumps(as_json(scenario.id, observed)))
 
 
 def _show(case: Case, results: Iterable[ReplayResult], form: Output, *, several: bool) -> None:

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.verification.replay.dump import Dump, read_dump
+from coordinator.verification.replay.kai.recorded import read_kai_recorded
+from coordinator.verification.replay.kai.scenario import KaiScenario, read_kai_scenario
 from coordinator.verification.replay.recorded import Recorded, RecordError, read_recorded
 from coordinator.verification.replay.scenario import RecordedScenario, ScenarioError, read_scenario
 from shard_worker.view.mode import Mode
 from shared.errors import shown
-from shared.policy.model import Policy, PolicyError
+from shared.policy.dialect import dialect_of
+from shared.policy.model import Dialect, Policy, PolicyError
 from shared.policy.volcano import DEFAULT_POLICY
 
 Json = dict[str, Any]
@@ -33,6 +36,8 @@ class Case:
     """Notes for people about assumptions made while reading."""
     dump: bool = False
     """Read from Kubernetes objects, not from a scenario."""
+    kai: KaiScenario | None = None
+    """The scenario, where its policy is KAI's: it is replayed round by round."""
 
 
 def read_cases(
@@ -91,14 +96,30 @@ def _opened(file: str, value: Json) -> Iterator[Json]:
 
 def _scenario(file: str, value: Json, policy: Policy | None) -> Case:
     try:
+        if _is_kai(value, policy):
+            return _kai_scenario(value, policy)
         if policy is not None and "policy" not in value:
             value = {**value, "policy": _ANY_POLICY}
         read: RecordedScenario = read_scenario(value)
     except PolicyError as error:
         raise PolicyError(f"{file}: {value.get('id', '')}: {error}") from None
-    except ScenarioError as error:
+    except (ScenarioError, RecordError) as error:
         raise ScenarioError(f"{file}: {error}") from None
     return Case(read.id, policy or read.policy, read.recorded, read.mode, read.own_rows, read.now)
+
+
+def _is_kai(value: Json, policy: Policy | None) -> bool:
+    """Whether the scenario is decided by KAI's rules: its policy says it, or the other one."""
+    if policy is not None:
+        return policy.dialect is Dialect.KAI
+    written = value.get("policy")
+    return isinstance(written, Mapping) and dialect_of(written)[0] is Dialect.KAI
+
+
+def _kai_scenario(value: Json, policy: Policy | None) -> Case:
+    scenario = read_kai_scenario(value, policy=policy)
+    recorded = read_kai_recorded(scenario.items, scenario.now).recorded
+    return Case(scenario.id, scenario.policy, recorded, now=scenario.now, kai=scenario)
 
 
 _ANY_POLICY: Mapping[str, object] = {

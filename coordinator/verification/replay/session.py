@@ -1,8 +1,8 @@
 """A single session over the whole recorded cluster, in one process.
 
 It has the same rules as the service, over a world with everything: the policy's actions do what
-Volcano's session does. What the session keeps is also committed to the ledger's double, which
-judges it like statements of shards.
+Volcano's session does, or KAI's. What the session keeps is also committed to the ledger's double,
+which judges it like statements of shards.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from coordinator.verification.replay.ledger_check import ReplayLedger
 from coordinator.verification.replay.recorded import Recorded
 from coordinator.verification.simulation.history import Notes
-from shard_worker.dialects.open_session import open_session
-from shard_worker.dialects.volcano.actions.run import run_action
+from shard_worker.dialects.open_session import open_world_session, run_action
 from shard_worker.framework.operation import Operation
 from shard_worker.framework.session import Session
 from shard_worker.session_model.full_world import build_world
@@ -34,18 +33,21 @@ def run_session(
     now: float = 0.0,
     memory: dict[str, float] | None = None,
     notes: Notes | None = None,
+    actions: Sequence[str] | None = None,
 ) -> Session:
     """Run one session: the policy's actions in order, each statement judged by the ledger.
 
+    ``actions``: run these instead.
     ``own_rows``: rows of the session's own shard, None = all. ``memory``: state that plugins keep
     across sessions. ``notes`` gets the history, for the checker. Raises LedgerRefused.
     """
     kept = {} if memory is None else memory
 
     def once() -> tuple[Session, ReplayLedger]:
-        ssn = open_session(policy)
+        ssn = open_world_session(policy)
         ssn.memory = dict(kept)
-        return ssn, _run(ssn, recorded, mode=mode, own_rows=own_rows, now=now)
+        chosen = policy.actions if actions is None else actions
+        return ssn, _run(ssn, recorded, chosen, mode=mode, own_rows=own_rows, now=now)
 
     answers = recorded.objects.extender
     answers.clear()
@@ -57,7 +59,13 @@ def run_session(
 
 
 def _run(
-    ssn: Session, recorded: Recorded, *, mode: Mode, own_rows: Sequence[int] | None, now: float
+    ssn: Session,
+    recorded: Recorded,
+    actions: Sequence[str],
+    *,
+    mode: Mode,
+    own_rows: Sequence[int] | None,
+    now: float,
 ) -> ReplayLedger:
     """The ledger with what the session decided."""
     books = ReplayLedger(recorded, ssn, own_rows=own_rows)
@@ -73,7 +81,7 @@ def _run(
         now=now,
     )
     ssn.enter(world)
-    for action in ssn.policy.actions:
+    for action in actions:
 
         def judged(operations: Sequence[Operation], action: str = action) -> None:
             books.commit(action, operations)

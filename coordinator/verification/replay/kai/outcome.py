@@ -1,0 +1,93 @@
+"""A state of a KAI scenario as JSON: tasks, PodGroups and nodes in KAI's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.verification.replay.kai.rounds import Observed, Round
+from coordinator.verification.replay.kai.scenario import Json
+from shard_worker.dialects.kai.plugins.nodes import gpu_slots
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.status import OCCUPYING, Status
+from shared.manifests.kai.groups import pod_group_of
+from shared.units.slots import CPU, MEMORY
+from shared.units.times import rfc3339
+
+DEVICE = 1000
+"""The unit of GPUs: thousandths."""
+
+
+def as_json(name: str, observed: Observed) -> dict[str, Any]:
+    """One line of ``quadrant replay``."""
+    played = observed.round
+    tasks = {task.key: task for task in played.session.world.tasks()}
+    return {
+        "id": name,
+        "kind": observed.kind,
+        "tasks": {key: task_json(played, pod, tasks.get(key)) for key, pod in pods_of(played)},
+        "podGroups": {
+            group.key: {"lastStart": _last_start(played, group.key), "message": ""}
+            for group in played.session.world.objects.kai_groups.values()
+        },
+        "nodes": nodes_json(played),
+        "rounds": [counts.as_json() for counts in observed.counts],
+    }
+
+
+def pods_of(played: Round) -> list[tuple[str, Json]]:
+    """The pods of PodGroups, by ``namespace/name``."""
+    return [
+        (key, pod)
+        for key, pod in played.recorded.pods.items()
+        if pod_group_of(pod["metadata"].get("annotations") or {})
+    ]
+
+
+def task_json(played: Round, pod: Json, task: TaskInfo | None) -> dict[str, Any]:
+    """One task. A task that the session does not know is as it was recorded."""
+    if task is None:
+        return {
+            "status": pod["status"].get("phase", "Pending"),
+            "node": pod["spec"].get("nodeName", ""),
+            "gpuGroups": [],
+            "requestedGpus": 0,
+            "acceptedGpus": 0,
+            "requestedMilliCpu": 0,
+            "requestedMemory": 0,
+        }
+    requests = dict(task.requests)
+    gpus = sum(requests.get(slot, 0) for slot in gpu_slots(played.session.world)) / DEVICE
+    placed = task.row >= 0 and bool(task.status & (OCCUPYING | Status.PIPELINED | Status.RELEASING))
+    return {
+        "status": task.status.name.title() if task.status.name else "",
+        "node": played.session.world.node(task.row).name if placed else "",
+        "gpuGroups": [],
+        "requestedGpus": gpus,
+        "acceptedGpus": gpus if placed else 0,
+        "requestedMilliCpu": requests.get(CPU, 0),
+        "requestedMemory": requests.get(MEMORY, 0),
+    }
+
+
+def _last_start(played: Round, key: str) -> str | None:
+    session = played.session
+    group = session.world.objects.kai_groups[key]
+    started = {session.kai_jobs[jid].key: at for jid, at in session.started.items()}
+    at = started.get(key, group.last_start)
+    return None if at is None else rfc3339(at)
+
+
+def nodes_json(played: Round) -> dict[str, dict[str, float]]:
+    """Whole devices that are free, and about to be."""
+    world = played.session.world
+    slots = gpu_slots(world)
+    nodes: dict[str, dict[str, float]] = {}
+    for row, node in enumerate(world.view.nodes):
+        if node is not None:
+            idle = sum(int(world.idle(slot)[row]) for slot in slots)
+            future = sum(int(world.future_idle(slot)[row]) for slot in slots)
+            nodes[node.name] = {
+                "idleGpus": idle / DEVICE,
+                "releasingGpus": (future - idle) / DEVICE,
+            }
+    return nodes

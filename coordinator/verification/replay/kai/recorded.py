@@ -1,0 +1,93 @@
+"""A recorded cluster of KAI's objects: what the engine numbers of it, and KAI's own records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coordinator.verification.replay.kai.scenario import Json
+from coordinator.verification.replay.recorded import Recorded, RecordError, read_recorded
+from shared.errors import InvalidInput
+from shared.manifests.kai.groups import pod_group_of, read_kai_pod_group
+from shared.manifests.kai.queues import read_kai_queue, read_kai_topology
+
+ENGINE_GROUP = "scheduling.k8s.io/group-name"
+
+
+@dataclass(frozen=True, slots=True)
+class KaiRecorded:
+    """``recorded``: with KAI's records among its objects."""
+
+    recorded: Recorded
+    pods: Mapping[str, Json]
+    """By ``namespace/name``, as they were recorded."""
+
+    def group_of(self, pod: Json) -> str:
+        """The PodGroup of a pod (``namespace/name``), "" for none."""
+        metadata = pod["metadata"]
+        name = pod_group_of(metadata.get("annotations") or {})
+        return f"{metadata.get('namespace', 'default')}/{name}" if name else ""
+
+
+def read_kai_recorded(items: Sequence[Json], now: float) -> KaiRecorded:
+    """Number the objects, in any order. Raises RecordError if one is refused."""
+    recorded = read_recorded(
+        [_for_engine(item) for item in items if item["kind"] != "Topology"], now
+    )
+    objects = recorded.objects
+    for item in items:
+        try:
+            match item["kind"]:
+                case "Queue":
+                    queue = read_kai_queue(item)
+                    objects.kai_queues[queue.name] = queue
+                case "PodGroup":
+                    group = read_kai_pod_group(item)
+                    objects.kai_groups[group.key] = group
+                case "Topology":
+                    topology = read_kai_topology(item)
+                    objects.kai_topologies[topology.name] = topology
+                case _:
+                    pass
+        except InvalidInput as error:
+            raise RecordError(f"{item['kind']} {item['metadata'].get('name')}: {error}") from None
+    pods = {
+        f"{item['metadata'].get('namespace', 'default')}/{item['metadata']['name']}": item
+        for item in items
+        if item["kind"] == "Pod"
+    }
+    return KaiRecorded(recorded, pods)
+
+
+def _for_engine(item: Json) -> Mapping[str, Any]:
+    """The object as the engine's intake reads it: kinds that it has not are those it has."""
+    match item["kind"]:
+        case "Queue":
+            name = item["metadata"]["name"]
+            return {
+                "apiVersion": "scheduling.volcano.sh/v1beta1",
+                "kind": "Queue",
+                "metadata": {"name": name},
+                "spec": {},
+            }
+        case "PodGroup":
+            spec = item.get("spec") or {}
+            return {
+                "apiVersion": "scheduling.volcano.sh/v1beta1",
+                "kind": "PodGroup",
+                "metadata": item["metadata"],
+                "spec": {
+                    "minMember": 0,
+                    "queue": spec.get("queue", "default"),
+                    "priorityClassName": spec.get("priorityClassName") or "train",
+                },
+            }
+        case "Pod":
+            metadata = item["metadata"]
+            marks = dict(metadata.get("annotations") or {})
+            if name := pod_group_of(marks):
+                marks[ENGINE_GROUP] = name
+            return {**item, "metadata": {**metadata, "annotations": marks}}
+        case _:
+            return item

@@ -1,0 +1,1 @@
+"""KAI's actions, each a module with ``execute``."""

@@ -1,0 +1,89 @@
+"""Place the tasks of one turn, sub group by sub group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.dialects.kai.model import KaiJob, Member
+from shard_worker.dialects.kai.rules.groups import PodSet
+from shard_worker.dialects.kai.session import KaiSession
+from shard_worker.framework.rules import Mask
+from shard_worker.framework.statement import WorldStatement
+from shard_worker.placement.candidates import feasible
+from shard_worker.session_model.job import TaskInfo
+
+
+@dataclass(slots=True)
+class Placing:
+    """One turn of one job. What a failed set of nodes had placed is rolled back; the statement has
+    only what stays."""
+
+    ssn: KaiSession
+    statement: WorldStatement
+    job: KaiJob
+    _by_name: NDArray[np.intp] | None = field(default=None, init=False)
+
+    def place(self, group: Member, tasks: Sequence[TaskInfo], within: Mask) -> bool:
+        """Place these tasks of a group, all of them on one of its sets of nodes."""
+        for nodes in self.ssn.node_sets(self.job, group, tasks, within):
+            checkpoint = self.statement.checkpoint
+            if self._on(group, tasks, nodes):
+                return True
+            self.statement.rollback(checkpoint)
+        return False
+
+    def _on(self, group: Member, tasks: Sequence[TaskInfo], nodes: Mask) -> bool:
+        if isinstance(group, PodSet):
+            return all(self._put(task, nodes) for task in tasks)
+        for member in group.ordered():
+            own = {id(task) for pod_set in member.pod_sets() for task in pod_set.tasks}
+            its_tasks = [task for task in tasks if id(task) in own]
+            if its_tasks and not self.place(member, its_tasks, nodes):
+                return False
+        return True
+
+    def _put(self, task: TaskInfo, nodes: Mask) -> bool:
+        """Put the task on the best node that takes it; False where none does."""
+        ssn, world = self.ssn, self.ssn.world
+        reason = ssn.pre_predicate(task)
+        if reason is not None:
+            self._failed(task, {reason: int(nodes.sum())})
+            return False
+        candidates = feasible(ssn, task, within=nodes)
+        if not candidates.mask.any():
+            self._failed(task, candidates.reasons)
+            return False
+        row = self._best(task, nodes, candidates.mask)
+        if world.fits_idle(task.cls)[row]:
+            self.statement.allocate(task, row)
+        else:
+            self.statement.pipeline(task, row)
+        return True
+
+    def _best(self, task: TaskInfo, nodes: Mask, fits: Mask) -> int:
+        """The fitting row of the highest score, of equals the first by name. All nodes of the set
+        are scored: the range of a score may depend on those without room."""
+        rows = np.flatnonzero(nodes & self.ssn.world.view.exists())
+        scores = self.ssn.node_scores(task, rows)
+        choice = fits[rows]
+        rows, scores = rows[choice], scores[choice]
+        level = rows[scores == scores.max()]
+        return int(level[np.argmin(self._names()[level])])
+
+    def _names(self) -> NDArray[np.intp]:
+        """The place of each row in the order of names."""
+        if self._by_name is None:
+            nodes = self.ssn.world.view.nodes
+            names = ["" if node is None else node.name for node in nodes]
+            self._by_name = np.empty(len(names), np.intp)
+            self._by_name[sorted(range(len(names)), key=names.__getitem__)] = range(len(names))
+        return self._by_name
+
+    def _failed(self, task: TaskInfo, reasons: dict[str, int]) -> None:
+        job = self.job.job
+        if not job.unschedulable:
+            job.unschedulable, job.failed_role = reasons, task.role.name

@@ -1,0 +1,1 @@
+"""KAI's plugins over the session: which rule stands at which point."""

@@ -1,0 +1,156 @@
+"""Plugins that rank nodes, on KAI's scale: a larger kind of reason always outweighs the smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.dialects.kai.session import KaiSession
+from shard_worker.framework.rules import Scores
+from shard_worker.session_model.job import TaskInfo
+from shared.model.model import TaskClass
+from shared.policy.model import PluginOption, PolicyError
+from shared.units.slots import CPU
+
+if TYPE_CHECKING:
+    from shard_worker.session_model.world import World
+
+PACKING = 9.0
+KIND = 10.0
+IDLE = 1e3
+NOMINATED = 1e7
+
+
+class NodeAvailability:
+    """nodeavailability: nodes with room now before those that only will have it."""
+
+    name = "nodeavailability"
+
+    def __init__(self, option: PluginOption) -> None:
+        del option
+
+    def on_session_open(self, ssn: KaiSession) -> None:
+        ssn.add_batch_node_order_fn(_idle)
+
+
+class ResourceType:
+    """resourcetype: tasks without GPUs on nodes without GPUs."""
+
+    name = "resourcetype"
+
+    def __init__(self, option: PluginOption) -> None:
+        del option
+
+    def on_session_open(self, ssn: KaiSession) -> None:
+        ssn.add_batch_node_order_fn(_kind)
+
+
+class NominatedNode:
+    """nominatednode: the node that an earlier session nominated for the task."""
+
+    name = "nominatednode"
+
+    def __init__(self, option: PluginOption) -> None:
+        del option
+
+    def on_session_open(self, ssn: KaiSession) -> None:
+        ssn.add_batch_node_order_fn(_nominated)
+
+
+class Strategy(Enum):
+    BINPACK = "binpack"
+    SPREAD = "spread"
+
+
+class NodePlacement:
+    """nodeplacement: the fullest node first (binpack), or the emptiest (spread); tasks with GPUs by
+    GPUs, the others by cores."""
+
+    name = "nodeplacement"
+
+    def __init__(self, option: PluginOption) -> None:
+        self._gpu = _strategy(option, "gpu")
+        self._cpu = _strategy(option, "cpu")
+
+    def on_session_open(self, ssn: KaiSession) -> None:
+        ssn.add_batch_node_order_fn(self._score)
+
+    def _score(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
+        with_gpus = wants_gpus(task.cls, world)
+        slots = gpu_slots(world) if with_gpus else [CPU]
+        there, free = _amounts(world, slots, rows)
+        match self._gpu if with_gpus else self._cpu:
+            case Strategy.BINPACK:
+                return _packed(there, free)
+            case Strategy.SPREAD:
+                return np.where(there > 0, free / np.maximum(there, 1), 0.0)
+
+
+def _strategy(option: PluginOption, resource: str) -> Strategy:
+    try:
+        return Strategy(option.text(resource) or "binpack")
+    except ValueError:
+        raise PolicyError(
+            f"nodeplacement: {resource}: {option.text(resource)!r} is none of binpack, spread"
+        ) from None
+
+
+def _packed(there: Scores, free: Scores) -> Scores:
+    """The less is free, the better, on the range of the nodes that have the resource at all."""
+    having = there > 0
+    scores = np.zeros(len(there), np.float64)
+    if not having.any():
+        return scores
+    least, most = float(free[having].min()), float(free[having].max())
+    if most <= 0:
+        return scores
+    if least == most:
+        scores[having] = PACKING
+    else:
+        scores[having] = PACKING * (1 - (free[having] - least) / (most - least))
+    return scores
+
+
+def _amounts(world: World, slots: list[int], rows: NDArray[np.intp]) -> tuple[Scores, Scores]:
+    """(what each row has, what nobody holds of it, what is leaving included)."""
+    there = _summed(lambda slot: world.view.column("allocatable", slot), slots, rows)
+    return there, _summed(world.future_idle, slots, rows)
+
+
+def _summed(
+    column: Callable[[int], NDArray[np.int64]], slots: list[int], rows: NDArray[np.intp]
+) -> Scores:
+    total = np.zeros(len(rows), np.float64)
+    for slot in slots:
+        total += column(slot)[rows]
+    return total
+
+
+def gpu_slots(world: World) -> list[int]:
+    """The slots of resources that are GPUs: their names end so."""
+    return [slot for slot, name in enumerate(world.view.slot_names) if name.endswith("gpu")]
+
+
+def wants_gpus(cls: TaskClass, world: World) -> bool:
+    names = world.view.slot_names
+    return any(slot < len(names) and names[slot].endswith("gpu") for slot, _ in cls.requests)
+
+
+def _idle(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
+    return np.where(world.fits_idle(task.cls)[rows], IDLE, 0.0)
+
+
+def _kind(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
+    if wants_gpus(task.cls, world):
+        return np.zeros(len(rows), np.float64)
+    there = _summed(lambda slot: world.view.column("allocatable", slot), gpu_slots(world), rows)
+    return np.where(there > 0, 0.0, KIND)
+
+
+def _nominated(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
+    del world
+    return np.where(rows == task.nominated, NOMINATED, 0.0)

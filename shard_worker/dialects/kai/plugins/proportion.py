@@ -1,0 +1,88 @@
+"""proportion: fair shares, the order of queues, and what a queue may take."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from shard_worker.dialects.kai.model import KaiJob, QueueState
+from shard_worker.dialects.kai.rules.amounts import Amounts
+from shard_worker.dialects.kai.rules.capacity import OverCapacity, QueueRoom, over_capacity
+from shard_worker.dialects.kai.rules.fair_share import QueueDemand, fair_shares
+from shard_worker.dialects.kai.rules.queue_order import first
+from shard_worker.dialects.kai.session import KaiSession
+from shard_worker.framework.rules import EventHandler
+from shared.policy.model import PluginOption
+
+if TYPE_CHECKING:
+    from shard_worker.session_model.job import TaskInfo
+    from shard_worker.session_model.world import World
+
+
+class Proportion:
+    name = "proportion"
+
+    def __init__(self, option: PluginOption) -> None:
+        self._k = max(Fraction(option.text("kValue") or "1"), Fraction(0))
+        self._ssn: KaiSession | None = None
+
+    def on_session_open(self, ssn: KaiSession) -> None:
+        self._ssn = ssn
+        ssn.entering.append(self._divide)
+        ssn.add_kai_queue_order_fn(first)
+        ssn.add_job_over_capacity_fn(refused)
+        ssn.add_event_handler(EventHandler(self._charge, self._discharge))
+
+    def _divide(self, world: World) -> None:
+        del world
+        ssn = self._session
+        shares = fair_shares(ssn.cluster, map(demand_of, ssn.queues.values()), k=self._k)
+        for queue in ssn.queues.values():
+            queue.fair_share = shares[queue.uid]
+
+    def _charge(self, task: TaskInfo) -> None:
+        job = self._session.kai_job(task.job)
+        if job is not None:
+            amounts = self._session.asked_by([task])
+            job.queue.charge(amounts, preemptible=job.preemptible)
+
+    def _discharge(self, task: TaskInfo) -> None:
+        job = self._session.kai_job(task.job)
+        if job is not None:
+            amounts = self._session.asked_by([task])
+            job.queue.discharge(amounts, preemptible=job.preemptible)
+
+    @property
+    def _session(self) -> KaiSession:
+        if self._ssn is None:
+            raise RuntimeError("proportion has no session yet")
+        return self._ssn
+
+
+def demand_of(queue: QueueState) -> QueueDemand:
+    """What a queue brings to the division."""
+    return QueueDemand(
+        uid=queue.uid,
+        parent=queue.chain[1].uid if len(queue.chain) > 1 else None,
+        created=queue.record.created,
+        priority=queue.record.priority,
+        quota=queue.quota,
+        limit=queue.limit,
+        weight=queue.weight,
+        requested=queue.requested,
+    )
+
+
+def refused(job: KaiJob, asks: Amounts) -> OverCapacity | None:
+    """The first refusal along the job's queues."""
+    chain = [
+        QueueRoom(
+            uid=queue.record.name,
+            quota=queue.quota,
+            limit=queue.limit,
+            allocated=queue.allocated,
+            non_preemptible=queue.non_preemptible,
+        )
+        for queue in job.queue.chain
+    ]
+    return over_capacity(chain, asks, preemptible=job.preemptible)

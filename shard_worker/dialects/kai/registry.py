@@ -1,0 +1,72 @@
+"""KAI's plugins of this version, by their names in a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from shard_worker.dialects.kai.plugins.nodes import (
+    NodeAvailability,
+    NodePlacement,
+    NominatedNode,
+    ResourceType,
+)
+from shard_worker.dialects.kai.plugins.orders import Elastic, Kubeflow, Priority, Ray, TaskOrder
+from shard_worker.dialects.kai.plugins.predicates import Predicates
+from shard_worker.dialects.kai.plugins.proportion import Proportion
+from shard_worker.dialects.kai.plugins.topology import TopologyAware
+from shard_worker.dialects.kai.session import KaiSession
+from shared.policy.model import PluginOption, Policy, PolicyError
+
+
+class KaiPlugin(Protocol):
+    """A plugin that registers at KAI's points."""
+
+    def on_session_open(self, ssn: KaiSession) -> None: ...
+
+
+PLUGINS: dict[str, Callable[[PluginOption], KaiPlugin]] = {
+    "elastic": Elastic,
+    "kubeflow": Kubeflow,
+    "nodeavailability": NodeAvailability,
+    "nodeplacement": NodePlacement,
+    "nominatednode": NominatedNode,
+    "predicates": Predicates,
+    "priority": Priority,
+    "proportion": Proportion,
+    "ray": Ray,
+    "resourcetype": ResourceType,
+    "taskorder": TaskOrder,
+    "topology": TopologyAware,
+}
+"""Name -> factory."""
+
+WITHOUT_RULES: dict[str, str] = {
+    "dynamicresources": "claims are checked by predicates",
+    "subgrouporder": "sub groups always have this order",
+    "snapshot": "quadrant snapshot gives what it serves",
+    "reflectjoborder": "quadrant queue order gives what it serves",
+    "minruntime": "it protects from evictions, of which there are none yet",
+    "sg-nodelocalgreedy": "it looks for victims, of which there are none yet",
+    "sg-multinodegang": "it looks for victims, of which there are none yet",
+    "gpupack": "no device is shared yet",
+    "gpuspread": "no device is shared yet",
+    "gpusharingorder": "no device is shared yet",
+    "podaffinity": "pod affinity is required or ignored, not preferred, yet",
+}
+"""Plugins that are taken and register nothing, and why."""
+
+
+def open_kai_session(policy: Policy) -> KaiSession:
+    """Create the policy's plugins and let each register, in the policy's order; KAI's tiers are one
+    list. Raises PolicyError if a plugin is not in this version."""
+    session = KaiSession(policy)
+    for tier, options in enumerate(policy.tiers):
+        for option in options:
+            make = PLUGINS.get(option.name)
+            if make is None and option.name not in WITHOUT_RULES:
+                raise PolicyError(f"plugin {option.name!r} is not in this version")
+            if make is not None:
+                with session.speaking(tier, option):
+                    make(option).on_session_open(session)
+    return session

@@ -1,0 +1,158 @@
+"""Domains of a topology: which of them a group is tried on, and in what order.
+
+A node belongs to a topology if it has the labels of all its levels. Below a virtual root every
+level divides the domains of the one above. Fuller domains come first, so that groups are packed;
+what has no room for a group is not tried at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.intp]
+LACKING = Fraction(1000)
+"""The share of nothing that a request comes to."""
+STEPS = 10
+"""Domains of the preferred level are told apart in so many steps of a score."""
+
+
+@dataclass(slots=True, eq=False)
+class Domain:
+    """``path``: the values of the levels' labels, from the top; () is the root."""
+
+    path: tuple[str, ...]
+    rows: Rows
+    children: list[Domain] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return ".".join(self.path)
+
+    @property
+    def level(self) -> int:
+        """The index of its level, -1 for the root."""
+        return len(self.path) - 1
+
+    def at_level(self, level: int) -> Iterator[Domain]:
+        """The domains of a level at or below this one, in the tree's order."""
+        if self.level == level:
+            yield self
+        elif self.level < level:
+            for child in self.children:
+                yield from child.at_level(level)
+
+
+def grown(
+    rows: Rows, codes: Sequence[NDArray[np.int32]], values: Sequence[Sequence[str]]
+) -> Domain:
+    """The tree over these rows, which have a code (an index of ``values``) at every level."""
+    return _grown((), rows, codes, values)
+
+
+def _grown(
+    path: tuple[str, ...],
+    rows: Rows,
+    codes: Sequence[NDArray[np.int32]],
+    values: Sequence[Sequence[str]],
+) -> Domain:
+    domain = Domain(path, rows)
+    level = len(path)
+    if level < len(codes):
+        mine = codes[level][rows]
+        for code in np.unique(mine).tolist():
+            below = (*path, values[level][code])
+            domain.children.append(_grown(below, rows[mine == code], codes, values))
+    return domain
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the tasks of a group ask for together, against what each row has free."""
+
+    tasks: int
+    pods: NDArray[np.int64] | None
+    """How many of the largest task each row has room for; None where tasks differ in kind."""
+    ratios: Sequence[tuple[int, NDArray[np.int64]]]
+    """(amount asked in all, free per row) of each resource but pods."""
+
+    def ratio(self, domain: Domain) -> Fraction:
+        """The largest part of what is free in a domain that the group asks for."""
+        parts = [Fraction(0)]
+        for amount, free in self.ratios:
+            has = int(free[domain.rows].sum())
+            parts.append(Fraction(amount, has) if has > 0 else LACKING)
+        return max(parts)
+
+    def fits(self, domain: Domain) -> bool:
+        """Whether the domain could have room for all tasks."""
+        if self.pods is not None:
+            return int(self.pods[domain.rows].sum()) >= self.tasks
+        return self.ratio(domain) <= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The levels of a constraint by index; None where it does not name one."""
+
+    required: int | None
+    preferred: int | None
+
+    @property
+    def deepest(self) -> int:
+        """The lowest level that is looked at."""
+        if self.preferred is not None:
+            return self.preferred
+        return -1 if self.required is None else self.required
+
+    @property
+    def highest(self) -> int:
+        return -1 if self.required is None else self.required
+
+
+def common_domain(root: Domain, limits: Limits) -> Domain:
+    """The lowest domain with all rows, no lower than the constraint looks."""
+    domain = root
+    while len(domain.children) == 1 and domain.level < limits.deepest:
+        domain = domain.children[0]
+    return domain
+
+
+def in_order(domain: Domain, asked: Asked, deepest: int) -> Domain:
+    """The tree below a domain with fuller children first; equals by id."""
+    if domain.level >= deepest:
+        return domain
+    children = sorted(domain.children, key=lambda child: (-asked.ratio(child), child.id))
+    ordered = [in_order(child, asked, deepest) for child in children]
+    return Domain(domain.path, domain.rows, ordered)
+
+
+def domains_to_try(root: Domain, asked: Asked, limits: Limits, active: Rows) -> list[Domain]:
+    """The domains for a group, the best first: of the lowest level first, then of wider ones.
+    ``root``: ordered. ``active``: rows with tasks of the group; with a required level it stays in
+    the domains that have them."""
+    found: list[Domain] = []
+    for level in range(limits.deepest, limits.highest - 1, -1):
+        found += [domain for domain in root.at_level(level) if asked.fits(domain)]
+    if limits.required is None or not len(active):
+        return found
+    homes = [
+        domain.path
+        for domain in root.at_level(limits.required)
+        if np.isin(active, domain.rows).any()
+    ]
+    return [domain for domain in found if domain.path[: limits.required + 1] in homes]
+
+
+def level_scores(root: Domain, level: int, size: int) -> NDArray[np.float64]:
+    """Rows by the order of their domains of the preferred level: the first has the least, so that
+    where a wide set is tried the emptier domains are taken."""
+    scores = np.zeros(size, np.float64)
+    domains = list(root.at_level(level))
+    for place, domain in enumerate(domains, start=1):
+        scores[domain.rows] = STEPS * place // len(domains)
+    return scores

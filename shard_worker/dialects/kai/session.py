@@ -1,0 +1,155 @@
+"""A session under a KAI policy: the engine's, with KAI's points, queues and jobs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shard_worker.dialects.kai.model import (
+    KaiJob,
+    Member,
+    QueueState,
+    SortKey,
+    amounts_of,
+    group_tree,
+    queue_tree,
+)
+from shard_worker.dialects.kai.points import (
+    JOB_ORDER,
+    JOB_OVER_CAPACITY,
+    KAI_POINTS,
+    QUEUE_ORDER,
+    SUBSET_NODES,
+    TASK_ORDER,
+)
+from shard_worker.dialects.kai.rules.amounts import Amounts, total
+from shard_worker.dialects.kai.rules.capacity import OverCapacity
+from shard_worker.dialects.kai.rules.queue_order import Candidate
+from shard_worker.framework.rules import Mask
+from shard_worker.framework.session import Session
+from shard_worker.session_model.job import SessionJob, TaskInfo
+from shard_worker.session_model.status import OCCUPYING, Status
+from shared.policy.kai_model import KaiPolicy
+from shared.policy.model import Policy
+
+if TYPE_CHECKING:
+    from shard_worker.dialects.kai.points import Capacity, NodeSets
+    from shard_worker.framework.extension_points import Rank
+    from shard_worker.session_model.world import World
+
+
+class KaiSession(Session):
+    """The combined rules of a KAI policy over a world, which :meth:`enter` sets."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self._rules |= {point: [] for point in KAI_POINTS.values()}
+        self.kai = policy.kai or KaiPolicy()
+        self.queues: dict[str, QueueState] = {}
+        """By name, those whose ancestors are all there."""
+        self.kai_jobs: dict[int, KaiJob] = {}
+        """By jid, those whose queue is a leaf of the tree."""
+        self.cluster = Amounts()
+        """What there is to divide among queues."""
+        self.over_capacity: dict[int, OverCapacity] = {}
+        """jid -> the last refusal by a queue of its chain."""
+        self.started: dict[int, float] = {}
+        """jid -> when the job's first tasks were bound in this session, seconds since 1970."""
+
+    # --- registration ---------------------------------------------------------------------------
+
+    def add_kai_job_order_fn(self, rank: Callable[[KaiJob], Rank]) -> None:
+        """Which job of a queue goes first: the one of the smaller rank."""
+        self.add(JOB_ORDER, rank, scalar=None)
+
+    def add_kai_task_order_fn(self, rank: Callable[[TaskInfo], Rank]) -> None:
+        """Which task of a pod set goes first: the one of the smaller rank."""
+        self.add(TASK_ORDER, rank, scalar=None)
+
+    def add_kai_queue_order_fn(self, choose: Callable[[Sequence[Candidate]], int]) -> None:
+        """The index of the sibling queue that goes first. The first plugin decides."""
+        self.add(QUEUE_ORDER, choose, scalar=None)
+
+    def add_job_over_capacity_fn(self, fn: Capacity) -> None:
+        """Why no queue of a job's chain takes a turn of these amounts. The first plugin decides."""
+        self.add(JOB_OVER_CAPACITY, fn, scalar=None)
+
+    def add_subset_nodes_fn(self, fn: NodeSets) -> None:
+        """(job, group, its tasks, nodes) -> the sets of nodes to try it on, best first. Each plugin
+        divides every set of those before it."""
+        self.add(SUBSET_NODES, None, scalar=fn)
+
+    # --- the world ------------------------------------------------------------------------------
+
+    def enter(self, world: World) -> None:
+        self._read(world)
+        super().enter(world)
+
+    def _read(self, world: World) -> None:
+        objects, names = world.objects, world.view.slot_names
+        flat = not self.kai.options.full_hierarchy_fairness
+        self.queues = queue_tree(objects.kai_queues.values(), flat=flat)
+        self.cluster = amounts_of(tuple(world.total.items()), names)
+        self.kai_jobs = {}
+        for job in world.session_jobs():
+            group = objects.kai_groups.get(job.job.key)
+            queue = None if group is None else self.queues.get(group.queue)
+            if group is None or queue is None or queue.children:
+                continue
+            preemptible = group.is_preemptible(job.job.priority)
+            root = group_tree(group, job.tasks, self.kai_task_key)
+            kai_job = KaiJob(job, group, queue, root, preemptible)
+            self.kai_jobs[job.job.jid] = kai_job
+            self._count(kai_job, names)
+
+    def _count(self, job: KaiJob, names: Sequence[str]) -> None:
+        """Count what a job holds and waits for in its queues."""
+        for task in job.job.tasks:
+            amounts = amounts_of(task.requests, names)
+            if task.status & OCCUPYING:
+                job.queue.charge(amounts, preemptible=job.preemptible)
+                job.queue.ask(amounts)
+            elif task.status is Status.PENDING and not task.gated:
+                job.queue.ask(amounts)
+
+    def kai_job(self, job: SessionJob) -> KaiJob | None:
+        """None where it has no queue that may hold jobs."""
+        return self.kai_jobs.get(job.job.jid)
+
+    def asked_by(self, tasks: Sequence[TaskInfo]) -> Amounts:
+        """What tasks ask of their queue together."""
+        names = self.world.view.slot_names
+        return total(amounts_of(task.requests, names) for task in tasks)
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def kai_job_key(self, job: KaiJob) -> SortKey:
+        """The smaller key goes first; ties by creation, then uid."""
+        ranks: list[Any] = [rule.fn(job) for rule in self.rules(JOB_ORDER)]
+        return (*ranks, job.job.job.created, job.job.job.uid or job.key)
+
+    def kai_task_key(self, task: TaskInfo) -> SortKey:
+        """The smaller key goes first; ties by creation, then uid."""
+        ranks: list[Any] = [rule.fn(task) for rule in self.rules(TASK_ORDER)]
+        return (*ranks, task.created, task.uid)
+
+    def first_queue(self, candidates: Sequence[Candidate]) -> int:
+        """The index of the queue that goes first; without a rule the oldest."""
+        for rule in self.rules(QUEUE_ORDER):
+            return rule.fn(candidates)
+        return min(range(len(candidates)), key=lambda at: candidates[at].age)
+
+    def refused_capacity(self, job: KaiJob, asks: Amounts) -> OverCapacity | None:
+        """Why a queue of the job's chain does not take the turn; None: all do."""
+        for rule in self.rules(JOB_OVER_CAPACITY):
+            return rule.fn(job, asks)
+        return None
+
+    def node_sets(
+        self, job: KaiJob, group: Member, tasks: Sequence[TaskInfo], within: Mask
+    ) -> list[Mask]:
+        """The sets of nodes to try for a group, in order."""
+        sets = [within]
+        for rule in self.rules(SUBSET_NODES):
+            sets = [part for nodes in sets for part in rule.scalar(job, group, tasks, nodes)]
+        return sets

@@ -1,0 +1,105 @@
+"""Holds the lines of a replay against a scenario's expectation, as the oracle's README says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from shared.manifests.kai.groups import pod_group_of
+from shared.units.times import moment
+
+STARTED = {"Allocated", "Binding", "Bound", "Running"}
+BOUNDS = {"maxBinds": "binds", "maxEvictions": "evictions", "maxPipelined": "pipelined"}
+EXACT = ("requestedGpus", "requestedMilliCpu", "requestedMemory", "acceptedGpus")
+
+Json = Mapping[str, Any]
+
+
+def wrong(scenario: Json, lines: Sequence[Json]) -> list[str]:
+    """What is not as expected; empty where all is."""
+    return [
+        f"{line['kind']} {at}: {text}"
+        for at, line in enumerate(lines)
+        for text in _of(scenario, line)
+    ]
+
+
+def _of(scenario: Json, line: Json) -> Iterator[str]:
+    expect = scenario["expect"]
+    members = members_of(scenario)
+    for job, wanted in (expect.get("jobs") or {}).items():
+        yield from _job(scenario, line, job, wanted, members.get(job, []))
+    for task, wanted in (expect.get("tasks") or {}).items():
+        yield from _task(line, task, wanted, sums=True)
+        yield from _start(line, group_of(scenario, task), wanted, moment(scenario["now"]))
+    for node, wanted in (expect.get("nodes") or {}).items():
+        for key, value in wanted.items():
+            if not _same(line["nodes"][node][key], value):
+                yield f"node {node}: {key} is {line['nodes'][node][key]}, not {value}"
+    for bound, counted in BOUNDS.items():
+        if bound in expect:
+            for counts in line["rounds"]:
+                if counts[counted] > expect[bound]:
+                    yield f"{counts[counted]} {counted}, at most {expect[bound]}"
+
+
+def _job(
+    scenario: Json, line: Json, job: str, wanted: Json, members: Sequence[str]
+) -> Iterator[str]:
+    for task in members:
+        yield from _task(line, task, wanted, sums=False)
+    for key in EXACT:
+        if key in wanted:
+            total = sum(line["tasks"][task][key] for task in members)
+            if not _same(total, wanted[key]):
+                yield f"job {job}: {key} is {total}, not {wanted[key]}"
+    yield from _start(line, job, wanted, moment(scenario["now"]))
+
+
+def _task(line: Json, task: str, wanted: Json, *, sums: bool) -> Iterator[str]:
+    seen = line["tasks"][task]
+    if "status" in wanted and seen["status"] != wanted["status"]:
+        yield f"{task}: {seen['status']}, not {wanted['status']}"
+    if wanted.get("node") and seen["node"] != wanted["node"]:
+        yield f"{task}: on {seen['node']!r}, not {wanted['node']}"
+    for key in EXACT if sums else ():
+        if key in wanted and not _same(seen[key], wanted[key]):
+            yield f"{task}: {key} is {seen[key]}, not {wanted[key]}"
+
+
+def _start(line: Json, job: str, wanted: Json, now: float) -> Iterator[str]:
+    start = line["podGroups"][job]["lastStart"]
+    if wanted.get("status") in STARTED and start is None:
+        yield f"{job}: has no time of its last start"
+    least = wanted.get("startedLongerThan")
+    if least is not None and (start is None or now - moment(start) < seconds(least)):
+        yield f"{job}: started at {start}, not at least {least} before"
+
+
+def seconds(text: str | float) -> float:
+    if isinstance(text, str):
+        units = {"s": 1, "m": 60, "h": 3600}
+        return float(text[:-1]) * units[text[-1]]
+    return float(text)
+
+
+def _same(left: float, right: float) -> bool:
+    return abs(left - right) < 1e-6
+
+
+def members_of(scenario: Json) -> dict[str, list[str]]:
+    """PodGroup -> its pods."""
+    members: dict[str, list[str]] = {}
+    for pod in scenario["cluster"].get("pods") or ():
+        key = f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
+        members.setdefault(group_of(scenario, key), []).append(key)
+    return members
+
+
+def group_of(scenario: Json, task: str) -> str:
+    namespace, _, name = task.partition("/")
+    for pod in scenario["cluster"].get("pods") or ():
+        metadata = pod["metadata"]
+        if metadata["name"] == name and metadata.get("namespace", "default") == namespace:
+            return f"{namespace}/{pod_group_of(metadata.get('annotations') or {})}"
+    raise KeyError(task)

@@ -1,0 +1,100 @@
+"""The scenarios of KAI that come out as expected, named one by one: table -> cases.
+
+The others are in ``docs/kai-scenarios.md``; a case that is in neither is an error.
+"""
+
+from __future__ import annotations
+
+TABLES: dict[str, tuple[str, ...]] = {
+    "actions/allocate/allocateElastic::getElasticTestsMetadata": (
+        "Allocate elastic job - full allocate",
+        "Allocate elastic job - partial allocate - some pods already running",
+        "Allocate 2 elastic jobs - both partial allocate",
+    ),
+    "actions/allocate/allocateGang::getGangTestsMetadata": (
+        "Allocate build gang job",
+        "Allocate build gang job on 2 nodes",
+        "Don't allocate gang interactive job if it will go over quota",
+        "Pipeline if resource aren't currently allocatable",
+    ),
+    "actions/allocate/allocateMIG::getMIGTestsMetadata": (
+        "MIG job requesting unavailable MIG device",
+        "MIG job requesting single MIG device",
+        "MIG job requesting MIG device on node with no available MIG devices",
+    ),
+    "actions/allocate/allocateTopology::getTopologyTestsMetadata": (
+        "Required topology level - schedule all tasks on the same rack",
+        "Required topology level - could not schedule on first domain due to "
+        "affinity, goes to next",
+        "Required topology at multiple subgroup hierarchy levels - subgroup on "
+        "the same rack and workload in the same zone",
+        "Required topology at multiple subgroup hierarchy levels - rack, spine and zone",
+        "Required topology constraint - prefer packed domain",
+        "Preferred topology at multiple subgroup hierarchy levels - rack and zone",
+        "Combined preferred and required topology constraints - preferred "
+        "level respected when possible",
+        "Elastic subgroups with required topology constraints",
+        "Hierarchical Preferred Topology - PodGroup prefers Spine, SubGroups "
+        "has no preference - should allocate on closest Spine nodes",
+        "Bin Packing - Pack Top-Most domain first",
+    ),
+    "actions/allocate/allocate_stuck_in_releasing::TestHandleAllocationStuckInReleasing": (
+        "Releasing victim allows pipelining of pending pod",
+    ),
+    "actions/allocate/allocate_subgroups::getAllocationSubGroupsTestsMetadata": (
+        "Allocate job with SubGroups - partial allocation",
+        "Allocate job with tree SubGroups and MinSubGroups - unsatisfied group gets priority",
+        "Allocate multiple jobs with SubGroups",
+        "Allocate job with minSubGroup - elastic phase allocates one extra member",
+    ),
+    "actions/allocate/allocate::getTestsMetadata": (
+        "1 job running on node0, 3 pending jobs - allocate them according to their order",
+        "Both queues has the same share, give the one with smaller job - allocate jobs queue1",
+        "Both queues has exactly the same share - give priority to the created 1st (queue0)",
+        "No jobs",
+        "2 running jobs and 1 pending, allocate preemptible interactive with over quota",
+        "1 running jobs and 1 build pending, allocate build interactive with over quota",
+        "Do not allocate regular GPU task on dynamic MIG node",
+        "Allocate task according to nodepack - to the node with the least free GPUs",
+        "Allocate task according to nodespread - to the node with the most free GPUs",
+        "Allocate inference before build",
+        "Allocate inference before train",
+        "Attempt to allocate inference over quota",
+        "DRF - over quota",
+    ),
+    "actions/allocate/interpod_affinity::getPodAffinityTestsMetadata": (
+        "Pod anti affinity scheduling",
+        "Pod affinity and anti-affinity scheduling makes job stay pending",
+        "Pod affinity condition makes job stay pending",
+    ),
+    "actions/integration_tests/allocate/allocateFractionalGpu::"
+    "getAllocateFractionalGpuTestsMetadata": ("Basic request gpu by memory when cluster is empty",),
+    "actions/integration_tests/allocate/allocateMIG::getMIGTestsMetadata": (
+        "MIG job requesting single MIG device",
+        "MIG job with multiple tasks requesting MIG device",
+    ),
+    "actions/integration_tests/allocate/allocate::getAllocateTestsMetadata": (
+        "allocate job but does not allow to department to go over allowance",
+        "allocate pending jobs, allow over quota for train jobs (with interactive jobs)",
+        "1 build job pending for each queue with different share - allocate the second",
+        "Over provisioning with over quota, many queues to few GPUs - verify "
+        "queue share is updated during the same allocation round",
+        "Allocate Departments with smaller ratio 1st",
+        "Don't allow allocation of interactive jobs above the department's deserved GPUs",
+        "try to allocate train after interactive when over-quota - train should not run",
+        "don't allow job over QUEUE deserved CPU",
+        "single level queue hierarchy - allocate job",
+        "three level queue hierarchy - allocate jobs across teams",
+        "four level queue hierarchy - allocate job at deepest level",
+    ),
+    "actions/integration_tests/allocate/allocate_topology::getTopologyAllocateTestsMetadata": (
+        "Topology packing - prefer domains with existing allocations",
+        "Topology constraint - job cannot fit in single domain, stays pending",
+        "Three-level topology - allocate with required and preferred constraints",
+        "Preferred topology only - still allocates when preferred level cannot be satisfied",
+        "Topology with CPU constraints - allocate within topology domain respecting CPU limits",
+        "Topology constraint failure - sufficient cluster resources but fragmented across domains",
+    ),
+}
+
+NAMES = [f"{table}::{case}" for table, cases in TABLES.items() for case in cases]

@@ -1,0 +1,83 @@
+"""KAI Scheduler's own test tables through a replay: each scenario is one test, named by its id.
+
+The files are a reference beside the checkout; without them the tests skip, and for no other reason.
+Scenarios that need what this version does not do yet are listed, with what they need, in
+``docs/kai-scenarios.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.verification.replay.kai.outcome import as_json
+from coordinator.verification.replay.kai.rounds import observed_states
+from coordinator.verification.replay.kai.scenario import read_kai_scenario
+from tests.conformance.conftest import scenarios
+from tests.conformance.kai_judge import wrong
+from tests.conformance.kai_names import NAMES
+from tests.conftest import ROOT
+
+FILES = ("allocate", "integration-allocate")
+"""The first half: what needs no eviction."""
+LEFT = ROOT / "docs" / "kai-scenarios.md"
+
+Scenarios = Mapping[str, Mapping[str, Any]]
+
+
+@pytest.fixture
+def kai(shared_reference: Path) -> Scenarios:
+    return scenarios(shared_reference / "conformance" / "kai")
+
+
+def lines_of(scenario: Mapping[str, Any]) -> list[dict[str, Any]]:
+    read = read_kai_scenario(scenario)
+    return [as_json(read.id, observed) for observed in observed_states(read)]
+
+
+def test_every_scenario_of_the_first_half_is_named_or_listed(shared_reference: Path) -> None:
+    folder = shared_reference / "conformance" / "kai"
+    ids = [s["id"] for file in FILES for s in json.loads((folder / f"{file}.json").read_text())]
+    text = LEFT.read_text()
+    listed = [name for name in ids if f"`{name}`" in text]
+    assert sorted([*NAMES, *listed]) == sorted(ids)
+
+
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: name.split("::", 1)[1])
+def test_comes_out_as_in_kai(kai: Scenarios, name: str) -> None:
+    scenario = kai[name]
+    assert wrong(scenario, lines_of(scenario)) == []
+
+
+def test_the_order_of_the_objects_decides_nothing(kai: Scenarios) -> None:
+    draw = random.Random(1)
+    differing = {}
+    for name in NAMES:
+        scenario = kai[name]
+        mixed = {kind: draw.sample(them, len(them)) for kind, them in scenario["cluster"].items()}
+        shuffled = {**scenario, "cluster": mixed}
+        if found := wrong(scenario, lines_of(shuffled)):
+            differing[name] = found
+    assert differing == {}
+
+
+def test_a_difference_is_found(kai: Scenarios) -> None:
+    """What the judge says of expectations that are wrong in one thing each."""
+    scenario = next(kai[name] for name in NAMES if kai[name]["expect"].get("jobs"))
+    lines = lines_of(scenario)[:1]
+    job = next(iter(scenario["expect"]["jobs"]))
+    for expect in (
+        {"jobs": {job: {"status": "Unknown"}}},
+        {"jobs": {job: {"node": "there is none"}}},
+        {"jobs": {job: {"requestedGpus": 99}}},
+        {"nodes": {name: {"idleGpus": 99} for name in list(lines[0]["nodes"])[:1]}},
+        {"maxBinds": -1},
+        {"maxEvictions": -1},
+        {"maxPipelined": -1},
+    ):
+        assert wrong({**scenario, "expect": expect}, lines), expect
