@@ -33,7 +33,14 @@ from coordinator.explain.verdict import (
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.intake import Intake
 from coordinator.jobs.capability import held, upwards
-from coordinator.jobs.pending_reasons import NEVER, Why, of_invalid
+from coordinator.jobs.pending_reasons import (
+    NEVER,
+    Why,
+    cut,
+    no_node_takes,
+    of_invalid,
+    tasks_of,
+)
 from coordinator.jobs.state import JobState, amounts, open_job
 from shard_worker.dialects.volcano.actions.enqueue import enqueueable, refusal
 from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
@@ -323,15 +330,15 @@ class _Drawing:
 
     def take(self, candidate: _Candidate, answers: list[tuple[int, InquiryFinding]]) -> None:
         """Take the findings of one or several shards for a candidate: the best of them counts."""
-        judged = [(*self._verdict(finding), shard, finding) for shard, finding in answers]
+        judged = [
+            (*self._verdict(finding, candidate.planned.job), shard, finding)
+            for shard, finding in answers
+        ]
         verdict, why, shard, finding = min(judged, key=lambda entry: BEST_FIRST.index(entry[0]))
         apart = larger_than_shards([finding for _, finding in answers])
         if verdict is PlanVerdict.NEVER and apart:
             why = Why(Reason.LARGER_THAN_SHARD, apart)
         planned = candidate.planned
-        if not apart and why is not None and finding.funnels and len(planned.job.roles) > 1:
-            worst = _worst(finding.funnels)
-            why = replace(why, message=f"role {worst.role}: {why.message}")
         planned.verdict, planned.why, planned.shard, planned.finding = verdict, why, shard, finding
 
     def parts(self, candidates: Sequence[_Candidate]) -> list[PlannedJob]:
@@ -378,7 +385,7 @@ class _Drawing:
                     return self._quota(info, slot, used=has, limit=limit, requested=asked[slot])
         return None
 
-    def _verdict(self, finding: InquiryFinding) -> tuple[PlanVerdict, Why | None]:
+    def _verdict(self, finding: InquiryFinding, job: Job) -> tuple[PlanVerdict, Why | None]:
         match finding.code:
             case OutcomeCode.PLACED:
                 return PlanVerdict.NOW, None
@@ -387,9 +394,7 @@ class _Drawing:
             case OutcomeCode.INFEASIBLE if finding.funnels:
                 worst = _worst(finding.funnels)
                 hopeless = not can_ever(worst)
-                why = from_funnel(worst, self.classes[worst.cid].requests, self.plan.names)
-                if not hopeless:
-                    why = from_session(finding, worst) or why
+                why = self._unplaced(finding, worst, job)
                 return (
                     PlanVerdict.NEVER if hopeless or why.reason in NEVER else PlanVerdict.WAITS,
                     why,
@@ -397,6 +402,20 @@ class _Drawing:
             case _:
                 text = "the shard has not heard of it yet; plan again in a moment"
                 return PlanVerdict.WAITS, Why(Reason.PENDING_EVALUATION, text)
+
+    def _unplaced(self, finding: InquiryFinding, worst: RoleFunnel, job: Job) -> Why:
+        """Why a job found no place, by its worst role."""
+        reasons = finding.reasons
+        # The reasons are those of the first role: the sentence is the one that an explanation has.
+        if worst is finding.funnels[0] and placeless(reasons) is Reason.NO_MATCHING_NODES:
+            text = no_node_takes(tasks_of(worst.role, job.name), reasons)
+            return Why(Reason.NO_MATCHING_NODES, cut(text))
+        why = from_funnel(worst, self.classes[worst.cid].requests, self.plan.names)
+        if can_ever(worst):
+            why = from_session(finding, worst) or why
+        if len(job.roles) > 1:
+            why = replace(why, message=f"role {worst.role}: {why.message}")
+        return why
 
 
 def _whole(findings: list[InquiryFinding]) -> InquiryFinding:

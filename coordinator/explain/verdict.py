@@ -46,7 +46,7 @@ def room(finding: InquiryFinding) -> str:
     if finding.code is not OutcomeCode.INFEASIBLE or (role.funnel.matching and _beyond(role)):
         return ""
     if not role.funnel.matching:
-        return cut(f"none of {_nodes(role.funnel)} matches: {_first(role.funnel)}")
+        return ""  # the reason says it, and the checks below it by how many nodes
     return f"{_subject(role)}, {_now(role)}{_ever(role)}"
 
 

@@ -99,5 +99,15 @@ def told_counts(counts: Mapping[str, int]) -> str:
     return f"{total}: {parts}"
 
 
+def no_node_takes(tasks: str, counts: Mapping[str, int]) -> str:
+    """The sentence of NoMatchingNodes. ``tasks``: see :func:`tasks_of`."""
+    return f"no node takes {tasks}: {told_counts(counts)}"
+
+
+def tasks_of(role: str, job: str) -> str:
+    """The tasks that found no place, in a sentence. ``role`` is empty where no role is named."""
+    return f"role {role} of {job}" if role else "its tasks"
+
+
 def cut(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

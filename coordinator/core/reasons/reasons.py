@@ -24,9 +24,11 @@ from coordinator.jobs.pending_reasons import (
     INSUFFICIENT,
     Why,
     cut,
+    no_node_takes,
     of_counts,
     of_invalid,
     skip_of,
+    tasks_of,
     told_counts,
 )
 from coordinator.jobs.state import JobState, LastTurn, Need, Standing, amounts, core_need, gated
@@ -299,19 +301,15 @@ class _Judge:
             return None
         if (skip := skip_of(last.reasons)) is not None:
             return self._tried(skip[0], skip[1], need)
-        reason = placeless(last.reasons)
+        reason, tasks = placeless(last.reasons), tasks_of(last.failed_role, self.state.job.name)
         counts = told_counts(last.reasons)
         if reason is Reason.NO_MATCHING_NODES:
-            return self._tried(reason, f"no node takes {self._tasks(last)}: {counts}", need)
+            return self._tried(reason, no_node_takes(tasks, last.reasons), need)
         if reason is Reason.FRAGMENTED:
             needed = listed(counted(amounts(need, self.classes)), self.names)
-            text = f"{needed} are free in total, but not where {self._tasks(last)} fit: {counts}"
+            text = f"{needed} are free in total, but not where {tasks} fit: {counts}"
             return self._tried(reason, text, need)
         return self._tried(reason, counts, need)
-
-    def _tasks(self, last: LastTurn) -> str:
-        role = f"role {last.failed_role}" if last.failed_role else "its tasks"
-        return f"{role} of {self.state.job.name}" if last.failed_role else role
 
     def _nominated(self) -> Why:
         state = self.state

@@ -88,7 +88,8 @@ async def test_no_node_matches(tmp_path: Path, redis_url: str) -> None:
         told = await explained(service, "picky")
     adds_up(told)
     assert told["reason"] == "NoMatchingNodes"
-    assert told["room"] == "none of 2 nodes matches: 2 label zone=y"
+    assert told["room"] == ""
+    assert [check["check"] for check in told["nodes"]["first"]] == ["label zone=y"]
     assert told["if"] == [
         {"change": "without label zone=y in the selector", "fits": True, "starts": 128, "nodes": 2}
     ]

@@ -20,6 +20,7 @@ from tests.coordinator.explain.cluster import (
     GPU,
     Item,
     asking,
+    explained,
     gang,
     job,
     node,
@@ -30,6 +31,7 @@ from tests.coordinator.explain.cluster import (
     send,
     settled,
 )
+from tests.coordinator.explain.random_clusters import at_rest
 from tests.end_to_end.one_process.harness import Running, running
 
 PLANS = "/apis/quadrant.dev/v1alpha1/plans"
@@ -114,6 +116,27 @@ async def test_not_now_and_never_and_why(tmp_path: Path, redis_url: str) -> None
     assert (label["verdict"], label["reason"]) == ("never", "NoMatchingNodes")
     assert (strange["verdict"], strange["reason"]) == ("never", "NoMatchingNodes")
     assert "a.b/c" in strange["message"]
+
+
+async def test_a_plan_says_in_the_sentence_of_explain_that_no_node_matches(
+    tmp_path: Path, redis_url: str
+) -> None:
+    picky = role("picky", 1, {"cpu": "1"}, nodeSelector={"disk": "ssd"})
+    jobs = [
+        gang("one", [picky], minimum=1),
+        gang("two", [role("plain", 1, {"cpu": "1"}), picky], minimum=2),
+    ]
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a"), node("b"))
+        told = await planned(service, *jobs)
+        await send(service, *jobs)
+        await at_rest(service)
+        explanations = [await explained(service, job["name"]) for job in told["jobs"]]
+    assert [job["verdict"] for job in told["jobs"]] == ["never", "never"]
+    assert [job["message"] for job in told["jobs"]] == [e["message"] for e in explanations]
+    assert told["jobs"][0]["message"] == (
+        "no node takes role picky of one: 2 nodes: 2 didn't match Pod's node selector"
+    )
 
 
 async def test_a_job_to_a_queue_of_the_same_list_counts_its_capability(
