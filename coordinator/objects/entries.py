@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.intake.documents.document import Document, Key
@@ -60,6 +61,11 @@ class ObjectEntry:
     def labels(self) -> Mapping[str, str]:
         return {}
 
+    @property
+    def task(self) -> PodTask | None:
+        """The task that a pod is; None for other objects."""
+        return None
+
     def field(self, path: str) -> str:
         """The value of a field for selectors; "" if absent."""
         if path == "metadata.name":
@@ -76,6 +82,15 @@ class ObjectEntry:
 
     def _render(self) -> Json:
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPage:
+    items: Iterator[ObjectEntry]
+    next: str
+    """Where the next page begins; "" after the last one."""
+    remaining: int
+    """Number of objects after this page, as far as it is known."""
 
 
 class WrittenEntry(ObjectEntry):
@@ -111,6 +126,10 @@ class PodEntry(WrittenEntry):
         super().__init__(read_model, record, version)
         self._task = task
 
+    @property
+    def task(self) -> PodTask:
+        return self._task
+
     def field(self, path: str) -> str:
         known = _field_of_task(self._read_model, self._task, path)
         return super().field(path) if known is None else known
@@ -136,6 +155,10 @@ class JobPodEntry(ObjectEntry):
         self._task = task_of(read_model, job.jid, tix)
         self._roles = len(state.job.roles)
         """Number of roles, at least 1; their templates make up most of the Job's document."""
+
+    @property
+    def task(self) -> PodTask:
+        return self._task
 
     @property
     def size(self) -> int:

@@ -3,7 +3,8 @@
 No events are stored. A happening records a job and lists of its tasks; when a client reads, it
 becomes one event: about the pod where it concerns one task alone, else about the gang as it was
 submitted (Job or PodGroup). A gang of 100 is placed, refused or evicted by one decision, and told
-in one line; where each of its pods is, the pods say.
+in one line; where each of its pods is, the pods say. Who asks about one pod alone gets the same as
+events of that pod.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from coordinator.intake.documents.metadata import virtual
 from coordinator.jobs.state import JobState
 from coordinator.objects.context import ReadModel, split_pod_name
 from coordinator.objects.entries import ObjectEntry
+from coordinator.objects.pods import PodTask
 from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.codec.packed import replace
-from shared.messages.messages import Level
+from shared.messages.messages import Level, TaskState
 from shared.units.amount_text import plural, some
 
 Json = dict[str, Any]
@@ -242,6 +244,37 @@ def _event(read_model: ReadModel, state: JobState, happening: Happening) -> Even
     return EventEntry(read_model, about, _as_gang(happening), job.jid)
 
 
+def of_member(
+    read_model: ReadModel, stories: Stories, pod: Key, task: PodTask
+) -> list[EventEntry] | None:
+    """What concerns one pod of a gang, as events about that pod; None where it is no gang's.
+
+    The gang has each of these once. Of its pods they are made where a client asks about one of
+    them, as ``kubectl describe pod`` does: Volcano writes the same sentence to each pod of a gang.
+    """
+    story, state = stories.jobs.get(task.jid), read_model.state(task.jid)
+    if story is None or state is None or state.job.kind == "Pod":
+        return None
+    return [
+        EventEntry(read_model, pod, h, task.jid, task.tix)
+        for h in story.happenings
+        if _concerns(story, h, task)
+    ]
+
+
+def _concerns(story: Story, happening: Happening, task: PodTask) -> bool:
+    match happening.audience:
+        case Audience.JOB:
+            return True
+        case Audience.TASKS:
+            return task.tix in happening.named()
+        case Audience.WAITING if task.state is TaskState.PENDING:
+            return True
+        case Audience.WAITING:  # others may wait after this pod was placed
+            placed = [h.number for h in story.happenings if h.place_of(task.tix) is not None]
+            return not placed or happening.number < placed[-1]
+
+
 def _only_task(state: JobState, happening: Happening) -> int:
     """The task that the happening is about; -1 where it is about several, or the gang."""
     if state.job.kind == "Pod":
@@ -296,7 +329,12 @@ def find(
     happening = story.find(happening_number) if story is not None else None
     if state is None or happening is None or state.job.namespace != namespace:
         return None
-    entry = _event(read_model, state, happening)
+    if whose.startswith("p") and (tix := task_named(read_model, state, about)) >= 0:
+        entry: EventEntry | None = EventEntry(
+            read_model, Key("Pod", namespace, about), happening, jid, tix
+        )
+    else:
+        entry = _event(read_model, state, happening)
     return entry if entry is not None and entry.key.name == name else None
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -33,6 +32,7 @@ from coordinator.objects.entries import (
     JobPodEntry,
     MadeEntry,
     ObjectEntry,
+    ObjectPage,
     PodEntry,
     WrittenEntry,
 )
@@ -52,15 +52,6 @@ PAGE_BYTES = 50_000
 """Stored JSON of the objects on one page: parsing it takes 0.5 ms, or 3 ms where fresh memory is
 slow. The page ends with the object that reaches this size; the largest accepted object is six times
 as large."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectPage:
-    items: Iterator[ObjectEntry]
-    next: str
-    """Where the next page begins; "" after the last one."""
-    remaining: int
-    """Number of objects after this page, as far as it is known."""
 
 
 class Objects(Observing):
@@ -253,6 +244,13 @@ class Objects(Observing):
         """The node that a pod is on; "" for none."""
         entry = self.entry(POD, namespace, name)
         return "" if entry is None else entry.field("spec.nodeName")
+
+    def events_of_pod(self, namespace: str, name: str) -> Sequence[ObjectEntry] | None:
+        """What concerns a member of a gang, as events about it; None where the pod is none."""
+        pod = self.entry(POD, namespace, name)
+        if pod is None or pod.task is None:
+            return None
+        return events.of_member(self._read_model(), self.stories, pod.key, pod.task)
 
     def _read_model(self) -> ReadModel:
         return ReadModel(

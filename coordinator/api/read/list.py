@@ -22,7 +22,7 @@ from coordinator.api.read.source import Entry, Page, Source
 from coordinator.api.read.streaming import Streams, send
 from coordinator.api.read.watch import Watching
 from coordinator.errors import Problem, not_found
-from coordinator.intake.documents.kinds import KINDS, SHARD, Kind
+from coordinator.intake.documents.kinds import EVENT, KINDS, SHARD, Kind
 from coordinator.objects.watchers import Expired
 
 PIECE = 50
@@ -164,6 +164,8 @@ class Pieces:
         """The next piece; empty if the selector matches none of it."""
         if (name := self._one_name()) is not None:
             return self._by_name(name)
+        if (of_pod := self._of_one_pod()) is not None:
+            return of_pod
         selector = self._question.selector
         size = PIECE if selector or self._left is None else min(PIECE, self._left)
         page = self._page(size)
@@ -209,6 +211,24 @@ class Pieces:
         if entry is None or not question.selector.matches(entry.labels, entry.field):
             return []
         return [entry]
+
+    def _of_one_pod(self) -> list[Entry] | None:
+        """The events of one member of a gang, where the selector asks for these alone; else None.
+
+        ``kubectl describe pod`` asks by name and uid, ``kubectl events --for`` by name and kind.
+        """
+        question, selector = self._question, self._question.selector
+        name, kind = selector.only("involvedObject.name"), selector.only("involvedObject.kind")
+        of_pod = kind == "Pod" or (kind is None and selector.only("involvedObject.uid"))
+        if question.kind is not EVENT or name is None or not of_pod or question.token is not None:
+            return None
+        events = self._objects.events_of_pod(question.namespace or "", name)
+        chosen = [e for e in events or () if selector.matches(e.labels, e.field)]
+        # Of another object with the name of a pod: its uid is not the pod's.
+        if not chosen:
+            return None
+        self.more, self._next = False, ""
+        return chosen if question.limit is None else chosen[-question.limit :]
 
     def metadata(self, version: int) -> dict[str, Any]:
         meta: dict[str, Any] = {"resourceVersion": str(version)}

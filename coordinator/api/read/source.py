@@ -75,6 +75,10 @@ class Source(Protocol):
         self, kind: Kind, *, namespace: str | None, after: str = "", limit: int | None
     ) -> Page: ...
 
+    def events_of_pod(self, namespace: str, name: str) -> Sequence[Entry] | None:
+        """What concerns a member of a gang, as events about it; None where the pod is none."""
+        ...
+
     def table(self, kind: Kind, objects: Sequence[Any]) -> dict[str, Any]: ...
 
     def changes(self, since: int, kind: Kind) -> Sequence[Change]:

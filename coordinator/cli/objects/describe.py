@@ -85,8 +85,7 @@ def show(session: ServerSession, objects: list[tuple[Resource, dict[str, Any]]])
 def events_about(
     session: ServerSession, resource: Resource, value: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """The events of one object and of the gang that it belongs to; none where the server has no
-    events."""
+    """The events of one object; none where the server has no events."""
     from coordinator.cli.client.client import KubeError
 
     namespace = value["metadata"].get("namespace")
@@ -105,14 +104,9 @@ def events_about(
 
 
 def _subjects(resource: Resource, value: dict[str, Any]) -> list[tuple[str, str]]:
-    """(kind, name) of the object, and of its gang: what happens to a gang is told there once."""
-    from shared.manifests.fields.metadata import GROUP_NAME
-
+    """(kind, name) of the object; of a PodGroup its Job, too: what happens to it is told there."""
     meta = value["metadata"]
     subjects = [(resource.kind, str(meta["name"]))]
-    if resource.kind in ("Pod", "PodGroup"):
+    if resource.kind == "PodGroup":
         subjects += [(str(o["kind"]), str(o["name"])) for o in meta.get("ownerReferences") or ()]
-    group = (meta.get("annotations") or {}).get(GROUP_NAME)
-    if resource.kind == "Pod" and group and len(subjects) == 1:
-        subjects.append(("PodGroup", str(group)))
     return subjects

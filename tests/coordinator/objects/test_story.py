@@ -7,9 +7,17 @@ import pytest
 from coordinator.core.observer import EventReason
 from coordinator.objects import recorder, timeline
 from shared.codec.packed import replace
-from shared.messages.messages import TaskState, Turn
+from shared.messages.messages import Outcome, TaskState, Turn
 from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import KIND, World, infeasible, nominated, placed
+
+
+def placed_in_part(turn: Turn) -> Outcome:
+    """The first task has a place, the others have none."""
+    outcome = placed(turn, 0)
+    (whole,) = outcome.placements
+    first = replace(whole, tasks=whole.tasks[:1], rows=whole.rows[:1], levels=whole.levels[:1])
+    return replace(outcome, placements=[first], reasons={"Insufficient cpu": 1})
 
 
 def reasons(world: World, kind: str, name: str) -> list[str]:
@@ -48,6 +56,53 @@ def test_a_gang_of_a_hundred_is_one_event_when_it_waits_is_placed_and_is_evicted
     name, reason, message = all_events(world)[-1]
     assert (name, reason) == ("j", "Evicted")
     assert message.startswith("evicted by shuffle (tdm) (j-w-0, j-w-1, ")
+
+
+def test_who_asks_about_one_pod_of_a_gang_gets_what_concerns_it() -> None:
+    world = World()
+    large = node("n0") | {"status": {"allocatable": {"cpu": "200", "pods": "200"}}}
+    world.put(large, job("j", tasks=[task("w", replicas=100)]))
+
+    def events_of(name: str) -> list[tuple[str, str, str]] | None:
+        told = world.objects.events_of_pod("ns", name)
+        if told is None:
+            return None
+        events = [entry.object() for entry in told]
+        return [(e["involvedObject"]["uid"], e["reason"], e["message"]) for e in events]
+
+    world.answer(lambda turn: infeasible(turn, Insufficient=3))
+    world.core.order.accounts.capacity.freed()
+    world.now += 10
+    world.place()
+    (jid,) = world.core.order.jobs
+    world.objects.evicted(jid, [7, 8], jid, "shuffle (tdm)")
+    few, many = events_of("j-w-7"), events_of("j-w-9")
+    assert few is not None
+    assert many is not None
+    assert [reason for _, reason, _ in few] == ["FailedScheduling", "Scheduled", "Evicted"]
+    assert [reason for _, reason, _ in many] == ["FailedScheduling", "Scheduled"]
+    assert few[1][2] == "Placed on n0 by shard-0 (idle room, own nodes)"
+    assert {uid for uid, _, _ in few} == {world.get("Pod", "j-w-7")["metadata"]["uid"]}
+    # None of them is listed, and one that is asked for by name is the same.
+    assert {name for name, _, _ in all_events(world)} == {"j"}
+    (first, *_) = world.objects.events_of_pod("ns", "j-w-7") or ()
+    assert world.objects.get(KIND["Event"], "ns", first.key.name) == first.object()
+    world.put(pod("alone"))
+    world.place()
+    assert reasons(world, "Pod", "alone") == ["Scheduled"]
+    assert events_of("alone") is None
+    assert events_of("nobody") is None
+
+
+def test_a_wait_after_its_pod_was_placed_does_not_concern_that_pod() -> None:
+    world = World()
+    world.put(node("n0"), job("j", tasks=[task("w", replicas=2)], minAvailable=1))
+    world.answer(placed_in_part)
+    reasons_of = {
+        name: [entry.object()["reason"] for entry in world.objects.events_of_pod("ns", name) or ()]
+        for name in ("j-w-0", "j-w-1")
+    }
+    assert reasons_of == {"j-w-0": ["Scheduled"], "j-w-1": ["FailedScheduling"]}
 
 
 def test_why_a_gang_waits_is_told_once_however_often_it_is_tried() -> None:

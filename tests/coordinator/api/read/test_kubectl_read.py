@@ -89,6 +89,10 @@ async def test_it_reads_long_lists_in_pages(kubectl: Kubectl) -> None:
 async def test_it_describes_with_events(kubectl: Kubectl) -> None:
     text = await kubectl.ok("describe", "pod", "big", "-n", "ns")
     assert re.search(r"Warning +FailedScheduling .*100 cpu, the largest node has 8", text)
+    text = await kubectl.ok("describe", "pod", "train-w-1", "-n", "ns")
+    assert re.search(r"Scheduled .* Placed on n[12] by shard-[01]", text)
+    text = await kubectl.ok("events", "--for", "pod/train-w-1", "-n", "ns", "--no-headers")
+    assert "Pod/train-w-1" in text and "Placed on n" in text
     text = await kubectl.ok("describe", "podgroup", "gang", "-n", "ns")
     assert re.search(r"Normal +Scheduled .*quadrant +2 tasks placed by shard-\d", text)
     text = await kubectl.ok("describe", "node", "n1")
