@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 import orjson
@@ -52,6 +52,14 @@ class Refused(KubeError):
 
 class ConnectionFailed(KubeError):
     """No connection: nothing was sent."""
+
+
+class _Request(NamedTuple):
+    method: str
+    target: str
+    """A path; once an address is chosen, with the address's root before it, the query behind."""
+    body: bytes | None
+    headers: dict[str, str]
 
 
 class KubeClient:
@@ -134,7 +142,7 @@ class KubeClient:
             headers["Content-Type"] = content
         give_up = time.monotonic() + self._patience
         while True:
-            answer, data = self._elsewhere(method, path, query, body, headers)
+            answer, data = self._elsewhere(_Request(method, path, body, headers), query)
             pause = _pause(answer)
             if pause is None or time.monotonic() + pause > give_up:
                 break
@@ -144,12 +152,7 @@ class KubeClient:
         return answer.status, data
 
     def _elsewhere(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any] | None,
-        body: bytes | None,
-        headers: dict[str, str],
+        self, request: _Request, query: Mapping[str, Any] | None
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """An attempt at each address, beginning with the one that answered last, until one takes
         the request; the last answer where none does."""
@@ -157,15 +160,15 @@ class KubeClient:
         for addresses_left in reversed(range(len(self._servers))):
             began = time.monotonic()
             try:
-                target = self._target(path, query)
-                answer = self._once(method, target, body, headers)
+                here = request._replace(target=self._target(request.target, query))
+                answer = self._once(here)
                 data = self._read(answer)
             except ConnectionFailed:
                 self._next()
                 if not addresses_left and busy is None:
                     raise
                 continue
-            self._tell(method, target, answer.status, began)
+            self._tell(here, answer.status, began)
             if answer.status != HTTPStatus.SERVICE_UNAVAILABLE or len(self._servers) == 1:
                 return answer, data
             self._next()
@@ -207,7 +210,8 @@ class KubeClient:
         for addresses_left in reversed(range(len(self._servers))):
             connection = self._connect(timeout)
             try:
-                answer = self._send(connection, "GET", self._target(path, query), None, headers)
+                target = self._target(path, query)
+                answer = self._send(connection, _Request("GET", target, None, headers))
             except ConnectionFailed:
                 if not addresses_left:
                     raise
@@ -251,32 +255,26 @@ class KubeClient:
             context.verify_mode = ssl.CERT_NONE
         return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
 
-    def _once(
-        self, method: str, target: str, body: bytes | None, headers: dict[str, str]
-    ) -> http.client.HTTPResponse:
+    def _once(self, request: _Request) -> http.client.HTTPResponse:
         """One attempt; a kept connection that the server closed meanwhile is opened anew."""
         if self._kept is not None:
             try:
-                return self._sent(self._kept, method, target, body, headers)
+                self._kept.request(*request)
+                return self._kept.getresponse()
             except _CUT:
                 self.close()
                 # The request may have been carried out before the connection broke: sent again, a
                 # POST could create twice.
-                if method == "POST":
+                if request.method == "POST":
                     raise self._unreachable("the connection broke off") from None
             except OSError as error:
                 self.close()
                 raise self._unreachable(_why(error)) from None
         self._kept = self._connect(self._timeout)
-        return self._send(self._kept, method, target, body, headers)
+        return self._send(self._kept, request)
 
     def _send(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        target: str,
-        body: bytes | None,
-        headers: dict[str, str],
+        self, connection: http.client.HTTPConnection, request: _Request
     ) -> http.client.HTTPResponse:
         try:
             connection.connect()
@@ -284,21 +282,11 @@ class KubeClient:
             connection.close()
             raise ConnectionFailed(str(self._unreachable(_why(error)))) from None
         try:
-            return self._sent(connection, method, target, body, headers)
+            connection.request(*request)
+            return connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise self._unreachable(_why(error)) from None
-
-    def _sent(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        target: str,
-        body: bytes | None,
-        headers: dict[str, str],
-    ) -> http.client.HTTPResponse:
-        connection.request(method, target, body, headers)
-        return connection.getresponse()
 
     def _read(self, answer: http.client.HTTPResponse) -> bytes:
         try:
@@ -339,10 +327,11 @@ class KubeClient:
         causes = tuple(_causes(status, message))
         return Refused(message, code=code, reason=str(status.get("reason") or ""), causes=causes)
 
-    def _tell(self, method: str, target: str, status: int, began: float) -> None:
+    def _tell(self, request: _Request, status: int, began: float) -> None:
         if self._verbose:
             took = 1000 * (time.monotonic() - began)
-            line = f"{method} {self.server}{target} {status} in {took:.0f} ms\n"
+            url = f"{self.server}{request.target}"
+            line = f"{request.method} {url} {status} in {took:.0f} ms\n"
             sys.stderr.write(line)
 
 

@@ -153,6 +153,15 @@ def bad_label(field: str, value: object) -> InvalidInput:
     return InvalidInput(field, value, message + "or '.'")
 
 
+def part_of(obj: dict[str, object], name: str, schema: str = "") -> Fields:
+    """The part of an object with this name (``spec``, ``status``), empty if it is absent; checked
+    against its schema, if one is given."""
+    fields = Fields({} if obj.get(name) is None else obj[name], name)
+    if schema:
+        fields.check(schema)
+    return fields
+
+
 def is_qualified(name: str) -> bool:
     return _QUALIFIED.fullmatch(name) is not None
 

@@ -7,7 +7,7 @@ import re
 from shared.errors import InvalidInput
 from shared.manifests.fields.amounts import frozen, read_amounts
 from shared.manifests.fields.metadata import read_metadata
-from shared.manifests.fields.reader import INT32, Fields
+from shared.manifests.fields.reader import INT32, Fields, part_of
 from shared.manifests.fields.selectors import read_selector
 from shared.model.storage import Budget, ResourceQuota
 
@@ -16,9 +16,8 @@ _PERCENT = re.compile(r"(?:[0-9]|[1-9][0-9]|100)%")
 
 def read_budget(obj: dict[str, object]) -> Budget:
     meta = read_metadata(obj, namespaced=True)
-    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
-    spec.check("PodDisruptionBudgetSpec")
-    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    spec = part_of(obj, "spec", "PodDisruptionBudgetSpec")
+    status = part_of(obj, "status")
     low, high = _share(spec, "minAvailable"), _share(spec, "maxUnavailable")
     # Kubernetes' rule: a budget says one of the two.
     if low and high:
@@ -50,9 +49,8 @@ def _share(spec: Fields, name: str) -> str:
 
 def read_quota(obj: dict[str, object]) -> ResourceQuota:
     meta = read_metadata(obj, namespaced=True)
-    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
-    spec.check("ResourceQuotaSpec")
-    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    spec = part_of(obj, "spec", "ResourceQuotaSpec")
+    status = part_of(obj, "status")
     enforced = status.child("hard")
     return ResourceQuota(
         namespace=meta.namespace,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shared.errors import InvalidInput
 from shared.manifests.fields.metadata import read_metadata
-from shared.manifests.fields.reader import Fields, subdomain
+from shared.manifests.fields.reader import Fields, part_of, subdomain
 from shared.manifests.kubernetes.constraints import (
     read_node_selector,
     read_taints,
@@ -42,7 +42,7 @@ _VALUES = ("bool", "int", "string", "version")
 def read_claim(obj: dict[str, object]) -> ResourceClaim:
     meta = read_metadata(obj, namespaced=True)
     requests, matches = _requests(Fields(obj.get("spec"), "spec"))
-    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    status = part_of(obj, "status")
     users = (user.text("uid") for user in status.children("reservedFor"))
     return ResourceClaim(
         namespace=meta.namespace,
@@ -145,8 +145,7 @@ def _result(fields: Fields) -> DeviceResult:
 
 def read_device_class(obj: dict[str, object]) -> DeviceClass:
     meta = read_metadata(obj, namespaced=False)
-    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
-    spec.check("DeviceClassSpec")
+    spec = part_of(obj, "spec", "DeviceClassSpec")
     _check_config(spec)
     return DeviceClass(meta.name, _selectors(spec), spec.text("extendedResourceName"))
 

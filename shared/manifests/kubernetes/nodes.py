@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.errors import InvalidInput
 from shared.manifests.fields.amounts import frozen, read_amounts
 from shared.manifests.fields.metadata import annotations_of, read_metadata
-from shared.manifests.fields.reader import Fields
+from shared.manifests.fields.reader import Fields, part_of
 from shared.manifests.kubernetes.constraints import read_taints
 from shared.manifests.kubernetes.objects import NodeManifest
 from shared.manifests.kubernetes.pods import with_tag
@@ -13,7 +13,6 @@ from shared.model.model import Pairs
 from shared.model.named_devices import DEVICES, read_devices
 from shared.units.slots import LIMIT
 
-_EMPTY: dict[str, object] = {}
 _NO_PODS = "status.allocatable.pods: absent, so the node takes no pods; write for example 110"
 _IMAGES = 1000
 
@@ -21,9 +20,8 @@ _IMAGES = 1000
 def read_node(obj: dict[str, object]) -> NodeManifest:
     """Read a node. It offers ``status.allocatable``, or ``status.capacity`` if that is absent."""
     meta = read_metadata(obj, namespaced=False)
-    spec = Fields(_EMPTY if obj.get("spec") is None else obj["spec"], "spec")
-    spec.check("NodeSpec")
-    status = Fields(_EMPTY if obj.get("status") is None else obj["status"], "status")
+    spec = part_of(obj, "spec", "NodeSpec")
+    status = part_of(obj, "status")
     offered = status.child("allocatable") or status.child("capacity")
     if offered is None:
         raise status.wrong("allocatable", "missing; write at least cpu, memory and pods")

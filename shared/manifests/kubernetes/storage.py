@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.errors import InvalidInput
 from shared.manifests.fields.metadata import Metadata, labels_of, read_metadata
-from shared.manifests.fields.reader import Fields, subdomain
+from shared.manifests.fields.reader import Fields, part_of, subdomain
 from shared.manifests.fields.selectors import read_selector
 from shared.manifests.kubernetes.constraints import read_node_selector
 from shared.model.constraints import Requirement, Terms
@@ -27,7 +27,7 @@ def read_volume(obj: dict[str, object]) -> Volume:
     """Read a PersistentVolume. Of its source (nfs, csi and the like) only the CSI driver
     and handle are used."""
     meta = read_metadata(obj, namespaced=False)
-    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
+    spec = part_of(obj, "spec")
     csi, affinity = spec.child("csi"), spec.child("nodeAffinity")
     claim, uid = _claim_ref(spec.child("claimRef"))
     return Volume(
@@ -62,8 +62,7 @@ def _required(affinity: Fields) -> Terms | None:
 
 def read_volume_claim(obj: dict[str, object]) -> VolumeClaim:
     meta = read_metadata(obj, namespaced=True)
-    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
-    spec.check("PersistentVolumeClaimSpec")
+    spec = part_of(obj, "spec", "PersistentVolumeClaimSpec")
     resources = spec.child("resources")
     named = spec.data.get("storageClassName") is not None
     return VolumeClaim(
@@ -114,8 +113,7 @@ def _topology(term: Fields) -> tuple[Requirement, ...]:
 def read_csi_node(obj: dict[str, object]) -> CSINode:
     """Read a CSINode. Drivers without a count have no limit."""
     meta = read_metadata(obj, namespaced=False)
-    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
-    spec.check("CSINodeSpec")
+    spec = part_of(obj, "spec", "CSINodeSpec")
     limits = {}
     for driver in spec.children("drivers"):
         driver.check("CSIDriver")

@@ -19,7 +19,7 @@ from shared.manifests.fields.metadata import (
     task_priority_of,
     with_scheduler,
 )
-from shared.manifests.fields.reader import Fields, dns_label, loose_name
+from shared.manifests.fields.reader import Fields, dns_label, loose_name, part_of
 from shared.manifests.kubernetes.pods import labelled, template
 from shared.manifests.volcano.job_plugins import JobVolumes, read_plugins, read_volumes
 from shared.manifests.volcano.objects import JobManifest, PodGroupManifest, RoleManifest
@@ -43,9 +43,8 @@ _NUMA = ("", "none", "best-effort", "restricted", "single-numa-node")
 
 def read_pod_group(obj: dict[str, object]) -> PodGroupManifest:
     meta = read_metadata(obj, namespaced=True, loose=True)
-    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
-    spec.check("PodGroupSpec")
-    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    spec = part_of(obj, "spec", "PodGroupSpec")
+    status = part_of(obj, "status")
     needs = spec.child("minResources")
     return PodGroupManifest(
         namespace=meta.namespace,

@@ -7,7 +7,7 @@ import re
 from shared.errors import InvalidInput
 from shared.manifests.fields.amounts import frozen, read_amounts
 from shared.manifests.fields.metadata import read_metadata
-from shared.manifests.fields.reader import Fields
+from shared.manifests.fields.reader import Fields, part_of
 from shared.model.storage import Numatopology
 
 _IDS = re.compile(r"(?:[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*)?")
@@ -16,8 +16,7 @@ _CPUS = 10_000
 
 def read_numatopology(obj: dict[str, object]) -> Numatopology:
     meta = read_metadata(obj, namespaced=False)
-    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
-    spec.check("NumatopologySpec")
+    spec = part_of(obj, "spec", "NumatopologySpec")
     policies = spec.child("policies") or Fields({}, "spec.policies")
     return Numatopology(
         name=meta.name,

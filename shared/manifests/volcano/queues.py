@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared.errors import InvalidInput
 from shared.manifests.fields.amounts import frozen, read_amounts
 from shared.manifests.fields.metadata import annotations_of, read_metadata
-from shared.manifests.fields.reader import INT32, Fields, loose_name
+from shared.manifests.fields.reader import INT32, Fields, loose_name, part_of
 from shared.manifests.kubernetes.pod_affinity import PREFERRED, REQUIRED
 from shared.manifests.volcano.objects import QueueManifest
 from shared.model.model import NodeGroupAffinity, PriorityClass
@@ -24,8 +24,7 @@ def read_queue(obj: dict[str, object]) -> QueueManifest:
     """
     meta = read_metadata(obj, namespaced=False, loose=True)
     name = meta.name
-    spec = Fields({} if obj.get("spec") is None else obj["spec"], "spec")
-    spec.check("QueueSpec")
+    spec = part_of(obj, "spec", "QueueSpec")
     spec.choice("dequeueStrategy", ("", "fifo", "traverse"), "")
     capability, deserved = spec.child("capability"), spec.child("deserved")
     guarantee = spec.child("guarantee")
@@ -35,7 +34,7 @@ def read_queue(obj: dict[str, object]) -> QueueManifest:
     parent = spec.text("parent")
     if parent == name:
         raise spec.wrong("parent", "it is the queue itself; write another queue or leave it out")
-    status = Fields({} if obj.get("status") is None else obj["status"], "status")
+    status = part_of(obj, "status")
     return QueueManifest(
         name=name,
         weight=spec.integer("weight", 1, high=_MAX_WEIGHT),
