@@ -32,6 +32,11 @@ from coordinator.intake.admission.documents import (
 )
 from coordinator.intake.admission.draft import Draft
 from coordinator.intake.admission.gangs import admit_job, admit_pod_group
+from coordinator.intake.admission.kai import (
+    admit_kai_pod_group,
+    admit_kai_queue,
+    admit_kai_topology,
+)
 from coordinator.intake.admission.pods import admit_pod, join_members
 from coordinator.intake.admission.queue_gate import (
     document_without_gate,
@@ -53,8 +58,10 @@ from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.parse import Manifest, parse
 from shared.manifests.text.bounds import checking_values
 from shared.manifests.volcano.objects import JobManifest, PodGroupManifest, QueueManifest
+from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
 from shared.model.model import PriorityClass, WorldObject
 from shared.model.topology import HyperNode
+from shared.policy.model import Dialect
 from shared.slices import Steps, at_once
 
 FEW_BYTES = 8 << 10
@@ -65,6 +72,9 @@ _JUDGES: dict[type, Callable[[AdmissionStep, Any], None]] = {
     HyperNode: admit_hyper_node,
     NodeManifest: admit_node,
     **dict.fromkeys(get_args(WorldObject), admit_object),
+    KaiTopology: admit_kai_topology,
+    KaiQueue: admit_kai_queue,
+    KaiPodGroup: admit_kai_pod_group,
     InertObject: admit_inert,
     PodGroupManifest: admit_pod_group,
     JobManifest: admit_job,
@@ -93,14 +103,16 @@ class Intake:
         observe: bool = False,
         images: bool | None = None,
         ours: frozenset[str] | None = None,
+        dialect: Dialect = Dialect.VOLCANO,
     ) -> None:
-        """``ours``: the scheduler names that are ours; None: all. ``images``: keep which images
-        nodes have and tasks need (default: as ``observe``). Tasks with different images are then in
-        different classes."""
+        """``dialect``: of the policy in force. ``ours``: the scheduler names that are ours; None:
+        all. ``images``: keep which images nodes have and tasks need (default: as ``observe``).
+        Tasks with different images are then in different classes."""
         self._images = observe if images is None else images
         self.registry = Registry(images=self._images)
         self._observe = observe
         self._ours = ours
+        self._dialect = dialect
         self.node_of: Callable[[str, str], str] = lambda namespace, name: ""
         """Returns the node of a pod, "" for none; replaced by the owner of that knowledge."""
 
@@ -189,7 +201,7 @@ class Intake:
         for manifest, _, _ in items_parsed:
             manifests.setdefault(type(manifest), []).append(manifest)
         draft = Draft(self.registry)
-        step = AdmissionStep(draft, now, self._observe, planting, self._ours)
+        step = AdmissionStep(draft, now, self._observe, planting, self._ours, self._dialect)
         for kind, judge in _JUDGES.items():
             yield from _each(step, judge, manifests.get(kind, ()))
             if kind is PriorityClass:

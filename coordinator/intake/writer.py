@@ -18,6 +18,7 @@ from coordinator.intake.admission.result import Admission
 from coordinator.intake.admission.step import Notice
 from coordinator.intake.changes import Changes
 from coordinator.intake.documents.document import Document, Key, encode_document
+from coordinator.intake.documents.kinds import BY_KIND
 from coordinator.intake.fair_queue import FairQueue, LineFull
 from coordinator.intake.intake import Intake
 from coordinator.intake.pending_limit import PendingBound, too_many
@@ -262,8 +263,9 @@ class IntakeWriter:
         if new is None:
             return self._intake.remove(key.kind, key.namespace, key.name, now, keep=keep)
         if not _is(new, key):
-            message = f"kind, namespace and name must stay those of {key.kind} {key.path}"
-            return Admission(refused=[Refusal(key.kind, key.path, "metadata.name", "", message)])
+            kind = BY_KIND[key.kind].written
+            message = f"kind, namespace and name must stay those of {kind} {key.path}"
+            return Admission(refused=[Refusal(kind, key.path, "metadata.name", "", message)])
         return (
             yield from self._intake.admitting([_own_words(new)], now, keep=keep, planting=planting)
         )
@@ -402,7 +404,7 @@ def _rests_on(request: _StoreRequest, batch: list[tuple[_StoreRequest, _Done]]) 
 
 def _is(item: dict[str, Any], key: Key) -> bool:
     metadata = item.get("metadata")
-    if item.get("kind") != key.kind or not isinstance(metadata, dict):
+    if item.get("kind") != BY_KIND[key.kind].written or not isinstance(metadata, dict):
         return False
     namespace = (metadata.get("namespace") or "default") if key.namespace else ""
     return (namespace, metadata.get("name")) == (key.namespace, key.name)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from coordinator.jobs.claims import ClaimBook
 from coordinator.jobs.gate_removals import GateRemovals
+from coordinator.jobs.rule_objects import drop_rule_object, put_rule_object
 from coordinator.jobs.state import JobState, by_state, count_group, deleted_members, recount
 from coordinator.jobs.volumes import VolumeBook
 from shard_worker.session_model.queue_totals import (
@@ -30,7 +31,6 @@ from shard_worker.session_model.queue_totals import (
 from shard_worker.session_model.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
 from shared.messages.messages import ALLOCATE, HOLDING, UNSUCCESSFUL, Outcome, TaskState
 from shared.model.model import Node, Queue, Requests, Role, TaskClass, WorldObject
-from shared.model.storage import ResourceQuota
 
 PENDING_STATE = int(TaskState.PENDING)
 _USING = frozenset({TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING})
@@ -123,17 +123,13 @@ class Accounts:
         self.capacity.freed()
         self.claims.put_object(value)
         self.volumes.put(value)
-        if isinstance(value, ResourceQuota):
-            self.cluster.objects.quotas[f"{value.namespace}/{value.name}"] = value
-            self.dirty = True
+        self.dirty |= put_rule_object(self.cluster.objects, value)
 
     def drop_object(self, value: WorldObject) -> None:
         self.capacity.freed()
         self.claims.drop_object(value)
         self.volumes.drop(value)
-        if isinstance(value, ResourceQuota):
-            self.cluster.objects.quotas.pop(f"{value.namespace}/{value.name}", None)
-            self.dirty = True
+        self.dirty |= drop_rule_object(self.cluster.objects, value)
 
     # --- nodes --------------------------------------------------------------------------------
 

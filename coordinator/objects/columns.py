@@ -179,6 +179,10 @@ def _up(value: Json, now: float) -> str:
     return "Up" if value["status"]["up"] else "Down"
 
 
+def _children(value: Json, now: float) -> str:
+    return ",".join((value.get("status") or {}).get("childQueues") or ()) or NONE
+
+
 def _members(value: Json, now: float) -> int:
     return len(value["spec"].get("members") or ())
 
@@ -248,6 +252,20 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Deserved", _amounts("spec", "deserved"), "What it deserves.", wide=True),
         Column("Capability", _amounts("spec", "capability"), "What it may have.", wide=True),
     ),
+    "KaiQueue": (
+        _NAME,
+        Column("Priority", at("spec", "priority"), "Higher goes first; 100 where none is said."),
+        Column("Parent", at("spec", "parentQueue"), "The queue above it."),
+        Column("Children", _children, "The queues below it."),
+        Column("DisplayName", at("spec", "displayName"), "Its name for people."),
+        _AGE,
+    ),
+    "KaiPodGroup": (
+        _NAME,
+        _AGE,
+        Column("Queue", at("spec", "queue", otherwise="default"), "Its queue.", wide=True),
+    ),
+    "KaiTopology": (_NAME, _AGE),
     "Node": (
         _NAME,
         Column("Status", _node_status, "Whether it takes tasks."),

@@ -103,7 +103,7 @@ class EventEntry(ObjectEntry):
             case "metadata.namespace":
                 return self.key.namespace
             case "involvedObject.kind":
-                return about.kind
+                return BY_KIND[about.kind].written
             case "involvedObject.name":
                 return about.name
             case "involvedObject.namespace":
@@ -148,7 +148,7 @@ class EventEntry(ObjectEntry):
         return value | {
             "involvedObject": {
                 "apiVersion": BY_KIND[about.kind].api_version,
-                "kind": about.kind,
+                "kind": BY_KIND[about.kind].written,
                 "name": about.name,
                 **({"namespace": about.namespace} if about.namespace else {}),
                 "uid": self._uid(),

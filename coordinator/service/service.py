@@ -107,7 +107,8 @@ class Service:
         self._tokens = open_gate(settings)
         self._listener = listener_options(settings)
         self.core = configured_core(settings, self._policies.session())
-        self.intake = Intake(ours=settings.our_scheduler_names)
+        policy = self.core.order.session.policy
+        self.intake = Intake(ours=settings.our_scheduler_names, dialect=policy.dialect)
         self.jobs = JobLoop(self.core, self.intake)
         self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
         self.objects: Objects

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from shared.errors import InvalidInput, Refusal, did_you_mean, shown
 from shared.manifests.fields.reader import Fields
+from shared.manifests.kai.groups import read_kai_pod_group
+from shared.manifests.kai.queues import read_kai_queue, read_kai_topology
 from shared.manifests.kubernetes.budgets import read_budget, read_quota
 from shared.manifests.kubernetes.devices import (
     read_claim,
@@ -67,6 +69,9 @@ KINDS: dict[tuple[str, str], Callable[[dict[str, object]], Manifest]] = {
     ("resource.k8s.io/v1", "ResourceSlice"): read_slice,
     ("resource.k8s.io/v1", "DeviceClass"): read_device_class,
     ("nodeinfo.volcano.sh/v1alpha1", "Numatopology"): read_numatopology,
+    ("scheduling.run.ai/v2", "Queue"): read_kai_queue,
+    ("scheduling.run.ai/v2alpha2", "PodGroup"): read_kai_pod_group,
+    ("kai.scheduler/v1alpha1", "Topology"): read_kai_topology,
     **{("v1", kind): read for kind, read in _INERT.items()},
 }
 """(apiVersion, kind) -> parser, for every kind that this version accepts."""
@@ -97,9 +102,18 @@ def _read_by(read: Callable[[dict[str, object]], Manifest], item: dict[str, obje
 
 
 def _read_as_meant(item: dict[str, object]) -> object:
-    """Read an object whose apiVersion may be missing or that of another API: by its kind."""
-    kind = item.get("kind")
-    return next((_read_by(KINDS[at], item) for at in KINDS if at[1] == kind), None)
+    """Read an object whose apiVersion may be missing or that of another API: by its kind, and by
+    its group where two have one of that name."""
+    known = _versions(item)
+    return _read_by(KINDS[known[0], str(item.get("kind"))], item) if known else None
+
+
+def _versions(item: dict[str, object]) -> list[str]:
+    """The versions that have its kind; of several groups only its own, if it is one of them."""
+    version, kind = str(item.get("apiVersion")), item.get("kind")
+    known = [known_version for known_version, known_kind in KINDS if known_kind == kind]
+    group = version.partition("/")[0] + "/"
+    return [v for v in known if v.startswith(group)] or known
 
 
 def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
@@ -108,11 +122,10 @@ def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
         read = KINDS.get((version, kind))
         if read is not None:
             return read
-    for known_version, known_kind in KINDS:
-        if kind == known_kind:
-            remedy = _OTHER_FORM.get((str(version), kind), f"write {known_version}")
-            raise InvalidInput("apiVersion", version, f"unknown; {remedy}")
-    kinds = sorted(kind for _, kind in KINDS)
+    if known := _versions(item):
+        remedy = _OTHER_FORM.get((str(version), str(kind)), f"write {' or '.join(known)}")
+        raise InvalidInput("apiVersion", version, f"unknown; {remedy}")
+    kinds = sorted({kind for _, kind in KINDS})
     choice = f"{did_you_mean(kind, kinds)}write one of {', '.join(kinds)}"
     message = f"unknown, or not in this version; {choice}"
     raise InvalidInput("kind", kind, message)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from shared.codec.packed import Count, Finite, Packed
-from shared.model.model import Pairs
+
+Labels = tuple[tuple[str, str], ...]
+"""Sorted by key."""
 
 UNLIMITED = -1
 """As a quota: all there is; as a limit: none."""
@@ -61,7 +63,7 @@ class KaiQueue(Packed, frozen=True):
     """Seconds that a job runs before another of its queue may evict it; None: not set here."""
     reclaim_min_runtime: Finite | None = None
     """The same for jobs of other queues."""
-    labels: Pairs = ()
+    labels: Labels = ()
 
 
 class KaiTopologyConstraint(Packed, frozen=True):
@@ -112,7 +114,7 @@ class KaiPodGroup(Packed, frozen=True):
     """Annotation ``kai.scheduler/last-start-timestamp``, seconds since 1970."""
     stale_since: Finite | None = None
     """Annotation ``kai.scheduler/stale-podgroup-timestamp``, seconds since 1970."""
-    labels: Pairs = ()
+    labels: Labels = ()
 
     @property
     def key(self) -> str:

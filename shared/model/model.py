@@ -8,6 +8,7 @@ from shared.codec.packed import Count, Finite, Packed, replace
 from shared.messages.messages import Group
 from shared.model.constraints import Constraints, Requirement, Taint, Toleration
 from shared.model.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
 from shared.model.storage import (
     Budget,
     CSINode,
@@ -208,6 +209,9 @@ WorldObject = (
     Budget
     | CSINode
     | DeviceClass
+    | KaiPodGroup
+    | KaiQueue
+    | KaiTopology
     | Numatopology
     | ResourceClaim
     | ResourceClaimTemplate

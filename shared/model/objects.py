@@ -41,10 +41,10 @@ class ClusterObjects:
     devices: int = 0
     """Version: changes whenever ``slices`` or ``device_classes`` change."""
     numa: dict[str, Numatopology] = field(default_factory=dict)
+    kai_queues: dict[str, KaiQueue] = field(default_factory=dict)
+    kai_groups: dict[str, KaiPodGroup] = field(default_factory=dict)
+    kai_topologies: dict[str, KaiTopology] = field(default_factory=dict)
     usage: dict[str, dict[str, float]] = field(default_factory=dict)
     """Node name -> its usage as reported by a metrics source: ``cpu`` and ``memory`` in percent."""
     extender: dict[str, object] = field(default_factory=dict)
     """Question -> answer of an HTTP extender, fetched before the session."""
-    kai_queues: dict[str, KaiQueue] = field(default_factory=dict)
-    kai_groups: dict[str, KaiPodGroup] = field(default_factory=dict)
-    kai_topologies: dict[str, KaiTopology] = field(default_factory=dict)

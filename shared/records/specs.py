@@ -14,6 +14,7 @@ from typing import Any
 
 from shared.codec.packed import Codec, Count
 from shared.model.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
 from shared.model.model import Node, PriorityClass, Queue, TaskClass, WorldObject
 from shared.model.storage import (
     Budget,
@@ -35,6 +36,9 @@ OBJECT_KEYS: dict[type, str] = {
     Budget: "budget/",
     CSINode: "csinode/",
     DeviceClass: "deviceclass/",
+    KaiPodGroup: "kaipodgroup/",
+    KaiQueue: "kaiqueue/",
+    KaiTopology: "kaitopology/",
     Numatopology: "numatopology/",
     ResourceClaim: "resourceclaim/",
     ResourceClaimTemplate: "claimtemplate/",

@@ -137,7 +137,7 @@ def may_write(names: Callable[[], QueueNames]) -> May:
         principal = request.get(KEY, ANYONE)
         # what an admin gave to an object in a tenant's queue does not keep him from deleting it
         judge = _why_not_here if as_it_is else _why_not
-        why = judge(principal, {**obj, "kind": kind.kind}, names())
+        why = judge(principal, {**obj, "kind": kind.written}, names())
         if why:
             name = name_of({**obj, "kind": ""})
             raise Problem(

@@ -115,7 +115,7 @@ def identified(
     """Check the object's kind and namespace against the path, and fill them in. Raises Problem if
     they differ. ``name`` None: the path has none, so the object needs one.
     """
-    for field, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+    for field, expected in (("apiVersion", kind.api_version), ("kind", kind.written)):
         sent_value = sent.get(field)
         if sent_value is not None and sent_value != expected:
             raise bad(
@@ -137,7 +137,7 @@ def identified(
     metadata["name"] = name or sent_value
     if kind.namespaced:
         metadata["namespace"] = namespace
-    return sent | {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+    return sent | {"apiVersion": kind.api_version, "kind": kind.written, "metadata": metadata}
 
 
 def named(obj: dict[str, Any], suffix: Callable[[], str]) -> dict[str, Any]:

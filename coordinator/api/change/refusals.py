@@ -28,7 +28,7 @@ def of_refusal(kind: Kind, name: str, refusal: Refusal, *, exists: bool = False)
     request was an update, not a creation."""
     if exists and refusal.field == "metadata.name" and "cannot change" in refusal.message:
         remedy = "delete it and create it anew; labels and annotations can change"
-        message = f"Forbidden: the specification of a {kind.kind} cannot change; {remedy}"
+        message = f"Forbidden: the specification of a {kind.written} cannot change; {remedy}"
         return invalid(kind, name, Cause("spec", message, "FieldValueForbidden"))
     match refusal.reason:
         case "NotFound":
@@ -58,8 +58,8 @@ def invalid(kind: Kind, name: str, *causes: Cause) -> Problem:
     group = f".{kind.group}" if kind.group else ""
     return Problem(
         HTTPStatus.UNPROCESSABLE_ENTITY,
-        f'{kind.kind}{group} "{name}" is invalid: {text}',
-        kind=kind.kind,
+        f'{kind.written}{group} "{name}" is invalid: {text}',
+        kind=kind.written,
         group=kind.group,
         name=name,
         causes=causes,

@@ -64,7 +64,7 @@ def resource(kind: Kind) -> dict[str, Any]:
         "name": kind.plural,
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
-        "kind": kind.kind,
+        "kind": kind.written,
         "verbs": list(kind.verbs),
     }
     if kind.short:

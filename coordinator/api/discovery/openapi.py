@@ -112,12 +112,12 @@ def _of_kind(kind: Kind) -> Schema:
 
 def _list_of(kind: Kind) -> Schema:
     return {
-        "description": f"Objects of kind {kind.kind}.",
+        "description": f"Objects of kind {kind.written}.",
         "type": "object",
         "required": ["items"],
         "properties": {
             "apiVersion": {"type": "string", "description": f"Always {kind.api_version}."},
-            "kind": {"type": "string", "description": f"Always {kind.kind}List."},
+            "kind": {"type": "string", "description": f"Always {kind.written}List."},
             "metadata": {
                 "allOf": [{"$ref": f"{_REF}ListMeta"}],
                 "description": "Version of the list, and where its next page begins.",
@@ -133,4 +133,4 @@ def _list_of(kind: Kind) -> Schema:
 
 
 def gvk(kind: Kind, suffix: str = "") -> Json:
-    return {"group": kind.group, "version": kind.version, "kind": kind.kind + suffix}
+    return {"group": kind.group, "version": kind.version, "kind": kind.written + suffix}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.intake.documents.kinds import KINDS, SHARD, Kind
+from coordinator.intake.documents.kinds import KAI_QUEUE, KAI_TOPOLOGY, KINDS, SHARD, Kind
 
 Json = dict[str, Any]
 _REF = "#/components/schemas/"
-_STRATEGIC = {k.kind for k in KINDS if not k.group.endswith((".volcano.sh", SHARD.group))}
+_CUSTOM = (".volcano.sh", KAI_QUEUE.group, KAI_TOPOLOGY.group, SHARD.group)
+_STRATEGIC = {k.kind for k in KINDS if not k.group.endswith(_CUSTOM)}
 """Kubernetes' own kinds, whose lists merge by key. Volcano's kinds take merge patches."""
 
 
@@ -36,14 +37,14 @@ def operations(kind: Kind) -> Json:
 def _list(kind: Kind, suffix: str = "") -> Json:
     answers = _answers(f"{kind.kind}List", (200,))
     return _operation(kind, "list", f"list{kind.kind}{suffix}", answers) | {
-        "description": f"List or watch objects of kind {kind.kind}.",
+        "description": f"List or watch objects of kind {kind.written}.",
         "parameters": _LISTING,
     }
 
 
 def _get(kind: Kind) -> Json:
     return _operation(kind, "get", f"read{kind.kind}", _answers(kind.kind, (200,))) | {
-        "description": f"One object of kind {kind.kind}.",
+        "description": f"One object of kind {kind.written}.",
         "parameters": [_PRETTY],
     }
 
@@ -51,7 +52,7 @@ def _get(kind: Kind) -> Json:
 def _write(kind: Kind, action: str, name: str) -> Json:
     body: Json = {"schema": {"$ref": _REF + kind.kind}}
     return _operation(kind, action, f"{name}{kind.kind}", _answers(kind.kind, (200, 201))) | {
-        "description": f"{name.capitalize()} an object of kind {kind.kind}.",
+        "description": f"{name.capitalize()} an object of kind {kind.written}.",
         "parameters": _WRITING,
         "requestBody": {
             "required": True,
@@ -67,7 +68,7 @@ def _patch(kind: Kind) -> Json:
     kinds.append("application/apply-patch+yaml")
     answers = _answers(kind.kind, (200, 201))
     return _operation(kind, "patch", f"patch{kind.kind}", answers) | {
-        "description": f"Change a part of an object of kind {kind.kind}.",
+        "description": f"Change a part of an object of kind {kind.written}.",
         "parameters": [*_WRITING, _FORCE],
         "requestBody": {"required": True, "content": {name: {"schema": {}} for name in kinds}},
     }
@@ -80,7 +81,7 @@ def _delete(kind: Kind) -> Json:
         "oneOf": [{"$ref": f"{_REF}Status"}, {"$ref": _REF + kind.kind}]
     }
     return _operation(kind, "delete", f"delete{kind.kind}", answers) | {
-        "description": f"Delete an object of kind {kind.kind}.",
+        "description": f"Delete an object of kind {kind.written}.",
         "parameters": [_DRY_RUN, _PRETTY],
         "requestBody": {"content": body},
     }
@@ -94,7 +95,7 @@ def _operation(kind: Kind, action: str, name: str, answers: Json) -> Json:
         "x-kubernetes-group-version-kind": {
             "group": kind.group,
             "version": kind.version,
-            "kind": kind.kind,
+            "kind": kind.written,
         },
     }
 

@@ -80,7 +80,7 @@ def list_head(question: ReadQuestion) -> Json:
     match question.form:
         case AnswerForm.OBJECT:
             kind: Kind = question.kind
-            return {"kind": f"{kind.kind}List", "apiVersion": kind.api_version}
+            return {"kind": f"{kind.written}List", "apiVersion": kind.api_version}
         case AnswerForm.METADATA:
             return {"kind": "PartialObjectMetadataList", "apiVersion": _META}
         case AnswerForm.TABLE:

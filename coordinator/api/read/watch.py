@@ -182,7 +182,7 @@ class _Watch:
         metadata: Json = {"resourceVersion": str(self._since)}
         if annotations:
             metadata["annotations"] = annotations
-        value: Json = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+        value: Json = {"kind": kind.written, "apiVersion": kind.api_version, "metadata": metadata}
         if self._question.form is AnswerForm.METADATA:
             value = metadata_only(value)
         if self._question.form is AnswerForm.TABLE:
@@ -287,7 +287,7 @@ def at_version(value: Json, version: int) -> Json:
 def last_of(change: Change, kind: Kind) -> Json:
     """The last form of a deleted object, with the version of the deletion."""
     key = change.key
-    unknown: Json = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}}
+    unknown: Json = {"kind": kind.written, "apiVersion": kind.api_version, "metadata": {}}
     value = unknown if change.last is None else change.last()
     named = {"name": key.name} | ({"namespace": key.namespace} if key.namespace else {})
     metadata = value["metadata"] | named | {"resourceVersion": str(change.version)}

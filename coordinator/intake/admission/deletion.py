@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from coordinator.intake.admission.draft import Draft
+from coordinator.intake.admission.kai import child_of
 from coordinator.intake.admission.membership import without
 from coordinator.intake.admission.pod_names import owner_of
 from coordinator.intake.admission.queues import DEFAULT
@@ -47,9 +48,9 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
             out = Admission(ops=[PutObject(HYPER_NODE_KEY + name, None)], hyper_nodes_gone=[name])
         case "PriorityClass" if name in (table := registry.priority_classes):
             out = Admission(ops=[PutObject(PRIORITY_CLASS_KEY + name, None)])
+        case "Queue" | "KaiQueue" if (why := _needed(registry, key)) is not None:
+            return refused("Queue", name, why, "Conflict")
         case "Queue" if name in (table := registry.queues):
-            if (why := _needed(registry, name)) is not None:
-                return refused("Queue", name, why, "Conflict")
             qid = registry.queues[name].qid
             out = Admission(ops=[DropQueue(qid), numbers_of(registry)], queues_gone=[qid])
         case kind if kind in OBJECT_KINDS and key in registry.documents:
@@ -111,8 +112,16 @@ def _created_group(registry: Registry, name: str) -> int | None:
     return None if job is None or job.dangling else jid
 
 
-def _needed(registry: Registry, name: str) -> str | None:
-    """The reason why a queue cannot be deleted; None where nothing uses it."""
+def _needed(registry: Registry, key: Key) -> str | None:
+    """The reason why a queue cannot be deleted; None where nothing uses it, or there is none."""
+    name = key.path
+    if key.kind == "KaiQueue":
+        below = child_of(registry.objects, name)
+        if not below:
+            return None
+        return f"queue {below} is below it; delete that first, or give it another parent"
+    if name not in registry.queues:
+        return None
     if name == DEFAULT:
         return "the default queue always exists; close it by status.state Closed"
     qid = registry.queues[name].qid

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from coordinator.intake.admission.draft import Draft
 from coordinator.intake.admission.membership import GangMember
 from coordinator.intake.documents.document import Key
+from coordinator.intake.documents.kinds import BY_KIND
 from shared.errors import InvalidInput, Refusal, not_in_this_version
 from shared.manifests.fields.metadata import scheduler_name
 from shared.manifests.kubernetes.inert import InertObject
@@ -15,6 +16,7 @@ from shared.manifests.parse import Manifest
 from shared.manifests.volcano.objects import RoleManifest
 from shared.model.model import Job, Pairs
 from shared.model.storage import Budget, Volume, VolumeClaim
+from shared.policy.model import Dialect
 from shared.records.specs import OBJECT_KEYS
 
 _KINDS: dict[type, str] = {
@@ -76,6 +78,8 @@ class AdmissionStep:
     """Accept pods of PodGroups that do not exist yet; they get the queue of the later PodGroup."""
     ours: frozenset[str] | None = None
     """The scheduler names that are ours; None: all."""
+    dialect: Dialect = Dialect.VOLCANO
+    """Of the policy in force."""
     refused: list[Refusal] = field(default_factory=list)
     out: set[int] = field(default_factory=set)
     """``id()`` of the refused manifests."""
@@ -97,11 +101,11 @@ class AdmissionStep:
     """Queue -> one of its jobs; built at the first use."""
 
     def refuse(self, manifest: Manifest, error: InvalidInput) -> None:
-        self.refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
+        self.refused.append(error.refusal(written_kind(manifest), key_of(manifest)))
         self.out.add(id(manifest))
 
     def notice(self, manifest: Manifest, message: str) -> None:
-        kind = kind_of(manifest)
+        kind = written_kind(manifest)
         notice = self.notices.get((kind, message))
         if notice is None:
             self.notices[kind, message] = Notice(kind, key_of(manifest), message)
@@ -186,6 +190,12 @@ def kind_of(manifest: Manifest) -> str:
         return manifest.kind
     cls = type(manifest)
     return _KINDS.get(cls) or cls.__name__.removesuffix("Manifest")
+
+
+def written_kind(manifest: Manifest) -> str:
+    """The kind as its author wrote it."""
+    kind = BY_KIND.get(kind_of(manifest))
+    return kind_of(manifest) if kind is None else kind.written
 
 
 def key_of(manifest: Manifest) -> str:

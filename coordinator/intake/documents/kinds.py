@@ -13,11 +13,19 @@ class Kind:
     group: str
     version: str
     kind: str
+    """Unique over all groups: what documents are stored under."""
     plural: str
     singular: str
     short: tuple[str, ...]
     namespaced: bool
     verbs: tuple[str, ...] = WRITE
+    shared_name: str = ""
+    """The kind in its objects, where another group has one of the same name."""
+
+    @property
+    def written(self) -> str:
+        """The kind as its objects, and all answers about them, have it."""
+        return self.shared_name or self.kind
 
     @property
     def api_version(self) -> str:
@@ -101,6 +109,29 @@ NUMATOPOLOGY = Kind(
     ("numatopo",),
     False,
 )
+KAI_QUEUE = Kind(
+    "scheduling.run.ai", "v2", "KaiQueue", "queues", "queue", (), False, shared_name="Queue"
+)
+KAI_POD_GROUP = Kind(
+    "scheduling.run.ai",
+    "v2alpha2",
+    "KaiPodGroup",
+    "podgroups",
+    "podgroup",
+    ("pg",),
+    True,
+    shared_name="PodGroup",
+)
+KAI_TOPOLOGY = Kind(
+    "kai.scheduler",
+    "v1alpha1",
+    "KaiTopology",
+    "topologies",
+    "topology",
+    (),
+    False,
+    shared_name="Topology",
+)
 SHARD = Kind("quadrant.dev", "v1alpha1", "Shard", "shards", "shard", (), False, READ)
 
 KINDS = (
@@ -128,11 +159,15 @@ KINDS = (
     RESOURCE_SLICE,
     DEVICE_CLASS,
     NUMATOPOLOGY,
+    KAI_QUEUE,
+    KAI_POD_GROUP,
+    KAI_TOPOLOGY,
     SHARD,
 )
 BY_KIND = {kind.kind: kind for kind in KINDS}
 SUBMITTED = frozenset(kind.kind for kind in (POD, POD_GROUP, JOB))
-"""Kinds whose objects go to a queue. A token of the role ``submit`` may write them."""
+"""Kinds, as they are written, whose objects go to a queue. A token of the role ``submit`` may write
+them."""
 ATTACHED = (CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT)
 """Kinds without effect that stand in a namespace beside jobs. Such a token may write them too."""
 WITHOUT_EFFECT = frozenset(kind.kind for kind in (NAMESPACE, *ATTACHED))

@@ -26,7 +26,7 @@ async def test_discovery_leads_to_every_kind(client: Client) -> None:
         root = "apis" if kind.group else "api"
         listed = (await client.get(f"/{root}/{kind.api_version}"))["resources"]
         (found,) = [entry for entry in listed if entry["name"] == kind.plural]
-        assert (found["kind"], found["namespaced"]) == (kind.kind, kind.namespaced)
+        assert (found["kind"], found["namespaced"]) == (kind.written, kind.namespaced)
         assert set(found["verbs"]) == set(kind.verbs)
         await client.get(f"/{root}/{kind.api_version}/{kind.plural}")
     assert (await client.get("/version"))["minor"] == "32"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.intake.admission.restore import forget_objects
+from coordinator.intake.admission.step import kind_of
 from coordinator.intake.intake import Intake
 from shared.errors import Refusal
 from shared.manifests.kubernetes.inert import INERT
@@ -47,8 +48,8 @@ def test_they_are_kept_taken_up_again_and_deleted(bench: Bench) -> None:
     assert not bench.take(*WRITTEN).objects, "the same again"
     again = bench.restored()
     assert same(state(again), state(bench.intake))
-    for written in WRITTEN:
-        admission = bench.remove(written["kind"], "x")
+    for _, wanted in WORLD.values():
+        admission = bench.remove(kind_of(wanted), "x")
         assert admission.accepted == 1
         assert len(admission.objects_gone) == 1
     assert not bench.intake.registry.objects

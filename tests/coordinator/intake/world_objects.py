@@ -18,6 +18,15 @@ from shared.model.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from shared.model.kai import (
+    KaiLevel,
+    KaiPodGroup,
+    KaiQueue,
+    KaiShare,
+    KaiSubGroup,
+    KaiTopology,
+    KaiTopologyConstraint,
+)
 from shared.model.model import WorldObject
 from shared.model.storage import (
     Budget,
@@ -36,7 +45,7 @@ CEL = "device.attributes['gpu.example.com'].model == 'x'"
 
 
 def made(version: str, kind: str, /, name: str = "x", **fields: Any) -> dict[str, Any]:
-    namespaced = kind in ("ResourceQuota", "PersistentVolumeClaim") or (
+    namespaced = kind in ("PodGroup", "ResourceQuota", "PersistentVolumeClaim") or (
         kind.startswith(("ResourceClaim", "PodDisruption"))
     )
     metadata = {"name": name, **({"namespace": "ns"} if namespaced else {})}
@@ -287,6 +296,58 @@ WORLD: dict[str, tuple[dict[str, Any], WorldObject]] = {
             ((2, 0, 1, 2), (10, 1, 0, 0)),
             (("cpu", 500),),
         ),
+    ),
+    "KAI queue": (
+        made(
+            "scheduling.run.ai/v2",
+            "Queue",
+            spec={
+                "parentQueue": "all",
+                "resources": {"gpu": {"quota": 2, "overQuotaWeight": 0.5, "limit": -1}},
+                "reclaimMinRuntime": "1m",
+            },
+        ),
+        KaiQueue(
+            "x",
+            KaiShare(),
+            KaiShare(),
+            KaiShare(2000, 500, -1),
+            parent="all",
+            reclaim_min_runtime=60.0,
+        ),
+    ),
+    "KAI PodGroup": (
+        made(
+            "scheduling.run.ai/v2alpha2",
+            "PodGroup",
+            spec={
+                "queue": "x",
+                "preemptibility": "non-preemptible",
+                "subGroups": [
+                    {"name": "a", "minSubGroup": 1},
+                    {"name": "b", "parent": "a", "minMember": 2},
+                ],
+                "topologyConstraint": {"topology": "x", "requiredTopologyLevel": "rack"},
+                "stalenessGracePeriod": "-1s",
+            },
+        ),
+        KaiPodGroup(
+            "ns",
+            "x",
+            "x",
+            preemptible=False,
+            sub_groups=(KaiSubGroup("a", min_sub_group=1), KaiSubGroup("b", "a", min_member=2)),
+            topology=KaiTopologyConstraint("x", "rack"),
+            staleness_grace=-1.0,
+        ),
+    ),
+    "KAI topology": (
+        made(
+            "kai.scheduler/v1alpha1",
+            "Topology",
+            spec={"levels": [{"nodeLabel": "zone", "alias": "z"}, {"nodeLabel": "rack"}]},
+        ),
+        KaiTopology("x", (KaiLevel("zone", "z"), KaiLevel("rack"))),
     ),
 }
 """What it is -> (as written, as read)."""

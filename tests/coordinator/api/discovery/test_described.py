@@ -51,7 +51,7 @@ def test_kubectl_finds_out_that_apply_is_checked_here() -> None:
         assert len(patches) == ("patch" in kind.verbs)
         for patch in patches:
             assert "fieldValidation" in {p["name"] for p in patch["parameters"]}
-            assert patch["x-kubernetes-group-version-kind"]["kind"] == kind.kind
+            assert patch["x-kubernetes-group-version-kind"]["kind"] == kind.written
             assert "application/apply-patch+yaml" in patch["requestBody"]["content"]
 
 

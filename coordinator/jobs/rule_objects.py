@@ -1,0 +1,44 @@
+"""The objects that rules over totals read, and nothing else in the coordinator maintains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
+from shared.model.model import WorldObject
+from shared.model.objects import ClusterObjects
+from shared.model.storage import ResourceQuota
+
+
+def put_rule_object(objects: ClusterObjects, value: WorldObject) -> bool:
+    """Add or update an object; False where no such rule reads its kind."""
+    found = _place(objects, value)
+    if found is None:
+        return False
+    table, key = found
+    table[key] = value
+    return True
+
+
+def drop_rule_object(objects: ClusterObjects, value: WorldObject) -> bool:
+    found = _place(objects, value)
+    if found is None:
+        return False
+    table, key = found
+    table.pop(key, None)
+    return True
+
+
+def _place(objects: ClusterObjects, value: WorldObject) -> tuple[dict[str, Any], str] | None:
+    """(the table of its kind, its key there)."""
+    match value:
+        case ResourceQuota():
+            return objects.quotas, f"{value.namespace}/{value.name}"
+        case KaiPodGroup():
+            return objects.kai_groups, value.key
+        case KaiQueue():
+            return objects.kai_queues, value.name
+        case KaiTopology():
+            return objects.kai_topologies, value.name
+        case _:
+            return None

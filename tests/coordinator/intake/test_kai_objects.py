@@ -1,0 +1,120 @@
+"""KAI's queues, PodGroups and topologies in intake, under a policy of Volcano's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.intake.documents.document import Key
+from coordinator.intake.intake import Intake
+from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
+
+FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
+NOW = 1000.0
+
+
+def kai_queue(name: str, parent: str = "", **resources: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {
+            "resources": {"cpu": FREE, "memory": FREE, "gpu": FREE} | resources,
+            **({"parentQueue": parent} if parent else {}),
+        },
+    }
+
+
+def kai_group(name: str, queue: str = "team", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"queue": queue, **spec},
+    }
+
+
+TOPOLOGY = {
+    "apiVersion": "kai.scheduler/v1alpha1",
+    "kind": "Topology",
+    "metadata": {"name": "t"},
+    "spec": {"levels": [{"nodeLabel": "rack"}]},
+}
+
+
+def quota(of: int) -> dict[str, Any]:
+    return {"quota": of, "overQuotaWeight": 1, "limit": -1}
+
+
+def admitted(intake: Intake, *items: dict[str, Any], now: float = NOW) -> list[str]:
+    """The notices of a list that is accepted whole."""
+    result = intake.admit(items, now)
+    assert not result.refused, result.refused
+    return [notice.message for notice in result.notices]
+
+
+def test_they_are_stored_and_not_looked_at() -> None:
+    intake = Intake()
+    notices = admitted(intake, kai_queue("team"), kai_group("g", minMember=2), TOPOLOGY)
+    assert all(notice.startswith("kept and not looked at") for notice in notices)
+    assert "the policy in force is Volcano's; it counts under one of KAI's" in notices[0]
+    kinds = {
+        "kaiqueue/team": KaiQueue,
+        "kaipodgroup/ns/g": KaiPodGroup,
+        "kaitopology/t": KaiTopology,
+    }
+    assert {key: type(value) for key, value in intake.registry.objects.items()} == kinds
+    assert "team" not in intake.registry.queues
+    assert not intake.registry.jobs
+
+
+def test_they_do_not_meet_volcanos_of_the_same_name() -> None:
+    intake = Intake()
+    volcano = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    admitted(intake, kai_queue("team"), volcano | {"metadata": {"name": "team"}, "spec": {}})
+    assert {Key("Queue", "", "team"), Key("KaiQueue", "", "team")} <= intake.documents.keys()
+    assert intake.remove("KaiQueue", "", "team", NOW).accepted == 1
+    assert "team" in intake.registry.queues
+    assert "kaiqueue/team" not in intake.registry.objects
+
+
+def test_submitted_again_nothing_changes_and_its_age_stays() -> None:
+    intake = Intake()
+    admitted(intake, kai_queue("team"))
+    again = intake.admit([kai_queue("team")], NOW + 5)
+    assert (again.unchanged, again.objects) == (1, [])
+    changed = intake.admit([kai_queue("team", gpu=quota(3))], NOW + 5)
+    (queue,) = changed.objects
+    assert isinstance(queue, KaiQueue)
+    assert (queue.created, queue.gpu.quota) == (NOW, 3000)
+
+
+def test_a_parent_may_come_later_but_not_above_itself() -> None:
+    intake = Intake()
+    admitted(intake, kai_queue("a", "b"), kai_queue("b", "c"))
+    refused = intake.admit([kai_queue("c", "a")], NOW).refused
+    assert [(r.kind, r.field) for r in refused] == [("Queue", "spec.parentQueue")]
+    assert "above itself" in refused[0].message
+
+
+def test_a_queue_with_children_is_not_deleted() -> None:
+    intake = Intake()
+    admitted(intake, kai_queue("top"), kai_queue("low", "top"))
+    (refusal,) = intake.remove("KaiQueue", "", "top", NOW).refused
+    assert (refusal.reason, "queue low is below it" in refusal.message) == ("Conflict", True)
+    intake.remove("KaiQueue", "", "low", NOW)
+    assert intake.remove("KaiQueue", "", "top", NOW).accepted == 1
+
+
+def test_more_quota_than_the_parent_has_is_a_warning() -> None:
+    intake = Intake()
+    admitted(intake, kai_queue("top", gpu=quota(4)), kai_queue("a", "top", gpu=quota(3)))
+    notices = admitted(intake, kai_queue("b", "top", gpu=quota(2)))
+    assert any("have more quota together than it has itself" in notice for notice in notices)
+
+
+def test_a_wrong_version_names_that_of_its_group() -> None:
+    intake = Intake()
+    (refusal,) = intake.admit([kai_queue("a") | {"apiVersion": "scheduling.run.ai/v1"}], 1).refused
+    assert refusal.message == "unknown; write scheduling.run.ai/v2"
+    (refusal,) = intake.admit([kai_queue("a") | {"apiVersion": "v9"}], 1).refused
+    assert "scheduling.volcano.sh/v1beta1 or scheduling.run.ai/v2" in refusal.message
