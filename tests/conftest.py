@@ -54,9 +54,13 @@ def _restore_logging() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """What is collected stays to the end: 400,000 objects that no full collection need walk."""
+    """What is collected stays to the end: 400,000 objects that no full collection need walk.
+
+    And young ones are walked at every ten thousandth, not at every 700th: collections were a tenth
+    of the processor time of all tests."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +76,8 @@ def _restore_collector() -> Iterator[None]:
     if gc.get_threshold() != thresholds:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
+        gc.collect()
+        gc.freeze()  # else each full collection of the later tests would walk all of it again
 
 
 @pytest.fixture

@@ -160,14 +160,15 @@ def _calm() -> tuple[Scenario, Counter[str], Evicted, float]:
         told: list[tuple[Evicted, float]] = []
 
         def look(one: Simulation = simulation, seen: list[tuple[Evicted, float]] = told) -> None:
+            if seen:
+                return
             snapshot = at_once(one.ledger.snapshot())
-            if not seen:
-                seen += [
-                    (Evicted(jid, task.by, "", [tix], [task.row], []), one.timeline.now)
-                    for jid, tasks in snapshot.tasks.items()
-                    for tix, task in tasks.items()
-                    if task.by >= 0 and snapshot.jobs[jid].groups[0].minimum > 0
-                ]
+            seen += [
+                (Evicted(jid, task.by, "", [tix], [task.row], []), one.timeline.now)
+                for jid, tasks in snapshot.tasks.items()
+                for tix, task in tasks.items()
+                if task.by >= 0 and snapshot.jobs[jid].groups[0].minimum > 0
+            ]
 
         simulation.run(until=UNTIL, inspect=look)
         if told:
