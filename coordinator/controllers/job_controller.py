@@ -19,12 +19,20 @@ from coordinator.controllers.job_rules import (
     all_created,
     bounds_pending,
     may_begin,
+    minds_parts,
     outcome,
     rules_of,
     rulings,
 )
+from coordinator.controllers.restarts import RESTARTING, after, behind, carried_out, incarnations
 from coordinator.intake.documents.document import Document, Key
-from shared.manifests.volcano.policies import ABORT_JOB, COMPLETE_JOB, RESTART_JOB, TERMINATE_JOB
+from shared.manifests.volcano.policies import (
+    ABORT_JOB,
+    COMPLETE_JOB,
+    RESTART_JOB,
+    RESTARTS,
+    TERMINATE_JOB,
+)
 from shared.messages.messages import UNSUCCESSFUL, TaskState
 
 _PHASES = {
@@ -35,7 +43,10 @@ _PHASES = {
 _FAR = float("inf")
 ADMISSION_LOOK_SECONDS = 5.0
 """Pause between two looks at a job that is not admitted, and whose pods may be pending only for a
-time: it counts from the admission, which no event reports."""
+time: it counts from the admission, which no event reports. Also at one that runs in part: no event
+reports that nobody has a place for the rest."""
+RESTART_LOOK_SECONDS = 1.0
+"""Pause before pods that could not be stopped yet, to begin anew, are looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,8 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Store the ``state`` of a job that ended by itself in its document."""
+    """Store the ``state`` of a job that ended by itself, or of which some pods are to begin anew,
+    in its document."""
 
     key: Key
     jid: int
@@ -66,6 +78,15 @@ class Grow:
 
 
 @dataclass(frozen=True, slots=True)
+class Restart:
+    """Begin these tasks anew, as the document of the Job says already."""
+
+    key: Key
+    jid: int
+    tasks: list[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Expire:
     """Delete the Job, if it is still the one created then."""
 
@@ -73,7 +94,7 @@ class Expire:
     created: float
 
 
-Action = End | Note | Grow | Expire
+Action = End | Note | Grow | Restart | Expire
 
 
 @dataclass(slots=True)
@@ -90,6 +111,10 @@ class _Ruled:
     """Whether it is looked at again although nothing happens to it."""
     since: dict[tuple[str, str], float] = field(default_factory=dict)
     """(event, role) of a policy -> since when it holds, as this leader saw it."""
+    incarnations: dict[int, int] = field(default_factory=dict)
+    """Task -> the incarnation that it has to be, or was when its evictions were answered."""
+    restarting: set[int] = field(default_factory=set)
+    """Tasks whose restart was asked for, until they are looked at again."""
 
 
 class JobController:
@@ -125,6 +150,12 @@ class JobController:
             if jid in self._ruled:
                 self._judge(jid, now)
 
+    def restarted(self, jid: int, now: float) -> None:
+        """Note that a restart was asked for: what could not be stopped is looked at again."""
+        if (ruled := self._ruled.get(jid)) is not None:
+            ruled.awaiting = False
+            self._judge(jid, now)
+
     def failed(self, jid: int) -> None:
         """Note that an action on this job failed: it is issued again when the job changes."""
         if (ruled := self._ruled.get(jid)) is not None:
@@ -152,6 +183,7 @@ class JobController:
             _, jid = heapq.heappop(self._later)
             if (ruled := self._ruled.get(jid)) is not None:
                 ruled.looks = False
+                ruled.restarting.clear()
                 self._judge(jid, now)
         actions, self._actions = self._actions, []
         return actions
@@ -182,7 +214,12 @@ class JobController:
             retries = int(state.get("retryCount", 0))
             self._jids[key] = document.jid
             self._ruled[document.jid] = _Ruled(
-                key, rules, retries, ended is not None, document.created
+                key,
+                rules,
+                retries,
+                ended is not None,
+                document.created,
+                incarnations=incarnations(state),
             )
             if before is not None:
                 self._ruled[document.jid].since = before.since
@@ -197,8 +234,14 @@ class JobController:
         if live is None or ruled.awaiting or ruled.noted:
             return
         rules, job, states = ruled.rules, live.job, live.states
-        if (ruling := self._due_now(jid, ruled, live, now)) is not None:
-            self._ask(ruled, End(ruled.key, jid, _ending(ruled, ruling, live, now)))
+        if tasks := sorted(behind(live, ruled.incarnations)):
+            self._begin_anew(jid, ruled, tasks, now)
+        elif (ruling := self._due_now(jid, ruled, live, now)) is not None:
+            ruled.since.pop((ruling.event, ruling.role))
+            if ruling.action in RESTARTS and ruled.retries + 1 < rules.max_retry:
+                self._ask(ruled, Note(ruled.key, jid, _restarting(ruled, ruling, live)))
+            else:
+                self._ask(ruled, End(ruled.key, jid, _ending(ruled, ruling, live, now)))
         elif begin := may_begin(rules, job, states):
             self._ask(ruled, Grow(ruled.key, jid, begin))
         elif rules.ttl is not None and all_created(rules, job):
@@ -207,14 +250,23 @@ class JobController:
                 state = {"phase": phase, "retryCount": ruled.retries, "ended": now}
                 self._ask(ruled, Note(ruled.key, jid, state))
 
+    def _begin_anew(self, jid: int, ruled: _Ruled, tasks: list[int], now: float) -> None:
+        """Ask for a restart that the document demands, and again after a pause."""
+        if not ruled.restarting.issuperset(tasks):
+            ruled.restarting = set(tasks)
+            heapq.heappush(self._later, (now + RESTART_LOOK_SECONDS, jid))
+            self._ask(ruled, Restart(ruled.key, jid, tasks))
+
     def _due_now(self, jid: int, ruled: _Ruled, live: JobStates, now: float) -> Ruling | None:
         """The ruling to carry out; those with a timeout are looked at again when it is over."""
         holding: dict[tuple[str, str], float] = {}
         due: Ruling | None = None
-        if not live.admitted and not ruled.looks and bounds_pending(ruled.rules):
+        if not ruled.looks and _is_watched(ruled.rules, live):
             ruled.looks = True
             heapq.heappush(self._later, (now + ADMISSION_LOOK_SECONDS, jid))
-        for ruling in rulings(ruled.rules, live):
+        for ruling in rulings(ruled.rules, live, ruled.incarnations):
+            if not carried_out(ruling, live):
+                continue
             of = (ruling.event, ruling.role)
             since = holding[of] = ruled.since.get(of, now)
             if due is None and since + ruling.timeout <= now:
@@ -229,12 +281,31 @@ class JobController:
         self._actions.append(action)
 
 
+def _is_watched(rules: Rules, live: JobStates) -> bool:
+    """Whether a policy may be due without a change of a task's state."""
+    if not live.admitted:
+        return bounds_pending(rules)
+    waits = TaskState.PENDING in live.states and TaskState.RUNNING in live.states
+    return waits and minds_parts(rules)
+
+
+def _restarting(ruled: _Ruled, ruling: Ruling, live: JobStates) -> dict[str, Any]:
+    """The state to store before some pods are begun anew."""
+    reached = after(ruling, live, ruled.incarnations)
+    return {
+        "retryCount": ruled.retries + 1,
+        "incarnations": {str(tix): life for tix, life in sorted(reached.items())},
+        "event": ruling.event,
+        "told": f"{ruling.event} in task {ruling.role}: {ruling.action}",
+    }
+
+
 def _ending(ruled: _Ruled, ruling: Ruling, live: JobStates, now: float) -> dict[str, Any]:
     """The state to store while the job is stopped: its phase, and what follows."""
     retries = ruled.retries
-    if ruling.action == RESTART_JOB:
+    if ruling.action in (RESTART_JOB, *RESTARTS):
         retries += 1
-        phase, following = "Restarting", "Pending" if retries < ruled.rules.max_retry else "Failed"
+        phase, following = RESTARTING, "Pending" if retries < ruled.rules.max_retry else "Failed"
     else:
         phase, following = _PHASES[ruling.action]
     return {

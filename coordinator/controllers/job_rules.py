@@ -6,7 +6,7 @@ a coordinator ends between two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,10 +21,13 @@ from shared.manifests.volcano.policies import (
     POD_EVICTED,
     POD_FAILED,
     POD_PENDING,
+    RESTARTS,
     TASK_COMPLETED,
+    UNKNOWN,
     DependsOn,
     PolicyManifest,
 )
+from shared.manifests.volcano.topology import PARTITION_ID
 from shared.messages.messages import UNSUCCESSFUL, TaskState
 from shared.model.model import Job
 
@@ -104,33 +107,46 @@ class JobStates(Protocol):
         ...
 
     @property
+    def evicted(self) -> Collection[int]:
+        """Tasks that are being evicted."""
+        ...
+
+    @property
     def admitted(self) -> bool:
         """Whether enqueue has let it in; in Volcano it has no pods before."""
         ...
 
+    @property
+    def in_part(self) -> bool:
+        """Whether some of it runs, and members that its minimum needs found no place or ended."""
+        ...
 
-def rulings(rules: Rules, live: JobStates) -> Iterator[Ruling]:
-    """The actions that the tasks call for, the most important first."""
+
+def rulings(rules: Rules, live: JobStates, seen: Mapping[int, int]) -> Iterator[Ruling]:
+    """The actions that the tasks call for, the most important first. ``seen``: task -> number of
+    its incarnations that were answered already."""
     job, states = live.job, live.states
     if rules.min_success and states.count(TaskState.SUCCEEDED) >= rules.min_success:
         yield Ruling(COMPLETE_JOB, MIN_SUCCESS, job.roles[0].name)
-    ranges = _ranges(job)
+    ranges = ranges_of(job)
     # Judged by how tasks stand, not by which event came last: of several that hold, a failure
     # decides.
     for event in (POD_FAILED, POD_EVICTED, TASK_COMPLETED, POD_PENDING):
         for role in rules.roles:
             if role.name not in ranges:
                 continue
-            if not _happened(event, live, *ranges[role.name]):
+            if not _happened(event, live, *ranges[role.name], seen=seen):
                 continue
             # As in Volcano: a task's own policies override the Job's.
             code = role.exit_code if event == POD_FAILED else 0
             policy = _policy(role.policies, event, code) or _policy(rules.policies, event, code)
             if policy is not None:
                 yield Ruling(policy.action, event, role.name, policy.timeout)
+    if live.in_part and (policy := _policy(rules.policies, UNKNOWN, 0)) is not None:
+        yield Ruling(policy.action, UNKNOWN, job.roles[0].name, policy.timeout)
 
 
-def _ranges(job: Job) -> dict[str, tuple[int, int]]:
+def ranges_of(job: Job) -> dict[str, tuple[int, int]]:
     """First task and end of every role by its name. The parts of a role are adjacent."""
     ranges: dict[str, tuple[int, int]] = {}
     for role in job.roles:
@@ -139,12 +155,25 @@ def _ranges(job: Job) -> dict[str, tuple[int, int]]:
     return ranges
 
 
-def _happened(event: str, live: JobStates, first: int, end: int) -> bool:
+def part_of(job: Job, tix: int) -> str:
+    """The partition that a task belongs to; "" for none."""
+    return dict(job.role_of(tix).labels).get(PARTITION_ID, "")
+
+
+def has_part(job: Job, role: str) -> bool:
+    """Whether the members of a role are dealt to partitions."""
+    return any(part_of(job, part.first) for part in job.roles if part.name == role)
+
+
+def _happened(
+    event: str, live: JobStates, first: int, end: int, *, seen: Mapping[int, int]
+) -> bool:
     states = live.states
     if event == POD_FAILED:
         return any(states.find(end_state, first, end) >= 0 for end_state in UNSUCCESSFUL)
     if event == POD_EVICTED:
-        return any(first <= tix < end for tix in live.lives)
+        evicted = live.lives.items()
+        return any(first <= tix < end and life > seen.get(tix, 0) for tix, life in evicted)
     if event == POD_PENDING:
         pending = any(states.find(state, first, end) >= 0 for state in _PENDING)
         return pending and live.admitted
@@ -157,11 +186,18 @@ def bounds_pending(rules: Rules) -> bool:
     return any(POD_PENDING in policy.events for policy in every)
 
 
+def minds_parts(rules: Rules) -> bool:
+    """Whether a policy is for a job that runs in part."""
+    return _policy(rules.policies, UNKNOWN, 0) is not None
+
+
 def _policy(policies: tuple[PolicyManifest, ...], event: str, code: int) -> PolicyManifest | None:
     """The first policy for this event, or for the exit code of what failed."""
     for policy in policies:
-        # Any event but that one: every pod is pending at first.
-        anything = ANY in policy.events and event != POD_PENDING
+        # Any event but that one: every pod is pending at first. And a job that runs in part names
+        # no pod to begin anew.
+        unfit = event == POD_PENDING or (event == UNKNOWN and policy.action in RESTARTS)
+        anything = ANY in policy.events and not unfit
         if event in policy.events or anything or (code and policy.exit_code == code):
             return policy
     return None
@@ -172,7 +208,7 @@ def _policy(policies: tuple[PolicyManifest, ...], event: str, code: int) -> Poli
 
 def may_begin(rules: Rules, job: Job, states: bytearray) -> list[str]:
     """Roles that are not created yet and whose dependencies are met."""
-    ranges = _ranges(job)
+    ranges = ranges_of(job)
     needed = {role.name: role.needed for role in rules.roles}
 
     def runs(name: str) -> bool:

@@ -370,7 +370,10 @@ class Coordinator:
                 rows = [at[t] for t in tasks]
             if not item.adopted:
                 self.places.moved(item, tasks, rows)
-                order.task_changed(item.jid, item.state, tasks, rows)
+                if item.restarts:
+                    order.restarted(item.jid, tasks)
+                else:
+                    order.task_changed(item.jid, item.state, tasks, rows)
                 self.victims.came_back(item, tasks)
             elif (job := order.known(item.jid)) is not None:
                 self.places.adopted(job, tasks, rows)

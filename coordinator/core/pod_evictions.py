@@ -50,6 +50,9 @@ class Action(Enum):
     """Disruption budgets are kept (``.../pods/NAME/eviction``)."""
     DELETE = "delete"
     """Nobody is asked (``DELETE .../pods/NAME``), as in Kubernetes."""
+    RESTART = "restart"
+    """A policy of the Job begins these pods anew while the others run on, as Volcano's controller
+    deletes them."""
 
 
 class Obstacle(Enum):
@@ -132,6 +135,22 @@ class PodEvictions:
             return EvictionRefusal(Obstacle.BUDGET, why)
         statement = self._statement(state, tasks, keys, f"{action.value}: for {whom}")
         return EvictionPlan(statement, tuple((jid, t) for t in tasks), tuple(keys))
+
+    def plan_restart(self, jid: int, tasks: Iterable[int]) -> EvictionPlan | None:
+        """The statement that stops those of the tasks that hold a node and are not on their way out
+        of it; None where there are none, or the job is being placed. Nobody else is asked, and the
+        rest of the gang stays: the Job's own policy says so."""
+        self._forget_known()
+        order, state = self._order, self._order.jobs.get(jid)
+        if state is None:
+            return None
+        keys = order.spanning.keys(jid)
+        leaving = [t for t in tasks if state.states[t] in EVICTABLE and not self._leaves(state, t)]
+        if not leaving or _moves(state) or order.spanning.touched(keys):
+            return None
+        reason = f"{Action.RESTART.value}: for {state.job.key}"
+        statement = self._statement(state, leaving, keys, reason, guarded=False)
+        return EvictionPlan(statement, tuple((jid, t) for t in leaving), tuple(keys))
 
     def budgets_allow(
         self, task: Task, objects: Mapping[str, WorldObject]
@@ -234,7 +253,13 @@ class PodEvictions:
         ]
 
     def _statement(
-        self, state: JobState, tasks: Iterable[int], keys: Iterable[str], reason: str
+        self,
+        state: JobState,
+        tasks: Iterable[int],
+        keys: Iterable[str],
+        reason: str,
+        *,
+        guarded: bool = True,
     ) -> Statement:
         order, job = self._order, state.job
         runs: dict[tuple[int, int], EvictRun] = {}
@@ -247,9 +272,11 @@ class PodEvictions:
             run.tasks.append(tix)
             run.rows.append(state.rows[tix])
         leaving = list(tasks)
-        guarded = [
-            replace(run, guards=self._guards(state, run.group, leaving)) for run in runs.values()
-        ]
+        evictions = list(runs.values())
+        if guarded:
+            evictions = [
+                replace(run, guards=self._guards(state, run.group, leaving)) for run in evictions
+            ]
         versions = order.spanning.versions
         return Statement(
             jid=job.jid,
@@ -260,7 +287,7 @@ class PodEvictions:
             tail=[],
             displaced=[],
             domains=[DomainOp(key, 1, "le", versions.get(key, 0)) for key in keys],
-            evictions=guarded,
+            evictions=evictions,
             reason=reason,
             in_part=not order.session.keeps_gangs,
         )

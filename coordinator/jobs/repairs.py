@@ -48,6 +48,39 @@ class Repairs(JobBook):
         self.requeue(state)
         self.moved(state.job.jid)
 
+    def restarted(self, jid: int, tasks: list[int]) -> None:
+        """Return tasks that had ended to pending, each as a new incarnation, as the ledger recorded
+        it for a policy of their job."""
+        state = self.jobs.get(jid)
+        if state is None:  # deleted meanwhile
+            return
+        self.departures.ended(jid, tasks)
+        for tix in tasks:
+            state.lives[tix] = state.lives.get(tix, 0) + 1
+        if state.standing is Standing.DONE:
+            self._reopen(state, tasks)
+            return
+        self.accounts.move(state, tasks, TaskState.PENDING)
+        if state.standing is Standing.OPEN:
+            state.returned.update(tasks)
+        elif state.standing is Standing.SETTLED:
+            self._enqueue(state)
+        else:
+            self.requeue(state)
+        if jid in self.gangs:
+            self.gangs.settle(state)
+
+    def _reopen(self, state: JobState, tasks: list[int]) -> None:
+        """Take up a finished job again, as if it were submitted with these tasks pending."""
+        self._forget(state)
+        for tix in tasks:
+            state.states[tix] = TaskState.PENDING
+        self.put_job(state.admitted_as_before(state.job), state.states)
+        again = self.jobs[state.job.jid]
+        again.inherit(state)
+        again.stamp += state.stamp + 1
+        self.requeue(again)
+
     def requeue(self, state: JobState) -> None:
         """Queue a ready or waiting job again, because its need has changed."""
         if state.standing in (Standing.READY, Standing.WAITING) and state.job.jid in self.jobs:

@@ -181,6 +181,15 @@ class JobState:
         return not waits_for_entry(self.info.phase)
 
     @property
+    def in_part(self) -> bool:
+        """Whether some of it runs, and members that its minimum needs found no place or ended; in
+        Volcano the phase of its PodGroup is Unknown then."""
+        members = self.info.held[0] + self.info.best_effort[0]
+        if members >= self.job.groups[0].minimum or TaskState.RUNNING not in self.states:
+            return False
+        return self.last is not None or not self.unplaced
+
+    @property
     def unplaced(self) -> bool:
         """Whether any task is pending, best-effort ones included."""
         return bool(self.info.pending or any(self.info.best_effort))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.controllers.job_rules import outcome
+from coordinator.controllers.restarts import RESTARTING, behind, incarnations
 from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
@@ -202,6 +203,8 @@ def _job_status(read_model: ReadModel, document: Document, state: JobState | Non
     job_state: Json = {"phase": job_phase(document, state)}
     if memory.get("reason"):
         job_state |= {"reason": memory["reason"], "message": memory["message"]}
+    elif job_state["phase"] == RESTARTING:
+        job_state |= {"reason": memory["event"], "message": memory["told"]}
     elif why is not None:
         job_state |= {"reason": why.reason.value, "message": why.message}
     story = read_model.stories.get(document.jid)
@@ -254,6 +257,9 @@ def job_phase(document: Document, state: JobState | None) -> str:
         return str(controller_phase)
     if state is None:
         return "Pending"
+    wanted = incarnations(document.state or {})
+    if wanted and next(behind(state, wanted), None) is not None:
+        return RESTARTING
     if phase(state) == "Completed":
         return outcome(state.job, state.states, _min_success(document)) or "Running"
     started = sum(map(state.states.count, _STARTED))

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.bind.evictions import rule_of
+from coordinator.controllers.restarts import RESTARTING
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.observer import EventReason
 from coordinator.core.reasons.reasons import why
@@ -45,7 +46,7 @@ _WARNINGS: frozenset[str] = frozenset(
         EventReason.QUEUE_CLOSED,
         EventReason.NODE_SET_ASIDE,
         EventReason.LEDGER_CONTRADICTION,
-        *("Failed", "Restarting"),
+        *("Failed", RESTARTING),
     )
 )
 _CLUSTER: dict[str, str] = {
@@ -416,6 +417,8 @@ class Observing:
         phase = state.get("phase")
         if phase is not None and phase != earlier.get("phase"):
             self._of_cluster(after.key, phase, str(state.get("message", "")))
+        elif state.get("incarnations") != earlier.get("incarnations") and "told" in state:
+            self._of_cluster(after.key, RESTARTING, state["told"])
         elif phase is None and "next" in earlier:
             self._of_cluster(after.key, EventReason.RESTARTED, "its pods have left; it begins anew")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 import structlog
@@ -101,6 +101,14 @@ class PodEvictor:
                 if dry_run or await self._commit(plan):
                     return Leaving()
             return EvictionRefusal(Obstacle.BUSY)
+
+    async def restart(self, jid: int, tasks: Sequence[int]) -> None:
+        """Stop those of the tasks that hold a node, so that they begin anew; none of them where
+        the job is being placed."""
+        async with self._guard:
+            plan = self._evictions.plan_restart(jid, tasks)
+            if plan is not None:
+                await self._commit(plan)
 
     async def _commit(self, plan: EvictionPlan) -> bool:
         self._evictions.begin(plan)

@@ -39,6 +39,7 @@ from coordinator.cluster.history.acknowledgements import Acknowledgements
 from coordinator.cluster.protocol import ClusterDriver
 from coordinator.controllers.device_claims import DeviceClaims
 from coordinator.controllers.job_loop import JobLoop
+from coordinator.controllers.task_restarts import TaskRestarts
 from coordinator.controllers.volume_controller import bind_claims
 from coordinator.core.configured import configured_core
 from coordinator.core.policy_record import policy_op
@@ -325,7 +326,8 @@ class Service:
         group.create_task(self._told_jobs.report_forever())
         sweep = executor.sweep_forever(self.objects.tell_waiting, every=SWEEP_SECONDS)
         group.create_task(sweep)
-        group.create_task(self.jobs.run(writer))
+        restarts = TaskRestarts(self.core.order, recorder, evictor)
+        group.create_task(self.jobs.run(writer, restarts.begin_anew))
         group.create_task(reconciling.run_forever())
         group.create_task(reconciling.audit_forever())
 

@@ -233,6 +233,8 @@ def _item(item: StatusItem) -> list[Any]:
         packed += [item.cid, item.group]
         if item.devices:
             packed.append(pack_devices(item.devices))
+    elif item.restarts:
+        packed.append(list(item.restarts))
     return packed
 
 

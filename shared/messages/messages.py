@@ -295,7 +295,8 @@ class StatusItem:
     """A change of state of tasks of one job. ``rows`` are the nodes the writer believes in.
 
     ``state`` PENDING means: the bind was refused for good, the task goes back to pending; or what
-    was evicted has ended, and may be placed again, as another incarnation of the task.
+    was evicted has ended, and may be placed again, as another incarnation of the task; or, with
+    ``restarts``, what has ended begins anew as another incarnation, by a policy of its job.
 
     With ``cid`` the tasks are *adopted*: the cluster has them on these rows in this state (bound,
     running or releasing), whatever the ledger believed. Only what has ended there stays so. Where
@@ -314,6 +315,9 @@ class StatusItem:
     incarnations: tuple[int, ...] = field(default=(), compare=False, kw_only=True)
     """Of evicted tasks that ended, parallel to ``tasks``: which incarnation did. Not sent: the
     sender looks whether the next one has begun meanwhile."""
+    restarts: tuple[int, ...] = field(default=(), kw_only=True)
+    """Of ended tasks that begin anew, parallel to ``tasks``: which incarnation ended. ``state`` is
+    PENDING. Not in the log: a task that had ended and is pending was restarted."""
 
     @property
     def adopted(self) -> bool:

@@ -99,8 +99,8 @@ JobSpec - Roles, minimum, queue and priority of a job.
   tasks: []JobTask~name!     Its roles.
   networkTopology: NetworkTopology  How close its pods must be.
   policies: []JobPolicy      What is done when pods end, for roles that do not say it themselves.
-  maxRetry: integer          With RestartJob: it fails instead of being begun anew as often as this;
-    3 where nothing is said.
+  maxRetry: integer          With RestartJob and restarts of pods: it fails instead of being begun
+    anew as often as this; 3 where nothing is said.
   ttlSecondsAfterFinished: integer  It is deleted so many seconds after its end; never where nothing
     is said.
   minSuccess: integer        The job is complete as soon as so many pods succeeded; the others are
@@ -128,12 +128,13 @@ JobPartition - Parts of a role, all of one size.
   networkTopology: NetworkTopology  How close the pods of a part must be.
 
 JobPolicy - What is done when something happened to pods of a job.
-  event: string              What happened: PodFailed, PodEvicted, TaskCompleted, * for any of
-    them, or PodPending with a timeout. TaskFailed and Unknown are kept, and nothing follows.
+  event: string              What happened: PodFailed, PodEvicted, TaskCompleted, Unknown (it runs
+    in part), * for any of them, or PodPending with a timeout. TaskFailed is kept, and nothing
+    follows.
   events: []string           The same, several of them.
   exitCode: integer          In the place of an event: a pod failed with this code.
-  action: string             What is done: RestartJob, AbortJob, CompleteJob or TerminateJob.
-    RestartTask, RestartPod and RestartPartition are kept, and not done.
+  action: string             What is done: RestartJob, AbortJob, CompleteJob or TerminateJob; or
+    RestartTask, RestartPod or RestartPartition, while the other pods run on.
   timeout: string            For how long it has to be so before that is done, as "10m".
 
 JobVolume - A volume that every pod of a job gets.

@@ -84,16 +84,21 @@ def _match_binds(
             message = f"task {task} was bound to {binding.node} without a commit to it"
             findings.add_at(binding.line, "bind", Rule.ACCOUNT, message)
         if job is not None and binding.life < job.lives.get(binding.tix, 0):
-            _ended(task, binding, findings)
+            _ended(task, binding, findings, anew=(binding.tix, binding.life) in job.restarted)
             continue
         has = {DONE: _DONE, LOST: _LOST}.get(binding.phase, _LIVE)
         phase_of.setdefault(binding.jid, {})[binding.tix] = has
     return phase_of
 
 
-def _ended(task: str, binding: ClusterBinding, findings: Findings) -> None:
-    """Check that an incarnation whose task is pending again after an eviction is on no node."""
-    if binding.phase != LOST:
+def _ended(task: str, binding: ClusterBinding, findings: Findings, *, anew: bool) -> None:
+    """Check that an incarnation whose task is pending again after an eviction is on no node.
+    ``anew``: it was begun anew after its end, which may have been a good one."""
+    if anew and binding.phase < DONE:
+        problem = f"task {task} has begun anew after its end on {binding.node}"
+        contrary = f"the cluster {_TOLD[_LIVE]}"
+        findings.add_at(binding.line, "bind", Rule.ACCOUNT, f"{problem}, but {contrary}")
+    elif not anew and binding.phase != LOST:
         problem = f"task {task} was evicted from {binding.node} and is pending again"
         contrary = f"the cluster {_TOLD[_DONE if binding.phase == DONE else _LIVE]}"
         findings.add_at(binding.line, "bind", Rule.ACCOUNT, f"{problem}, but {contrary}")

@@ -21,7 +21,7 @@ from coordinator.verification.checker.report.report import (
     Summary,
     rows_of,
 )
-from coordinator.verification.checker.state.cluster import DONE, ClusterSide
+from coordinator.verification.checker.state.cluster import DONE, ClusterBinding, ClusterSide
 from coordinator.verification.checker.state.job import UNSUCCESSFUL
 
 
@@ -120,7 +120,10 @@ def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:
         tasks_bound=bound,
         tasks_bound_twice=len(statements.twice | cluster.twice),
         tasks_evicted=ledger.evictions.tasks,
-        tasks_finished=sum(binding.phase == DONE for binding in cluster.bindings.values()),
+        tasks_finished=sum(
+            binding.phase == DONE and not _begun_anew(ledger, binding)
+            for binding in cluster.bindings.values()
+        ),
         tasks_failed=sum(
             sum(map(job.states.count, UNSUCCESSFUL)) - stopped_by_deletion(job) for job in jobs
         ),
@@ -140,6 +143,12 @@ def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:
         tasks_per_second=bound / seconds if seconds > 0 else 0.0,
         submit_to_bound_ms=percentiles,
     )
+
+
+def _begun_anew(ledger: LedgerSide, binding: ClusterBinding) -> bool:
+    """Whether the task began anew after this incarnation had ended."""
+    job = ledger.jobs.get(binding.jid)
+    return job is not None and (binding.tix, binding.life) in job.restarted
 
 
 def _times(ledger: LedgerSide, cluster: ClusterSide) -> tuple[float, tuple[float, float, float]]:

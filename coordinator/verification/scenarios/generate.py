@@ -8,6 +8,7 @@ from coordinator.verification.scenarios.churn import churn, clean_up, lasting
 from coordinator.verification.scenarios.contended import contended, policy
 from coordinator.verification.scenarios.demands import demanding
 from coordinator.verification.scenarios.draining import draining
+from coordinator.verification.scenarios.restarting import restarting
 from coordinator.verification.scenarios.workload import (
     LARGE,
     QUEUES,
@@ -67,6 +68,7 @@ def scenario(seed: int) -> Scenario:
     if seed % LASTING_EVERY == LASTING_EVERY - 2:
         wishes += lasting(Random(seed + 5_000_003), wishes, QUEUES)
     wishes += draining(Random(seed + 7_000_003), setup)
+    wishes = restarting(Random(seed + 8_000_003), wishes)
     faults = (*_faults(Random(seed + 1_000_003), shards), *_stuck(seed))
     evicting = not rules and seed // 3 % 2 == 1
     if any(fault.kind is FaultKind.TASKS_LOST for fault in faults) and (

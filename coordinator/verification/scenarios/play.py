@@ -84,7 +84,7 @@ def build(scenario: Scenario, notes: Notes | None = None) -> Simulation:
         standby=scenario.standby,
         evicting=scenario.evicting,
         notes=notes,
-        drains=scenario.drains,
+        evicts=scenario.drains or scenario.restarts,
     )
     simulation.submit(list(scenario.setup))
     for wish in scenario.wishes:

@@ -72,7 +72,11 @@ def _account(wanted: Scenario, report: CheckReport) -> Iterator[Broken]:
     ended = summary.tasks_finished + summary.tasks_failed + summary.tasks_deleted
     if ended != summary.tasks_submitted:
         yield Broken("account", f"{summary.tasks_submitted} submitted, {ended} ended: {summary}")
-    if wanted.deletes or any(fault.kind is FaultKind.TASKS_LOST for fault in wanted.faults):
+    if (
+        wanted.deletes
+        or wanted.restarts
+        or any(fault.kind is FaultKind.TASKS_LOST for fault in wanted.faults)
+    ):
         return
     whole = summary.jobs_finished == summary.jobs_submitted
     if not (whole and summary.tasks_finished == summary.tasks_bound):

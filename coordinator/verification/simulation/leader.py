@@ -60,8 +60,9 @@ class Environment:
     """Users are told that these jobs are stored."""
     binds_volumes: bool = True
     """Whether claims get volumes; a recorded cluster has no controller that does it."""
-    drains: bool = False
-    """Whether nodes are drained: leaders claim the writer of such evictions."""
+    evicts: bool = False
+    """Whether nodes are drained, or policies of Jobs begin pods anew: leaders claim the writer of
+    such evictions, and carry the policies out."""
 
 
 class Life:
@@ -143,8 +144,8 @@ class Life:
             keep = self._keep_lease
             self.process.round(0.0, lambda: self._loop.start(keep(leadership)), background=True)
             intake = await ledger.claim(INTAKE, leader=epoch)
-            drains = self._world.drains
-            evictor = await ledger.claim(EVICTOR, leader=epoch) if drains else None
+            evicts = self._world.evicts
+            evictor = await ledger.claim(EVICTOR, leader=epoch) if evicts else None
             for shard in self.core.dispatcher.shards:
                 await ledger.claim(str(shard), leader=epoch, lease=SHARD_LEASE_SECONDS)
             await self._standby.take_up(epoch)

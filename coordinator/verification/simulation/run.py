@@ -70,10 +70,10 @@ class Simulation:
         evicting: bool = False,
         notes: Notes | None = None,
         binds_volumes: bool = True,
-        drains: bool = False,
+        evicts: bool = False,
     ) -> None:
         """``core`` makes an empty coordinator, with a session of ``policies``; one worker per
-        shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes`` and ``drains``:
+        shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes`` and ``evicts``:
         see :class:`Environment`."""
         self.notes = notes
         self.events = 0
@@ -97,7 +97,7 @@ class Simulation:
             workers=SeededWorkerConfig(mode=mode, seed=seed, evicting=evicting),
             acknowledged=self._acknowledged,
             binds_volumes=binds_volumes,
-            drains=drains,
+            evicts=evicts,
         )
         self.crash: Crash | None = None
         self.happened: Counter[str] = Counter()

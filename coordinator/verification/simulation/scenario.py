@@ -89,6 +89,12 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def drains(self) -> bool:
         return any(wish.drain for wish in self.wishes)
 
+    @property
+    def restarts(self) -> bool:
+        """Whether policies of Jobs begin pods anew."""
+        items = (item for wish in self.wishes for item in wish.items)
+        return any(item["kind"] == "Job" and "policies" in item["spec"] for item in items)
+
     def stories(self) -> list[str]:
         """Names that can be left out independently: a job, group, queue or node with all wishes
         about it."""

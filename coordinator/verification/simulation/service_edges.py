@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any
 
 from coordinator.bind.status_writer import Recorder
+from coordinator.controllers.job_loop import JobLoop
+from coordinator.controllers.task_restarts import TaskRestarts
 from coordinator.controllers.volume_controller import ClaimBinding, bind_claims
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.pod_evictions import Action, EvictionRefusal, Task
@@ -93,8 +95,8 @@ class ServiceEdges:
     ) -> None:
         """``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core has
         news; ``acknowledged``: users are told that these jobs are stored; ``binds_volumes``:
-        claims get volumes; ``evictor``: the epoch of the writer of drains, None where no node is
-        drained; ``happened``: counts what users see, by name."""
+        claims get volumes; ``evictor``: the epoch of the writer of drains and restarts, None where
+        there are none; ``happened``: counts what users see, by name."""
         self.refusals = LedgerRefusals()
         self._ledger = ledger
         self._core = core
@@ -187,6 +189,7 @@ class ServiceEdges:
             kick=step,
         )
         self._draining: Draining | None = None
+        self._job_policies: JobLoop | None = None
         if evictor is not None:
             pods = PodEvictor(
                 core.order,
@@ -200,6 +203,8 @@ class ServiceEdges:
                 withdraw=self._binding.withdraw,
             )
             self._draining = Draining(core, pods, happened=happened)
+            self._job_policies = JobLoop(core, intake, clock=self._loop.time)
+            self._restarts = TaskRestarts(core.order, self._recorder, pods)
         self._loop.start(self._run())
 
     async def _run(self) -> None:
@@ -229,6 +234,9 @@ class ServiceEdges:
             reconciling.audit_forever(),
         ):
             self._group.create_task(loop)
+        if (policies := self._job_policies) is not None:
+            policies.restored(self._intake.documents.values())
+            self._group.create_task(policies.run(self._writer, self._restarts.begin_anew))
         for shard in self._core.dispatcher.shards:
             self._group.create_task(self._workers.start(shard))
         self._aside(partial(self._workers.heartbeat_forever, self._group))
@@ -262,10 +270,14 @@ class ServiceEdges:
 
     def _applied(self, items: list[StatusItem], applied: list[list[int]]) -> None:
         self._core.recorded(items, applied)
+        if self._job_policies is not None:
+            self._job_policies.recorded(items)
         self._step()
 
     def _stored(self, changes: Changes) -> None:
         self._core.admitted(changes)
+        if self._job_policies is not None:
+            self._job_policies.published(changes)
 
     # --- users ----------------------------------------------------------------------------------
 

@@ -42,6 +42,11 @@ def check_items(batch: StatusBatch) -> None:
         if item.adopted and not TaskState.BOUND <= item.state <= TaskState.RELEASING:
             rule = "adopted tasks are bound, running or releasing"
             raise LedgerArgument(f"status item of job {item.jid}: {rule}")
+        if item.restarts and (
+            item.state is not TaskState.PENDING or len(item.restarts) != len(item.tasks)
+        ):
+            rule = "tasks begin anew as pending, each after an incarnation"
+            raise LedgerArgument(f"status item of job {item.jid}: {rule}")
         check_devices(f"status item of job {item.jid}", item.devices)
 
 

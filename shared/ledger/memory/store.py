@@ -52,13 +52,39 @@ _BEFORE: dict[TaskState, tuple[TaskState, ...]] = {
 def apply_item(overlay: Overlay, item: StatusItem) -> StatusItem:
     """Apply a status item; return the part of it that changed something."""
     overlay.begin()
-    change = _adopt if item.adopted else _change
-    applied = [
-        (tix, row)
-        for tix, row in zip(item.tasks, item.rows, strict=True)
-        if change(overlay, item, tix, row)
-    ]
-    return replace(item, tasks=[tix for tix, _ in applied], rows=[row for _, row in applied])
+    columns = zip(item.tasks, item.rows, strict=True)
+    if item.restarts:
+        incarnations = dict(zip(item.tasks, item.restarts, strict=True))
+        applied = [at for at in columns if _restart(overlay, item.jid, at[0], incarnations[at[0]])]
+    else:
+        change = _adopt if item.adopted else _change
+        applied = [(tix, row) for tix, row in columns if change(overlay, item, tix, row)]
+    tasks, rows = [tix for tix, _ in applied], [row for _, row in applied]
+    return replace(item, tasks=tasks, rows=rows, restarts=())
+
+
+def _restart(overlay: Overlay, jid: int, tix: int, incarnation: int) -> bool:
+    """Have a task that has ended begin anew, as the incarnation after this one."""
+    record, job = overlay.tasks.get((jid, tix)), overlay.jobs.own(jid)
+    if record is None or record.state not in ENDED or record.life != incarnation:
+        return False
+    if job is None or job.gone or overlay.classes.get(record.cid) is None:
+        return False
+    members = overlay.best_effort(record.cid) - (record.state == TaskState.SUCCEEDED)
+    if members:
+        job.add(record.group, members)
+        overlay.jobs.dirty.add(jid)
+    pending = replace(
+        record,
+        state=int(TaskState.PENDING),
+        version=record.version + 1,
+        life=incarnation + 1,
+        by=-1,
+        why="",
+        devices=(),
+    )
+    overlay.tasks.put((jid, tix), pending)
+    return True
 
 
 def _adopt(overlay: Overlay, item: StatusItem, tix: int, row: int) -> bool:

@@ -2,7 +2,8 @@
 -- ARGV = writer, epoch, sequence, run id, packed {items, lapsed}; an item is {state, jid, tasks, rows},
 -- or {state, jid, tasks, rows, class, group, devices}: the cluster has these tasks there, whatever is
 -- known here, each with these devices, packed (no 7th where they have none); where the state is FAILED:
--- what those of them are that are not placed.
+-- what those of them are that are not placed; or {0, jid, tasks, rows, incarnations}: these have ended,
+-- and begin anew as the next ones.
 local early = gate()
 if early then return early end
 
@@ -47,6 +48,12 @@ local function want_adopted(item)
   for _, row in ipairs(item[4]) do want_row(row) end
 end
 
+local function check_restart(item)
+  if item[1] ~= 0 or type(item[5]) ~= 'table' or #item[5] ~= #item[3] then
+    reject('status item of job ' .. item[2] .. ': tasks begin anew as pending, each after an incarnation')
+  end
+end
+
 local function load_all()
   local jids, n, seen = {}, 0, {}
   for _, item in ipairs(items) do
@@ -64,7 +71,12 @@ local function load_all()
       names_of[names[i]] = {jid, tix}
     end
     item.names = names
-    if item[5] then want_adopted(item) end
+    item.restarts = #item == 5
+    if item.restarts then
+      check_restart(item)
+    elseif item[5] then
+      want_adopted(item)
+    end
     if not seen[jid] then
       seen[jid] = true
       n = n + 1
@@ -216,23 +228,42 @@ local function change(state, jid, tix, row, name, cid, group)
   return true
 end
 
+-- A task that has ended begins anew: pending, as the next incarnation. Named by the one that ended, so
+-- that what comes late or twice cannot put an end to the next one.
+local function restart(_, jid, _, _, name, incarnations, _, _, i)
+  local rec, owner, incarnation = task[name], job[jid], incarnations[i]
+  if not rec or rec[1] < SUCCEEDED or (rec.life or 0) ~= incarnation then return false end
+  if owner[3] ~= 0 or not class[rec[3]] then return false end
+  local members = (class[rec[3]].best_effort and 1 or 0) - (rec[1] == SUCCEEDED and 1 or 0)
+  if members ~= 0 then
+    add_to_groups(owner, rec[5], members)
+    job_dirty[jid] = true
+  end
+  rec[1], rec[4] = 0, rec[4] + 1
+  rec.life, rec.by, rec.why, rec.devices = incarnation + 1, -1, '', nil
+  return true
+end
+
 local applied, log_items = {}, {}
 
 local function judge(index)
   turn = index
   local item = items[index]
   local state, jid, tasks, rows, names = item[1], item[2], item[3], item[4], item.names
-  local move = item[5] and state ~= FAILED and adopt or change
+  local move = item.restarts and restart or item[5] and state ~= FAILED and adopt or change
   local done, at = {}, {}
   for i = 1, #tasks do
-    if move(state, jid, tasks[i], rows[i], names[i], item[5], item[6], item[7]) then
+    if move(state, jid, tasks[i], rows[i], names[i], item[5], item[6], item[7], i) then
       task_dirty[names[i]] = true
       done[#done + 1] = tasks[i]
       at[#at + 1] = rows[i]
     end
   end
   applied[index] = done
-  if #done > 0 then log_items[#log_items + 1] = {state, jid, done, at, item[5], item[6], item[7]} end
+  local adopted = item.restarts and {} or item
+  if #done > 0 then
+    log_items[#log_items + 1] = {state, jid, done, at, adopted[5], adopted[6], adopted[7]}
+  end
 end
 
 local function judge_lapsed()

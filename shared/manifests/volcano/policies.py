@@ -15,19 +15,24 @@ POD_PENDING = "PodPending"
 TASK_COMPLETED = "TaskCompleted"
 MIN_SUCCESS = "MinSuccess"
 """No event of a policy: enough pods succeeded (``minSuccess``)."""
+UNKNOWN = "Unknown"
+"""Some pods of the Job run, and others that its minimum needs are not placed."""
 ANY = "*"
-EVENTS = (POD_FAILED, TASK_COMPLETED, POD_EVICTED, POD_PENDING, ANY)
+EVENTS = (POD_FAILED, TASK_COMPLETED, POD_EVICTED, POD_PENDING, UNKNOWN, ANY)
 """Events that policies are carried out for."""
-KEPT_EVENTS = ("TaskFailed", "Unknown")
+KEPT_EVENTS = ("TaskFailed",)
 """Events of Volcano that nothing follows from here."""
 
 RESTART_JOB = "RestartJob"
 ABORT_JOB = "AbortJob"
 COMPLETE_JOB = "CompleteJob"
 TERMINATE_JOB = "TerminateJob"
-ACTIONS = (RESTART_JOB, ABORT_JOB, COMPLETE_JOB, TERMINATE_JOB)
-KEPT_ACTIONS = ("RestartTask", "RestartPod", "RestartPartition")
-"""Actions of Volcano that are not carried out here."""
+RESTART_TASK = "RestartTask"
+RESTART_POD = "RestartPod"
+RESTART_PARTITION = "RestartPartition"
+RESTARTS = (RESTART_TASK, RESTART_POD, RESTART_PARTITION)
+"""Actions that begin some pods of a Job anew, while the others run on."""
+ACTIONS = (RESTART_JOB, ABORT_JOB, COMPLETE_JOB, TERMINATE_JOB, *RESTARTS)
 
 MAX_RETRY = 3
 """Default of ``maxRetry``: restarts at which a job fails instead. With 3 it restarts twice."""
@@ -79,7 +84,9 @@ def read_policies(fields: Fields) -> Policies:
             notices.append(f"{policy.at}: {why}")
         seconds = duration_seconds(timeout)
         carried_out = tuple(event for event in events if _carried_out(event, seconds))
-        if action in ACTIONS and (carried_out or code):
+        if action in RESTARTS:
+            carried_out = tuple(event for event in carried_out if event != UNKNOWN)
+        if carried_out or code:
             policies.append(PolicyManifest(carried_out, action, code, seconds))
     return Policies(tuple(policies), tuple(notices))
 
@@ -110,8 +117,8 @@ def _carried_out(event: str, timeout: float) -> bool:
 def _kept_only(events: tuple[str, ...], action: str, timeout: float) -> str:
     """Why the policy, or a part of it, is not carried out; "" if all of it is."""
     why: list[str] = []
-    if action in KEPT_ACTIONS:
-        why.append(f"action {action}: pods are begun anew with their whole job only")
+    if action in RESTARTS and UNKNOWN in events:
+        why.append(f"{UNKNOWN} names no pod that {action} could begin anew; write {RESTART_JOB}")
     if unheard := [event for event in events if event not in EVENTS]:
         why.append(f"{', '.join(unheard)}: nothing follows from it here")
     if POD_PENDING in events and not timeout:
@@ -140,11 +147,11 @@ def _events(policy: Fields) -> tuple[str, ...]:
 
 
 def _action(policy: Fields) -> str:
-    action, known = policy.text("action"), (*ACTIONS, *KEPT_ACTIONS)
-    if action not in known:
+    action = policy.text("action")
+    if action not in ACTIONS:
         state = "unknown" if action else "missing"
-        hint = did_you_mean(action, known)
-        raise policy.wrong("action", f"{state}; {hint}write one of {', '.join(known)}")
+        hint = did_you_mean(action, ACTIONS)
+        raise policy.wrong("action", f"{state}; {hint}write one of {', '.join(ACTIONS)}")
     return action
 
 

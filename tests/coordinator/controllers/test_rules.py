@@ -46,11 +46,13 @@ class Standing:
         )
         self.states = states
         self.lives: dict[int, int] = {}
+        self.evicted: set[int] = set()
         self.admitted = True
+        self.in_part = False
 
     def ruling(self, body: Item) -> Ruling | None:
         known = rules_of(document(body))
-        return None if known is None else next(rulings(known, self), None)
+        return None if known is None else next(rulings(known, self, {}), None)
 
 
 def document(body: Item, *, jid: int = 0, state: dict[str, Any] | None = None) -> Document:
@@ -212,10 +214,9 @@ def test_what_makes_no_sense_is_refused(body: Item, field: str, words: str) -> N
 # --- what is kept and not done --------------------------------------------------------------------
 
 KEPT = [
-    when("*", "RestartTask"),
     when("PodPending", "AbortJob"),
     when("TaskFailed", "RestartJob"),
-    when("Unknown", "AbortJob"),
+    when("Unknown", "RestartPod"),
 ]
 
 

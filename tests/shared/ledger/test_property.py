@@ -26,7 +26,7 @@ from shared.ledger.entries.intake_batch import (
 )
 from shared.ledger.entries.log import CommitEntry, EpochEntry, IntakeEntry, LogEntry, StatusEntry
 from shared.ledger.entries.snapshot import Snapshot
-from shared.ledger.entries.stored import JobRecord
+from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.ledger.errors import LedgerArgument
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.protocol import Ledger
@@ -35,6 +35,7 @@ from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import (
     ALLOCATE,
+    ENDED,
     GUARD_GANG,
     GUARD_GUARANTEE,
     NOMINATE,
@@ -264,12 +265,23 @@ class Pair:
         if r.random() < 0.15:
             return self.adoption(jid, tasks)
         rows = [known[t].row if t in known and r.random() < 0.95 else 0 for t in tasks]
+        if r.random() < 0.2:
+            return self.restart(jid, known)
         state = r.choice([state for state in TaskState if state is not TaskState.BINDING])
         if state is TaskState.FAILED and r.random() < 0.5:
             return StatusItem(
                 state, jid, tasks, rows, r.choice((SMALL, NOTHING, 99)), r.randrange(3)
             )
         return StatusItem(state, jid, tasks, rows)
+
+    def restart(self, jid: int, known: dict[int, TaskRecord]) -> StatusItem:
+        """Mostly tasks that have ended, now and then named by another incarnation."""
+        r = self.rng
+        ended = [tix for tix, task in known.items() if task.state in ENDED or r.random() < 0.1]
+        tasks = r.sample(ended, min(len(ended), r.choice((1, 2, 4)))) or [0]
+        lives = [known[t].life + (r.random() < 0.1) if t in known else 0 for t in tasks]
+        rows = [0] * len(tasks)
+        return StatusItem(TaskState.PENDING, jid, tasks, rows, restarts=tuple(lives))
 
     def starts(self) -> list[StatusItem]:
         """Whatever is being bound runs, so that there are victims of several jobs."""

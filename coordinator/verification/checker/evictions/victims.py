@@ -22,6 +22,7 @@ from coordinator.verification.checker.state.policy import (
     BETWEEN_QUEUES,
     EVICT,
     KNOWN,
+    RESTART,
     SHUFFLE,
     SPEAKS,
     WITHIN_QUEUE,
@@ -103,6 +104,8 @@ class VictimChecks:
                 self._tell(Rule.EVICTION_REASON, eviction, wrong)
         if eviction.action in SPEAKS:
             self._spared(eviction, policies)
+        elif eviction.action == RESTART:
+            self._restarts(eviction)
         elif eviction.action in ASKED_FOR:
             self._whole_gangs(eviction, policies)
             if eviction.action == EVICT:
@@ -115,6 +118,15 @@ class VictimChecks:
             if budget := self._budgets.exceeded(victim.jid, victim.tix):
                 problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}: {budget}"
                 self._tell(Rule.EVICTION_POLICY, eviction, problem)
+
+    def _restarts(self, eviction: Eviction) -> None:
+        """Pods that are begun anew are made anew by their job, and leave its gang in part."""
+        for victim in eviction.victims:
+            victim.job.spared = True
+            if victim.job.named:
+                problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}"
+                message = f"{problem} was submitted by itself, and no job makes it anew"
+                self._tell(Rule.EVICTION_REASON, eviction, message)
 
     def _whole_gangs(self, eviction: Eviction, policies: list[CheckedPolicy]) -> None:
         """What somebody asked for leaves no gang in part, whatever the statement guards."""

@@ -14,6 +14,7 @@ from coordinator.verification.checker.state.device_use import Taken
 from coordinator.verification.checker.state.job import (
     BINDING,
     BOUND,
+    ENDED,
     FAILED,
     LOST,
     PENDING,
@@ -78,7 +79,9 @@ class States:
             self._findings.add(Rule.TRANSITION, problem)
             return
         old = job.states[tix]
+        begun_anew = state == PENDING and old in ENDED
         may = old in _FROM[state] or (state == PENDING and tix in job.evicted)
+        may = may or (begun_anew and self._may_begin_anew(job, tix))
         if not may or (old != PENDING and job.rows[tix] != row):
             self._findings.add(
                 Rule.TRANSITION,
@@ -91,7 +94,9 @@ class States:
         asks_nothing = job.cids[tix] in self._books.best_effort
         if asks_nothing and state in UNSUCCESSFUL:  # it counts as being there until it fails
             job.best_effort[job.group_of[tix]] -= 1
-        if old == PENDING:  # deleted before it was placed: it holds nothing
+        if begun_anew:
+            self._begin_anew(jid, job, tix, old)
+        elif old == PENDING:  # deleted before it was placed: it holds nothing
             if asks_nothing:
                 job.hold(job.group_of[tix], -1)
                 job.idles(job.group_of[tix], -1)
@@ -100,6 +105,23 @@ class States:
             self._placement.leaving(job, tix)
         elif state in _ENDS:
             self._free(jid, job, tix, old, state)
+
+    def _may_begin_anew(self, job: CheckedJob, tix: int) -> bool:
+        """Whether a policy may have an ended task begin anew: nobody makes a pod anew that was
+        submitted by itself, that was removed, or whose job was deleted."""
+        return not (job.gone or job.named) and bool(job.member[tix])
+
+    def _begin_anew(self, jid: int, job: CheckedJob, tix: int, old: int) -> None:
+        """The next incarnation of an ended task is pending."""
+        self._ended(jid, job, tix, PENDING)
+        life, group = job.lives.get(tix, 0), job.group_of[tix]
+        job.restarted.add((tix, life))
+        job.lives[tix] = life + 1
+        waits = job.cids[tix] in self._books.best_effort  # that counts while it is pending
+        job.hold(group, waits - (old == SUCCEEDED))
+        if waits:
+            job.idles(group, 1)
+            job.best_effort[group] += old in UNSUCCESSFUL
 
     def _free(self, jid: int, job: CheckedJob, tix: int, old: int, state: int) -> None:
         """Free the node of a task."""

@@ -9,6 +9,7 @@ from coordinator.verification.checker.state.device_use import Taken
 PENDING, BINDING, BOUND, RUNNING, RELEASING, SUCCEEDED, FAILED, LOST = range(8)
 STATES = ("PENDING", "BINDING", "BOUND", "RUNNING", "RELEASING", "SUCCEEDED", "FAILED", "LOST")
 UNSUCCESSFUL = (FAILED, LOST)
+ENDED = (SUCCEEDED, *UNSUCCESSFUL)
 
 NOWHERE = -1
 
@@ -68,6 +69,7 @@ class CheckedJob:
         "named",
         "priority",
         "qid",
+        "restarted",
         "roles",
         "rows",
         "shards",
@@ -107,7 +109,8 @@ class CheckedJob:
         self.earlier: dict[int, list[int]] = {}  # rows a task was committed to before
         self.devices: dict[int, Taken] = {}  # of tasks that hold some
         self.evicted: set[int] = set()  # leaving, and no members of their gangs
-        self.lives: dict[int, int] = {}  # incarnations that were evicted and have ended
+        self.lives: dict[int, int] = {}  # incarnations that were evicted, or begun anew, and ended
+        self.restarted: set[tuple[int, int]] = set()  # (task, incarnation) begun anew after its end
 
     def grow(self, size: int, t: float) -> None:
         by = size - len(self.states)

@@ -32,7 +32,9 @@ SHUFFLE = "shuffle"
 """Chooses its victims by rules of its own, and has no beneficiary."""
 
 EVICT = "evict"
-ASKED_FOR = frozenset({"delete", EVICT})
+RESTART = "restart"
+"""A Job's own policy begins pods of it anew: the rest of the gang stays, and nobody is asked."""
+ASKED_FOR = frozenset({"delete", EVICT, RESTART})
 """Evictions of a pod that somebody asked for; no policy has these actions."""
 
 KNOWN = frozenset({*SPEAKS, SHUFFLE, *ASKED_FOR})

@@ -216,7 +216,7 @@ def rich_run(*, seed: int = 1) -> Run:
         budget("steady", 2),
         budget("kept", 1),
     ]
-    run = Run(nodes=0, policy=RICH, setup=setup, seed=seed, drains=True)
+    run = Run(nodes=0, policy=RICH, setup=setup, seed=seed, evicts=True)
     run.submit(*first_wave(), at=0.1)
     run.submit(*second_wave(), at=0.5)
     run.submit(job("urgent", 6, seconds=SECONDS, priority="high"), at=1.0)
@@ -224,6 +224,8 @@ def rich_run(*, seed: int = 1) -> Run:
     run.submit(job("red", 2, seconds=SECONDS, queue="red"), at=1.2)
     run.submit(sharing(), at=1.3)
     drain(run, at=8.0)
+    policy = {"event": "TaskCompleted", "action": "RestartTask"}
+    run.submit(job("again", 2, seconds=0.5, policies=[policy], maxRetry=2), at=13.0)
     return run
 
 

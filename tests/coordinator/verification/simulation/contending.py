@@ -102,7 +102,7 @@ class Run:
         network: Network = CALM,
         setup: list[Item] | None = None,
         grace: float = 0.05,
-        drains: bool = False,
+        evicts: bool = False,
     ) -> None:
         def core() -> Coordinator:
             order = Order(open_session(policy), window=16, walls=mode is Mode.HARD)
@@ -117,7 +117,7 @@ class Run:
             seed=seed,
             network=network,
             notes=self.notes,
-            drains=drains,
+            evicts=evicts,
         )
         self.sim.submit([*map(named_node, range(nodes)), *(setup or [])])
 

@@ -108,6 +108,16 @@ KILLERS = {
     "window: window_top and sequence <= window_top - SEQUENCES -> false": (
         "the_window_remembers_64_sequences_in_any_order-0"
     ),
+    "record: #item[5] ~= #item[3] -> false": "a_restart_has_its_form-1",
+    "record: item[1] ~= 0 -> false": "a_restart_has_its_form-0",
+    "record: type(item[5]) ~= 'table' -> false": (
+        "tasks_that_begin_anew_name_their_incarnations-0"
+    ),
+    "record: (rec.life or 0) ~= incarnation -> false": "late_and_twice_it_changes_nothing-0",
+    "record: not rec -> false": "neither_what_was_never_placed_nor_what_is_not_known-0",
+    "record: rec[1] < SUCCEEDED -> false": "what_holds_a_node_does_not_begin_anew-0",
+    "record: not class[rec[3]] -> false": ("neither_what_was_never_placed_nor_what_is_not_known-0"),
+    "record: owner[3] ~= 0 -> false": "nothing_of_a_deleted_job_begins_anew-0",
     "record: early -> false": "reports_and_intake_are_replayed_too-0",
     "record: BINDING to 0": "a_refused_bind_returns_the_task_to_pending-0",
     "record: BINDING to BOUND": "the_life_of_a_task-0",

@@ -88,6 +88,10 @@ async def test_an_unknown_state_is_refused(scripts: Scripts) -> None:
     await scripts.rejected("record", codec.pack([[[8, 7, [0], [0]]], []]))
 
 
+async def test_tasks_that_begin_anew_name_their_incarnations(scripts: Scripts) -> None:
+    await scripts.rejected("record", codec.pack([[[int(S.PENDING), 7, [0], [0], 1]], []]))
+
+
 async def test_a_task_is_adopted_though_its_queue_is_gone(desk: Desk) -> None:
     await desk.store(PutQueue(9, ROOT, None, b"short"), job(7, qid=9))
     await desk.store(DropQueue(9))

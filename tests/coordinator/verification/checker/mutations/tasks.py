@@ -43,3 +43,34 @@ def a_request_takes_effect_twice(history: History) -> None:
 def an_entry_of_the_log_is_told_twice(history: History) -> None:
     status = history.all("status")[3]
     history.events.insert(history.at(status) + 1, deepcopy(status))
+
+
+@breaks(Rule.TRANSITION)
+def what_runs_begins_anew(history: History) -> None:
+    history.remove(history.status("again", "SUCCEEDED"))
+
+
+@breaks(Rule.TRANSITION)
+def a_pod_begins_anew_that_no_job_makes(history: History) -> None:
+    history.job("again")["named"] = True
+
+
+@breaks(Rule.TRANSITION)
+def what_was_deleted_begins_anew(history: History) -> None:
+    jid = history.jid("again")
+    gone = next(event for event in history.all("job_gone") if jid in event["jids"])
+    history.move(gone, before=history.status("again", "PENDING"))
+
+
+@breaks(Rule.BOUND_ONCE)
+def what_begins_anew_is_the_incarnation_that_ended(history: History) -> None:
+    name = f"{history.jid('again')}.0"
+    first, second = (event for event in history.all("bind") if name in event["tasks"])
+    second["uids"] = [first["uids"][first["tasks"].index(name)]] * len(second["uids"])
+
+
+@breaks(Rule.FREED)
+def what_begins_anew_has_not_ended(history: History) -> None:
+    name = f"{history.jid('again')}.0"
+    ends = [event for event in history.all("succeeded") if name in event["tasks"]]
+    history.move(ends[0], before=ends[1])

@@ -1,0 +1,75 @@
+"""Policies of Jobs begin pods anew in seeded runs, while workers, leaders and the server die: what
+ended once and is pending again is another incarnation, and a restart that is none is found."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from coordinator.controllers import task_restarts
+from coordinator.jobs.state import JobState
+from coordinator.verification.scenarios.generate import scenario
+from coordinator.verification.scenarios.play import Played, play
+from shared.codec.packed import replace
+from shared.ledger.entries.stored import TaskRecord
+from shared.ledger.memory import store
+from shared.ledger.memory.books import Overlay
+from shared.messages.messages import StatusItem, TaskState
+
+SEEDS = (7, 22, 33, 53)
+ENDS = ("SUCCEEDED", "FAILED", "LOST")
+
+
+def restarts(played: Played) -> Counter[str]:
+    """The ends after which tasks began anew, and the evictions for that."""
+    found: Counter[str] = Counter()
+    states: dict[tuple[int, int], str] = {}
+    for event in map(json.loads, played.notes.lines):
+        for name, jid, tasks, *_ in event["items"] if event["ev"] == "status" else ():
+            before = [states.get((jid, tix), "") for tix in tasks]
+            found.update(end for end in before if name == "PENDING" and end in ENDS)
+            states |= {(jid, tix): name for tix in tasks}
+        reasons = [s.get("reason", "") for s in event.get("statements", ())]
+        found["evicted"] += sum(reason.startswith("restart: ") for reason in reasons)
+    return found
+
+
+def test_pods_begin_anew_whatever_dies() -> None:
+    found: Counter[str] = Counter()
+    for seed in SEEDS:
+        wanted = scenario(seed)
+        assert wanted.restarts
+        played = play(wanted)
+        assert played.broken == []
+        found += restarts(played)
+    assert all(found[name] for name in ("SUCCEEDED", "FAILED", "evicted")), found
+
+
+def test_a_restart_that_is_no_other_incarnation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_anew = store._restart
+
+    def same(overlay: Overlay, jid: int, tix: int, incarnation: int) -> bool:
+        if not begin_anew(overlay, jid, tix, incarnation):
+            return False
+        record = overlay.tasks.get((jid, tix))
+        assert isinstance(record, TaskRecord)
+        overlay.tasks.put((jid, tix), replace(record, life=incarnation))
+        return True
+
+    monkeypatch.setattr(store, "_restart", same)
+    assert play(scenario(SEEDS[0])).broken
+
+
+def test_a_restart_of_what_runs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a refused bind, which nobody refused."""
+
+    def refused(state: JobState, tasks: list[int]) -> StatusItem:
+        rows = [state.rows[tix] for tix in tasks]
+        return StatusItem(TaskState.PENDING, state.job.jid, tasks, rows)
+
+    monkeypatch.setattr(task_restarts, "_item", refused)
+    monkeypatch.setattr(task_restarts, "ENDED", (TaskState.RUNNING,))
+    monkeypatch.setitem(store._BEFORE, TaskState.PENDING, (TaskState.BINDING, TaskState.RUNNING))
+    assert "promise 6" in {broken.rule for broken in play(scenario(SEEDS[1])).broken}
