@@ -27,6 +27,7 @@ from coordinator.jobs.state import JobState
 from coordinator.objects.context import ReadModel
 from shared.manifests.fields.metadata import SCHEDULER_NAME
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
+from shared.model.devices import own_claim
 from shared.model.model import Role
 from shared.model.node_devices import device_annotations
 from shared.units.times import rfc3339
@@ -57,6 +58,9 @@ LOST_REASON = "NodeLost"
 """``status.reason`` of a pod lost with its node, as in Kubernetes."""
 
 _STARTED = (TaskState.RUNNING, TaskState.RELEASING)
+
+
+_TEMPLATE = "resourceClaimTemplateName"
 
 
 class PodTask(NamedTuple):
@@ -150,8 +154,33 @@ def _with_state(read_model: ReadModel, value: Json, task: PodTask) -> Json:
         status["reason"] = LOST_REASON
         status["message"] = "the pod vanished from the cluster, with its node or removed by others"
     status |= _started(read_model, spec, task)
+    if claims := _claim_statuses(read_model, value, task):
+        status["resourceClaimStatuses"] = claims
     value["status"] = status
     return value
+
+
+def _claim_statuses(read_model: ReadModel, value: Json, task: PodTask) -> list[Json]:
+    """Which ResourceClaims were made for the pod, by their names in it. One that its author named
+    is shown as written."""
+    asked = [c for c in value["spec"].get("resourceClaims") or () if c.get(_TEMPLATE)]
+    state = read_model.state(task.jid) if asked else None
+    if state is None:
+        return []
+    written: list[Json] = (value.get("status") or {}).get("resourceClaimStatuses") or []
+    by_name = {status.get("name"): status for status in written}
+    known = read_model.core.order.accounts.cluster.objects.claims
+    metadata, claims = value["metadata"], list[Json]()
+    for claim in asked:
+        own = own_claim(state.job.uid, metadata["name"], claim[_TEMPLATE])
+        if claim["name"] in by_name:
+            claims.append(by_name[claim["name"]])
+        # From before the bind, when it is made. It stays with the pod when the claim is gone.
+        elif task.row >= 0 and (
+            task.state is not TaskState.BINDING or f"{metadata['namespace']}/{own}" in known
+        ):
+            claims.append({"name": claim["name"], "resourceClaimName": own})
+    return claims
 
 
 def _devices(read_model: ReadModel, task: PodTask) -> dict[str, str]:

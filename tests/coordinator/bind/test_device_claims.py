@@ -108,9 +108,12 @@ async def test_claims_say_which_devices_they_have_and_who_uses_them(
         before = await given(parts)
         assert sorted(before) == ["first-w-0", "first-w-1", "first-w-2"]
         assert len({device for each in before.values() for device in each}) == 3
-        for item in (await read(parts, CLAIMS)).values():
+        pods = await read(parts, PODS)
+        for name, item in (await read(parts, CLAIMS)).items():
             [owner], [user] = item["metadata"]["ownerReferences"], item["status"]["reservedFor"]
             assert (owner["kind"], owner["uid"]) == ("Pod", user["uid"])
+            entry = {"name": "gpu", "resourceClaimName": name}
+            assert pods[user["name"]]["status"]["resourceClaimStatuses"] == [entry]
     async with running(embedded_server.url, short_dir, kubelets=kubelets) as parts:
         assert await given(parts) == before
         await submit(parts, asking("second", pods=2))
