@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.jobs.state import JobState
+from coordinator.jobs.state import JobState, gated
 from shard_worker.session_model.queue_totals import charge_total, opens_gate
 from shard_worker.session_model.workload import ClusterInfo, QueueInfo, add
 from shared.messages.messages import TaskState
@@ -79,3 +79,14 @@ class GateRemovals:
     def _charge(self, qid: int, requests: Requests, times: int) -> None:
         if (queue := self._cluster.queues.get(qid)) is not None:
             charge_total(queue, "reserved", requests, times)
+
+
+def fillable(state: JobState) -> bool:
+    """Whether backfill can do something for a task of the job: not while all that ask for nothing
+    have gates of others."""
+    return any(
+        cls.best_effort
+        and not gated(role)
+        and state.states.find(TaskState.PENDING, role.first, role.first + role.count) >= 0
+        for role, cls in zip(state.job.roles, state.info.classes, strict=True)
+    )

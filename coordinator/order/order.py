@@ -307,11 +307,11 @@ class Order(Sessions):
         # queue without the turn's charge.
         self.open -= 1
         self.accounts.give_back(state)
+        gates = self.accounts.gates.begin(state, outcome.ungated)
         if action != ALLOCATING and outcome.code in _SAYS_NOTHING_OF_PLACES:
             self._failed_attempt(state, outcome, action, shard)
             self._settle_members(state)
             return
-        gates = self.accounts.gates.begin(state, outcome.ungated)
         match outcome.code:
             case OutcomeCode.INFEASIBLE if gates:
                 # Not held back with its line: it goes on as soon as its gates are stored as gone.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from coordinator.jobs.gate_removals import fillable
 from coordinator.jobs.pending_order import LineBlock
 from coordinator.jobs.pending_reasons import INVALID, KEPT_OUT
 from coordinator.jobs.repairs import Repairs
@@ -146,6 +147,7 @@ class Sessions(Repairs):
     def _forget(self, state: JobState) -> None:
         self.entry.forget(state.job.jid)
         self._tiered.discard(state.job.jid)
+        self._unfilled.pop(state.job.jid, None)  # its gates may be gone
         super()._forget(state)
 
     def unlearn(self, state: JobState) -> None:
@@ -262,10 +264,10 @@ class Sessions(Repairs):
     def _of_backfill(self, state: JobState) -> WaitReason:
         self.to_fill(state)
         kept_out = self.session.eligibility.kept_out(state.info, self.accounts.cluster)
-        if kept_out is not None:
-            return kept_out[0]
+        if kept_out is not None or not fillable(state):
+            return Reason.GATED if kept_out is None else kept_out[0]
         reason = super()._of_backfill(state)
-        return Reason.PENDING_EVALUATION if reason in KEPT_OUT else reason
+        return Reason.PENDING_EVALUATION if reason in (*KEPT_OUT, Reason.GATED) else reason
 
     def to_fill(self, state: JobState) -> None:
         """Note that the job may have pending best-effort tasks."""
@@ -291,13 +293,11 @@ class Sessions(Repairs):
     def _may_fill(self, state: JobState) -> bool:
         if state.standing not in (Standing.READY, Standing.WAITING, Standing.SETTLED):
             return False
-        if state.unread or state.releasing_nominations or state.stopping:
-            return False
-        if state.job.dangling or state.info.qid < 0:
-            return False
+        held_up = state.unread or state.releasing_nominations or state.stopping
         cluster = self.accounts.cluster
-        return (
-            self.session.job_ready(progress(state))
+        return not (held_up or state.job.dangling or state.info.qid < 0) and (
+            fillable(state)
+            and self.session.job_ready(progress(state))
             and self.session.job_valid(state.info, cluster) is None
             and self.entry.passes(state, cluster)
         )

@@ -19,6 +19,7 @@ from coordinator.core.reasons.facts import (
     never,
 )
 from coordinator.jobs.capability import within_capability
+from coordinator.jobs.gate_removals import fillable
 from coordinator.jobs.pending_order import Line, QueueState
 from coordinator.jobs.pending_reasons import (
     INSUFFICIENT,
@@ -213,6 +214,8 @@ class _Judge:
             return self._say(*of_invalid(missing))
         if state.job.jid in self.order.entry.waiting:
             return self._at_the_door()
+        if not fillable(state):
+            return self._gated()
         if state.last is not None and (verdict := self._after_try(state.last, ())) is not None:
             return verdict
         return self._say(Reason.PENDING_EVALUATION, f"{tasks}: backfill places them")

@@ -186,3 +186,27 @@ async def test_pods_of_a_job_lose_their_gates_as_far_as_the_queue_has_room(
 
 def _roles(parts: Running) -> Any:
     return [role for state in parts.service.core.order.jobs.values() for role in state.job.roles]
+
+
+def asking_nothing(name: str, *gates: Json, opted_in: str = "true") -> Json:
+    new = gated(name, *gates, opted_in=opted_in)
+    new["spec"]["containers"] = [{"name": "c"}]
+    return new
+
+
+async def test_a_gated_pod_that_asks_for_nothing_runs_once_its_gate_is_gone(
+    embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
+) -> None:
+    """Backfill places it; the gate of the queue goes by itself, for it takes nothing of a share,
+    another when somebody removes it."""
+    flush(embedded_server)
+    async with running(embedded_server.url, short_dir, policy=policy(tmp_path)) as parts:
+        await submit(parts, node("n0"), queue("q", capability={"cpu": "4"}))
+        await submit(parts, asking_nothing("own", GATE), asking_nothing("other", OTHER, opted_in=""))
+        await parts.until(lambda status: status["tasks"]["running"] == 1)
+        await until_waits(parts, "other", reason="Gated", text="whoever set those takes them away")
+        assert await pods(parts) == {"own": ("Running", []), "other": ("Pending", [OTHER["name"]])}
+        patch = {"spec": {"schedulingGates": None}}
+        await change(parts, "/api/v1/namespaces/ns/pods/other", patch)
+        await parts.until(lambda status: status["tasks"]["running"] == 2)
+        parts.service.core.order.validate()

@@ -17,8 +17,9 @@ from shard_worker.framework.statement import WorldStatement
 from shard_worker.placement.candidates import best
 from shard_worker.placement.error_cache import ErrorCache
 from shard_worker.session_model.priority_queue import PriorityQueue
-from shard_worker.session_model.queue_totals import waits_for_entry
+from shard_worker.session_model.queue_totals import opens_gate, waits_for_entry
 from shard_worker.session_model.status import Status
+from shared.messages.reason import Reason
 
 if TYPE_CHECKING:
     from shard_worker.framework.rules import Mask
@@ -72,6 +73,7 @@ def _place(ssn: Session, job: SessionJob) -> int:
     # one.
     for task in pipelined:
         WorldStatement(ssn).unpipeline(task)
+    _open_gates(ssn, job)
     placed = 0
     for task in ssn.in_task_order([*pipelined, *pending]):
         row = _row_for(ssn, task)
@@ -82,6 +84,18 @@ def _place(ssn: Session, job: SessionJob) -> int:
         if ssn.ready(job):
             _dispatch(ssn, job)
     return placed
+
+
+def _open_gates(ssn: Session, job: SessionJob) -> None:
+    """Have the queue's own gates removed: no share has to have room for what asks for nothing.
+    Volcano leaves such tasks to backfill, and passes over them there."""
+    gated = [task for task in job.tasks if task.best_effort and task.role.gated]
+    waiting = [task for task in gated if task.status is Status.PENDING]
+    for task in waiting:
+        if opens_gate(task.role):
+            ssn.ungate(task)
+    if waiting:
+        ssn.skip(job, Reason.GATED, f"tasks that wait for their gate: {len(waiting)}")
 
 
 def _row_for(ssn: Session, task: TaskInfo) -> int | None:
