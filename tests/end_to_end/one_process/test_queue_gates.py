@@ -202,7 +202,9 @@ async def test_a_gated_pod_that_asks_for_nothing_runs_once_its_gate_is_gone(
     flush(embedded_server)
     async with running(embedded_server.url, short_dir, policy=policy(tmp_path)) as parts:
         await submit(parts, node("n0"), queue("q", capability={"cpu": "4"}))
-        await submit(parts, asking_nothing("own", GATE), asking_nothing("other", OTHER, opted_in=""))
+        await submit(
+            parts, asking_nothing("own", GATE), asking_nothing("other", OTHER, opted_in="")
+        )
         await parts.until(lambda status: status["tasks"]["running"] == 1)
         await until_waits(parts, "other", reason="Gated", text="whoever set those takes them away")
         assert await pods(parts) == {"own": ("Running", []), "other": ("Pending", [OTHER["name"]])}
