@@ -1,7 +1,7 @@
-"""What the ledger refuses to write: counted, logged, and answered to who asked for it alone.
+"""Writes that the ledger refuses: counted, logged, and reported to the request that caused them.
 
-A refused script wrote nothing, so the process that sent it has lost nothing and goes on. What ends
-a coordinator is another matter: another leads, or this is not our ledger.
+A refused script wrote nothing, so the process that sent it has lost nothing and goes on. Only two
+things end a coordinator: another one leads, or the ledger is not ours.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class WriteKind(StrEnum):
 
 
 class StoreRefused(Problem):
-    """The ledger refused what one request asks for; nothing of it is stored or known."""
+    """The ledger refused to store what one request asks for; nothing of it is stored or known."""
 
     def __init__(self, error: LedgerError) -> None:
         match error:
@@ -50,7 +50,7 @@ class StoreRefused(Problem):
 
 
 class LedgerRefusals:
-    """How many there were since the start of this process."""
+    """The number of refusals since the start of this process, by what was written."""
 
     def __init__(self) -> None:
         self.count: Counter[WriteKind] = Counter()

@@ -224,7 +224,7 @@ class Cluster:
     # --- the session --------------------------------------------------------------------------
 
     def again(self) -> Cluster:
-        """The same cluster before any session, with the same objects."""
+        """The same objects in a new cluster, on which no session has run."""
         return deepcopy(self)
 
     def open(self) -> Session:

@@ -1,7 +1,7 @@
-"""What is said to whoever submits a field that the policy in force does not serve.
+"""Notices to the author of a field that the policy in force does not serve.
 
-The object is taken all the same, because the policy may be another tomorrow (docs/decisions/0052);
-without this word its author would have to look up why the job waits, or never learn that a budget
+The object is accepted all the same, because the policy may change (docs/decisions/0052). Without
+the notice its author would have to look up why the job waits, or would never learn that a budget
 has no effect.
 """
 

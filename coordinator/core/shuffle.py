@@ -1,7 +1,7 @@
-"""Shuffle: from time to time each shard's running tasks are looked at, and some are moved.
+"""Shuffle: each shard's running tasks are examined from time to time, and some are moved.
 
-One shard after the other. What was evicted is placed again as any other task; there is nothing to
-wait for, and nobody is told where nothing came of it.
+One shard after the other. An evicted task is placed again like any other; nothing waits for it, and
+a shuffle without result is not reported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who follows the next turns of which jobs.
+"""The jobs whose next turns are being traced, and who follows them.
 
-While nobody does, a step of the core and the outcome of a turn each cost one look at an empty
-mapping, and a turn one at an empty set.
+Without any, a step of the core and the outcome of a turn cost one look at an empty mapping each,
+and a turn one at an empty set.
 """
 
 from __future__ import annotations

@@ -160,8 +160,9 @@ class Binding:
             self._group.create_task(self._after_volumes(entries, waiting))
 
     async def _after_volumes(self, entries: list[BindEntry], waiting: BindPlan) -> None:
-        """Bind each of these tasks once its claims have volumes. Not among the CALLS: who waits for
-        a volume must not hold up who needs none."""
+        """Bind each of these tasks once its claims have volumes. Does not count among the
+        concurrent calls to the cluster, or tasks that wait for volumes would hold up those that
+        need none."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + VOLUME_SECONDS
         try:
@@ -207,8 +208,8 @@ class Binding:
             plan = await self._drive(plan)
 
     async def _evict(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
-        """Have the cluster stop evicted incarnations, until it answers; later incarnations are not
-        affected. One that is gone already has reported so, or will."""
+        """Have the cluster stop evicted incarnations; repeats until it answers. Later incarnations
+        are not affected. One that has ended already is reported anyhow."""
         while tasks:
             if await self._stop(tasks[:DELETE_TASKS], uids[:DELETE_TASKS]):
                 tasks, uids = tasks[DELETE_TASKS:], uids[DELETE_TASKS:]

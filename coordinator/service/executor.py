@@ -149,7 +149,8 @@ class Executor:
         self._kick()
 
     async def _records(self, jids: list[int]) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
-        """The ledger's records of these jobs, as of after the last eviction that was told."""
+        """The ledger's records of these jobs, read after the last eviction that the bind stream
+        reported."""
         victims = self._core.victims
         while True:
             before = victims.marks(jids)

@@ -177,8 +177,8 @@ class PolicyFollower:
 
 
 def _plain(document: dict[str, Any]) -> dict[str, Any]:
-    """The document as plain values that every message can carry (YAML has dates; they have no
-    effect here)."""
+    """The document as plain values, which every message can carry. YAML also has dates; they have
+    no effect in a policy."""
     plain: dict[str, Any] = orjson.loads(
         orjson.dumps(document, default=str, option=orjson.OPT_NON_STR_KEYS)
     )

@@ -78,7 +78,7 @@ async def free_unused_names(ledger: ReadsCounts, intake: Intake, writer: IntakeW
 
 
 async def _keep_counted(ledger: ReadsCounts, registry: Registry) -> None:
-    """Strike out what the ledger counts anything under."""
+    """Keep the names under whose slots the ledger counts an amount."""
     changed = Moved(queues={queue.qid for queue in registry.queues.values()})
     part = await insist(lambda: ledger.read_moved(changed), call_name="read queues")
     for record in part.queues.values():
@@ -92,6 +92,6 @@ async def _keep_counted(ledger: ReadsCounts, registry: Registry) -> None:
 
 
 def _counted(nodes: NDArray[np.int64], slots: list[int]) -> list[int]:
-    """Those of the slots under which some node has an amount that is not 0."""
+    """The slots, of these, in which some node has an amount other than 0."""
     starts = {slot: HEAD + WIDTH * slot for slot in slots}
     return [slot for slot, at in starts.items() if nodes[:, at : at + WIDTH].any()]

@@ -1,4 +1,4 @@
-"""What can be asked of a leader over HTTP beside lists of objects and what the door has itself."""
+"""Routes that only a leader serves, beside lists of objects and what the application has itself."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class PluginError(PolicyError):
 
     @property
     def reason(self) -> str:
-        """As the reason for which a job is skipped."""
+        """The error as a reason to skip a job."""
         return written(Reason.PLUGIN_ERROR, str(self))
 
 
@@ -91,7 +91,7 @@ COMPARISON = 0.0
 
 
 class GuardedRule:
-    """A rule as a function."""
+    """A rule that is called like a function, guarded."""
 
     __slots__ = ("_fn", "_guard", "_is_comparison")
 
@@ -108,7 +108,7 @@ class GuardedRule:
 
 
 class GuardedScorer:
-    """A rule as a scorer."""
+    """A rule that is a scorer, guarded."""
 
     def __init__(self, scorer: Scorer, guard: Guard) -> None:
         self._scorer = scorer

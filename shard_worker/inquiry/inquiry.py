@@ -198,8 +198,7 @@ class _Trial:
         return self._finding(turn, placed, funnels)
 
     def _asks_others(self) -> bool:
-        """Whether the session would have to wait for an extender's answer, which an inquiry may
-        not."""
+        """Whether the session would ask an extender, for whose answer an inquiry may not wait."""
         return self._session.has_rule_of(Extender.name)
 
     def _funnels_of(self, turn: Turn, needed: dict[int, int]) -> list[RoleFunnel]:

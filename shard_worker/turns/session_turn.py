@@ -425,8 +425,8 @@ def _never(session: Session, job: SessionJob) -> dict[str, int]:
 
 
 def _spared(session: Session, job: SessionJob) -> dict[str, int]:
-    """Why possible victims were not evicted: reason -> tasks, in the place of node counts. If no
-    task was considered at all, the reason for that, with 0 tasks."""
+    """Why possible victims were not evicted: reason -> tasks, reported in the place of node counts.
+    If no task was considered at all, the reason for that, with 0 tasks."""
     jid = job.job.jid
     if jid not in session.spared and jid in session.skipped:
         return {session.skipped[jid][1]: 0}

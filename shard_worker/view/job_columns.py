@@ -102,7 +102,7 @@ class JobColumns:
             self._pack()
 
     def leave(self, jid: int) -> None:
-        """The job was deleted; its tasks may still run."""
+        """Note that the job was deleted; its tasks may still run."""
         at = self.slot(jid)
         if at >= 0:
             self._columns["gone"][at] = True
@@ -141,7 +141,7 @@ class JobColumns:
             self._columns[name] = np.concatenate([old, np.zeros(more, dtype)])
 
     def _pack(self) -> None:
-        """Write everything anew without what is not in force."""
+        """Rewrite everything without entries that are not in force any more."""
         keep = np.flatnonzero(self.column("known"))
         specs, offsets = bytearray(), []
         for slot in keep.tolist():

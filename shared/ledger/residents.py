@@ -125,7 +125,7 @@ def read_tasks(packed: Mapping[bytes, bytes], codes: DeviceCodes) -> Ints:
 
 
 def _short(packed: Mapping[bytes, bytes]) -> Ints:
-    """Those of tasks that were never evicted and take no devices."""
+    """The records, of these, of tasks that were never evicted and take no devices."""
     jids, tixs = _numbers(packed)
     read = np.frombuffer(b"".join(packed.values()), _RECORD)
     fields = [read[name].astype(np.int64) for name in _SEALED]

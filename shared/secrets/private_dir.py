@@ -55,8 +55,8 @@ def check_below(directory: Path, *, secrets: Collection[str], left_alone: Collec
 
 
 def _below(directory: Path) -> Iterator[tuple[Path, os.stat_result, str]]:
-    """Every entry, not following links, with the name of the first directory below that contains
-    it."""
+    """Every entry below, without following links, with the name of the top-level entry that
+    contains it."""
 
     def fail(error: OSError) -> None:
         raise NotPrivate(f"{error.filename} cannot be read: {error.strerror}", "remove it")

@@ -344,7 +344,7 @@ def origins(**flags: Any) -> dict[str, str]:
 
 
 def _given(name: str, flags: Mapping[str, Any], from_file: Mapping[str, Any]) -> Any:
-    """A value before it is checked; None where only the default is left."""
+    """A value as written, before it is checked; None if only the default applies."""
     variable = variable_of(name, PREFIX)
     return flags.get(name, os.environ[variable] if variable else from_file.get(name))
 

@@ -125,7 +125,7 @@ class RepeatLimit:
         return event
 
     def passes(self, logger: str, event: str) -> int | None:
-        """Number of lines suppressed before this one, which may pass; None if it is
+        """Whether a line may pass: the number of lines suppressed before it, or None if it is
         suppressed too."""
         now = self._clock()
         key = (logger, event)

@@ -19,7 +19,8 @@ class Relay:
     JSON already stays as it is."""
 
     def __init__(self, source: IO[bytes], log: IO[bytes], logger: str) -> None:
-        """Takes both files over, and closes them. ``logger``: who says it."""
+        """Takes over both files, and closes them. ``logger``: the name under which the lines
+        appear."""
         self._source = source
         self._log = log
         self._logger = logger
@@ -42,7 +43,7 @@ class Relay:
 
 
 def _is_json(line: bytes) -> bool:
-    """An object that is complete: a process that dies may leave half of one."""
+    """Whether the line is a complete JSON object: a process that dies may leave half of one."""
     if not line.startswith(b"{") or not line.endswith(b"}\n"):
         return False
     try:

@@ -37,12 +37,9 @@ def _base(kind: Kind) -> str:
 
 
 def needed(method: str, route: str | None) -> TokenRole | None:
-    """The role that a request needs; None = no token.
-
-    ``route`` is the pattern of the path (``/api/v1/namespaces/{namespace}/pods``), which identifies
-    the handler however the path was written. It is None without a handler: role view suffices to
-    learn that.
-    """
+    """The role that a request needs; None if it needs no token. ``route`` is the pattern of the
+    path (``/api/v1/namespaces/{namespace}/pods``), which identifies the handler however the path
+    was written. It is None if no handler matches: then role view is enough, to learn just that."""
     if route is None:
         return TokenRole.VIEW
     parts = route.strip("/").split("/")

@@ -81,7 +81,7 @@ def _leaving(state: JobState) -> Steps[list[str]]:
 
 
 def written(policy: Policy) -> dict[str, Any]:
-    """The policy in the format of its file."""
+    """The policy in the format of a policy file."""
     tiers = [
         {
             "plugins": [

@@ -37,17 +37,17 @@ class CheckEnded(Exception):
 
 
 class Failed(CheckEnded):
-    """It will not run, or not keep what it promises."""
+    """The check failed: Quadrant does not run here, or does not keep its promises."""
 
 
 class Doubt(CheckEnded):
-    """It will run, but not as well as it could."""
+    """A warning: Quadrant runs here, but not as well as it could."""
 
     verdict = DoctorVerdict.WARN
 
 
 class Skipped(CheckEnded):
-    """Not asked for here; ``remedy`` is empty."""
+    """The check does not apply here; ``remedy`` is empty."""
 
     verdict = DoctorVerdict.SKIPPED
 
@@ -57,7 +57,8 @@ class Skipped(CheckEnded):
 
 @dataclass(frozen=True, slots=True)
 class DoctorPlace:
-    """What is checked. ``settings`` is None where they are wrong, which is a finding of its own."""
+    """What the checks look at. ``settings`` is None if they are invalid, which a check of its own
+    reports."""
 
     settings: Settings | None
     wrong: str = ""

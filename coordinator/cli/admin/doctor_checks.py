@@ -83,7 +83,7 @@ def policy(place: DoctorPlace) -> str:
 
 
 def run_dir(place: DoctorPlace) -> str:
-    """Also the first directory above it that is there, where it will be made."""
+    """Check the run directory; if it does not exist yet, the first directory above it that does."""
     path = place.need().run_dir.absolute()
     existing = next(p for p in (path, *path.parents) if p.exists())
     remedy = "give it to this user, or name another directory with QUADRANT_RUN_DIR"
@@ -179,7 +179,8 @@ def port(place: DoctorPlace) -> str:
 
 
 def ledger(place: DoctorPlace) -> str:
-    """The embedded server in a directory of its own; where another is named, that one answers."""
+    """Start the embedded server in a temporary directory; if the settings name another server,
+    check that one."""
     settings = place.need()
     if settings.redis_url is not None:
         return external_ledger(settings)
@@ -235,7 +236,7 @@ def fsync(place: DoctorPlace) -> str:
 
 
 def ray(place: DoctorPlace) -> str:
-    """That it is the locked version, and that it can be imported, in a process of its own."""
+    """Check that Ray has the locked version and can be imported, in a process of its own."""
     versions = locked("ray")
     remedy = f"install it: pip install 'ray{versions}'"
     try:
@@ -286,7 +287,8 @@ def _parts(version: str) -> list[int]:
 
 
 def clock(place: DoctorPlace) -> str:
-    """Plausible, running as fast as the monotonic one, and agreeing with the file system's."""
+    """Check that the clock is plausible, as fast as the monotonic one, and in agreement with the
+    file system's."""
     remedy = "set the clock, and let NTP (chrony, systemd-timesyncd) keep it"
     wall, steady = time.time(), time.monotonic()
     if wall < BUILT:

@@ -50,7 +50,7 @@ class PluginReport:
 
 @dataclass(frozen=True, slots=True)
 class PolicyReport:
-    """For people's eyes: addresses in it stand without their credentials."""
+    """The report for people; addresses in it have no credentials."""
 
     policy: Policy
     tiers: tuple[tuple[PluginReport, ...], ...]
@@ -59,7 +59,7 @@ class PolicyReport:
     """The fields of objects that no plugin of it serves; those that jobs wait for come first."""
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts; names in the dialect of our API."""
+        """The report for scripts, with the names that our API uses."""
         return {
             "dialect": self.policy.dialect.value,
             "dialectBecause": self.policy.dialect_because,

@@ -25,7 +25,7 @@ BESIDE = 120
 
 
 def show(report: PolicyReport, console: Console) -> None:
-    """Dialect, actions, tiers with their plugins, arguments, what has no effect."""
+    """Print the actions, the tiers with their plugins and arguments, and what has no effect."""
     policy = report.policy
     because = f" ({policy.dialect_because})" if policy.dialect_because else ""
     console.print(f"Dialect: {policy.dialect.scheduler}{because}", markup=False)
@@ -100,14 +100,14 @@ def _not_served(report: PolicyReport) -> Table:
 
 
 def _word(value: object) -> str:
-    """As a file would have it; an empty text, and what is not set, are ``<none>``."""
+    """A value as a policy file writes it; ``<none>`` for an empty text or an unset value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return NONE if value is None or value == "" else str(value)
 
 
 def show_settings(settings: Sequence[Setting], console: Console, *, origin: bool) -> None:
-    """One line a setting; with ``origin`` where it is from and what it is for."""
+    """Print one line per setting; with ``origin`` also where it comes from and what it is for."""
     if origin and console.width < BESIDE:
         _with_meaning_below(settings, console)
         return
@@ -119,7 +119,7 @@ def show_settings(settings: Sequence[Setting], console: Console, *, origin: bool
 
 
 def _with_meaning_below(settings: Sequence[Setting], console: Console) -> None:
-    """Where there is little room, so that paths stay whole."""
+    """The table for narrow terminals: the meaning is on a line below, so that paths stay whole."""
     rows = [(setting.name, _word(setting.value), setting.origin) for setting in settings]
     heads = ("SETTING", "VALUE", "ORIGIN")
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)][:2]

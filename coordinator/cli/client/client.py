@@ -124,7 +124,7 @@ class KubeClient:
         return code, self._object(data)
 
     def text(self, path: str) -> str:
-        """What is not JSON. Raises :class:`KubeError`."""
+        """The body of an answer that is not JSON. Raises :class:`KubeError`."""
         return self._answer("GET", path, None, accept="text/plain")[1].decode(errors="replace")
 
     def _answer(
@@ -336,7 +336,7 @@ class KubeClient:
 
 
 def _start_of(data: bytes) -> str:
-    """What an answer that is no JSON object is, in one line."""
+    """Describe an answer that is not a JSON object, in one line."""
     text = " ".join(data[:400].decode(errors="replace").split())
     if text[:1] == "<":
         return "a page for browsers, so it is not a Quadrant server"
@@ -344,12 +344,12 @@ def _start_of(data: bytes) -> str:
 
 
 def _message(status: Mapping[str, Any]) -> str:
-    """Of a Kubernetes Status, or of a problem (RFC 9457)."""
+    """The message of a Kubernetes Status, or of a problem (RFC 9457)."""
     return str(status.get("message") or status.get("detail") or "")
 
 
 def _causes(status: Mapping[str, Any], message: str) -> Iterator[str]:
-    """Each wrong field in a line, where the message does not tell it already."""
+    """A line for each wrong field that the message does not mention."""
     details = status.get("details")
     for cause in (details or {}).get("causes") or () if isinstance(details, dict) else ():
         field, text = str(cause.get("field") or ""), str(cause.get("message") or "")

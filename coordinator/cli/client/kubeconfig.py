@@ -107,7 +107,7 @@ def contexts(environ: Mapping[str, str]) -> list[str]:
 
 
 def _merged(environ: Mapping[str, str]) -> dict[str, Any]:
-    """All files as one; of entries with one name the first counts, as in kubectl."""
+    """Merge the files; of entries with the same name the first one wins, as in kubectl."""
     merged: dict[str, Any] = {"current": "", "clusters": {}, "users": {}, "contexts": {}}
     for path in kubeconfig_paths(environ):
         if not path.is_file():
@@ -137,7 +137,8 @@ def _parsed(path: Path) -> dict[str, Any]:
 
 
 def _of_kubeconfig(context: str | None, environ: Mapping[str, str]) -> ServerAccess | None:
-    """None where no context was asked for and none is current."""
+    """The server of this context, or of the current one; None if there is neither. Raises
+    :class:`ConfigError`."""
     config = _merged(environ)
     name = context or config["current"]
     if not name:

@@ -28,7 +28,7 @@ PAUSE = 0.1
 
 @dataclass
 class ServerSession:
-    """One server, and the namespace that counts where an object does not say."""
+    """A server, and the namespace of objects that do not name one."""
 
     client: KubeClient
     namespace: str
@@ -128,7 +128,8 @@ def whole(read: Callable[[], Loaded]) -> Loaded:
 def session(
     connection: Connection, *, namespace: str | None = None, timeout: float = 30.0
 ) -> Iterator[ServerSession]:
-    """Raises :class:`CommandError` for everything that a person can mend."""
+    """Connect to the server that the options, the environment or a kubeconfig names. Raises
+    :class:`CommandError` for every error that the user can fix."""
     with as_command_errors(ConfigError, KubeError):
         access = find_access(
             server=connection.server, context=connection.context, environ=os.environ

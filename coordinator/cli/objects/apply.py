@@ -83,7 +83,7 @@ SUFFIX = {
 
 @dataclass(frozen=True, slots=True)
 class ApplyItem:
-    """One object of the files. It cannot be asked for without a manifest; ``error`` says why."""
+    """One object of the files. Without ``manifest`` it is not sent; ``error`` says why."""
 
     source: str
     value: dict[str, Any]
@@ -97,7 +97,7 @@ class ApplyItem:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of a wish."""
+    """The result for one object."""
 
     verb: str = ""
     object: dict[str, Any] = field(default_factory=dict)
@@ -115,7 +115,8 @@ def _wish(session: ServerSession, source: str, value: dict[str, Any]) -> ApplyIt
 
 
 def _alike(wishes: list[ApplyItem]) -> Callable[[ApplyItem], Hashable]:
-    """The kind; one after the other where an object is named twice, for the last one counts."""
+    """The key of items that may be sent side by side: their kind. If an object is named twice, all
+    are sent one after the other, so that the last one wins."""
     paths = [wish.manifest.path for wish in wishes if wish.manifest is not None]
     if len(set(paths)) < len(paths):
         return id
@@ -144,7 +145,7 @@ def _apply(
 
 
 def live(session: ServerSession, manifest: Manifest) -> dict[str, Any] | None:
-    """The object as the server has it; None where it has none."""
+    """The object as it is on the server; None if it does not exist."""
     from coordinator.cli.client.client import KubeError
 
     try:
@@ -178,7 +179,7 @@ VOLATILE = ("managedFields", "resourceVersion", "generation")
 
 
 def bare(value: dict[str, Any]) -> dict[str, Any]:
-    """The object without what moves with every write."""
+    """The object without the fields that change with every write."""
     meta = {k: v for k, v in (value.get("metadata") or {}).items() if k not in VOLATILE}
     return {**value, "metadata": meta}
 
@@ -191,7 +192,7 @@ def _changed(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 
 def _of(value: dict[str, Any]) -> str:
-    """Which object of a file a refusal is about."""
+    """The name of the object that a refusal is about, for the front of its line."""
     meta = value.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
     return f"{value.get('kind') or 'object'} {name}: " if name else ""

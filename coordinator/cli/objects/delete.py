@@ -119,7 +119,7 @@ def _named(
 
 
 def _in_files(session: ServerSession, files: list[str]) -> list[Place]:
-    """Last one first: what others refer to goes after them."""
+    """The objects of the files, last one first: an object is deleted before those it refers to."""
     from coordinator.cli.client.manifests import placed, read_files
 
     manifests = [placed(session, source, value) for source, value in read_files(files)]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableQuestion:
-    """What of the objects to show, and how."""
+    """Which objects to show, and in which form."""
 
     form: OutputForm
     everywhere: bool = False
@@ -130,7 +130,7 @@ class Shower:
         return whole(read)
 
     def _one(self, path: str, accept: str) -> Object | None:
-        """None, and told, where it cannot be had."""
+        """The named object; None, after an error message, if it cannot be read."""
         try:
             return self._client.get(path, self._query(), accept=accept)
         except Refused as error:
@@ -276,7 +276,7 @@ class Shower:
 
 
 def sort_key(path: JsonPath, item: Object) -> tuple[int, float, str]:
-    """Numbers by size, before texts; what has no such field comes last."""
+    """A sort key: numbers by value, then texts; objects without the field come last."""
     values = path.find(item)
     match values[:1]:
         case [bool() as value]:

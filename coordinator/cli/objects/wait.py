@@ -30,7 +30,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What is waited for. ``met`` is asked with None where the object is not there."""
+    """The state to wait for. ``met`` is called with None while the object does not exist."""
 
     met: Callable[[Object | None], bool]
     success_text: str

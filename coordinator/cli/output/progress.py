@@ -38,7 +38,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What there is to show at one moment."""
+    """The figures to show at one moment."""
 
     seconds: float
     submitted: int
@@ -57,10 +57,8 @@ class Moment:
 def moment_of(
     status: Status, *, seconds: float, expected: int, capacity: int, rate: float
 ) -> Moment:
-    """Read the coordinator's status; what it does not tell counts as 0.
-
-    ``capacity``: how many tasks the whole cluster can hold; those running are what is busy.
-    """
+    """Read the coordinator's status; figures that are missing in it count as 0. ``capacity``: how
+    many tasks the whole cluster can hold, to tell how much of it is busy."""
     jobs, tasks = status.get("jobs", {}), status.get("tasks", {})
     statements, shards = status.get("statements", {}), status.get("shards", [])
     return Moment(

@@ -31,7 +31,8 @@ STYLES = {
 
 
 def colours(stream: TextIO) -> bool:
-    """``NO_COLOR`` counts before ``FORCE_COLOR``, both before what the stream is."""
+    """Whether to use colours: ``NO_COLOR`` takes precedence over ``FORCE_COLOR``, both over the
+    kind of stream."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -63,7 +64,8 @@ def width_of(stream: TextIO) -> int | None:
 
 
 def console() -> Console:
-    """Of stdout. Where that is no terminal, tables are as wide as they need, for grep and cut."""
+    """A console for stdout. If that is no terminal, tables are as wide as they need to be, for grep
+    and cut."""
     from rich.console import Console
 
     output = Console(highlight=False)

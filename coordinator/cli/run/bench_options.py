@@ -1,4 +1,4 @@
-"""What a benchmark is asked for."""
+"""The options of a benchmark."""
 
 from __future__ import annotations
 

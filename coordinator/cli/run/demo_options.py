@@ -1,4 +1,4 @@
-"""What a demo is asked for."""
+"""The options of a demo."""
 
 from __future__ import annotations
 

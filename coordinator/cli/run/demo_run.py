@@ -54,7 +54,7 @@ ARRIVAL_STEP = 0.01
 
 @dataclass(slots=True)
 class DemoRun:
-    """What is known of a run while it goes on."""
+    """The state of a run while it goes on."""
 
     options: DemoOptions
     trace: Trace

@@ -106,7 +106,7 @@ def _tell_phase(text: str) -> None:
 
 
 def usual_port() -> int | None:
-    """Where nothing says another port; None where a setting does. Raises SettingsError."""
+    """The default port; None if a setting names one. Raises SettingsError."""
     from shared.settings.settings import origins
 
     return DEFAULT_PORT if origins()["listen_port"] == "default" else None

@@ -61,7 +61,7 @@ CLUSTER_WIDE = frozenset(("Node", "Queue", "HyperNode", "PriorityClass"))
 
 
 def _placed(value: dict[str, Any], namespace: str | None) -> dict[str, Any]:
-    """The object, where ``-n`` does not contradict it."""
+    """The object as it is. Raises CommandError if ``-n`` contradicts its namespace."""
     meta = value.get("metadata")
     own_namespace = meta.get("namespace") if isinstance(meta, dict) else None
     if namespace and own_namespace and own_namespace != namespace:

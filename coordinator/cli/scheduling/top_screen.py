@@ -30,7 +30,7 @@ Status = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ScreenSample:
-    """What the server said at one moment."""
+    """The server's figures at one moment."""
 
     status: Status = field(default_factory=dict)
     queues: Sequence[Mapping[str, Any]] = ()
@@ -41,7 +41,7 @@ class ScreenSample:
 
 @dataclass(slots=True)
 class Screen:
-    """Takes what the server said; draws it."""
+    """Draws the screen from the figures that :meth:`take` got."""
 
     server: str
     trouble: str = ""

@@ -166,7 +166,7 @@ def _make_small(seed: int, keep: Path, seconds: float) -> None:
 
 
 def told(small: Played, whole: Scenario) -> list[str]:
-    """A small failing run in a few lines: what it needs, and how its history ends."""
+    """Describe a small failing run: what it needs to fail, and how its history ends."""
     shrunk = small.scenario
     lines = [f"{small.broken[0]}"]
     lines.append(f"stories, {len(shrunk.stories())} of {len(whole.stories())}:")

@@ -1,7 +1,8 @@
-"""One process of a live run is killed; when it was noticed, replaced, and scheduling went on.
+"""Kills one process of a live run, and finds out when that was noticed, when it was replaced, and
+when scheduling went on.
 
-The moments come from what the run itself writes, the coordinators' logs and the history, which has
-every epoch and every commit, and from its processes.
+The moments come from what the run itself writes (the coordinators' logs, and the history with every
+epoch and commit) and from its processes.
 """
 
 from __future__ import annotations

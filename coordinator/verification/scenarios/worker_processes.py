@@ -1,4 +1,4 @@
-"""Processes for runs side by side that end with the command, at once, when it is interrupted."""
+"""Process pools for runs side by side that end at once when the command is interrupted."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class LongPolls:
     def __init__(
         self, process: Process, place: Place, *, what: str, lost: Callable[[str], Exception]
     ) -> None:
-        """``lost`` makes the error of a request that has no answer."""
+        """``lost`` makes the error of a request that gets no answer."""
         self._process = process
         self._place = place
         self._mean = process.network.mean(place)
@@ -31,7 +31,8 @@ class LongPolls:
         self._waiting: list[Callable[[], bool]] = []
 
     async def ask(self, look: Callable[[], T], *, empty: Callable[[T], bool], seconds: float) -> T:
-        """What ``look`` finds at the receiver: waits up to ``seconds`` while that is ``empty``."""
+        """The result of ``look`` at the receiver, which waits up to ``seconds`` while that is
+        ``empty``."""
         process, timeline = self._process, self._process.timeline
         reply: Reply[T] = Reply()
 
@@ -73,7 +74,7 @@ class LongPolls:
         return await reply
 
     def wake(self) -> None:
-        """There may be something to answer. A dead process has no connection to hear of it."""
+        """Look again for every waiting request. Those of a dead process are dropped."""
         if not self._process.alive:
             self._waiting.clear()
         waiting, self._waiting = self._waiting, []

@@ -160,8 +160,8 @@ class Alarm:
 
 
 class Reply(Generic[T]):
-    """The answer that a coroutine awaits. It may come more than once, and after nobody waits any
-    more: the first counts."""
+    """The answer that a coroutine awaits. The first one counts; it may arrive several times, also
+    when nobody waits any more."""
 
     def __init__(self) -> None:
         self._future: asyncio.Future[T] = asyncio.get_running_loop().create_future()

@@ -30,7 +30,8 @@ T = TypeVar("T")
 
 
 class ClusterProcess:
-    """Its tasks start and end at their time, whoever leads. It outlives every coordinator."""
+    """The cluster's process. Its tasks start and end at their times whoever leads, and it outlives
+    every coordinator."""
 
     def __init__(self, timeline: Timeline, kubelets: Kubelets) -> None:
         self.kubelets = kubelets

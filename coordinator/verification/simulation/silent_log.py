@@ -1,4 +1,4 @@
-"""The service's own parts write log lines; a run of a thousand seeds must not."""
+"""Silences the log of the service's own parts: a run of a thousand seeds must not write it."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._background.run(_BACKGROUND.set, True)
 
     def start(self, main: Coroutine[Any, Any, None]) -> None:
-        """Run it as a task whose error ends the run."""
+        """Run the coroutine as a task whose error ends the run."""
         self.create_task(main).add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -123,7 +123,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays where it is, and does nothing when it is due."""
+        """Nothing to do: a cancelled timer stays in the heap and has no effect when it is due."""
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -131,7 +131,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._process.after(0.0, self._run_ready)
 
     def _run_ready(self) -> None:
-        """Everything that is ready, and what becomes ready by that."""
+        """Run all callbacks that are ready, and those that become ready meanwhile."""
         self._scheduled = True  # what becomes ready meanwhile is run here
         ready, process, timeline = self._ready, self._process, self._process.timeline
         before = timeline.in_background
@@ -159,7 +159,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             asyncio._set_running_loop(before)
 
     def _inherited(self) -> contextvars.Context:
-        """That of the running callback; the loop's own for what comes from outside."""
+        """The context of the running callback; the loop's own for a call from outside."""
         if asyncio._get_running_loop() is self:
             return contextvars.copy_context()
         outside = self._background if self._process.timeline.in_background else self._foreground
@@ -209,7 +209,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return done
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A callback failed, or nobody took a task's error. A dead process loses its tasks."""
+        """A callback failed, or nobody took a task's error: that ends the run, unless the process
+        is dead and has lost its tasks."""
         if self._process.alive:
             self._failure = context.get("exception") or RuntimeError(context["message"])
 
@@ -220,7 +221,7 @@ def virtual_loop(process: Process, *, seed: int) -> VirtualLoop:
 
 
 def close(task: asyncio.Task[Any]) -> None:
-    """Close its coroutine, unless it is what runs now."""
+    """Close the task's coroutine, unless it is the one that runs now."""
     coroutine = task.get_coro()
     if not inspect.iscoroutine(coroutine):
         return

@@ -74,7 +74,7 @@ class SharedGpu:
         )
 
     def need(self, ask: Ask) -> int:
-        """Memory that the request takes of this device: as asked, else all of it."""
+        """Memory of this device that the request takes: what it asks for, else all of it."""
         return self.memory if ask.memory is None else ask.memory
 
     def share(self, ask: Ask) -> int:
