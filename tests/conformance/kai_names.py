@@ -11,11 +11,35 @@ TABLES: dict[str, tuple[str, ...]] = {
         "Allocate elastic job - partial allocate - some pods already running",
         "Allocate 2 elastic jobs - both partial allocate",
     ),
+    "actions/allocate/allocateFractionalGpu::getFractionalGPUTestsMetadata": (
+        "allocate job with multiple pods but does not allow it because "
+        "department to go over allowance",
+        "1 shared gpu job running, 1 pending interactive shared gpu job, "
+        "allocate to same gpu - even if multiple nodes, to check gpusharingorder plugin",
+        "1 whole gpu job running, 1 pending interactive shared gpu job - allocate",
+        "1 shared gpu interactive job running, 1 pending whole gpu job - allocate",
+        "1 interactive shared gpu job running, 4 pending interactive shared "
+        "gpus pending - allocate 3 of the shared GPUs jobs",
+        "Verify allocated fractional GPU jobs are counted in the overall "
+        "number of GPUs the default department will have",
+        "Allow allocation of fractional training when over quota with fractional jobs",
+        "Spread across nodes, when 1 node has shared GPU",
+        "Pack jobs on nodes",
+        "Pack jobs on GPUs",
+        "Spread jobs across GPUs",
+        "Spread jobs across free GPUs",
+        "Pack nodes, spread GPUs",
+        "Spread nodes, pack GPUs",
+    ),
     "actions/allocate/allocateGang::getGangTestsMetadata": (
         "Allocate build gang job",
         "Allocate build gang job on 2 nodes",
         "Don't allocate gang interactive job if it will go over quota",
         "Pipeline if resource aren't currently allocatable",
+    ),
+    "actions/allocate/allocateGpuMemory::getMemoryGPUTestsMetadata": (
+        "Basic request gpu by memory when cluster is empty",
+        "2-device GPU memory job blocked by non-preemptible quota",
     ),
     "actions/allocate/allocateMIG::getMIGTestsMetadata": (
         "MIG job requesting unavailable MIG device",
@@ -68,7 +92,16 @@ TABLES: dict[str, tuple[str, ...]] = {
         "Pod affinity condition makes job stay pending",
     ),
     "actions/integration_tests/allocate/allocateFractionalGpu::"
-    "getAllocateFractionalGpuTestsMetadata": ("Basic request gpu by memory when cluster is empty",),
+    "getAllocateFractionalGpuTestsMetadata": (
+        "1 shared gpu job running, 1 pending interactive shared gpu job - allocate to new gpu",
+        "1 interactive shared gpu job running, 4 pending interactive shared "
+        "gpus pending - allocate 3 of the shared GPUs jobs",
+        "Allow allocation of fractional training when over quota with fractional jobs",
+        "Allow allocation of fractional training when over quota with fractional jobs#2",
+        "Basic request gpu by memory when cluster is empty",
+        "test gpuSharingOrder - one node empty and one node with already "
+        "running frac job - allocate to the node with already running job",
+    ),
     "actions/integration_tests/allocate/allocateMIG::getMIGTestsMetadata": (
         "MIG job requesting single MIG device",
         "MIG job with multiple tasks requesting MIG device",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shard_worker.dialects.kai.model import KaiJob, Member
     from shard_worker.dialects.kai.rules.amounts import Amounts
     from shard_worker.dialects.kai.rules.capacity import OverCapacity
+    from shard_worker.dialects.kai.rules.devices import Score
     from shard_worker.dialects.kai.rules.queue_order import Candidate
     from shard_worker.framework.rules import Mask
     from shard_worker.session_model.job import TaskInfo
@@ -45,4 +46,5 @@ QUEUE_ORDER: Point[Callable[[Sequence[Candidate]], int], None] = _point(
 JOB_OVER_CAPACITY: Point[Capacity, None] = _point(
     "IsJobOverCapacity", Half.BOTH, Combine.FIRST_ANSWER
 )
+GPU_ORDER: Point[Score, None] = _point("GPUOrder", Half.PLACE, Combine.SUM)
 SUBSET_NODES: Point[None, NodeSets] = _point("SubsetNodes", Half.PLACE, Combine.EACH)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from shard_worker.dialects.kai.plugins.gpus import GpuPack, GpuSharingOrder, GpuSpread
 from shard_worker.dialects.kai.plugins.nodes import (
     NodeAvailability,
     NodePlacement,
@@ -27,6 +28,9 @@ class KaiPlugin(Protocol):
 
 PLUGINS: dict[str, Callable[[PluginOption], KaiPlugin]] = {
     "elastic": Elastic,
+    "gpupack": GpuPack,
+    "gpusharingorder": GpuSharingOrder,
+    "gpuspread": GpuSpread,
     "kubeflow": Kubeflow,
     "nodeavailability": NodeAvailability,
     "nodeplacement": NodePlacement,
@@ -49,9 +53,6 @@ WITHOUT_RULES: dict[str, str] = {
     "minruntime": "it protects from evictions, of which there are none yet",
     "sg-nodelocalgreedy": "it looks for victims, of which there are none yet",
     "sg-multinodegang": "it looks for victims, of which there are none yet",
-    "gpupack": "no device is shared yet",
-    "gpuspread": "no device is shared yet",
-    "gpusharingorder": "no device is shared yet",
     "podaffinity": "pod affinity is required or ignored, not preferred, yet",
 }
 """Plugins that are taken and register nothing, and why."""
@@ -61,6 +62,8 @@ def open_kai_session(policy: Policy) -> KaiSession:
     """Create the policy's plugins and let each register, in the policy's order; KAI's tiers are one
     list. Raises PolicyError if a plugin is not in this version."""
     session = KaiSession(policy)
+    with session.speaking(0, PluginOption("devices")):
+        session.keep_devices()
     for tier, options in enumerate(policy.tiers):
         for option in options:
             make = PLUGINS.get(option.name)

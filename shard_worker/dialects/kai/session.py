@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shard_worker.dialects.kai.devices import (
+    device_checks,
+    device_memory,
+    request_of,
+    things_of,
+)
 from shard_worker.dialects.kai.model import (
     KaiJob,
     Member,
@@ -15,6 +21,7 @@ from shard_worker.dialects.kai.model import (
     queue_tree,
 )
 from shard_worker.dialects.kai.points import (
+    GPU_ORDER,
     JOB_ORDER,
     JOB_OVER_CAPACITY,
     KAI_POINTS,
@@ -24,8 +31,9 @@ from shard_worker.dialects.kai.points import (
 )
 from shard_worker.dialects.kai.rules.amounts import Amounts, total
 from shard_worker.dialects.kai.rules.capacity import OverCapacity
+from shard_worker.dialects.kai.rules.devices import FRACTION, MEMORY, NUMBER, WHOLE, Score
 from shard_worker.dialects.kai.rules.queue_order import Candidate
-from shard_worker.framework.rules import Mask
+from shard_worker.framework.rules import Mask, Scope
 from shard_worker.framework.session import Session
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
@@ -49,6 +57,8 @@ class KaiSession(Session):
         """By name, those whose ancestors are all there."""
         self.kai_jobs: dict[int, KaiJob] = {}
         """By jid, those whose queue is a leaf of the tree."""
+        self._memories: list[int] = []
+        """MiB of a device of each node."""
         self.cluster = Amounts()
         """What there is to divide among queues."""
         self.over_capacity: dict[int, OverCapacity] = {}
@@ -79,6 +89,18 @@ class KaiSession(Session):
         divides every set of those before it."""
         self.add(SUBSET_NODES, None, scalar=fn)
 
+    def add_gpu_order_fn(self, score: Score) -> None:
+        """Which device of a node goes first: the one with the highest sum of scores."""
+        self.add(GPU_ORDER, score, scalar=None)
+
+    def keep_devices(self) -> None:
+        """Register that a device takes no more than it has; no policy can switch that off."""
+        self.read_annotations(FRACTION, MEMORY, NUMBER)
+        self.add_live_predicate_fn(device_checks, scope=Scope.NODE)
+        self.add_device_choice_fn(
+            lambda task, row, world: things_of(task, row, world, self.gpu_score)
+        )
+
     # --- the world ------------------------------------------------------------------------------
 
     def enter(self, world: World) -> None:
@@ -87,6 +109,7 @@ class KaiSession(Session):
 
     def _read(self, world: World) -> None:
         objects, names = world.objects, world.view.slot_names
+        self._memories = device_memory(world)[world.view.exists()].tolist()
         flat = not self.kai.options.full_hierarchy_fairness
         self.queues = queue_tree(objects.kai_queues.values(), flat=flat)
         self.cluster = amounts_of(tuple(world.total.items()), names)
@@ -100,12 +123,12 @@ class KaiSession(Session):
             root = group_tree(group, job.tasks, self.kai_task_key)
             kai_job = KaiJob(job, group, queue, root, preemptible)
             self.kai_jobs[job.job.jid] = kai_job
-            self._count(kai_job, names)
+            self._count(kai_job, world)
 
-    def _count(self, job: KaiJob, names: Sequence[str]) -> None:
+    def _count(self, job: KaiJob, world: World) -> None:
         """Count what a job holds and waits for in its queues."""
         for task in job.job.tasks:
-            amounts = amounts_of(task.requests, names)
+            amounts = self.amounts_of_task(task, world, min(self._memories, default=0))
             if task.status & OCCUPYING:
                 job.queue.charge(amounts, preemptible=job.preemptible)
                 job.queue.ask(amounts)
@@ -116,10 +139,24 @@ class KaiSession(Session):
         """None where it has no queue that may hold jobs."""
         return self.kai_jobs.get(job.job.jid)
 
-    def asked_by(self, tasks: Sequence[TaskInfo]) -> Amounts:
-        """What tasks ask of their queue together."""
-        names = self.world.view.slot_names
-        return total(amounts_of(task.requests, names) for task in tasks)
+    def asked_by(self, tasks: Sequence[TaskInfo], *, at_least: bool = False) -> Amounts:
+        """What tasks hold of their queue together, or ask of it while they have no node. A request
+        by GPU memory then counts as on the node with the smallest devices; ``at_least``: with the
+        largest."""
+        memory = (max if at_least else min)(self._memories, default=0)
+        return total(self.amounts_of_task(task, self.world, memory) for task in tasks)
+
+    def amounts_of_task(self, task: TaskInfo, world: World, memory: int) -> Amounts:
+        """``memory``: of a device, for a task without a node."""
+        names = world.view.slot_names
+        amounts = amounts_of(task.requests, names)
+        request = request_of(task, names)
+        if request is None or request.part == WHOLE:
+            return amounts
+        if request.memory and task.row >= 0:
+            memory = int(device_memory(world)[task.row])
+        part = request.part_of(memory) if memory or not request.memory else 0
+        return amounts._replace(gpu=part * request.devices)
 
     # --- answers --------------------------------------------------------------------------------
 
@@ -144,6 +181,10 @@ class KaiSession(Session):
         for rule in self.rules(JOB_OVER_CAPACITY):
             return rule.fn(job, asks)
         return None
+
+    def gpu_score(self, used: int | None) -> float:
+        """The sum of the plugins' scores for a device; ``used``: None for a whole one."""
+        return sum(rule.fn(used) for rule in self.rules(GPU_ORDER))
 
     def node_sets(
         self, job: KaiJob, group: Member, tasks: Sequence[TaskInfo], within: Mask

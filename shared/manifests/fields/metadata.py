@@ -37,7 +37,7 @@ NUMA_POLICY = "volcano.sh/numa-topology-policy"
 TASK_INDEX = "volcano.sh/task-index"
 _DOMAINS = frozenset(("volcano.sh", "hami.io", "huawei.com", "nvidia.com"))
 """Domains of annotations that plugins read: Volcano's, and those for device sharing."""
-_GPU_SHARES = frozenset(("gpu-fraction", "gpu-memory"))
+_GPU_SHARES = frozenset(("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"))
 """Annotations of KAI and its like that ask for a part of a GPU."""
 _DEVICES = frozenset((DEVICES, ASSIGNED_DEVICES))
 _READ_ELSEWHERE = frozenset((GROUP_NAME, QUEUE_NAME, TASK_SPEC, TASK_PRIORITY, TASK_INDEX))

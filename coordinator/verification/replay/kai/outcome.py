@@ -6,15 +6,14 @@ from typing import Any
 
 from coordinator.verification.replay.kai.rounds import Observed, Round
 from coordinator.verification.replay.kai.scenario import Json
+from shard_worker.dialects.kai.devices import device_columns, request_of
 from shard_worker.dialects.kai.plugins.nodes import gpu_slots
+from shard_worker.dialects.kai.rules.devices import WHOLE
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
 from shared.manifests.kai.groups import pod_group_of
 from shared.units.slots import CPU, MEMORY
 from shared.units.times import rfc3339
-
-DEVICE = 1000
-"""The unit of GPUs: thousandths."""
 
 
 def as_json(name: str, observed: Observed) -> dict[str, Any]:
@@ -56,14 +55,16 @@ def task_json(played: Round, pod: Json, task: TaskInfo | None) -> dict[str, Any]
             "requestedMemory": 0,
         }
     requests = dict(task.requests)
-    gpus = sum(requests.get(slot, 0) for slot in gpu_slots(played.session.world)) / DEVICE
+    request = request_of(task, played.session.world.view.slot_names)
+    asked = 0 if request is None else request.part * request.devices / WHOLE
+    taken = sum(amounts[0] for _, amounts in task.devices) / WHOLE
     placed = task.row >= 0 and bool(task.status & (OCCUPYING | Status.PIPELINED | Status.RELEASING))
     return {
         "status": task.status.name.title() if task.status.name else "",
         "node": played.session.world.node(task.row).name if placed else "",
-        "gpuGroups": [],
-        "requestedGpus": gpus,
-        "acceptedGpus": gpus if placed else 0,
+        "gpuGroups": played.recorded.group_labels(task, played.session) if placed else [],
+        "requestedGpus": asked,
+        "acceptedGpus": taken or asked if placed else 0,
         "requestedMilliCpu": requests.get(CPU, 0),
         "requestedMemory": requests.get(MEMORY, 0),
     }
@@ -80,14 +81,15 @@ def _last_start(played: Round, key: str) -> str | None:
 def nodes_json(played: Round) -> dict[str, dict[str, float]]:
     """Whole devices that are free, and about to be."""
     world = played.session.world
-    slots = gpu_slots(world)
+    slots, columns = gpu_slots(world), device_columns(world)
+    declared = columns.declared
     nodes: dict[str, dict[str, float]] = {}
     for row, node in enumerate(world.view.nodes):
         if node is not None:
-            idle = sum(int(world.idle(slot)[row]) for slot in slots)
-            future = sum(int(world.future_idle(slot)[row]) for slot in slots)
-            nodes[node.name] = {
-                "idleGpus": idle / DEVICE,
-                "releasingGpus": (future - idle) / DEVICE,
-            }
+            if declared[row]:
+                idle, future = int(columns.whole_now[row]), int(columns.whole_later[row])
+            else:
+                idle = sum(int(world.idle(slot)[row]) for slot in slots) // WHOLE
+                future = sum(int(world.future_idle(slot)[row]) for slot in slots) // WHOLE
+            nodes[node.name] = {"idleGpus": idle, "releasingGpus": future - idle}
     return nodes

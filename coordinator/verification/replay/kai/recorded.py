@@ -6,11 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.verification.replay.kai.gpu_groups import (
+    RecordedDevices,
+    key_of,
+    label_of,
+    recorded_devices,
+    request_of_annotations,
+)
 from coordinator.verification.replay.kai.scenario import Json
 from coordinator.verification.replay.recorded import Recorded, RecordError, read_recorded
+from shard_worker.dialects.kai.session import KaiSession
+from shard_worker.session_model.job import TaskInfo
 from shared.errors import InvalidInput
 from shared.manifests.kai.groups import pod_group_of, read_kai_pod_group
 from shared.manifests.kai.queues import read_kai_queue, read_kai_topology
+from shared.model.named_devices import ASSIGNED_DEVICES, DEVICES, written_devices
 
 ENGINE_GROUP = "scheduling.k8s.io/group-name"
 
@@ -22,6 +32,14 @@ class KaiRecorded:
     recorded: Recorded
     pods: Mapping[str, Json]
     """By ``namespace/name``, as they were recorded."""
+    devices: RecordedDevices
+
+    def group_labels(self, task: TaskInfo, session: KaiSession) -> list[str]:
+        """The names of the shared devices that a task takes, as its pod's labels have them."""
+        if request_of_annotations(dict(task.role.annotations)) is None:
+            return []
+        node = session.world.node(task.row).name
+        return [self.devices.labels.get((node, name), label_of(name)) for name, _ in task.devices]
 
     def group_of(self, pod: Json) -> str:
         """The PodGroup of a pod (``namespace/name``), "" for none."""
@@ -32,8 +50,9 @@ class KaiRecorded:
 
 def read_kai_recorded(items: Sequence[Json], now: float) -> KaiRecorded:
     """Number the objects, in any order. Raises RecordError if one is refused."""
+    devices = recorded_devices(items)
     recorded = read_recorded(
-        [_for_engine(item) for item in items if item["kind"] != "Topology"], now
+        [_for_engine(item, devices) for item in items if item["kind"] != "Topology"], now
     )
     objects = recorded.objects
     for item in items:
@@ -57,10 +76,10 @@ def read_kai_recorded(items: Sequence[Json], now: float) -> KaiRecorded:
         for item in items
         if item["kind"] == "Pod"
     }
-    return KaiRecorded(recorded, pods)
+    return KaiRecorded(recorded, pods, devices)
 
 
-def _for_engine(item: Json) -> Mapping[str, Any]:
+def _for_engine(item: Json, devices: RecordedDevices) -> Mapping[str, Any]:
     """The object as the engine's intake reads it: kinds that it has not are those it has."""
     match item["kind"]:
         case "Queue":
@@ -88,6 +107,15 @@ def _for_engine(item: Json) -> Mapping[str, Any]:
             marks = dict(metadata.get("annotations") or {})
             if name := pod_group_of(marks):
                 marks[ENGINE_GROUP] = name
+            if taken := devices.taken.get(key_of(item)):
+                marks[ASSIGNED_DEVICES] = written_devices(taken)
+            return {**item, "metadata": {**metadata, "annotations": marks}}
+        case "Node":
+            metadata = item["metadata"]
+            offered = devices.offered.get(metadata["name"], ())
+            marks = dict(metadata.get("annotations") or {})
+            if offered:
+                marks[DEVICES] = written_devices(offered)
             return {**item, "metadata": {**metadata, "annotations": marks}}
         case _:
             return item

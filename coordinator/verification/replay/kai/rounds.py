@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from coordinator.verification.replay.kai.gpu_groups import group_labels, is_group_label, key_of
 from coordinator.verification.replay.kai.recorded import KaiRecorded, read_kai_recorded
 from coordinator.verification.replay.kai.scenario import Json, KaiScenario
 from coordinator.verification.replay.session import run_session
@@ -116,7 +116,8 @@ def _pod_after(pod: Json, task: TaskInfo | None, scenario: KaiScenario, played: 
     match task.status:
         case Status.BINDING | Status.BOUND | Status.ALLOCATED:
             node = played.session.world.node(task.row).name
-            return _with(pod, phase="Running", node=node)
+            groups = played.recorded.group_labels(task, played.session)
+            return _with(pod, phase="Running", node=node, groups=groups)
         case Status.PIPELINED:
             return _with(pod, phase="Pending")
         case Status.RELEASING if not _stays(pod, scenario, played):
@@ -140,9 +141,12 @@ def _deleted(pod: Json) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
-def _with(pod: Json, *, phase: str, node: str = "") -> Json:
-    """The pod made anew: in this phase, on this node, without a time of deletion."""
+def _with(pod: Json, *, phase: str, node: str = "", groups: Sequence[str] = ()) -> Json:
+    """The pod made anew: in this phase, on this node and these shared devices, without a time of
+    deletion."""
     metadata = {k: v for k, v in pod["metadata"].items() if k != "deletionTimestamp"}
+    labels = {k: v for k, v in (metadata.get("labels") or {}).items() if not is_group_label(k)}
+    metadata["labels"] = labels | group_labels(groups)
     spec = {k: v for k, v in pod["spec"].items() if k != "nodeName"}
     if node:
         spec["nodeName"] = node
@@ -155,9 +159,3 @@ def _group_after(group: Json, now: float, *, running: bool) -> Json:
     if running:
         marks[LAST_START] = rfc3339(now - STARTED_BEFORE)
     return {**group, "metadata": {**metadata, "annotations": marks}}
-
-
-def key_of(item: Mapping[str, Any]) -> str:
-    """``namespace/name`` of an object."""
-    metadata = item["metadata"]
-    return f"{metadata.get('namespace', 'default')}/{metadata['name']}"

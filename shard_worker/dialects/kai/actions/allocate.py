@@ -39,7 +39,7 @@ def turn(ssn: KaiSession, job: KaiJob) -> bool:
     tasks = tasks_to_allocate(job.root)
     if not tasks:
         return False
-    refusal = ssn.refused_capacity(job, ssn.asked_by(tasks))
+    refusal = ssn.refused_capacity(job, ssn.asked_by(tasks, at_least=True))
     if refusal is not None:
         ssn.over_capacity[job.job.job.jid] = refusal
         return False

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.dialects.kai.devices import choice_at
 from shard_worker.dialects.kai.model import KaiJob, Member
 from shard_worker.dialects.kai.rules.groups import PodSet
 from shard_worker.dialects.kai.session import KaiSession
@@ -58,7 +59,8 @@ class Placing:
             self._failed(task, candidates.reasons)
             return False
         row = self._best(task, nodes, candidates.mask)
-        if world.fits_idle(task.cls)[row]:
+        devices = choice_at(task, row, world, ssn.gpu_score)
+        if world.fits_idle(task.cls)[row] and (devices is None or devices.now):
             self.statement.allocate(task, row)
         else:
             self.statement.pipeline(task, row)

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.dialects.kai.devices import (
+    device_columns,
+    fitting_devices,
+    parts,
+    request_of,
+)
+from shard_worker.dialects.kai.rules.devices import WHOLE
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Scores
 from shard_worker.session_model.job import TaskInfo
-from shared.model.model import TaskClass
 from shared.policy.model import PluginOption, PolicyError
 from shared.units.slots import CPU
 
@@ -80,10 +86,13 @@ class NodePlacement:
         ssn.add_batch_node_order_fn(self._score)
 
     def _score(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
-        with_gpus = wants_gpus(task.cls, world)
-        slots = gpu_slots(world) if with_gpus else [CPU]
-        there, free = _amounts(world, slots, rows)
-        match self._gpu if with_gpus else self._cpu:
+        with_gpus = wants_gpus(task, world)
+        strategy = self._gpu if with_gpus else self._cpu
+        if with_gpus:
+            there, free = _gpus(world, rows, shares=strategy is Strategy.SPREAD)
+        else:
+            there, free = _amounts(world, [CPU], rows)
+        match strategy:
             case Strategy.BINPACK:
                 return _packed(there, free)
             case Strategy.SPREAD:
@@ -121,6 +130,16 @@ def _amounts(world: World, slots: list[int], rows: NDArray[np.intp]) -> tuple[Sc
     return there, _summed(world.future_idle, slots, rows)
 
 
+def _gpus(world: World, rows: NDArray[np.intp], *, shares: bool) -> tuple[Scores, Scores]:
+    """As :func:`_amounts`, of GPUs: devices that nobody will be on; with ``shares`` also what is
+    free of those in use."""
+    there, free = _amounts(world, gpu_slots(world), rows)
+    columns = device_columns(world)
+    declared = columns.declared[rows]
+    by_device = columns.free_parts() if shares else columns.whole_later * WHOLE
+    return there, np.where(declared, by_device[rows], free)
+
+
 def _summed(
     column: Callable[[int], NDArray[np.int64]], slots: list[int], rows: NDArray[np.intp]
 ) -> Scores:
@@ -135,17 +154,23 @@ def gpu_slots(world: World) -> list[int]:
     return [slot for slot, name in enumerate(world.view.slot_names) if name.endswith("gpu")]
 
 
-def wants_gpus(cls: TaskClass, world: World) -> bool:
-    names = world.view.slot_names
-    return any(slot < len(names) and names[slot].endswith("gpu") for slot, _ in cls.requests)
+def wants_gpus(task: TaskInfo, world: World) -> bool:
+    """Whether the task asks for GPUs, or for parts of them."""
+    return request_of(task, world.view.slot_names) is not None
 
 
 def _idle(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
-    return np.where(world.fits_idle(task.cls)[rows], IDLE, 0.0)
+    fits = world.fits_idle(task.cls)
+    request = request_of(task, world.view.slot_names)
+    if request is not None:
+        columns = device_columns(world)
+        now = fitting_devices(columns, parts(request, world), now=True) >= request.devices
+        fits = fits & (now | ~columns.declared)
+    return np.where(fits[rows], IDLE, 0.0)
 
 
 def _kind(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
-    if wants_gpus(task.cls, world):
+    if wants_gpus(task, world):
         return np.zeros(len(rows), np.float64)
     there = _summed(lambda slot: world.view.column("allocatable", slot), gpu_slots(world), rows)
     return np.where(there > 0, 0.0, KIND)

@@ -25,6 +25,9 @@ class Proportion:
     def __init__(self, option: PluginOption) -> None:
         self._k = max(Fraction(option.text("kValue") or "1"), Fraction(0))
         self._ssn: KaiSession | None = None
+        self._charged: dict[int, Amounts] = {}
+        """id of a task -> what this session charged for it: an undone one has no node any more,
+        on which its share of a device depends."""
 
     def on_session_open(self, ssn: KaiSession) -> None:
         self._ssn = ssn
@@ -43,13 +46,13 @@ class Proportion:
     def _charge(self, task: TaskInfo) -> None:
         job = self._session.kai_job(task.job)
         if job is not None:
-            amounts = self._session.asked_by([task])
+            amounts = self._charged[id(task)] = self._session.asked_by([task])
             job.queue.charge(amounts, preemptible=job.preemptible)
 
     def _discharge(self, task: TaskInfo) -> None:
         job = self._session.kai_job(task.job)
         if job is not None:
-            amounts = self._session.asked_by([task])
+            amounts = self._charged.pop(id(task), None) or self._session.asked_by([task])
             job.queue.discharge(amounts, preemptible=job.preemptible)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from shard_worker.dialects.kai.registry import open_kai_session
 from shard_worker.dialects.kai.session import KaiSession
@@ -12,6 +12,7 @@ from shared.model.kai import KaiPodGroup, KaiQueue, KaiShare, KaiSubGroup, KaiTo
 from shared.model.kai import KaiTopologyConstraint as Constraint
 from shared.model.model import Role, TaskClass
 from shared.policy.dialect import parse_policy
+from shared.units.things import Things
 
 GPU = "nvidia.com/gpu"
 FREE = KaiShare(quota=-1, weight=1000, limit=-1)
@@ -29,7 +30,9 @@ class KaiCluster:
         self.topologies: list[KaiTopology] = []
 
     def node(self, name: str, *, gpus: int = 0, labels: dict[str, str] | None = None) -> None:
-        self._cluster.node(name, labels=labels, resources={GPU: gpus} if gpus else None)
+        devices = {f"kai-gpu/{at}": 1000 for at in range(gpus)}
+        resources = {GPU: gpus} if gpus else None
+        self._cluster.node(name, labels=labels, resources=resources, devices=devices)
 
     def queue(
         self,
@@ -64,10 +67,14 @@ class KaiCluster:
         sub_groups: Sequence[KaiSubGroup] = (),
         members: Sequence[str] = (),
         topology: Constraint | None = None,
+        shares: Mapping[str, str] | None = None,
+        holding: Sequence[Things] = (),
     ) -> None:
-        """``on``: nodes of the first tasks. ``members``: the sub group of each task."""
+        """``on``: nodes of the first tasks, ``holding``: what these have of devices. ``members``:
+        the sub group of each task. ``shares``: annotations, instead of whole GPUs."""
         self._default_queues()
-        requests = self._cluster.requests(pods=1, **({GPU: gpus} if gpus else {}))
+        whole = {GPU: gpus} if gpus and not shares else {}
+        requests = self._cluster.requests(pods=1, **whole)
         cid = self._cluster.class_of(TaskClass(requests=requests))
         inside = list(members) or [""] * tasks
         roles = [
@@ -78,11 +85,18 @@ class KaiCluster:
                 1,
                 names=(f"{name}-{at}",),
                 labels=(("kai.scheduler/subgroup-name", sub),) if sub else (),
+                annotations=tuple(sorted((shares or {}).items())),
             )
             for at, sub in enumerate(inside)
         ]
         job = self._cluster.job(
-            name, tasks=len(roles), roles=roles, on=on, status=status, priority=priority
+            name,
+            tasks=len(roles),
+            roles=roles,
+            on=on,
+            devices=holding,
+            status=status,
+            priority=priority,
         )
         self._groups.append(
             KaiPodGroup(
@@ -129,7 +143,8 @@ def image(session: KaiSession) -> object:
     kinds = ("used", "releasing", "nominated")
     return (
         [world.view.column(kind, slot).tolist() for kind in kinds for slot in slots],
-        [(task.name, task.status, task.row, task.evicted) for task in world.tasks()],
+        [(t.name, t.status, t.row, t.evicted, t.devices) for t in world.tasks()],
+        world.view.things.image(),
         {
             name: (queue.allocated, queue.non_preemptible, queue.requested, queue.fair_share)
             for name, queue in session.queues.items()

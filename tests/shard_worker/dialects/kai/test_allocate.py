@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.actions.placing import Placing
 from shard_worker.dialects.kai.actions.run import run_actions
+from shard_worker.dialects.kai.devices import device_columns
 from shard_worker.dialects.kai.rules.capacity import Bound
 from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
 from shard_worker.dialects.kai.session import KaiSession
@@ -18,7 +19,17 @@ from shard_worker.framework.statement import WorldStatement
 from shard_worker.session_model.status import Status
 from shared.model.kai import KaiLevel, KaiSubGroup, KaiTopology
 from shared.model.kai import KaiTopologyConstraint as Constraint
+from shared.units.things import Things
 from tests.shard_worker.dialects.kai.clusters import KaiCluster, image, placed
+
+
+def whole(*devices: int) -> Things:
+    """What a task with these GPUs holds."""
+    return tuple((f"kai-gpu/{at}", (1000,)) for at in devices)
+
+
+def share(part: str, *, devices: int = 1) -> dict[str, str]:
+    return {"gpu-fraction": part, "gpu-fraction-num-devices": str(devices)}
 
 
 def ran(cluster: KaiCluster) -> KaiSession:
@@ -48,7 +59,7 @@ def test_a_gang_that_needs_a_promise_is_promised_as_a_whole() -> None:
     cluster = KaiCluster()
     cluster.node("a", gpus=1)
     cluster.node("b", gpus=1)
-    cluster.job("leaving", on=["a"], status=Status.RELEASING)
+    cluster.job("leaving", on=["a"], status=Status.RELEASING, holding=[whole(0)])
     cluster.job("gang", tasks=2)
     session = ran(cluster)
     assert placed(session) == {
@@ -63,7 +74,7 @@ def test_a_surplus_task_that_is_promised_drags_nobody() -> None:
     cluster = KaiCluster()
     cluster.node("a", gpus=1)
     cluster.node("b", gpus=1)
-    cluster.job("leaving", on=["a"], status=Status.RELEASING)
+    cluster.job("leaving", on=["a"], status=Status.RELEASING, holding=[whole(0)])
     cluster.job("elastic", tasks=2, minimum=1)
     session = ran(cluster)
     assert placed(session)["elastic-0"] == ("BINDING", "b")
@@ -198,30 +209,86 @@ def test_a_set_that_fails_is_rolled_back_with_all_that_was_placed_in_it() -> Non
     assert len({int(where[f"job-{at}"][1:]) // 2 for at in (2, 3, 4, 5)}) == 1
 
 
+# --- shares of GPUs -------------------------------------------------------------------------------
+
+
+def devices_of(session: KaiSession) -> dict[str, Things]:
+    return {task.name: task.devices for task in session.world.tasks() if task.row >= 0}
+
+
+def test_shares_pack_a_device_and_a_whole_request_never_comes_beside_them() -> None:
+    cluster = KaiCluster()
+    cluster.node("a", gpus=2)
+    cluster.job("half", tasks=3, minimum=1, shares=share("0.5"))
+    cluster.job("whole")
+    taken = devices_of(ran(cluster))
+    assert taken == {
+        "half-0": (("kai-gpu/0", (500,)),),
+        "half-1": (("kai-gpu/0", (500,)),),
+        "whole-0": whole(1),
+    }
+
+
+def test_shares_of_several_devices_are_of_distinct_ones() -> None:
+    cluster = KaiCluster()
+    cluster.node("a", gpus=2)
+    cluster.job("two", shares=share("0.3", devices=2))
+    cluster.job("three", shares=share("0.3", devices=3))
+    names = [name for name, _ in devices_of(ran(cluster))["two-0"]]
+    assert names == ["kai-gpu/0", "kai-gpu/1"]
+
+
+def test_a_share_of_what_is_leaving_is_a_promise() -> None:
+    cluster = KaiCluster()
+    cluster.node("a", gpus=1)
+    cluster.job("leaving", on=["a"], status=Status.RELEASING, holding=[whole(0)])
+    cluster.job("half", shares=share("0.5"))
+    cluster.job("rest", shares=share("0.6"))
+    assert placed(ran(cluster)) == {
+        "half-0": ("PIPELINED", "a"),
+        "leaving-0": ("RELEASING", "a"),
+    }
+
+
+def test_memory_is_a_share_of_each_node_s_own_devices() -> None:
+    cluster = KaiCluster()
+    cluster.queue("department", parent="")
+    cluster.queue("team", limit=1)
+    cluster.node("big", gpus=1, labels={"nvidia.com/gpu.memory": "80099"})
+    cluster.job("job", shares={"gpu-memory": "20001"})
+    session = ran(cluster)
+    assert devices_of(session)["job-0"] == (("kai-gpu/0", (260,)),)
+    assert session.queues["team"].allocated.gpu == 260
+
+
 # --- what always holds ----------------------------------------------------------------------------
 
 JOBS = st.lists(
-    st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0, 4), st.sampled_from("xy")),
+    st.tuples(st.integers(1, 4), st.integers(-2, 2), st.integers(0, 4), st.sampled_from("xy")),
     min_size=1,
     max_size=5,
 )
 
 
 def random_cluster(gpus: Sequence[int], jobs: Sequence[tuple[int, int, int, str]]) -> KaiCluster:
+    """Tasks that want -1 or -2 GPUs want two fifths of a device, or of two."""
     cluster = KaiCluster()
     cluster.queue("department", parent="", limit=6)
     cluster.queue("x", quota=1)
     cluster.queue("y", quota=2, limit=4)
     racks(cluster, *gpus)
     for at, (tasks, wants, minimum, queue) in enumerate(jobs):
+        leaving = at == 0 and 0 <= wants <= gpus[0]
         cluster.job(
             f"job{at}",
             tasks=tasks,
             gpus=wants,
             minimum=min(tasks, minimum),
             queue=queue,
-            on=["n0"] if at == 0 and wants <= gpus[0] else (),
+            on=["n0"] if leaving else (),
+            holding=[whole(*range(wants))] if leaving else (),
             status=Status.RELEASING,
+            shares=share("0.4", devices=-wants) if wants < 0 else None,
             topology=Constraint("racks", preferred="rack") if at % 2 else None,
         )
     return cluster
@@ -251,6 +318,12 @@ def test_no_node_queue_or_gang_is_left_in_part(
     for slot in range(len(world.view.slot_names)):
         assert (world.idle(slot) >= 0).all()
         assert (world.future_idle(slot) >= 0).all()
+    columns = device_columns(world)
+    assert (columns.idle >= 0).all()
+    for name in columns.names:
+        for row in range(world.size):
+            staying = [t for t in world.tasks_on(row) if t.status is not Status.RELEASING]
+            assert sum(dict(t.devices).get(name, (0,))[0] for t in staying) <= 1000
     for queue in session.queues.values():
         for has, limit in zip(queue.allocated, queue.limit, strict=True):
             assert limit == -1 or has <= limit

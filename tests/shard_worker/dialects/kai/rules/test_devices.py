@@ -1,0 +1,131 @@
+"""Shares of GPUs: what pods ask for, and the choice of devices against a naive model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shard_worker.dialects.kai.rules.devices import (
+    WHOLE,
+    DeviceRoom,
+    GpuRequest,
+    choose,
+    gpu_request,
+)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "whole", "request_"),
+    [
+        ({}, 0, None),
+        ({}, 2, GpuRequest(2, part=1000)),
+        ({"gpu-fraction": "0.5"}, 0, GpuRequest(1, part=500)),
+        ({"gpu-fraction": "0.333"}, 0, GpuRequest(1, part=330)),
+        ({"gpu-fraction": "0.2", "gpu-fraction-num-devices": "3"}, 0, GpuRequest(3, part=200)),
+        ({"gpu-memory": "4000"}, 0, GpuRequest(1, memory=4000)),
+        ({"gpu-fraction": "half"}, 0, None),
+    ],
+)
+def test_what_a_pod_asks_for(
+    annotations: Mapping[str, str], whole: int, request_: GpuRequest | None
+) -> None:
+    assert gpu_request(annotations, whole) == request_
+
+
+@pytest.mark.parametrize(("memory", "part"), [(50, 1000), (100, 500), (150, 340), (999, 60)])
+def test_memory_is_a_share_rounded_up_to_a_hundredth(memory: int, part: int) -> None:
+    """50 MiB of devices of so much."""
+    assert GpuRequest(1, memory=50).part_of(memory) == part
+
+
+def packed(used: int | None) -> float:
+    return (used or 0) / WHOLE
+
+
+def spread(used: int | None) -> float:
+    return 1 - (used or 0) / WHOLE
+
+
+IDLE = DeviceRoom(1000, 1000)
+HALF = DeviceRoom(500, 500)
+FULLER = DeviceRoom(300, 300)
+LEAVING = DeviceRoom(0, 1000)
+PROMISED = DeviceRoom(1000, 400)
+
+
+@pytest.mark.parametrize(
+    ("rooms", "part", "number", "score", "choice"),
+    [
+        ([IDLE, HALF, FULLER], 300, 1, packed, ((2,), True)),
+        ([IDLE, HALF, FULLER], 400, 1, packed, ((1,), True)),
+        ([IDLE, HALF, FULLER], 300, 1, spread, ((0,), True)),
+        ([IDLE, HALF, FULLER], 600, 1, packed, ((0,), True)),
+        ([IDLE, HALF, FULLER], 300, 2, packed, ((1, 2), True)),
+        ([IDLE, HALF, FULLER], 600, 2, packed, None),
+        ([HALF, FULLER], 1000, 1, packed, None),
+        ([LEAVING, IDLE], 1000, 1, packed, ((1,), True)),
+        ([LEAVING, IDLE], 1000, 2, packed, ((0, 1), False)),
+        ([LEAVING], 300, 1, packed, ((0,), False)),
+        ([PROMISED, IDLE], 300, 1, packed, ((0,), False)),
+        ([PROMISED, IDLE], 500, 1, packed, ((1,), True)),
+    ],
+)
+def test_the_choice(
+    rooms: list[DeviceRoom],
+    part: int,
+    number: int,
+    score: object,
+    choice: tuple[tuple[int, ...], bool] | None,
+) -> None:
+    assert choose(rooms, part, number, score) == choice  # type: ignore[arg-type]
+
+
+# --- against a naive model ------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["come", "leave", "gone"]),
+        st.sampled_from([100, 300, 500, 700, 1000]),
+        st.integers(1, 3),
+        st.integers(0, 30),
+    ),
+    max_size=25,
+)
+
+
+@given(devices=st.integers(0, 4), steps=STEPS, pack=st.booleans())
+def test_no_device_ever_has_more_than_it_is(
+    devices: int, steps: list[tuple[str, int, int, int]], pack: bool
+) -> None:
+    """The model keeps who is on each device: running, leaving or promised."""
+    tasks: list[tuple[str, int, tuple[int, ...]]] = []
+
+    def room(at: int) -> DeviceRoom:
+        on = [(state, part) for state, part, taken in tasks if at in taken]
+        idle = WHOLE - sum(part for state, part in on if state != "promised")
+        future = WHOLE - sum(part for state, part in on if state != "leaving")
+        return DeviceRoom(idle, future)
+
+    for step, part, number, which in steps:
+        if step == "come":
+            rooms = [room(at) for at in range(devices)]
+            choice = choose(rooms, part, number, packed if pack else spread)
+            fitting = [at for at, left in enumerate(rooms) if left.future >= part]
+            assert (choice is None) == (len(fitting) < number)
+            if choice is not None:
+                assert len(set(choice.devices)) == number
+                assert set(choice.devices) <= set(fitting)
+                if choice.now:
+                    assert all(rooms[at].idle >= part for at in choice.devices)
+                tasks.append(("running" if choice.now else "promised", part, choice.devices))
+        elif tasks:
+            state, had, taken = tasks.pop(which % len(tasks))
+            if step == "leave" and state == "running":
+                tasks.append(("leaving", had, taken))
+        for at in range(devices):
+            left = room(at)
+            assert left.idle >= 0
+            assert left.future >= 0
