@@ -45,6 +45,7 @@ TABLES: dict[str, tuple[str, ...]] = {
         "MIG job requesting unavailable MIG device",
         "MIG job requesting single MIG device",
         "MIG job requesting MIG device on node with no available MIG devices",
+        "MIG job requesting MIG device on node with Legacy MIG jobs",
     ),
     "actions/allocate/allocateTopology::getTopologyTestsMetadata": (
         "Required topology level - schedule all tasks on the same rack",
@@ -104,6 +105,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     ),
     "actions/integration_tests/allocate/allocateMIG::getMIGTestsMetadata": (
         "MIG job requesting single MIG device",
+        "Pending legacy MIG job",
         "MIG job with multiple tasks requesting MIG device",
     ),
     "actions/integration_tests/allocate/allocate::getAllocateTestsMetadata": (

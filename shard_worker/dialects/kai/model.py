@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shard_worker.dialects.kai.mig import mig_amount
 from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
 from shard_worker.dialects.kai.rules.groups import PodSet, SubGroupSet
 from shard_worker.session_model.job import SessionJob, TaskInfo
@@ -23,7 +24,7 @@ Member = PodSet[TaskInfo] | Tree
 
 def amounts_of(requests: Requests, names: Sequence[str]) -> Amounts:
     """What a request comes to of what is divided among queues. ``names``: of slots. Every resource
-    whose name ends in ``gpu`` is a GPU."""
+    whose name ends in ``gpu`` is a GPU; a MIG instance counts for the slices of its profile."""
     cpu = memory = gpu = 0
     for slot, amount in requests:
         if slot == CPU:
@@ -32,7 +33,7 @@ def amounts_of(requests: Requests, names: Sequence[str]) -> Amounts:
             memory += amount
         elif slot < len(names) and names[slot].endswith("gpu"):
             gpu += amount
-    return Amounts(cpu, memory, gpu)
+    return Amounts(cpu, memory, gpu + mig_amount(requests, names))
 
 
 # --- queues ---------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from shard_worker.dialects.kai.devices import (
     request_of,
     things_of,
 )
+from shard_worker.dialects.kai.mig import mig_checks, refused_legacy
 from shard_worker.dialects.kai.model import (
     KaiJob,
     Member,
@@ -33,7 +34,7 @@ from shard_worker.dialects.kai.rules.amounts import Amounts, total
 from shard_worker.dialects.kai.rules.capacity import OverCapacity
 from shard_worker.dialects.kai.rules.devices import FRACTION, MEMORY, NUMBER, WHOLE, Score
 from shard_worker.dialects.kai.rules.queue_order import Candidate
-from shard_worker.framework.rules import Mask, Scope
+from shard_worker.framework.rules import Check, Mask, Scope
 from shard_worker.framework.session import Session
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
@@ -97,6 +98,8 @@ class KaiSession(Session):
         """Register that a device takes no more than it has; no policy can switch that off."""
         self.read_annotations(FRACTION, MEMORY, NUMBER)
         self.add_live_predicate_fn(device_checks, scope=Scope.NODE)
+        self.add_pre_predicate_fn(refused_legacy)
+        self.add_live_predicate_fn(_by_strategy, scope=Scope.NODE)
         self.add_device_choice_fn(
             lambda task, row, world: things_of(task, row, world, self.gpu_score)
         )
@@ -194,3 +197,8 @@ class KaiSession(Session):
         for rule in self.rules(SUBSET_NODES):
             sets = [part for nodes in sets for part in rule.scalar(job, group, tasks, nodes)]
         return sets
+
+
+def _by_strategy(task: TaskInfo, world: World) -> Sequence[Check]:
+    gpus = request_of(task, world.view.slot_names)
+    return mig_checks(task, world, whole=gpus is not None)

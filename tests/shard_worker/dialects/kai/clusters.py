@@ -29,9 +29,16 @@ class KaiCluster:
         self._groups: list[KaiPodGroup] = []
         self.topologies: list[KaiTopology] = []
 
-    def node(self, name: str, *, gpus: int = 0, labels: dict[str, str] | None = None) -> None:
+    def node(
+        self,
+        name: str,
+        *,
+        gpus: int = 0,
+        labels: dict[str, str] | None = None,
+        resources: Mapping[str, float] | None = None,
+    ) -> None:
         devices = {f"kai-gpu/{at}": 1000 for at in range(gpus)}
-        resources = {GPU: gpus} if gpus else None
+        resources = {**(resources or {}), **({GPU: gpus} if gpus else {})}
         self._cluster.node(name, labels=labels, resources=resources, devices=devices)
 
     def queue(
@@ -67,14 +74,16 @@ class KaiCluster:
         sub_groups: Sequence[KaiSubGroup] = (),
         members: Sequence[str] = (),
         topology: Constraint | None = None,
-        shares: Mapping[str, str] | None = None,
+        marks: Mapping[str, str] | None = None,
+        resources: Mapping[str, float] | None = None,
         holding: Sequence[Things] = (),
     ) -> None:
         """``on``: nodes of the first tasks, ``holding``: what these have of devices. ``members``:
-        the sub group of each task. ``shares``: annotations, instead of whole GPUs."""
+        the sub group of each task. ``marks``: annotations of its pods, ``resources``: what they
+        want instead of whole GPUs; with either of them they want none."""
         self._default_queues()
-        whole = {GPU: gpus} if gpus and not shares else {}
-        requests = self._cluster.requests(pods=1, **whole)
+        wanted = dict(resources or {}) if resources or marks or not gpus else {GPU: gpus}
+        requests = self._cluster.requests(pods=1, **wanted)
         cid = self._cluster.class_of(TaskClass(requests=requests))
         inside = list(members) or [""] * tasks
         roles = [
@@ -85,7 +94,7 @@ class KaiCluster:
                 1,
                 names=(f"{name}-{at}",),
                 labels=(("kai.scheduler/subgroup-name", sub),) if sub else (),
-                annotations=tuple(sorted((shares or {}).items())),
+                annotations=tuple(sorted((marks or {}).items())),
             )
             for at, sub in enumerate(inside)
         ]

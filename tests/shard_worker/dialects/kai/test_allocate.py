@@ -219,7 +219,7 @@ def devices_of(session: KaiSession) -> dict[str, Things]:
 def test_shares_pack_a_device_and_a_whole_request_never_comes_beside_them() -> None:
     cluster = KaiCluster()
     cluster.node("a", gpus=2)
-    cluster.job("half", tasks=3, minimum=1, shares=share("0.5"))
+    cluster.job("half", tasks=3, minimum=1, marks=share("0.5"))
     cluster.job("whole")
     taken = devices_of(ran(cluster))
     assert taken == {
@@ -232,8 +232,8 @@ def test_shares_pack_a_device_and_a_whole_request_never_comes_beside_them() -> N
 def test_shares_of_several_devices_are_of_distinct_ones() -> None:
     cluster = KaiCluster()
     cluster.node("a", gpus=2)
-    cluster.job("two", shares=share("0.3", devices=2))
-    cluster.job("three", shares=share("0.3", devices=3))
+    cluster.job("two", marks=share("0.3", devices=2))
+    cluster.job("three", marks=share("0.3", devices=3))
     names = [name for name, _ in devices_of(ran(cluster))["two-0"]]
     assert names == ["kai-gpu/0", "kai-gpu/1"]
 
@@ -242,8 +242,8 @@ def test_a_share_of_what_is_leaving_is_a_promise() -> None:
     cluster = KaiCluster()
     cluster.node("a", gpus=1)
     cluster.job("leaving", on=["a"], status=Status.RELEASING, holding=[whole(0)])
-    cluster.job("half", shares=share("0.5"))
-    cluster.job("rest", shares=share("0.6"))
+    cluster.job("half", marks=share("0.5"))
+    cluster.job("rest", marks=share("0.6"))
     assert placed(ran(cluster)) == {
         "half-0": ("PIPELINED", "a"),
         "leaving-0": ("RELEASING", "a"),
@@ -255,7 +255,7 @@ def test_memory_is_a_share_of_each_node_s_own_devices() -> None:
     cluster.queue("department", parent="")
     cluster.queue("team", limit=1)
     cluster.node("big", gpus=1, labels={"nvidia.com/gpu.memory": "80099"})
-    cluster.job("job", shares={"gpu-memory": "20001"})
+    cluster.job("job", marks={"gpu-memory": "20001"})
     session = ran(cluster)
     assert devices_of(session)["job-0"] == (("kai-gpu/0", (260,)),)
     assert session.queues["team"].allocated.gpu == 260
@@ -288,7 +288,7 @@ def random_cluster(gpus: Sequence[int], jobs: Sequence[tuple[int, int, int, str]
             on=["n0"] if leaving else (),
             holding=[whole(*range(wants))] if leaving else (),
             status=Status.RELEASING,
-            shares=share("0.4", devices=-wants) if wants < 0 else None,
+            marks=share("0.4", devices=-wants) if wants < 0 else None,
             topology=Constraint("racks", preferred="rack") if at % 2 else None,
         )
     return cluster

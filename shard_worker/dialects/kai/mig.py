@@ -1,0 +1,69 @@
+"""MIG: instances of a GPU as resources of their own (``nvidia.com/mig-1g.10gb``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from shard_worker.framework.rules import Check
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.world import World
+from shared.model.model import Requests
+
+MIG = "nvidia.com/mig-"
+"""Begins the name of an instance's resource; as an annotation it marks a legacy pod."""
+STRATEGY = "nvidia.com/mig.strategy"
+_SLICES = re.compile(re.escape(MIG) + r"([0-9]+)g\..*")
+
+LEGACY = "pods with an annotation nvidia.com/mig-* are not placed any more"
+WITH_LEGACY = "node(s) had legacy MIG pods"
+NOT_MIG = "node(s) with MIG strategy mixed take only MIG instances"
+NOT_WHOLE = "node(s) with MIG strategy single take only whole GPUs"
+
+
+def slices(name: str) -> int:
+    """How many GPUs an instance of a resource counts for in quotas: the slices of its profile, 0
+    for what is no instance."""
+    profile = _SLICES.fullmatch(name)
+    return int(profile[1]) if profile else 0
+
+
+def mig_amount(requests: Requests, names: Sequence[str]) -> int:
+    """What instances come to of GPUs in quotas, in thousandths. ``names``: of slots."""
+    return sum(slices(names[slot]) * amount for slot, amount in requests if slot < len(names))
+
+
+def wants_mig(task: TaskInfo, world: World) -> bool:
+    names = world.view.slot_names
+    return any(slot < len(names) and names[slot].startswith(MIG) for slot, _ in task.requests)
+
+
+def is_legacy(task: TaskInfo) -> bool:
+    """Whether an annotation, and no request, asks for instances."""
+    return any(key.startswith(MIG) for key, _ in task.role.annotations)
+
+
+def refused_legacy(task: TaskInfo, world: World) -> str | None:
+    """Why the task runs on no node."""
+    del world
+    return LEGACY if is_legacy(task) else None
+
+
+def mig_checks(task: TaskInfo, world: World, *, whole: bool) -> Sequence[Check]:
+    """Where a task with instances, or (``whole``) with GPUs, may run by the nodes' strategies, and
+    beside whom."""
+    strategy = world.view.label(STRATEGY)
+    codes = strategy.codes[: world.size]
+    if wants_mig(task, world):
+        legacy = np.zeros(world.size, np.bool_)
+        for row in world.inhabited_rows():
+            legacy[row] = any(is_legacy(resident) for resident in world.tasks_on(row))
+        return [
+            Check(NOT_WHOLE, codes != strategy.code("single"), curable=False),
+            Check(WITH_LEGACY, ~legacy),
+        ]
+    if whole:
+        return [Check(NOT_MIG, codes != strategy.code("mixed"), curable=False)]
+    return ()
