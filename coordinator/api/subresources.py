@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -101,12 +102,19 @@ def virtual_routes(
     *,
     reported: Callable[[int], object],
     may_plan: MayPlan = lambda items: None,
+    history: Path | None = None,
 ) -> list[web.RouteDef]:
     """The routes. Handlers raise :class:`coordinator.errors.Problem`; the application renders
-    it. ``reported``: called with a job whose reason may have changed by an explanation."""
+    it. ``reported``: called with a job whose reason may have changed by an explanation.
+    ``history``: the file that the cluster's process writes."""
     inquiries = Inquiries(shards)
     explainer = Explainer(
-        core, inquiries, lambda: intake.registry, stories=stories, reported=reported
+        core,
+        inquiries,
+        lambda: intake.registry,
+        stories=stories,
+        reported=reported,
+        history=history,
     )
     routes: list[web.RouteDef] = []
     for kind in EXPLAINED:

@@ -6,17 +6,22 @@ every node for this job. If no worker answers, the stored facts are shown and ma
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from coordinator.cluster.history.job_past import LATE_SECONDS, past_of_job
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.inquiry_client import Inquiries
 from coordinator.explain.advice import advice, next_step
 from coordinator.explain.estimate import estimate, gang, quota, victims
 from coordinator.explain.job_story import story_of
+from coordinator.explain.past_story import past_story
 from coordinator.explain.probe import Seen, look, look_here
 from coordinator.explain.queue_position import holders, place_in_queue
 from coordinator.explain.subject import ExplainTarget, find_subject
@@ -24,7 +29,7 @@ from coordinator.explain.verdict import room
 from coordinator.intake.admission.registry import Registry
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, Standing, deleted_members
-from coordinator.objects.timeline import Stories
+from coordinator.objects.timeline import Stories, Story
 from shard_worker.inquiry.findings import InquiryFinding, PlacementScores, RoleFunnel
 from shard_worker.inquiry.funnel import Funnel
 from shared.codec.packed import replace
@@ -34,6 +39,8 @@ from shared.units.quantity import quantity
 from shared.units.times import rfc3339
 
 API_VERSION = "quadrant.dev/v1alpha1"
+PASTS = 256
+"""Most stories that are kept of those read from the history."""
 NODES = 20
 """Most nodes listed for a placed job."""
 
@@ -54,15 +61,21 @@ class Explainer:
         *,
         stories: Stories,
         reported: Callable[[int], object],
+        history: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``reported``: called with a job whose reason may have changed by an explanation."""
+        """``reported``: called with a job whose reason may have changed by an explanation.
+        ``history``: the file that says what happened before this coordinator led, from now on."""
         self._core = core
         self._inquiries = inquiries
         self._registry = registry
         self._stories = stories
         self._reported = reported
         self._clock = clock
+        self._history = history
+        self._since = clock()
+        self._pasts: dict[int, Story] = {}
+        """Stories before :attr:`_since`, which do not change any more."""
 
     async def explain(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
         """``kind``: Pod, PodGroup or Job. Raises Problem (404, 429)."""
@@ -77,7 +90,7 @@ class Explainer:
         names = self._registry().slots.names
         state = core.order.known(subject.jid)
         assert state is not None
-        answer = self._head(kind, subject, state, now)
+        answer = self._head(kind, subject, state, now, past=await self._past(state))
         if subject.jid not in core.order.jobs:
             return answer | _leaving(state)
         reason = why(core, state, names=names)
@@ -125,8 +138,33 @@ class Explainer:
 
     # --- parts ----------------------------------------------------------------------------------
 
+    async def _past(self, state: JobState) -> Story | None:
+        """What happened to a job before this coordinator led, as far as the history says."""
+        jid, created = state.job.jid, state.job.created
+        if self._history is None or created >= self._since:
+            return None
+        if (known := self._pasts.get(jid)) is not None:
+            return known
+        read = partial(past_of_job, self._history, jid, since=created - 1, until=self._since)
+        try:
+            events = await asyncio.to_thread(read)
+        except OSError:  # it is on another machine, or not kept
+            return None
+        story = past_story(self._core, state, events)
+        if self._clock() > self._since + LATE_SECONDS:
+            if len(self._pasts) >= PASTS:
+                self._pasts.clear()
+            self._pasts[jid] = story
+        return story
+
     def _head(
-        self, kind: str, subject: ExplainTarget, state: JobState, now: float
+        self,
+        kind: str,
+        subject: ExplainTarget,
+        state: JobState,
+        now: float,
+        *,
+        past: Story | None,
     ) -> dict[str, Any]:
         core, job, place = self._core, state.job, place_in_queue(self._core, state)
         story = self._stories.jobs.get(job.jid)
@@ -147,7 +185,7 @@ class Explainer:
             "ahead": place.ahead,
             "attempts": self._attempts(state),
             "places": self._places(state),
-            "story": story_of(core, state, story, subject.tix),
+            "story": story_of(core, state, story, subject.tix, past=past),
         }
         if silent := self._without_answers(state):
             head["withoutAnswers"] = silent

@@ -25,16 +25,23 @@ STATES = {
 }
 
 
-def story_of(core: Coordinator, state: JobState, story: Story | None, tix: int = -1) -> list[Entry]:
+def story_of(
+    core: Coordinator,
+    state: JobState,
+    story: Story | None,
+    tix: int = -1,
+    *,
+    past: Story | None = None,
+) -> list[Entry]:
     """What happened to a job, or to one task of it, oldest first.
 
-    Only what this coordinator saw: it is not durable. Each entry: ``time`` and ``lastTime``
-    (RFC 3339), ``count``, ``reason`` (a word), ``message``, ``tasks`` (how many), ``names`` (of the
-    first few), ``warning``."""
+    ``story``: what this coordinator saw, which is not durable. ``past``: what the history says of
+    the time before it led. Each entry: ``time`` and ``lastTime`` (RFC 3339), ``count``, ``reason``
+    (a word), ``message``, ``tasks`` (how many), ``names`` (of the first few), ``warning``."""
     entries = [(state.job.created, _submitted(state))]
-    if story is not None:
-        entries += [(h.first, _happened(core, state, h)) for h in story.happenings if _of(h, tix)]
-        for new_state, at, tasks in story.moments:
+    for part in filter(None, (past, story)):
+        entries += [(h.first, _happened(core, state, h)) for h in part.happenings if _of(h, tix)]
+        for new_state, at, tasks in part.moments:
             if new_state in STATES and (tix < 0 or tix in tasks):
                 entries += [(at, entry) for entry in _moments(state, new_state, at, tasks)]
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from coordinator.bind.evictions import rule_of
 from coordinator.controllers.restarts import RESTARTING
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.observer import EventReason
@@ -21,10 +20,16 @@ from coordinator.jobs.state import JobState
 from coordinator.ledger_audit.findings import Finding, Subject
 from coordinator.objects.context import NOT_TRIED, shard_name
 from coordinator.objects.events import ClusterHappening
+from coordinator.objects.story_texts import (
+    REMEMBERED,
+    evicted_text,
+    evicting_text,
+    nominated_text,
+    stopped_text,
+)
 from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.messages.messages import (
     ALLOCATE,
-    ENDED,
     Outcome,
     OutcomeCode,
     Placement,
@@ -39,7 +44,6 @@ CLUSTER_HAPPENINGS = 256
 WAITING = 100_000
 """Maximum number of pending jobs whose reason is checked in rotation."""
 _PLACED = OutcomeCode.PLACED
-_REMEMBERED = frozenset((TaskState.RUNNING, *ENDED))
 _WARNINGS: frozenset[str] = frozenset(
     (
         EventReason.SHARD_LOST,
@@ -128,11 +132,10 @@ class Observing:
         if state is None:
             return
         story, new_state = self._move(state, tasks), item.state
-        if new_state in _REMEMBERED:
+        if new_state in REMEMBERED:
             story.remember(new_state, self.core.order.now, tasks)
         elif new_state is TaskState.RELEASING:
-            text = f"{plural(len(tasks), 'task')} told to stop"
-            self._again(story, EventReason.EVICT, text, count=len(tasks))
+            self._again(story, EventReason.EVICT, stopped_text(len(tasks)), count=len(tasks))
         elif new_state is TaskState.PENDING and not state.refused.isdisjoint(tasks):
             row = rows[0] if rows else -1
             node = self.core.names.get(row, f"row {row}")
@@ -150,13 +153,12 @@ class Observing:
         state, by = self.core.order.known(jid), self.core.order.known(by_jid)
         if state is None:
             return
-        rule = f" by {rule_of(reason)}" if reason else ""
         beneficiary = f"job {by_jid}" if by is None else by.job.key
-        text = f"evicted{rule}" if jid == by_jid else f"evicted for {beneficiary}{rule}"
+        text = evicted_text("" if jid == by_jid else beneficiary, reason)
         tasks = sorted(tasks)
         self._tell(self._move(state, tasks), EventReason.EVICTED, text, Audience.TASKS, tasks=tasks)
         if by is not None and jid != by_jid:
-            text = f"{plural(len(tasks), 'task')} of {state.job.key} evicted for it{rule}"
+            text = evicting_text(len(tasks), state.job.key, reason)
             self._tell(self._move(by, ()), EventReason.EVICTING, text, Audience.JOB)
         self._notify()
 
@@ -308,8 +310,7 @@ class Observing:
             happening.placements = allocations
 
     def _nominated(self, story: Story, shard: int, count: int) -> None:
-        text = f"{plural(count, 'task')} promised room by shard-{shard} when what is there leaves"
-        self._again(story, EventReason.NOMINATED, text, shard=shard)
+        self._again(story, EventReason.NOMINATED, nominated_text(count, shard), shard=shard)
 
     def _conflicts(self, story: Story, outcome: Outcome, shard: int) -> None:
         true, read = outcome.conflicts_true, outcome.conflicts_read

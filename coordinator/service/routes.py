@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from aiohttp import web
 
 from coordinator.api.auth.authorization import may_plan, may_write
@@ -33,6 +35,7 @@ def service_routes(
     evictor: PodEvictor,
     parsers: Parsers,
     streams: Streams,
+    history: Path,
 ) -> list[web.RouteDef]:
     """Explanations, plans and traces, the record of a snapshot, and whatever writes one object."""
 
@@ -49,6 +52,7 @@ def service_routes(
             parsers,
             reported=objects.tell_reason,
             may_plan=lambda items: may_plan(CALLER.get(), items, names()),
+            history=history,
         ),
         *trace_routes(Tracer(core, names), streams),
         *debug_routes(Debugging(core, shards, lambda: names().slots.names)),

@@ -114,8 +114,7 @@ class Service:
         self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
         self.objects: Objects
         """What the API serves; set as soon as we lead."""
-        self._guard = asyncio.Lock()
-        self._kicked = asyncio.Event()
+        self._guard, self._kicked = asyncio.Lock(), asyncio.Event()
         self._settled = asyncio.Event()
         """Set when we were asked to stop and no worker has an open call."""
         self.leadership: Leadership | None = None
@@ -387,6 +386,7 @@ class Service:
                     evictor=pods,
                     parsers=parsers,
                     streams=streams,
+                    history=self._settings.history,
                 ),
                 virtual=VIRTUAL,
                 middlewares=[*traces(), gate(self._tokens)],
