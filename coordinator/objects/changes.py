@@ -56,8 +56,8 @@ class Published(NamedTuple):
     """For a deletion: the last record."""
     state: JobState | None
     """For a deletion: the state of the job it belonged to."""
-    behind: bool
-    """Concerns only the pods derived from a Job."""
+    behind: tuple[str, ...]
+    """Concerns only the objects of these kinds that are derived from a Job; (): all, and itself."""
 
 
 class Ring:
@@ -79,7 +79,7 @@ class Ring:
         *,
         record: Record | None = None,
         state: JobState | None = None,
-        behind: bool = False,
+        behind: tuple[str, ...] = (),
     ) -> None:
         self._items.append(Published(version, event, key, record, state, behind))
         if record is not None:
@@ -182,7 +182,7 @@ class ChangeReader:
     ) -> Iterator[tuple[Key, Callable[[], Json] | None]]:
         """The objects of this kind that a publication concerns."""
         key, record = item.key, item.record
-        if item.behind and kind != "Pod":
+        if item.behind and kind not in item.behind:
             return
         if key.kind == kind:
             yield key, self._later(item, kind, -1)

@@ -147,10 +147,12 @@ class Objects(Observing):
         # Another incarnation: its pods have other uids, so the old ones are deleted and the new
         # ones added, even under the same names (decision 0018).
         if before.jid != document.jid:
-            self._ring.add(self.version, "DELETED", key, record=record, state=state, behind=True)
+            # The PodGroup stays the same one, unless the Job has ended: then nothing is derived.
+            kinds = (POD.kind,) if document.jid >= 0 else (POD.kind, POD_GROUP.kind)
+            self._ring.add(self.version, "DELETED", key, record=record, state=state, behind=kinds)
             self.version += 1
         self._stand(document)
-        self._ring.add(self.version, "ADDED", key, behind=True)
+        self._ring.add(self.version, "ADDED", key, behind=(POD.kind,))
 
     def _take(self, key: Key) -> None:
         path = key.path
