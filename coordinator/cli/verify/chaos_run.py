@@ -45,7 +45,10 @@ def chaos_run(
         ),
     ] = DRIVER_FAULTS,
     faults: Annotated[
-        bool, typer.Option("--faults/--no-faults", help="Kill, pause and restart processes")
+        bool,
+        typer.Option(
+            "--faults/--no-faults", help="Kill, pause and restart processes, and drain nodes"
+        ),
     ] = True,
     hostile: Annotated[
         bool,
@@ -66,8 +69,9 @@ def chaos_run(
 
     Starts everything in a directory of its own: the embedded ledger, Ray with its workers, two
     coordinators, a cluster that refuses and forgets to answer. For --duration seconds jobs, gangs
-    wider than a shard, edits, deletions and changes of the policy come in while faults strike, both
-    as --seed draws them; a tenant with a small role does what harm it can beside them.
+    wider than a shard, edits, deletions and changes of the policy come in while faults strike and
+    nodes are drained, all as --seed draws them; a tenant with a small role does what harm it can
+    beside them.
     Then no more faults strike, everything has to finish, and the history is checked by code that
     shares nothing with the scheduler. Ends with 1 where any promise was broken.
 
@@ -80,6 +84,7 @@ def chaos_run(
     from rich.console import Console
 
     from coordinator.cli.run.stack import workspace
+    from coordinator.verification.chaos.draining import plan_drains
     from coordinator.verification.chaos.faults import kinds_of
     from coordinator.verification.chaos.plan import plan
     from coordinator.verification.chaos.run import Chaos
@@ -102,6 +107,7 @@ def chaos_run(
             seed=seed,
             duration=duration,
             blows=plan(seed, duration, targets=kinds_of(standby)) if faults else [],
+            drains=plan_drains(seed, duration) if faults else [],
             hostile=hostile,
             timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
         )

@@ -53,6 +53,8 @@ DEVICES = 2
 RANKS = {"low": 1, "mid": 5, "high": 10}
 """Priority classes of jobs, with their values."""
 NAMESPACE = "default"
+LASTS = {"quadrant.dev/lasts": "true"}
+"""Label of the pods that a disruption budget counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,13 @@ def cluster(shape: ClusterShape, nodes: list[Item]) -> list[Item]:
         manifest("PriorityClass", name, value=value) for name, value in RANKS.items()
     ]
     offered = devices(names, each=DEVICES, namespace=NAMESPACE)
-    return [*queues(shape), *ranks, *offered, storage_class()]
+    return [*queues(shape), *ranks, *offered, storage_class(), _budget()]
+
+
+def _budget() -> Item:
+    """Two of the pods that run until everything else is over must run, whatever is drained."""
+    spec = {"minAvailable": 2, "selector": {"matchLabels": LASTS}}
+    return manifest("PodDisruptionBudget", "lasting", spec, namespace=NAMESPACE)
 
 
 def queues(shape: ClusterShape) -> list[Item]:
@@ -244,6 +252,7 @@ class Load:
         self._lasting_left -= 1
         width = self._rng.randint(2, 4)
         job = self._job(width, width, None)
+        job["spec"]["tasks"][0]["template"]["metadata"]["labels"] = LASTS
         self._at_last.append(Delete(job["metadata"]["name"]))
         return [SubmitJob([job])]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from coordinator.supervisor.supervisor import COORDINATORS, START_SECONDS
+from coordinator.verification.chaos.draining import NodeDrains, PlannedDrain
 from coordinator.verification.chaos.evidence import Evidence, read_evidence
 from coordinator.verification.chaos.faults import FaultInjector, InjectedFault, role_of
 from coordinator.verification.chaos.hostile_tenant import Hostile
@@ -55,6 +56,7 @@ class Chaos:
     timeline: ChaosTimeline
     hostile: bool = True
     """Whether a hostile tenant runs beside the load."""
+    drains: list[PlannedDrain] = field(default_factory=list)
     report: ChaosReport = field(default_factory=lambda: ChaosReport(seeds=1))
     created: set[str] = field(default_factory=set)
     """Keys of jobs whose creation was acknowledged."""
@@ -116,6 +118,8 @@ class Chaos:
         load beside them."""
         async with asyncio.TaskGroup() as group:
             blows = [group.create_task(_at(blow, striker)) for blow in self.blows]
+            drains = NodeDrains(stage, list(node_items(self.shape)), self.report)
+            blows.append(group.create_task(drains.run(self.drains)))
             attacks = group.create_task(hostile.run()) if hostile else None
             await self._burden(stage, load)
             await asyncio.gather(*blows)

@@ -91,6 +91,10 @@ class ApiClient:
         """One object, by its path below the server's root."""
         return await self._request("GET", path, None)
 
+    async def post(self, path: str, body: bytes) -> dict[str, Any]:
+        """Send an object to this path. Raises :class:`ApiError`."""
+        return await self._request("POST", path, body)
+
     async def delete(self, path: str) -> bool:
         """Delete the object at this path; False where there is none. Raises :class:`ApiError`."""
         try:

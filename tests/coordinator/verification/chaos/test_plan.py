@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from coordinator.supervisor.restarts import DEATHS, WINDOW_SECONDS
+from coordinator.verification.chaos.draining import plan_drains
 from coordinator.verification.chaos.load import ChangePolicy, Delete, Load, SubmitJob, queues
 from coordinator.verification.chaos.plan import (
     CLUSTER,
@@ -70,6 +71,16 @@ def test_a_seed_is_the_same_run() -> None:
 def test_nobody_is_struck_who_is_not_there() -> None:
     targets = [REDIS, WORKER]
     assert {blow.target for blow in plan(1, 60.0, targets=targets)} == set(targets)
+
+
+@pytest.mark.parametrize("duration", [10.0, 60.0, 600.0])
+def test_nodes_are_drained_by_seed_within_the_time(duration: float) -> None:
+    for seed in range(30):
+        drains = plan_drains(seed, duration)
+        assert drains == plan_drains(seed, duration) != plan_drains(seed + 1, duration)
+        assert len(drains) >= max(1, duration // 16)
+        assert WARM_UP <= drains[0].at <= drains[-1].at <= duration - 5.0
+        assert all(0.0 <= drain.pick < 1.0 < drain.length for drain in drains)
 
 
 def load(seed: int) -> Load:

@@ -33,5 +33,6 @@ def test_nothing_is_lost_and_nothing_is_done_twice_whatever_is_killed() -> None:
     assert result["tasks_bound"] > 100
     killed = {kind.split()[1] for kind in result["faults"] if kind.startswith("kill")}
     assert len(killed) >= 4, "too few were there to be struck"
+    assert result["faults"]["drain node"] == 2
     assert set(result["recovery_s"]) & {"worker", "coordinator", "redis", "ray", "cluster"}
     assert all(0 < entry["median"] <= entry["max"] for entry in result["recovery_s"].values())
