@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 BIND_SECONDS = 10.0
 """A task may be BINDING this long before its bind entry is looked for.
 
-An entry that nobody processes is requested after 5 s (``binding.LOOK_BACK_SECONDS``). If the
-cluster answers that the task has already ended (``BindAnswer.OVER``), nothing is recorded for the
-bind, and the report of the end follows. Both are done by then; noticing a stuck task after 10 s and
-a pass is no outage.
+An entry that nobody processes is requested after 5 s
+(:data:`coordinator.service.bind_loop.LOOK_BACK_SECONDS`). If the cluster answers that the task has
+already ended (``BindAnswer.OVER``), nothing is recorded for the bind, and the report of the end
+follows. Both are done by then; noticing a stuck task after 10 s and a pass is no outage.
 """
 
 STEP_TASKS = 1000

@@ -106,8 +106,8 @@ class LedgerAudit:
                 try:
                     await self.once()
                 except LedgerTrimmed as error:
-                    # The log waits for a look, but not for ever (trim.py): the machine stood still
-                    # for minutes. Nothing was concluded from half a look.
+                    # The log waits for a look, but not for ever (service/log_trim.py): the machine
+                    # stood still for minutes. Nothing was concluded from half a look.
                     log.warning("Ledger audit was too slow", error=str(error))
 
     async def _calm(self) -> None:
