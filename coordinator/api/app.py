@@ -39,6 +39,8 @@ from coordinator.api.read.source import Source
 from coordinator.api.read.streaming import Streams
 from coordinator.api.write.bulk import BASE, BulkLimits, Lists, SubmitItems, counted
 from coordinator.errors import Problem
+from coordinator.intake.documents.kinds import kinds_of
+from shared.policy.model import Dialect
 
 STOPPING_SECONDS = 2.0
 """Retry-After of requests refused during shutdown, until another process leads."""
@@ -69,6 +71,7 @@ def make_app(
     stopping: Callable[[], bool] = lambda: False,
     routes: Iterable[web.RouteDef] = (),
     virtual: Iterable[tuple[str, dict[str, Any]]] = (),
+    dialect: Dialect = Dialect.VOLCANO,
     middlewares: Iterable[Middleware] = (),
 ) -> web.Application:
     """Build the application. Serve it with the access log off.
@@ -76,7 +79,8 @@ def make_app(
     ``status`` returns plain JSON values. ``metrics_registry`` None: no series are shown.
     ``list_codes`` counts answers to lists by HTTP status. Without ``objects`` nothing can be read;
     ``streams`` tracks open streams. ``parsers`` read large bodies; their creator closes them.
-    ``routes`` are mounted as they are, and ``virtual`` is their discovery entries. ``middlewares``
+    ``routes`` are mounted as they are, and ``virtual`` is their discovery entries. ``dialect``: of
+    the policy, whose kinds come first. ``middlewares``
     run inside the error handling and around everything else. Once ``stopping`` returns true, writes
     are refused.
     """
@@ -91,7 +95,7 @@ def make_app(
     app.router.add_get("/metrics", _shows(lambda: _metrics(metrics_registry), refresh_metrics))
     serving = HealthCheck("serving", lambda: _unready(ready(), stopping()))
     app.add_routes(health_routes([serving, *checks]))
-    app.add_routes(discovery_routes(virtual))
+    app.add_routes(discovery_routes(virtual, kinds_of(dialect)))
     app.add_routes(openapi_routes())
     app.add_routes(routes)
     if objects is not None:

@@ -110,6 +110,7 @@ class Serving:
             checks=self.checks(),
             stopping=lambda: self.stopping,
             routes=door.routes,
+            dialect=door.core.order.session.policy.dialect,
             virtual=door.virtual,
             middlewares=[provenance(door.listener.hosts), *door.middlewares],
         )

@@ -36,6 +36,8 @@ from coordinator.intake.admission.kai import (
     admit_kai_pod_group,
     admit_kai_queue,
     admit_kai_topology,
+    as_kai_pod,
+    keep_unread,
 )
 from coordinator.intake.admission.pods import admit_pod, join_members
 from coordinator.intake.admission.queue_gate import (
@@ -82,6 +84,9 @@ _JUDGES: dict[type, Callable[[AdmissionStep, Any], None]] = {
 }
 """In the order of admission. Queues, whose order among themselves matters, come before nodes."""
 
+_OF_VOLCANO: tuple[type, ...] = (QueueManifest, PodGroupManifest, HyperNode)
+"""Kinds that nothing looks at under a policy of KAI's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
@@ -109,12 +114,15 @@ class Intake:
         all. ``images``: keep which images nodes have and tasks need (default: as ``observe``).
         Tasks with different images are then in different classes."""
         self._images = observe if images is None else images
-        self.registry = Registry(images=self._images)
+        self._dialect = dialect
+        self.registry = self._empty()
         self._observe = observe
         self._ours = ours
-        self._dialect = dialect
         self.node_of: Callable[[str, str], str] = lambda namespace, name: ""
         """Returns the node of a pod, "" for none; replaced by the owner of that knowledge."""
+
+    def _empty(self) -> Registry:
+        return Registry(images=self._images, dialect=self._dialect)
 
     @property
     def documents(self) -> dict[Key, Document]:
@@ -158,10 +166,10 @@ class Intake:
         parsed: list[Item] = []
         for item in items:
             yield
-            sent, manifest = item, parse(item)
+            sent, manifest = item, self._parse(item)
             if type(manifest) is PodManifest and manifest.annotations and not self._observe:
                 sent = with_gate(manifest, item, self.documents)
-                manifest = manifest if sent is item else parse(sent)
+                manifest = manifest if sent is item else self._parse(sent)
             if isinstance(manifest, Refusal):
                 refused.append(manifest)
                 continue
@@ -173,7 +181,7 @@ class Intake:
             try:
                 if not (plain or self._observe) and (stripped := self._repeated(manifest, sent)):
                     yield
-                    written, again = stripped, parse(stripped)
+                    written, again = stripped, self._parse(stripped)
                     assert not isinstance(again, Refusal), "what is left out is never required"
                     manifest = again
                 body = body_of(written)
@@ -185,6 +193,16 @@ class Intake:
             except InvalidInput as error:
                 refused.append(error.refusal(kind_of(manifest), key_of(manifest)))
         return Parsed(len(items), parsed, refused)
+
+    def _parse(self, item: object) -> Manifest | Refusal:
+        """Parse one object; a pod belongs to the group that the policy's dialect reads of it."""
+        manifest = parse(item)
+        if self._dialect is not Dialect.KAI or type(manifest) is not PodManifest:
+            return manifest
+        try:
+            return as_kai_pod(manifest, item)
+        except InvalidInput as error:
+            return error.refusal(kind_of(manifest), key_of(manifest))
 
     def judging(
         self,
@@ -202,9 +220,12 @@ class Intake:
             manifests.setdefault(type(manifest), []).append(manifest)
         draft = Draft(self.registry)
         step = AdmissionStep(draft, now, self._observe, planting, self._ours, self._dialect)
+        unread = _OF_VOLCANO if self._dialect is Dialect.KAI else ()
+        for kind in unread:
+            yield from _each(step, keep_unread, manifests.pop(kind, ()))
         for kind, judge in _JUDGES.items():
             yield from _each(step, judge, manifests.get(kind, ()))
-            if kind is PriorityClass:
+            if kind is PriorityClass and not unread:
                 admit_queues(step, manifests.get(QueueManifest, ()))
         yield
         join_members(step)
@@ -215,7 +236,7 @@ class Intake:
         if atomic and out.refused:
             return Admission(refused=out.refused)
         documents = yield from documents_of(step, items_parsed, self.documents)
-        if DEFAULT_QUEUE not in self.documents:
+        if DEFAULT_QUEUE not in self.documents and not unread:
             documents.setdefault(DEFAULT_QUEUE, default_queue(now))
         out.documents = list(documents.values())
         out.accepted = parsed.count - len(out.refused)
@@ -347,7 +368,7 @@ class Intake:
 
     def restore(self, snapshot: Snapshot) -> list[HyperNode]:
         """Replace everything by the content of the ledger. Returns the hyper nodes, for Order."""
-        self.registry = Registry(images=self._images)
+        self.registry = self._empty()
         take_up(self.registry, decode(snapshot))
         mark_deleting(self.registry)
         return list(self.registry.hyper_nodes.values())

@@ -38,7 +38,9 @@ class PolicyFollower:
         """Reads the file. Raises SettingsError where it is invalid and no earlier policy is
         kept. ``contain``: takes what rules of the sessions raise."""
         self._contain = contain
-        self._ours = settings.our_scheduler_names
+        self._named_ours = settings.our_scheduler_names
+        self.ours = self._named_ours
+        """The values of schedulerName that are ours, that of the policy in force included."""
         self.file = settings.policy
         self.content: dict[str, Any] | None = None
         self.generation = 0
@@ -71,7 +73,8 @@ class PolicyFollower:
 
     def _in_service(self, session: Session) -> Session:
         session.contain = self._contain
-        session.eligibility.ours = self._ours
+        self.ours = self._named_ours | session.policy.scheduler_names
+        session.eligibility.ours = self.ours
         return session
 
     def look(self) -> Session | None:

@@ -109,7 +109,7 @@ class Service:
         self._listener = listener_options(settings)
         self.core = configured_core(settings, self._policies.session())
         policy = self.core.order.session.policy
-        self.intake = Intake(ours=settings.our_scheduler_names, dialect=policy.dialect)
+        self.intake = Intake(ours=self._policies.ours, dialect=policy.dialect)
         self.jobs = JobLoop(self.core, self.intake)
         self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
         self.objects: Objects

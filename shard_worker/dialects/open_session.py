@@ -6,18 +6,14 @@ from collections.abc import Callable, Mapping
 
 from shard_worker.dialects.kai.actions.run import run_action as run_kai_action
 from shard_worker.dialects.kai.registry import open_kai_session
+from shard_worker.dialects.kai.service_rules import open_service_session
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.volcano.actions.run import run_action as run_volcano_action
 from shard_worker.dialects.volcano.registry import PLUGINS, build_plugin, reads_residents
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.rule_times import OPENING, RuleTimes
 from shard_worker.framework.session import Plugin, Session
-from shared.policy.model import Dialect, PluginOption, Policy, PolicyError, PolicyProblem
-
-NOT_OPENED = (
-    "KAI's rules are read and checked by this version, but no cluster is scheduled by them yet: "
-    "quadrant up refuses this policy"
-)
+from shared.policy.model import Dialect, PluginOption, Policy, PolicyError
 
 
 def open_session(
@@ -32,7 +28,7 @@ def open_session(
     one from outside raises anything else.
     """
     if policy.dialect is Dialect.KAI:
-        raise PolicyError(PolicyProblem("dialect", f"{NOT_OPENED} ({policy.dialect_because})"))
+        return open_service_session(policy)
     local_makers = makers or {}
     session = Session(policy)
     session.times = times

@@ -127,6 +127,11 @@ class Policy:
     kai: KaiPolicy | None = None
     """The rest of a KAI policy; None for Volcano's."""
 
+    @property
+    def scheduler_names(self) -> frozenset[str]:
+        """Values of schedulerName that the policy itself names as ours."""
+        return frozenset() if self.kai is None else frozenset({self.kai.options.scheduler_name})
+
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
 _SECONDS = {

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from shard_worker.dialects.open_session import NOT_OPENED
+from shard_worker.dialects.open_session import open_session
 from shard_worker.dialects.volcano.registry import build_plugin
 from shard_worker.framework.extension_points import EXTENSION_POINTS, Half
 from shard_worker.framework.session import Session
@@ -125,15 +125,26 @@ def report(policy: Policy) -> PolicyReport:
 
 
 def _of_kai(policy: Policy) -> PolicyReport:
-    """A policy of KAI's by its file alone, as long as no session is opened by it."""
+    """A policy of KAI's. KAI has no switches, and its plugins no defaults that differ from
+    file to file."""
+    session = open_session(policy)
     tiers = tuple(
         tuple(
-            PluginReport(option.name, points=(), off=(), arguments=_given(option.arguments))
+            PluginReport(
+                option.name,
+                points=_spoken(session, option.name),
+                off=(),
+                arguments=_given(option.arguments),
+            )
             for option in tier
         )
         for tier in policy.tiers
     )
-    return PolicyReport(policy, tiers, (NOT_OPENED, *policy.warnings), not_served=())
+    return PolicyReport(policy, tiers, tuple(session.warnings), not_served=())
+
+
+def _spoken(session: Session, plugin: str) -> tuple[str, ...]:
+    return tuple(point for point in EXTENSION_POINTS if point in session.spoken.get(plugin, ()))
 
 
 def _given(arguments: dict[str, object]) -> tuple[Argument, ...]:

@@ -24,6 +24,7 @@ from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import DropJob, DropNode, DropQueue, PurgeJob, PutObject
 from shared.model.model import Job
 from shared.model.node_devices import none_left
+from shared.policy.model import Dialect
 from shared.records.specs import (
     GONE_NODE_KEY,
     HYPER_NODE_KEY,
@@ -34,7 +35,7 @@ from shared.records.specs import (
 )
 from shared.slices import at_once
 
-_DOCUMENT_ALONE = WITHOUT_EFFECT | {"Job"}
+_DOCUMENT_ALONE = WITHOUT_EFFECT | {"HyperNode", "Job", "PodGroup", "Queue"}
 
 
 def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission:
@@ -42,6 +43,8 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
     name = key.path
     table: dict[str, Any] = {}
     match key.kind:
+        case registry.group_kind if (jid := _created_group(registry, name)) is not None:
+            return _drop_group(registry, jid, key, now, keep=keep)
         case "Node" if name in (table := registry.nodes):
             out = _drop_node(registry, name, keep)
         case "HyperNode" if name in (table := registry.hyper_nodes):
@@ -50,13 +53,11 @@ def remove(registry: Registry, key: Key, now: float, *, keep: bool) -> Admission
             out = Admission(ops=[PutObject(PRIORITY_CLASS_KEY + name, None)])
         case "Queue" | "KaiQueue" if (why := _needed(registry, key)) is not None:
             return refused("Queue", name, why, "Conflict")
-        case "Queue" if name in (table := registry.queues):
+        case "Queue" if registry.dialect is not Dialect.KAI and name in (table := registry.queues):
             qid = registry.queues[name].qid
             out = Admission(ops=[DropQueue(qid), numbers_of(registry)], queues_gone=[qid])
         case kind if kind in OBJECT_KINDS and key in registry.documents:
-            out = _drop_object(registry, OBJECT_KINDS[kind] + name, keep)
-        case "PodGroup" if (jid := _created_group(registry, name)) is not None:
-            return _drop_job(registry, jid, now, keep)
+            out = _drop_record(registry, key, keep)
         case "Job" if (jid := registry.batch_jobs.get(name)) is not None:
             return _drop_job(registry, jid, now, keep)
         case kind if kind in _DOCUMENT_ALONE and key in registry.documents:
@@ -97,6 +98,16 @@ def _drop_document(registry: Registry, key: Key, keep: bool) -> Admission:
     return Admission()
 
 
+def _drop_record(registry: Registry, key: Key, keep: bool) -> Admission:
+    """Delete an object that rules read, and the queue that it is here."""
+    out = _drop_object(registry, OBJECT_KINDS[key.kind] + key.path, keep)
+    if key.kind == "KaiQueue" and registry.dialect is Dialect.KAI and key.path in registry.queues:
+        queue = registry.queues.pop(key.path) if keep else registry.queues[key.path]
+        out.ops += [DropQueue(queue.qid), numbers_of(registry)]
+        out.queues_gone = [queue.qid]
+    return out
+
+
 def _drop_object(registry: Registry, at: str, keep: bool) -> Admission:
     """Delete an object. A budget that an older version stored has only a document to delete."""
     value = registry.objects.pop(at, None) if keep else registry.objects.get(at)
@@ -115,14 +126,12 @@ def _created_group(registry: Registry, name: str) -> int | None:
 def _needed(registry: Registry, key: Key) -> str | None:
     """The reason why a queue cannot be deleted; None where nothing uses it, or there is none."""
     name = key.path
-    if key.kind == "KaiQueue":
-        below = child_of(registry.objects, name)
-        if not below:
-            return None
+    is_kai = key.kind == "KaiQueue"
+    if is_kai and (below := child_of(registry.objects, name)):
         return f"queue {below} is below it; delete that first, or give it another parent"
-    if name not in registry.queues:
+    if is_kai is not (registry.dialect is Dialect.KAI) or name not in registry.queues:
         return None
-    if name == DEFAULT:
+    if name == DEFAULT and not is_kai:
         return "the default queue always exists; close it by status.state Closed"
     qid = registry.queues[name].qid
     for child in registry.queues.values():
@@ -142,7 +151,7 @@ def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission
         return _drop_leaving(registry, registry.leaving[jid], now, keep)
     out = Admission(ops=[DropJob(jid)], jobs_gone=[jid], accepted=1)
     documents = registry.documents
-    out.documents = [_marked(documents[k], now) for k in keys_of(job) if k in documents]
+    out.documents = [_marked(documents[k], now) for k in keys_of(registry, job) if k in documents]
     if keep:
         registry.leaving[jid] = registry.jobs.pop(jid)
         # Members that were deleted before are now deleted with their job: purged once, with it.
@@ -150,6 +159,16 @@ def _drop_job(registry: Registry, jid: int, now: float, keep: bool) -> Admission
         registry.deleting.difference_update(deleting)
         registry.stop_waiting(job)
         _keep_documents(registry, out)
+    return out
+
+
+def _drop_group(registry: Registry, jid: int, key: Key, now: float, *, keep: bool) -> Admission:
+    """Delete a PodGroup with all its members, and the record that rules read of it."""
+    out = _drop_job(registry, jid, now, keep)
+    if key.kind in OBJECT_KINDS:
+        gone = _drop_object(registry, OBJECT_KINDS[key.kind] + key.path, keep)
+        out.ops += gone.ops
+        out.objects_gone += gone.objects_gone
     return out
 
 
@@ -257,7 +276,7 @@ def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
     if ending(registry.documents.get(key)):
         out.jobs_ended.append(key)
         return
-    out.documents_gone += [key for key in keys_of(job) if key in registry.documents]
+    out.documents_gone += [key for key in keys_of(registry, job) if key in registry.documents]
 
 
 def numbers_of(registry: Registry) -> PutObject:
@@ -267,10 +286,11 @@ def numbers_of(registry: Registry) -> PutObject:
     return PutObject(NUMBERS_KEY, encode_numbers(*numbers))
 
 
-def keys_of(job: Job) -> Iterator[Key]:
+def keys_of(registry: Registry, job: Job) -> Iterator[Key]:
     """The keys of the submitted objects of a job: its Job or PodGroup, and its named pods."""
     if job.kind != "Pod":
-        yield Key(job.kind, job.namespace, job.name)
+        kind = registry.group_kind if job.kind == "PodGroup" else job.kind
+        yield Key(kind, job.namespace, job.name)
     for role in job.roles:
         for name in role.names:
             if name:

@@ -170,7 +170,7 @@ def _jid(draft: Draft, key: Key) -> int:
     kind, namespace, name = key
     if kind == "Pod":
         return unpack_task(draft.pod(f"{namespace}/{name}"))[0]
-    names = {"PodGroup": draft.groups, "Job": draft.batch_jobs}.get(kind)
+    names = {draft.group_kind: draft.groups, "Job": draft.batch_jobs}.get(kind)
     jid = None if names is None else names.get(key.path)
     return -1 if jid is None else jid
 

@@ -83,6 +83,7 @@ class Draft:
         "_offered",
         "batch_jobs",
         "classes",
+        "group_kind",
         "groups",
         "held",
         "hyper_nodes",
@@ -102,6 +103,7 @@ class Draft:
 
     def __init__(self, base: Registry) -> None:
         self._base = base
+        self.group_kind = base.group_kind
         self._new_slots: dict[str, int] = {}
         self._offered: set[str] = set()
         self._best_effort: set[int] = set()

@@ -126,17 +126,23 @@ def _above(step: AdmissionStep, qid: int, parent: int) -> bool:
 
 
 def _new(step: AdmissionStep, name: str, queue: Queue | None = None) -> None:
-    """Create a queue and give it the jobs that waited for its name; ``root`` gets its children."""
+    """Create a queue; ``root`` gets its children."""
     draft = step.draft
     root = draft.queues.get(ROOT)
     if queue is None:
         queue = Queue(qid=draft.next_qid, name=name, parent=-1 if root is None else root.qid)
-    draft.queues[name] = queue
-    draft.next_qid += 1
+    put_new(step, queue)
     if name == ROOT:
         for child in list(draft.queues.values()):
             if child.parent == -1 and child.name != ROOT:
                 draft.queues[child.name] = replace(child, parent=queue.qid, spec=child.spec + 1)
+
+
+def put_new(step: AdmissionStep, queue: Queue) -> None:
+    """Add a queue of the next number, and give it the jobs that waited for its name."""
+    draft, name = step.draft, queue.name
+    draft.queues[name] = queue
+    draft.next_qid += 1
     for jid in draft.waiting_for(name):
         job = draft.jobs.get(jid)
         if job is not None and job.queue == name:

@@ -13,6 +13,7 @@ from coordinator.intake.documents.kinds import WITHOUT_EFFECT
 from shared.manifests.kubernetes.objects import PodTemplate
 from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass, WorldObject
 from shared.model.topology import HyperNode
+from shared.policy.model import Dialect
 from shared.units.slots import Slots
 
 K = TypeVar("K")
@@ -69,6 +70,8 @@ class Registry:
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     objects: dict[str, WorldObject] = field(default_factory=dict)
     """Volumes, budgets, devices and the like, by their ledger keys."""
+    dialect: Dialect = Dialect.VOLCANO
+    """Of the policy in force: whose queues and PodGroups are queues and jobs here."""
     images: bool = False
     """Whether images on nodes, and those that tasks need, are kept; they separate task classes."""
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -154,6 +157,11 @@ class Registry:
             self.inert[key.namespace] = self.inert.get(key.namespace, 0) + change
             if not self.inert[key.namespace]:
                 del self.inert[key.namespace]
+
+    @property
+    def group_kind(self) -> str:
+        """The kind of the documents of gangs whose pods come by themselves."""
+        return "KaiPodGroup" if self.dialect is Dialect.KAI else "PodGroup"
 
     # --- names ----------------------------------------------------------------------------------
 

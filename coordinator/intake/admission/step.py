@@ -14,6 +14,7 @@ from shared.manifests.kubernetes.inert import InertObject
 from shared.manifests.kubernetes.objects import PodManifest, PodStatus, PodTemplate
 from shared.manifests.parse import Manifest
 from shared.manifests.volcano.objects import RoleManifest
+from shared.model.kai import DEFAULT_PRIORITY, PRIORITY_CLASSES
 from shared.model.model import Job, Pairs
 from shared.model.storage import Budget, Volume, VolumeClaim
 from shared.policy.model import Dialect
@@ -120,6 +121,8 @@ class AdmissionStep:
         priority_class = self.draft.priority_classes.get(name) if name else None
         if priority_class is not None:
             return priority_class.value
+        if self.dialect is Dialect.KAI and (not name or name in PRIORITY_CLASSES):
+            return PRIORITY_CLASSES.get(name, DEFAULT_PRIORITY)
         if name:
             message = f"{name} does not exist, so the default priority counts; create it first"
             self.notice(manifest, f"priorityClassName: {message}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.policy.model import Dialect
+
 WRITE = ("create", "delete", "get", "list", "patch", "update", "watch")
 READ = ("get", "list", "watch")
 
@@ -164,6 +166,19 @@ KINDS = (
     KAI_TOPOLOGY,
     SHARD,
 )
+
+
+def kinds_of(dialect: Dialect) -> tuple[Kind, ...]:
+    """All kinds, those of the dialect before the other's: of two of one name clients take the
+    first."""
+    kai = (KAI_QUEUE, KAI_POD_GROUP, KAI_TOPOLOGY)
+    if dialect is not Dialect.KAI:
+        return KINDS
+    at = KINDS.index(POD_GROUP)
+    others = tuple(kind for kind in KINDS if kind not in kai)
+    return (*others[:at], *kai, *others[at:])
+
+
 BY_KIND = {kind.kind: kind for kind in KINDS}
 SUBMITTED = frozenset(kind.kind for kind in (POD, POD_GROUP, JOB))
 """Kinds, as they are written, whose objects go to a queue. A token of the role ``submit`` may write

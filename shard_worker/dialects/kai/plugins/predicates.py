@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.extension_points import PREDICATE
 from shard_worker.framework.rules import Mask, NodeColumns, Scope
+from shard_worker.framework.session import Session
 from shard_worker.kube_scheduler.devices import claims
 from shard_worker.kube_scheduler.filters.node_checks import (
     affinity_checks,
@@ -25,7 +25,7 @@ class Predicates:
     def __init__(self, option: PluginOption) -> None:
         del option
 
-    def on_session_open(self, ssn: KaiSession) -> None:
+    def on_session_open(self, ssn: Session) -> None:
         ssn.serve(
             Demand.NODE_AFFINITY,
             Demand.POD_AFFINITY,

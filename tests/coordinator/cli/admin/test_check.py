@@ -254,7 +254,7 @@ KAI = """
 actions: "allocate, consolidation"
 tiers: [{plugins: [{name: proportion, arguments: {kValue: "2"}}, {name: gpupack}]}]
 queueDepthPerAction: {consolidation: 5}
-options: {full-hierarchy-fairness: false}
+options: {use-scheduling-signatures: false}
 """
 
 
@@ -262,14 +262,15 @@ def test_a_policy_of_kai_says_its_dialect_and_why(tmp_path: Path) -> None:
     found = checked(tmp_path, KAI)
     assert found["dialect"] == "kai"
     assert found["dialectBecause"] == "field queueDepthPerAction: only KAI has it"
-    assert found["kai"]["options"]["full-hierarchy-fairness"] is False
+    assert found["kai"]["options"]["use-scheduling-signatures"] is False
     assert found["kai"]["queueDepthPerAction"] == {"consolidation": 5}
     (tier,) = found["tiers"]
     assert [plugin["name"] for plugin in tier] == ["proportion", "gpupack"]
     assert any(w.startswith("action consolidation: it evicts") for w in found["warnings"])
+    assert any(w.startswith("a service differs from KAI") for w in found["warnings"])
     text = check(str(tmp_path / "policy.yaml"))
     assert "Dialect: KAI (field queueDepthPerAction: only KAI has it)" in text
-    for word in ("kValue", "full-hierarchy-fairness", "consolidation", "Warning: action"):
+    for word in ("kValue", "use-scheduling-signatures", "consolidation", "Warning: action"):
         assert word in text
 
 
