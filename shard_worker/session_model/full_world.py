@@ -35,6 +35,8 @@ class PlacedJob:
     """Seconds since 1970."""
     devices: dict[int, Things] = field(default_factory=dict)
     """What tasks on nodes take of devices of theirs, of those that take any."""
+    stuck: set[int] = field(default_factory=set)
+    """Leaving tasks that have been so for too long: their room is promised to nobody."""
     foreign: bool = False
     """Whether another scheduler is responsible for it: its tasks only occupy their nodes."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from coordinator.verification.replay.dump import Dump, read_dump
 from coordinator.verification.replay.kai.recorded import read_kai_recorded
+from coordinator.verification.replay.kai.rounds import patience_of
 from coordinator.verification.replay.kai.scenario import KaiScenario, read_kai_scenario
 from coordinator.verification.replay.recorded import Recorded, RecordError, read_recorded
 from coordinator.verification.replay.scenario import RecordedScenario, ScenarioError, read_scenario
@@ -118,7 +119,8 @@ def _is_kai(value: Json, policy: Policy | None) -> bool:
 
 def _kai_scenario(value: Json, policy: Policy | None) -> Case:
     scenario = read_kai_scenario(value, policy=policy)
-    recorded = read_kai_recorded(scenario.items, scenario.now).recorded
+    patience = patience_of(scenario.policy)
+    recorded = read_kai_recorded(scenario.items, scenario.now, patience=patience).recorded
     return Case(scenario.id, scenario.policy, recorded, now=scenario.now, kai=scenario)
 
 

@@ -217,7 +217,8 @@ def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
 
 
 def _there(standing: PlacedJob, tix: int, status: Status, row: int) -> list[StatusItem]:
-    state = _ADOPTED.get(status)
+    # What is stuck holds its node like a running task: the ledger must not offer it to promises.
+    state = TaskState.RUNNING if tix in standing.stuck else _ADOPTED.get(status)
     if state is None:
         return []
     role = standing.job.role_of(tix)

@@ -60,7 +60,7 @@ def task_json(played: Round, pod: Json, task: TaskInfo | None) -> dict[str, Any]
     taken = sum(amounts[0] for _, amounts in task.devices) / WHOLE
     placed = task.row >= 0 and bool(task.status & (OCCUPYING | Status.PIPELINED | Status.RELEASING))
     return {
-        "status": task.status.name.title() if task.status.name else "",
+        "status": _status(task, stuck=task.key in played.recorded.stuck),
         "node": played.session.world.node(task.row).name if placed else "",
         "gpuGroups": played.recorded.group_labels(task, played.session) if placed else [],
         "requestedGpus": asked,
@@ -68,6 +68,13 @@ def task_json(played: Round, pod: Json, task: TaskInfo | None) -> dict[str, Any]
         "requestedMilliCpu": requests.get(CPU, 0),
         "requestedMemory": requests.get(MEMORY, 0),
     }
+
+
+def _status(task: TaskInfo, *, stuck: bool) -> str:
+    """KAI's word for the state of a task."""
+    if stuck and task.status is Status.RELEASING:
+        return "StuckInReleasing"
+    return (task.status.name or "").title()
 
 
 def _last_start(played: Round, key: str) -> str | None:

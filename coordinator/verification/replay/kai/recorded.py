@@ -17,10 +17,12 @@ from coordinator.verification.replay.kai.scenario import Json
 from coordinator.verification.replay.recorded import Recorded, RecordError, read_recorded
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.status import Status
 from shared.errors import InvalidInput
 from shared.manifests.kai.groups import pod_group_of, read_kai_pod_group
 from shared.manifests.kai.queues import read_kai_queue, read_kai_topology
 from shared.model.named_devices import ASSIGNED_DEVICES, DEVICES, written_devices
+from shared.units.times import moment
 
 ENGINE_GROUP = "scheduling.k8s.io/group-name"
 
@@ -33,6 +35,8 @@ class KaiRecorded:
     pods: Mapping[str, Json]
     """By ``namespace/name``, as they were recorded."""
     devices: RecordedDevices
+    stuck: frozenset[str]
+    """Pods that have been leaving for longer than the policy waits."""
 
     def group_labels(self, task: TaskInfo, session: KaiSession) -> list[str]:
         """The names of the shared devices that a task takes, as its pod's labels have them."""
@@ -48,8 +52,9 @@ class KaiRecorded:
         return f"{metadata.get('namespace', 'default')}/{name}" if name else ""
 
 
-def read_kai_recorded(items: Sequence[Json], now: float) -> KaiRecorded:
-    """Number the objects, in any order. Raises RecordError if one is refused."""
+def read_kai_recorded(items: Sequence[Json], now: float, *, patience: float) -> KaiRecorded:
+    """Number the objects, in any order. ``patience``: seconds that a pod may be leaving until its
+    room is promised to nobody any more. Raises RecordError if an object is refused."""
     devices = recorded_devices(items)
     recorded = read_recorded(
         [_for_engine(item, devices) for item in items if item["kind"] != "Topology"], now
@@ -76,7 +81,20 @@ def read_kai_recorded(items: Sequence[Json], now: float) -> KaiRecorded:
         for item in items
         if item["kind"] == "Pod"
     }
-    return KaiRecorded(recorded, pods, devices)
+    stuck = frozenset(key for key, pod in pods.items() if _is_stuck(pod, now, patience))
+    for standing in recorded.standings:
+        job = standing.job
+        standing.stuck |= {
+            tix
+            for tix, state in standing.states.items()
+            if state is Status.RELEASING and f"{job.namespace}/{job.pod_name(tix)}" in stuck
+        }
+    return KaiRecorded(recorded, pods, devices, stuck)
+
+
+def _is_stuck(pod: Json, now: float, patience: float) -> bool:
+    deleted = pod["metadata"].get("deletionTimestamp")
+    return deleted is not None and now - moment(deleted) > patience
 
 
 def _for_engine(item: Json, devices: RecordedDevices) -> Mapping[str, Any]:

@@ -13,6 +13,8 @@ from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.operation import OpKind
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
+from shared.policy.kai_model import KaiPolicy
+from shared.policy.model import Policy
 from shared.units.times import rfc3339
 
 LAST_START = "kai.scheduler/last-start-timestamp"
@@ -73,12 +75,17 @@ def observed_states(scenario: KaiScenario) -> Iterator[Observed]:
 
 def run_round(scenario: KaiScenario, items: Sequence[Json], *, act: bool = True) -> Round:
     """Run the policy's actions once; not ``act``: only look at the cluster."""
-    recorded = read_kai_recorded(items, scenario.now)
+    recorded = read_kai_recorded(items, scenario.now, patience=patience_of(scenario.policy))
     actions = scenario.policy.actions if act else ()
     session = run_session(scenario.policy, recorded.recorded, now=scenario.now, actions=actions)
     if not isinstance(session, KaiSession):
         raise TypeError(f"scenario {scenario.id!r}: its policy is not KAI's")
     return Round(recorded, session)
+
+
+def patience_of(policy: Policy) -> float:
+    """Seconds that a pod may be leaving until nobody is promised its room."""
+    return (policy.kai or KaiPolicy()).options.stuck_in_releasing_threshold
 
 
 def counts_of(session: KaiSession) -> RoundCounts:
@@ -120,6 +127,8 @@ def _pod_after(pod: Json, task: TaskInfo | None, scenario: KaiScenario, played: 
             return _with(pod, phase="Running", node=node, groups=groups)
         case Status.PIPELINED:
             return _with(pod, phase="Pending")
+        case Status.RELEASING if task.key in played.recorded.stuck:
+            return pod
         case Status.RELEASING if not _stays(pod, scenario, played):
             return _with(pod, phase="Pending")
         case _:
