@@ -7,11 +7,14 @@ from dataclasses import asdict
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
-from coordinator.explain.plan import Plan, Planned
+from coordinator.explain.plan import Plan, Planned, PlanVerdict
 from coordinator.explain.queue_position import holders
 from shared.messages.messages import ALLOCATE
+from shared.messages.reason import Reason
 from shared.units.amount_text import by_name
 
+_OF_TURNS = (Reason.WAITING_FOR_QUOTA, Reason.PENDING_EVALUATION)
+"""Reasons of jobs without a finding that depend on what the others take."""
 API_VERSION = "quadrant.dev/v1alpha1"
 NODES = 20
 """Most nodes listed per job."""
@@ -20,7 +23,11 @@ NOTE = "feasible at this revision, not a reservation: others may take the room f
 
 def report(core: Coordinator, plan: Plan, *, total: int) -> dict[str, Any]:
     """``total``: objects in the list."""
-    jobs = [_job(core, planned, plan) for planned in plan.jobs]
+    contended = _contended(core, plan)
+    jobs = [
+        _job(core, planned, plan) | {"certain": planned.job.jid not in contended}
+        for planned in plan.jobs
+    ]
     refused = [
         {"kind": r.kind, "name": r.name, "field": r.field, "value": r.value, "message": r.message}
         | ({"more": list(map(asdict, r.more))} if r.more else {})
@@ -48,8 +55,35 @@ def report(core: Coordinator, plan: Plan, *, total: int) -> dict[str, Any]:
             {"kind": n.kind, "name": n.name, "message": n.message, "count": n.count}
             for n in plan.admission.notices
         ],
-        "others": _others(plan),
+        "others": [*_others(plan), *_race(jobs)],
     }
+
+
+def _contended(core: Coordinator, plan: Plan) -> set[int]:
+    """The jobs whose result depends on who commits first.
+
+    One shard does one turn after the other, as a plan does. Several place jobs of the plan at the
+    same time, and the ledger takes what comes first: then only a job that is alone, or that never
+    has room, is certain."""
+    shards = sum(shard.epoch is not None for shard in core.dispatcher.shards.values())
+    looking = {
+        planned.job.jid
+        for planned in plan.jobs
+        if planned.verdict is not PlanVerdict.NEVER
+        and (planned.finding is not None or (planned.why and planned.why.reason in _OF_TURNS))
+    }
+    return looking if shards > 1 and len(looking) > 1 else set()
+
+
+def _race(jobs: list[dict[str, Any]]) -> list[str]:
+    """A remark where jobs of the plan compete for room, and it is not known which gets it."""
+    contended = [job for job in jobs if not job["certain"]]
+    if all(job["tasks"]["now"] == job["tasks"]["total"] for job in contended):
+        return []
+    return [
+        f"several shards place {len(contended)} of these jobs at the same time: which of them gets "
+        "the room that all want is known when it has happened"
+    ]
 
 
 def _worst(counts: Counter[str], *, refused: bool) -> str:

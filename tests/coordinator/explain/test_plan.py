@@ -139,6 +139,24 @@ async def test_a_plan_says_in_the_sentence_of_explain_that_no_node_matches(
     )
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+async def test_a_plan_says_that_shards_compete_for_room(
+    tmp_path: Path, redis_url: str, shards: int
+) -> None:
+    both = [job("one", cpu="3"), job("two", cpu="3"), job("huge", cpu="9")]
+    async with running(redis_url, tmp_path, shards=shards) as service:
+        await send(service, node("a", cpu="4"))
+        alone = await planned(service, both[0])
+        told = await planned(service, *both)
+    assert one(alone)["certain"]
+    assert alone["others"] == []
+    assert sorted(j["verdict"] for j in told["jobs"]) == ["never", "now", "waits"]
+    certain = {j["name"]: j["certain"] for j in told["jobs"]}
+    assert certain == {"one": shards == 1, "two": shards == 1, "huge": True}
+    assert len(told["others"]) == shards - 1
+    assert all("several shards place 2 of these jobs" in text for text in told["others"])
+
+
 async def test_a_job_to_a_queue_of_the_same_list_counts_its_capability(
     tmp_path: Path, redis_url: str
 ) -> None:
