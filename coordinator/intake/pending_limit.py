@@ -150,7 +150,7 @@ class PendingBound:
             case "Job":
                 return self._take(item, names, existing=names.batch_jobs)
             case "Pod":
-                group = group_of(item)
+                group = group_of(item, names)
                 if not group:
                     return self._take(item, names, existing=names.pods)
                 if group not in verdicts and group not in names.groups:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from coordinator.intake.documents.kinds import SUBMITTED
+from coordinator.intake.documents.kinds import KAI_POD_GROUP, SUBMITTED
 from shared.manifests.fields.metadata import GROUP_NAME, QUEUE_NAME
+from shared.manifests.kai.groups import GROUP_NAME as KAI_GROUP
+from shared.manifests.kai.groups import QUEUE_LABEL as KAI_QUEUE
 from shared.model.model import Job, PriorityClass
+from shared.policy.model import Dialect
 
 DEFAULT = "default"
 SAMPLE = 8
@@ -29,6 +32,9 @@ _TASK_BITS = 32
 
 class QueueNames(Protocol):
     """The lookups needed here; :class:`coordinator.intake.admission.registry.Registry` has them."""
+
+    @property
+    def dialect(self) -> Dialect: ...
 
     @property
     def jobs(self) -> Mapping[int, Job]: ...
@@ -55,12 +61,13 @@ def queue_of(item: Item, names: QueueNames) -> str:
         return _text(_part(item, "spec").get("queue")) or DEFAULT
     metadata = _part(item, "metadata")
     annotations = _part(metadata, "annotations")
-    group = annotations.get(GROUP_NAME)
-    if group:
-        job = group_job(f"{metadata.get('namespace') or _NAMESPACE}/{group}", names)
+    if group := group_of(item, names):
+        job = group_job(group, names)
         # A PodGroup's queue counts, whatever its pods say, as in Volcano.
         if job is not None:
             return job.queue
+    if names.dialect is Dialect.KAI:
+        return _text(_part(metadata, "labels").get(KAI_QUEUE)) or DEFAULT
     return _text(annotations.get(QUEUE_NAME)) or DEFAULT
 
 
@@ -137,10 +144,17 @@ def name_of(item: Item) -> str:
     return f"{_part(item, 'metadata').get('name')}"
 
 
-def group_of(item: Item) -> str:
+def is_group(item: Item, names: QueueNames) -> bool:
+    """Whether it is a PodGroup of the dialect in force: pods of the other's are not its members."""
+    is_kai = _text(item.get("apiVersion")).startswith(KAI_POD_GROUP.group + "/")
+    return item.get("kind") == "PodGroup" and is_kai is (names.dialect is Dialect.KAI)
+
+
+def group_of(item: Item, names: QueueNames) -> str:
     """``namespace/name`` of a Pod's PodGroup; "" for none."""
     metadata = _part(item, "metadata")
-    group = _part(metadata, "annotations").get(GROUP_NAME)
+    annotation = KAI_GROUP if names.dialect is Dialect.KAI else GROUP_NAME
+    group = _part(metadata, "annotations").get(annotation)
     return f"{metadata.get('namespace') or _NAMESPACE}/{group}" if group else ""
 
 

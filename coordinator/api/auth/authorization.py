@@ -25,6 +25,7 @@ from coordinator.intake.queue_of import (
     QueueNames,
     group_job,
     group_of,
+    is_group,
     is_submitted,
     key_of,
     name_of,
@@ -50,7 +51,7 @@ def authorize_objects(
     coming = {
         key_of(item): queue_of(item, names)
         for item in items
-        if isinstance(item, Mapping) and item.get("kind") == "PodGroup"
+        if isinstance(item, Mapping) and is_group(item, names)
     }
     allowed: list[Any] = []
     refused: list[Refusal] = []
@@ -105,7 +106,7 @@ def _beyond_queues(
     # Where it goes and where it is: with the right to one of them alone a tenant could take over,
     # or push out, the jobs of another (decision 0015).
     goes_to = [queue_of(item, names), present_queue(kind, key_of(item), names)]
-    if coming and kind == "Pod" and (group := group_of(item)) in coming:
+    if coming and kind == "Pod" and (group := group_of(item, names)) in coming:
         if group_job(group, names) is not None:  # what comes may be refused: then it stays as it is
             goes_to.append(coming[group])
         else:

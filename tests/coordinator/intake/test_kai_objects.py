@@ -6,7 +6,10 @@ from typing import Any
 
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
+from coordinator.intake.queue_of import is_group, queue_of
 from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
+from shared.policy.model import Dialect
+from tests.coordinator.intake.objects import pod, pod_group
 
 FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 NOW = 1000.0
@@ -118,3 +121,66 @@ def test_a_wrong_version_names_that_of_its_group() -> None:
     assert refusal.message == "unknown; write scheduling.run.ai/v2"
     (refusal,) = intake.admit([kai_queue("a") | {"apiVersion": "v9"}], 1).refused
     assert "scheduling.volcano.sh/v1beta1 or scheduling.run.ai/v2" in refusal.message
+
+
+# --- under a policy of KAI's ----------------------------------------------------------------------
+
+
+def kai_intake(*items: dict[str, Any]) -> Intake:
+    intake = Intake(dialect=Dialect.KAI)
+    admitted(intake, *items)
+    return intake
+
+
+def member(name: str, *, group: str = "", queue: str = "", sub: str = "") -> dict[str, Any]:
+    made = pod(name, group="volcanos")
+    labels = {"kai.scheduler/queue": queue, "kai.scheduler/subgroup-name": sub}
+    made["metadata"]["labels"] = {key: value for key, value in labels.items() if value}
+    if group:
+        made["metadata"]["annotations"]["pod-group-name"] = group
+    return made
+
+
+def test_a_queue_is_one_of_the_engine_with_its_limits() -> None:
+    limited = {"quota": 1, "overQuotaWeight": 1, "limit": 4}
+    intake = kai_intake(kai_queue("low", "top", gpu=limited))
+    assert not intake.registry.queues, "its parent is not there"
+    admitted(intake, kai_queue("top"))
+    top, low = (intake.registry.queues[name] for name in ("top", "low"))
+    gpu = intake.registry.slots.names.index("nvidia.com/gpu")
+    assert (low.parent, low.capability, low.deserved) == (top.qid, ((gpu, 4000),), ((gpu, 1000),))
+    assert top.capability == ()
+    assert "default" not in intake.registry.queues
+
+
+def test_pods_join_their_pod_sets() -> None:
+    subs = [{"name": "a", "minMember": 1}, {"name": "b", "minMember": 2}]
+    members = [member("p0", group="g", sub="A"), member("p1", group="g", sub="b")]
+    intake = kai_intake(kai_queue("team"), kai_group("g", subGroups=subs), *members)
+    (job,) = intake.registry.jobs.values()
+    assert (job.key, job.queue, job.priority) == ("ns/g", "team", 50)
+    assert [(g.parent, g.minimum) for g in job.groups] == [(-1, 3), (0, 1), (0, 2)]
+    assert [(role.name, role.group) for role in job.roles] == [("a", 1), ("b", 2)]
+
+
+def test_who_may_submit_is_asked_of_the_queue_that_kai_reads() -> None:
+    names = kai_intake(kai_queue("team"), kai_group("g", "team")).registry
+    assert queue_of(member("p", group="g", queue="other"), names) == "team"
+    assert queue_of(member("p", queue="other"), names) == "other"
+    assert queue_of(member("p"), names) == "default"
+    assert is_group(kai_group("g"), names)
+    assert not is_group(pod_group("g"), names)
+
+
+def test_a_group_goes_with_its_pods() -> None:
+    intake = kai_intake(kai_queue("team"), kai_group("g"), member("p", group="g"))
+    (jid,) = intake.registry.jobs
+    assert "team" in intake.remove("KaiQueue", "", "team", NOW).refused[0].name
+    assert intake.remove("KaiPodGroup", "ns", "g", NOW).jobs_gone == [jid]
+    intake.purge([jid], [])
+    assert intake.documents.keys() == {Key("KaiQueue", "", "team")} | namespaces(intake)
+    assert intake.remove("KaiQueue", "", "team", NOW).queues_gone == [0]
+
+
+def namespaces(intake: Intake) -> set[Key]:
+    return {key for key in intake.documents if key.kind == "Namespace"}
