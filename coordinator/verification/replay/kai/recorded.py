@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.intake.admission.queues import DEFAULT
 from coordinator.verification.replay.kai.gpu_groups import (
     RecordedDevices,
     key_of,
@@ -56,8 +57,9 @@ def read_kai_recorded(items: Sequence[Json], now: float, *, patience: float) -> 
     """Number the objects, in any order. ``patience``: seconds that a pod may be leaving until its
     room is promised to nobody any more. Raises RecordError if an object is refused."""
     devices = recorded_devices(items)
+    queues = {item["metadata"]["name"] for item in items if item["kind"] == "Queue"}
     recorded = read_recorded(
-        [_for_engine(item, devices) for item in items if item["kind"] != "Topology"], now
+        [_for_engine(item, devices, queues) for item in items if item["kind"] != "Topology"], now
     )
     objects = recorded.objects
     for item in items:
@@ -97,8 +99,10 @@ def _is_stuck(pod: Json, now: float, patience: float) -> bool:
     return deleted is not None and now - moment(deleted) > patience
 
 
-def _for_engine(item: Json, devices: RecordedDevices) -> Mapping[str, Any]:
-    """The object as the engine's intake reads it: kinds that it has not are those it has."""
+def _for_engine(item: Json, devices: RecordedDevices, queues: Container[str]) -> Mapping[str, Any]:
+    """The object as the engine's intake reads it: kinds that it has not are those it has. A group
+    of a queue that is not there stands in the engine's own: KAI's rules do not find it in a leaf,
+    and let it wait."""
     match item["kind"]:
         case "Queue":
             name = item["metadata"]["name"]
@@ -110,13 +114,14 @@ def _for_engine(item: Json, devices: RecordedDevices) -> Mapping[str, Any]:
             }
         case "PodGroup":
             spec = item.get("spec") or {}
+            queue = spec.get("queue", DEFAULT)
             return {
                 "apiVersion": "scheduling.volcano.sh/v1beta1",
                 "kind": "PodGroup",
                 "metadata": item["metadata"],
                 "spec": {
                     "minMember": 0,
-                    "queue": spec.get("queue", "default"),
+                    "queue": queue if queue in queues else DEFAULT,
                     "priorityClassName": spec.get("priorityClassName") or "train",
                 },
             }

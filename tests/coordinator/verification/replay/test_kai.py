@@ -150,6 +150,21 @@ def test_what_has_been_leaving_for_too_long_is_promised_to_nobody(
     assert line["tasks"]["default/new-0"]["status"] == waiting
 
 
+@pytest.mark.parametrize("queue_name", ["department", "there-is-none"])
+def test_a_group_whose_queue_holds_no_jobs_waits_with_what_it_asks_for(queue_name: str) -> None:
+    lost = group("lost", 1)
+    lost["spec"]["queue"] = queue_name
+    value = scenario(
+        pod("lost-0", "lost", gpus=1),
+        pod("good-0", "good", gpus=1),
+        groups=[lost, group("good", 1)],
+    )
+    (line,) = lines_of(value)
+    assert line["tasks"]["default/lost-0"]["status"] == "Pending"
+    assert line["tasks"]["default/lost-0"]["requestedGpus"] == 1
+    assert line["tasks"]["default/good-0"]["status"] == "Binding"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -105,9 +105,9 @@ CASES = [
     ),
     DivisionCase(
         "who is satisfied in a later round has no remainder of an earlier one",
-        8,
-        [claim("a", 3), claim("b", 1, created=1), claim("c", 9, created=2)],
-        {"a": 3, "b": 1, "c": 4},
+        10,
+        [claim("a", 3, weight=2), claim("b", 5, weight=1)],
+        {"a": 3, "b": 5},
     ),
     DivisionCase(
         "of equal remainders the oldest, then by uid",
