@@ -135,6 +135,11 @@ class Order(Sessions):
                 self._enqueue(urgent, urgent.reason)
                 continue
             need = self._need(urgent)  # nothing where what it waited with has ended meanwhile
+            # Its charge was given back while it waited, and others may have what it was picked for:
+            # a worker would find no quota, and what ends then without a placement wakes nobody.
+            if need and not urgent.nominated and not self.picking.admits(urgent, need):
+                self._enqueue(urgent, Reason.WAITING_FOR_QUOTA)
+                continue
             if need and (turn := self._open_turn(urgent, need)) is not None:
                 return turn
         while self.allocates and (picked := self.picking.next()) is not None:

@@ -17,7 +17,7 @@ from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_tree import Entry
 from coordinator.jobs.state import JobState, Need, Standing, amounts
 from shard_worker.framework.session import Session
-from shard_worker.session_model.workload import QueueInfo
+from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.reason import Reason
 from shared.model.model import Requests
 
@@ -166,6 +166,14 @@ class Picking:
             return False
         return within_capability(self._lines.queues, queue, total)
 
+    def admits(self, state: JobState, need: Need) -> bool:
+        """Whether the job's queue may have the whole need now, within its share or beyond it."""
+        queue = self._accounts.queue(state)
+        if self.allowed(queue, need):
+            return True
+        total = amounts(need, self._accounts.classes)
+        return self._work_conserving and queue.queue.open and self._may_lend(queue, total)
+
     def _borrow(self) -> tuple[JobState, Need] | None:
         """Work conservation: when no queue within its share has a job to try, free capacity goes by
         queue order, then job order."""
@@ -202,7 +210,11 @@ class Picking:
             return False
         if self._lines.held_back(line, self._now):
             return False
-        if not within_capability(self._lines.queues, queue.info, line.amounts):
+        return self._may_lend(queue.info, line.amounts)
+
+    def _may_lend(self, queue: QueueInfo, total: Amounts) -> bool:
+        """Whether a queue may have this much beyond its share."""
+        if not within_capability(self._lines.queues, queue, total):
             return False
-        requests: Requests = tuple(sorted(line.amounts.items()))
-        return self._session.may_borrow(queue.info, requests, self._accounts.cluster)
+        requests: Requests = tuple(sorted(total.items()))
+        return self._session.may_borrow(queue, requests, self._accounts.cluster)

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from coordinator.order.order import Order
 from shard_worker.dialects.open_session import open_session
+from shared.messages.messages import OutcomeCode
 from shared.model.model import Node, Queue
 from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import ONE, job
+from tests.coordinator.order.helpers import ONE, answer, job, placed
+from tests.coordinator.order.helpers import turns as turns_of
+from tests.coordinator.order.test_sessions import contending, labelled
 
 
 def order(*queues: Queue, hierarchy: bool = False, **flags: bool) -> Order:
@@ -81,3 +84,20 @@ def test_a_queue_that_moves_takes_what_it_uses_along() -> None:
     assert turns(made) == []
     made.put_queue(Queue(2, "a", parent=0))
     assert turns(made) == [3]
+
+
+def test_who_waited_for_another_turn_is_held_to_the_quota_again() -> None:
+    """Its queue may have given the rest to others meanwhile. A worker found no quota then, and
+    nothing woke the job when a turn of theirs ended without a placement."""
+    o = contending("allocate", queues=())
+    o.put_queue(Queue(0, "a", capability=((CPU, 2000),)))
+    for made in (labelled(job(1, cid=2)), labelled(job(2, cid=2)), job(3)):
+        o.put_job(made)
+    first, third = turns_of(o, 0.0)
+    assert (first.jid, third.jid) == (1, 3)  # job 2 waits: its rule is about the pods of job 1
+    o.outcome(placed(first), shard=0)
+    assert turns_of(o, 0.1) == []
+    assert o.jobs[2].reason == "WaitingForQuota"
+    o.outcome(answer(third, OutcomeCode.INFEASIBLE, {"node(s) had untolerated taints": 4}), shard=0)
+    assert [turn.jid for turn in turns_of(o, 0.2)] == [2]
+    o.validate()

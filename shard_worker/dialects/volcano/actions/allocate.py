@@ -121,6 +121,8 @@ def turn(ssn: Session, job: SessionJob, sheet: Sheet) -> AllocateResult:
     _tell(ssn, job, filled)
     if not filled.accepted:
         return AllocateResult.NOTHING
+    if filled.over_quota and not statement.operations:
+        _no_quota(ssn, job, filled)  # ready as it is: it needs no member, or has them
     outcome = _end(ssn, job, statement)
     if outcome is AllocateResult.COMMITTED:
         sheet.subs[0].sub.nominated_hyper_node = ""
@@ -163,13 +165,17 @@ def _tell(ssn: Session, job: SessionJob, filled: FillResult) -> bool:
     if filled.accepted:
         return True
     if filled.over_quota:
-        text = f"queue {job.job.queue} has no room for {filled.over_quota} of its tasks"
-        ssn.skip(job, Reason.WAITING_FOR_QUOTA, text)
+        _no_quota(ssn, job, filled)
         return True
     if filled.gated and not filled.reasons:
         ssn.skip(job, Reason.GATED, f"tasks that wait for their gate: {filled.gated}")
         return True
     return False
+
+
+def _no_quota(ssn: Session, job: SessionJob, filled: FillResult) -> None:
+    text = f"queue {job.job.queue} has no room for {filled.over_quota} of its tasks"
+    ssn.skip(job, Reason.WAITING_FOR_QUOTA, text)
 
 
 def _no_domain(ssn: Session, search: DomainSearch) -> None:

@@ -178,6 +178,17 @@ def test_a_task_the_queue_may_not_take_is_lost_and_the_others_go_on() -> None:
     assert ssn.skipped[1] == ("WaitingForQuota", "queue default has no room for 2 of its tasks")
 
 
+def test_a_job_that_needs_no_member_is_told_of_the_quota_too() -> None:
+    """It is ready without one, and its turn said "nothing to do"."""
+    cluster = Cluster("gang", "predicates", OddOnly)
+    cluster.node("n")
+    cluster.job("a", tasks=1, minimum=0)
+    ssn = cluster.open()
+    execute(ssn)
+    assert cluster.result(ssn).binds == {}
+    assert ssn.skipped[0] == ("WaitingForQuota", "queue default has no room for 1 of its tasks")
+
+
 def test_gates() -> None:
     """A foreign gate: no task at all. Its own: it goes once the queue has room, if it may."""
     cluster = Cluster("gang", "predicates")
