@@ -11,6 +11,7 @@ the last, and ``part`` (how many came before) on all but the first. Their kinds:
                           things: [[name, [amount], [implied]]] (where it names any),
                           rules: digest (where it asks for more than amounts)}],
                rules: {digest: what such a class asks for} (those not in the file yet)
+    class_gone cids (a number may come again for another class)
     node       nodes: [{row, name, allocatable: [[slot, amount]], spec,
                         devices: [[name, [amount]]] (of those it names),
                         facts: {labels, taints, unschedulable} (where they differ from before)}]
@@ -66,6 +67,7 @@ from coordinator.cluster.history.facts import (
     topology_facts,
 )
 from shared.ledger.entries.intake_batch import (
+    DropClass,
     DropJob,
     DropNode,
     DropQueue,
@@ -303,6 +305,8 @@ def _kind(op: Any) -> tuple[type, bool]:
 
 def _objects(ops: list[Any]) -> Event:
     match ops[0]:
+        case DropClass():
+            return {"ev": "class_gone", "cids": [op.cid for op in ops]}
         case DropNode():
             return {"ev": "node_gone", "rows": [op.row for op in ops]}
         case Observe():

@@ -61,6 +61,7 @@ class LedgerSide:
         self._row_of: dict[str, int] = {}
         self._handlers = {
             "class": self._classes,
+            "class_gone": self._classes_gone,
             "node": self._nodes,
             "node_gone": self._nodes_gone,
             "observe": self._observe,
@@ -124,6 +125,11 @@ class LedgerSide:
                 self.books.best_effort.add(item["cid"])
             if "rules" in item:
                 self._placement.put_rules(item["cid"], self._rules[item["rules"]])
+
+    def _classes_gone(self, event: dict[str, Any]) -> None:
+        for cid in event["cids"]:
+            self.books.best_effort.discard(cid)
+            self._placement.drop_rules(cid)
 
     def _nodes(self, event: dict[str, Any]) -> None:
         for item in event["nodes"]:

@@ -42,6 +42,11 @@ class PlacementChecks:
         if rules.get("pod_terms") or rules.get("spreads"):
             self._neighbours.begin()
 
+    def drop_rules(self, cid: int) -> None:
+        """A class is gone; its number may come again with other rules."""
+        self._books.rules.pop(cid, None)
+        self._judged.clear()
+
     def replaced(self, key: str) -> None:
         """An object is about to change, or to go."""
         self._domains.replaced(key)

@@ -15,6 +15,7 @@ from coordinator.cluster.history.events import LedgerEvents
 from coordinator.cluster.history.file import HistoryFile, LogFollower
 from coordinator.verification.checker.check import check
 from shared.ledger.entries.intake_batch import (
+    DropClass,
     DropJob,
     DropNode,
     IntakeOp,
@@ -80,6 +81,15 @@ def run(kind: int, places: dict[int, int], level: int) -> Run:
     none = [0] * len(places)
     levels = [level] * len(places)
     return Run(kind, 1, 0, list(places), list(places.values()), none, none, levels)
+
+
+def test_a_class_that_is_dropped_has_an_event() -> None:
+    """Resource names that nothing uses any more take their classes along: no history could be
+    written from then on (seed 396)."""
+    entry = intake(1, put_class(1, (2, 1, 0)), DropClass(1), DropClass(2), put_node(0))
+    events = LedgerEvents().of(entry)
+    assert [event["ev"] for event in events] == ["class", "class_gone", "node"]
+    assert events[1]["cids"] == [1, 2]
 
 
 def story() -> list[LogEntry]:
