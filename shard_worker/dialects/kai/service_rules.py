@@ -21,6 +21,7 @@ from shard_worker.dialects.kai.rules.fair_share import QueueDemand, fair_shares
 from shard_worker.dialects.kai.rules.queue_order import Candidate, QueueFigures
 from shard_worker.framework.rules import PERMIT, REJECT, NodeColumns, Rows
 from shard_worker.framework.session import Session
+from shard_worker.session_model.demands import Preference
 from shard_worker.session_model.job import SessionJob
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
 from shard_worker.session_model.world import World
@@ -104,6 +105,7 @@ class _Gangs:
     """A job starts with the pods that it needs, or not at all. No plugin of KAI's: always so."""
 
     def register(self, session: Session) -> None:
+        session.serve(Preference.GANG)
         session.add_job_valid_fn(_why_not)
         session.add_job_ready_fn(_whole_job_ready, counted=_ready)
         session.add_job_pipelined_fn(_whole_job_pipelined, counted=_pipelined)

@@ -95,7 +95,8 @@ async def test_a_gang_and_a_pod_of_their_own_are_bound(
         running(embedded_server.url, tmp_path, shards=3, policy=policy) as service,
         aiohttp.ClientSession() as http,
     ):
-        await submit(http, service, *NODES, *QUEUES, gang, *members, alone)
+        said = await submit(http, service, *NODES, *QUEUES, gang, *members, alone)
+        assert {notice["kind"] for notice in said["notices"]} == {"Queue"}, "quotas alone"
         await service.until(lambda status: status["tasks"]["running"] == 5)
         placed = await nodes_of(http, service)
         assert placed.keys() == {"lead-0", "work-0", "work-1", "work-2", "alone"}
