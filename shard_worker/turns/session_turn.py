@@ -137,7 +137,7 @@ class SessionTurns:
 
         ``numbers``: class numbers of excerpts -> the view's present numbers of these classes.
         """
-        apart = SessionTurns(self._open, view=self._view, mode=self._mode)
+        apart = SessionTurns(self._open, view=self._view, mode=self._mode, ask=self._ask)
         apart._memory = dict(self._memory)
         apart._reading = Reading(self._reading.decoded)
         apart._decoded = Decoded(numbers=numbers) if numbers else self._decoded

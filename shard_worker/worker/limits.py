@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+INQUIRY_CLASSES = 8
+"""Classes kept compiled within one inquiry."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -22,13 +22,14 @@ from shard_worker.inquiry.inquiry import Inquiry, examine
 from shard_worker.inquiry.turn_steps import placement_step, steps_before
 from shard_worker.placement.statement import runs_of
 from shard_worker.placement.task_class import CompiledClasses
+from shard_worker.turns.extender_http import Ask, ask_over_http
 from shard_worker.turns.flat_turn import PlacedTurn, place
 from shard_worker.turns.session_turn import SessionPlaced, SessionTurns
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.attempts import Attempt, Tally
 from shard_worker.worker.figures import WorkerFigures
-from shard_worker.worker.limits import Limits
+from shard_worker.worker.limits import INQUIRY_CLASSES, Limits
 from shard_worker.worker.refusals import (
     HOPELESS,
     NOT_AS_TOLD,
@@ -60,9 +61,6 @@ RESERVE = "reserve"
 """Action of a turn that only chooses nodes to reserve for its job: the outcome is INFEASIBLE, and
 its placements carry the rows."""
 
-INQUIRY_CLASSES = 8
-"""Classes kept compiled within one inquiry."""
-
 
 @dataclass(frozen=True, slots=True)
 class CommitBatchRequest:
@@ -93,6 +91,7 @@ class Worker:
         shard: int,
         seed: int = 0,
         limits: Limits | None = None,
+        ask: Ask = ask_over_http,
     ) -> None:
         """``seed`` breaks ties between equal nodes; different for each shard, or they conflict."""
         self.session = session
@@ -102,7 +101,7 @@ class Worker:
         self.classes = CompiledClasses(
             view=view, session=session, mode=mode, seed=seed, limit=self.limits.compiled_classes
         )
-        self._turns = SessionTurns(lambda: opened_again(session), view=view, mode=mode)
+        self._turns = SessionTurns(lambda: opened_again(session), view=view, mode=mode, ask=ask)
         """For turns that need a session."""
         self._figures = WorkerFigures()
         self._traced: set[str] = set()

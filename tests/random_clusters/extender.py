@@ -1,4 +1,4 @@
-"""An HTTP extender that answers at random, but the same to the same question."""
+"""An HTTP extender with random answers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from zlib import crc32
 
-REFUSES = 8
-"""One node in so many is refused."""
+from coordinator.verification.workloads.extender_answers import extender_answer
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -18,7 +16,7 @@ class _Answers(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        answer = json.dumps(_answer(self.path.rpartition("/")[2], json.loads(body), crc32(body)))
+        answer = json.dumps(extender_answer(self.path.rpartition("/")[2], body))
         self.send_response(200)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
@@ -27,17 +25,6 @@ class _Answers(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
-
-
-def _answer(verb: str, question: dict[str, list[dict[str, str]]], chance: int) -> object:
-    match verb:
-        case "predicate":
-            return {"code": int(chance % REFUSES == 0)}
-        case "prioritize":
-            return {"nodeScore": {str(name): i for i, name in enumerate(question["nodes"])}}
-        case _:
-            names = [f"{v['namespace']}/{v['name']}" for v in question["evictees"]]
-            return {"victims": names}
 
 
 @contextmanager

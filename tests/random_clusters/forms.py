@@ -17,11 +17,11 @@ from coordinator.verification.replay.cases import Case
 from coordinator.verification.replay.cycles import run_cycles
 from coordinator.verification.replay.sharded import ShardedRun, run_sharded
 from coordinator.verification.simulation.history import Notes
+from coordinator.verification.workloads.drawn_policies import plugins_of, policy_of
 from shard_worker.view.mode import Mode
 from tests.coordinator.verification.replay.build import Json, case
 from tests.random_clusters.at_rest import left_over
 from tests.random_clusters.clusters import cluster
-from tests.random_clusters.policies import plugins_of, policy_of
 
 CYCLES = 3
 """Sessions in a row: what one promises, the next binds."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.verification.replay.session import run_session
+from coordinator.verification.workloads.drawn_policies import plugins_of
 from shard_worker.dialects.volcano.registry import PLUGINS
 from tests.coordinator.verification.replay.build import case, gang, node
 from tests.random_clusters.extender import answering
 from tests.random_clusters.forms import Tried, drawn, try_cluster
-from tests.random_clusters.policies import plugins_of
 
 SEEDS = 32
 """``make soak`` has 2,000."""

@@ -21,6 +21,9 @@ CLEAN_UP = 2.5
 WAITED_FOR = 30.0
 """Seconds after everything else, when all jobs that can finish have finished."""
 
+LET_IN = 10.0
+"""Seconds after everything else, when all jobs that the policy lets in have had turns."""
+
 REPAIRED = REPAIR_SECONDS + 10.0
 """Seconds after everything else, when broken gangs are repaired or released."""
 
@@ -181,6 +184,18 @@ def clean_up(before: list[Wish]) -> list[Wish]:
         if item["kind"] == "Job" and _width(item) > 1
     }
     return [Wish(last + WAITED_FOR, delete=Key("Job", "ns", name)) for name in sorted(gangs)]
+
+
+def clear_away(before: list[Wish]) -> list[Wish]:
+    """Delete every job and group in the end, under a policy that may let nobody in."""
+    last = max(wish.at for wish in before)
+    names = {
+        (item["kind"], item["metadata"]["name"])
+        for wish in before
+        for item in wish.items
+        if item["kind"] in ("Job", "PodGroup")
+    }
+    return [Wish(last + LET_IN, delete=Key(kind, "ns", name)) for kind, name in sorted(names)]
 
 
 def _short_lived_queue(changes: _Changes) -> None:

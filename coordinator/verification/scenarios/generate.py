@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from coordinator.verification.scenarios.churn import churn, clean_up, lasting
+from coordinator.verification.scenarios.churn import churn, clean_up, clear_away, lasting
 from coordinator.verification.scenarios.contended import contended, policy
 from coordinator.verification.scenarios.demands import demanding
 from coordinator.verification.scenarios.draining import draining
+from coordinator.verification.scenarios.every_plugin import every_plugin
 from coordinator.verification.scenarios.restarting import restarting
 from coordinator.verification.scenarios.workload import (
     LARGE,
@@ -36,6 +37,9 @@ STUCK = 0.25
 WHOLE_EVERY = 4
 """Every Nth group of three seeds has a policy that evicts."""
 
+DRAWN_EVERY = 8
+"""Every Nth group of three seeds has a policy of plugins drawn from the registry."""
+
 CHANGING_EVERY = 8
 """In one of this many seeds the policy changes while jobs run."""
 
@@ -57,11 +61,19 @@ def scenario(seed: int) -> Scenario:
     setup = cluster(draw, nodes, limits)
     wishes = workload(draw, size, nodes, limits)
     rules: Item = {}
-    if whole_policy(seed):
+    later: tuple[Item, ...] = ()
+    usage: dict[str, dict[str, float]] = {}
+    if drawn_policy(seed):
+        apart = Random(seed + 9_000_003)
+        setup, wishes = contended(apart, setup, wishes, mode=mode, shards=shards)
+        drawn = every_plugin(apart, setup, wishes)
+        setup, wishes = drawn.setup, drawn.wishes
+        rules, later, usage = drawn.policy, drawn.later, drawn.usage
+    elif whole_policy(seed):
         apart = Random(seed + 3_000_003)
         rules = policy(apart)
         setup, wishes = contended(apart, setup, wishes, mode=mode, shards=shards)
-    if seed % 5 in (1, 3):
+    if seed % 5 in (1, 3) and not drawn_policy(seed):
         asking = Random(seed + 4_000_003)
         setup, wishes = demanding(asking, setup, wishes, mode=mode, shards=shards)
     wishes += churn(Random(seed + 2_000_003), setup, wishes, QUEUES)
@@ -71,7 +83,9 @@ def scenario(seed: int) -> Scenario:
     wishes = restarting(Random(seed + 8_000_003), wishes)
     faults = (*_faults(Random(seed + 1_000_003), shards), *_stuck(seed))
     evicting = not rules and seed // 3 % 2 == 1
-    if any(fault.kind is FaultKind.TASKS_LOST for fault in faults) and (
+    if drawn_policy(seed):
+        wishes += clear_away(wishes)
+    elif any(fault.kind is FaultKind.TASKS_LOST for fault in faults) and (
         rules or changing or evicting or any(wish.drain for wish in wishes)
     ):
         wishes += clean_up(wishes)
@@ -87,7 +101,8 @@ def scenario(seed: int) -> Scenario:
         standby=seed % 5 > 1,
         evicting=evicting,
         policy=rules,
-        policy_changes=_policy_changes(Random(seed + 6_000_003)) if changing else (),
+        policy_changes=_policy_changes(Random(seed + 6_000_003), later) if changing else (),
+        usage=usage,
     )
 
 
@@ -96,10 +111,18 @@ def whole_policy(seed: int) -> bool:
     return seed // 3 % WHOLE_EVERY == 2
 
 
-def _policy_changes(draw: Random) -> tuple[PolicyChange, ...]:
-    """One or two changes while most jobs are pending or running."""
+def drawn_policy(seed: int) -> bool:
+    """Whether the seed's policy is drawn from all plugins; else it would be the default policy, and
+    no worker would evict."""
+    return seed // 3 % DRAWN_EVERY == 4
+
+
+def _policy_changes(draw: Random, drawn: tuple[Item, ...]) -> tuple[PolicyChange, ...]:
+    """One or two changes while most jobs are pending or running. ``drawn``: the policies to change
+    to; empty: any under which everything binds in the end."""
     times = sorted(draw.uniform(0.05, 2.0) for _ in range(draw.randint(1, 2)))
-    return tuple(PolicyChange(at, policy(draw)) for at in times)
+    policies = drawn or tuple(policy(draw) for _ in times)
+    return tuple(PolicyChange(at, change) for at, change in zip(times, policies, strict=False))
 
 
 def _network(draw: Random) -> Network:

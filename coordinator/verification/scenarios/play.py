@@ -19,6 +19,7 @@ from coordinator.verification.simulation.invariants import Broken, broken_rules,
 from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.run import Crash, Simulation
 from coordinator.verification.simulation.scenario import Scenario
+from coordinator.verification.workloads.extender_answers import ask_in_process
 from shard_worker.view.mode import Mode
 from shared.policy.dialect import parse_policy
 from shared.policy.volcano import DEFAULT_POLICY
@@ -57,6 +58,7 @@ def build(scenario: Scenario, notes: Notes | None = None) -> Simulation:
 
     def core() -> Coordinator:
         order = Order(policies.session(), window=16, walls=scenario.mode is Mode.HARD)
+        order.excerpts.usage = lambda: scenario.usage
         dispatcher = Dispatcher(scenario.shards, turns_per_call=4)
         return Coordinator(order, dispatcher, mode=scenario.mode.value)
 
@@ -85,6 +87,7 @@ def build(scenario: Scenario, notes: Notes | None = None) -> Simulation:
         evicting=scenario.evicting,
         notes=notes,
         evicts=scenario.drains or scenario.restarts,
+        ask=ask_in_process,
     )
     simulation.submit(list(scenario.setup))
     for wish in scenario.wishes:

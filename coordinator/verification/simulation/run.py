@@ -23,6 +23,7 @@ from coordinator.verification.simulation.silent_log import silent_log
 from coordinator.verification.simulation.virtual_time import Network, Place, Timeline
 from coordinator.verification.simulation.worker import EVERYTHING, SeededWorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
+from shard_worker.turns.extender_http import Ask, ask_over_http
 from shard_worker.view.mode import Mode
 from shared.ledger.entries.log import CommitEntry
 from shared.ledger.memory.old_copy import LedgerCopy
@@ -71,10 +72,11 @@ class Simulation:
         notes: Notes | None = None,
         binds_volumes: bool = True,
         evicts: bool = False,
+        ask: Ask = ask_over_http,
     ) -> None:
         """``core`` makes an empty coordinator, with a session of ``policies``; one worker per
         shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes`` and ``evicts``:
-        see :class:`Environment`."""
+        see :class:`Environment`. ``ask`` sends workers' questions to an extender."""
         self.notes = notes
         self.events = 0
         """Number of events so far."""
@@ -94,7 +96,7 @@ class Simulation:
             ledger=self.ledger,
             cluster=ClusterProcess(timeline, kubelets),
             policies=policies,
-            workers=SeededWorkerConfig(mode=mode, seed=seed, evicting=evicting),
+            workers=SeededWorkerConfig(mode=mode, seed=seed, evicting=evicting, ask=ask),
             acknowledged=self._acknowledged,
             binds_volumes=binds_volumes,
             evicts=evicts,

@@ -80,6 +80,8 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: Item = msgspec.field(default_factory=dict)
     """The policy file's content; empty: the default policy."""
     policy_changes: tuple[PolicyChange, ...] = ()
+    usage: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
+    """Node -> percent of its CPU and memory in use, as a metrics source reports it."""
 
     @property
     def deletes(self) -> bool:

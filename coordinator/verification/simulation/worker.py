@@ -11,6 +11,7 @@ from coordinator.verification.simulation.bold_evictor import EvictingWorker, Tru
 from coordinator.verification.simulation.process import Lane, Process
 from coordinator.verification.simulation.virtual_time import Event, Place
 from shard_worker.framework.session import Session
+from shard_worker.turns.extender_http import Ask, ask_over_http
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.limits import Limits
@@ -41,6 +42,8 @@ class SeededWorkerConfig:
     seed: int
     evicting: bool = False
     """Whether they evict at random."""
+    ask: Ask = ask_over_http
+    """Sends the questions of the plugin extender."""
 
 
 class _Link(LedgerDouble):
@@ -92,6 +95,7 @@ class SimulatedWorker:
             shard=shard,
             seed=config.seed * 1009 + shard,
             limits=Limits(nomination_seconds=10.0),
+            ask=config.ask,
         )
         if isinstance(self.worker, EvictingWorker):
             self.worker.draw = Random(f"{config.seed}/{shard}/{epoch.counter}")

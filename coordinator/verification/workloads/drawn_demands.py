@@ -1,0 +1,114 @@
+"""Demands of random pods: one for every check that a plugin makes of nodes, pods and objects.
+
+Each changes a pod, or the template of a role's pods, in place; it has annotations, and a label
+``app``. What they ask for, :mod:`coordinator.verification.workloads.drawn_objects` has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from coordinator.verification.workloads.demands import HOSTNAME
+
+Json = dict[str, Any]
+
+APPS = ("web", "db")
+"""Values of the label ``app``."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def ask_for_more(draw: Random, pod: Json) -> None:
+    """Add some of all demands, mostly none."""
+    for demand, chance in _DEMANDS.items():
+        if draw.random() < chance:
+            demand(draw, pod)
+
+
+# --- demands ------------------------------------------------------------------------------------
+
+
+def _selector(draw: Random, made: Json) -> None:
+    made["spec"]["nodeSelector"] = {"zone": draw.choice("ab")}
+
+
+def _node_affinity(draw: Random, made: Json) -> None:
+    rule = {"key": "zone", "operator": draw.choice(["In", "NotIn"]), "values": [draw.choice("ab")]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
+    made["spec"].setdefault("affinity", {})["nodeAffinity"] = {_REQUIRED: terms}
+
+
+def _pod_rule(draw: Random, made: Json) -> None:
+    side = draw.choice(["podAffinity", "podAntiAffinity", "podAntiAffinity"])
+    selector = {"matchLabels": {"app": draw.choice(APPS)}}
+    term = {"labelSelector": selector, "topologyKey": draw.choice([HOSTNAME, "zone"])}
+    made["spec"].setdefault("affinity", {})[side] = {_REQUIRED: [term]}
+
+
+def _spread(draw: Random, made: Json) -> None:
+    selector = {"matchLabels": {"app": made["metadata"]["labels"]["app"]}}
+    made["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": draw.randint(1, 2),
+            "topologyKey": draw.choice([HOSTNAME, "zone"]),
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": selector,
+        }
+    ]
+
+
+def _port(draw: Random, made: Json) -> None:
+    made["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+
+
+def _volume(draw: Random, made: Json) -> None:
+    source = {"claimName": f"p{draw.randint(0, 4)}"}
+    made["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": source}]
+
+
+def _claim(draw: Random, made: Json) -> None:
+    one = {"resourceClaimTemplateName": "one"}
+    shared = {"resourceClaimName": f"d{draw.randint(0, 1)}"}
+    made["spec"]["resourceClaims"] = [{"name": "gpu", **draw.choice([one, one, shared])}]
+
+
+def _gpu_share(draw: Random, made: Json) -> None:
+    amounts: Json = draw.choice(
+        [
+            {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "600"},
+            {"volcano.sh/gpu-memory": "600"},
+            {"volcano.sh/gpu-number": "1"},
+        ]
+    )
+    resources = made["spec"]["containers"][0].setdefault("resources", {})
+    resources["limits"] = amounts
+
+
+def _numa(draw: Random, made: Json) -> None:
+    policy = draw.choice(["best-effort", "restricted", "single-numa-node"])
+    made["metadata"]["annotations"]["volcano.sh/numa-topology-policy"] = policy
+
+
+def _zone(draw: Random, made: Json) -> None:
+    made["metadata"]["annotations"]["volcano.sh/revocable-zone"] = "*"
+
+
+def _gate(draw: Random, made: Json) -> None:
+    made["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+
+
+_DEMANDS: Mapping[Callable[[Random, Json], None], float] = {
+    _selector: 0.12,
+    _node_affinity: 0.08,
+    _pod_rule: 0.15,
+    _spread: 0.1,
+    _port: 0.1,
+    _volume: 0.1,
+    _claim: 0.1,
+    _gpu_share: 0.12,
+    _numa: 0.06,
+    _zone: 0.1,
+    _gate: 0.03,
+}
+"""Demand -> the share of the waiting pods that have it."""
