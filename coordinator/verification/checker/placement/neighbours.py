@@ -139,10 +139,15 @@ class NeighbourChecks:
             return f"has pod affinity by {missing[0]}, a label that the node does not have"
         named = [
             (r, n - (kind == me and r == row), self._later(kind, r, me))
-            for kind, r, n in self._lately()
+            for kind, r, n in self._present()
             if all(_names(term, me[0], kind) for term in terms)
         ]
-        rows_found = [r for r, n, _ in named if n > 0]
+        rows_found = {r for r, n, _ in named if n > 0}
+        rows_found.update(
+            r for kind, r, _ in self._left() if all(_names(term, me[0], kind) for term in terms)
+        )
+        # Whether those that left recently count is for the placement to choose: beside one of them
+        # it is right, and so is the first of its group after all of them.
         was_first = not any(n > later for _, n, later in named)
         # Kubernetes' exception for the first pod of a group that wants to be beside its own kind:
         # without it none could ever start.
@@ -154,12 +159,20 @@ class NeighbourChecks:
                 return f"is in no domain ({key}) with a pod that its affinity names"
         return ""
 
-    def _lately(self) -> Iterator[tuple[Kind, int, int]]:
-        """(kind, row, pods), including those that left recently."""
-        self._forget()
+    def _present(self) -> Iterator[tuple[Kind, int, int]]:
+        """(kind, row, pods)"""
         for kind, rows in self._there.items():
             yield from ((kind, row, count) for row, count in rows.items())
+
+    def _left(self) -> Iterator[tuple[Kind, int, int]]:
+        """(kind, row, 1) for each pod that left recently, or began to."""
+        self._forget()
         yield from ((kind, row, 1) for _, kind, row in self._gone)
+
+    def _lately(self) -> Iterator[tuple[Kind, int, int]]:
+        """(kind, row, pods), including those that left recently."""
+        yield from self._present()
+        yield from self._left()
 
     def _forget(self) -> None:
         since = self._books.t - RECENT

@@ -1,0 +1,61 @@
+"""The checker on rules between pods (promise 9): affinity to pods that come and go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.coordinator.verification.checker.story import BEST_EFFORT, PODS, Story, the_first
+
+BESIDE_DB = 3
+"""Class: one pod, on a node with a pod of app=db."""
+HOST = "kubernetes.io/hostname"
+
+
+@pytest.fixture
+def story() -> Story:
+    """Job 1 is a db without rules, job 2 two dbs that want to be beside a db."""
+    story = Story()
+    tiers = [[{"name": "predicates"}]]
+    story.ledger("policy", policy={"actions": ["allocate", "backfill"], "tiers": tiers})
+    for row in range(4):
+        node = {"row": row, "name": f"n{row}", "allocatable": [[PODS, 10]], "spec": 2}
+        story.ledger("node", nodes=[node | {"facts": {"labels": {HOST: f"n{row}"}}}])
+    near = {"topology_key": HOST, "selector": [{"key": "app", "operator": "In", "values": ["db"]}]}
+    asked = {"cid": BESIDE_DB, "requests": [[PODS, 1, 0]], "best_effort": True, "rules": "near"}
+    story.ledger("class", classes=[asked], rules={"near": {"pod_terms": [near]}})
+    for jid, cid, count in ((1, BEST_EFFORT, 1), (2, BESIDE_DB, 2)):
+        facts = {"labels": {"app": "db"}}
+        role = [cid, 0, count, 0, facts]
+        job = {"jid": jid, "qid": 1, "spec": 1, "key": f"default/job-{jid}", "uid": f"uid-{jid}"}
+        story.ledger("job", jobs=[job | {"groups": [[-1, 1]], "roles": [role]}])
+    return story
+
+
+def test_beside_a_pod_that_is_there(story: Story, tmp_path: Path) -> None:
+    story.commit(1, {0: 0}, cid=BEST_EFFORT)
+    story.commit(2, {0: 0}, cid=BESIDE_DB)
+    assert story.check(tmp_path).ok
+
+
+def test_elsewhere_while_one_is_there(story: Story, tmp_path: Path) -> None:
+    story.commit(1, {0: 0}, cid=BEST_EFFORT)
+    wrong = story.commit(2, {0: 1}, cid=BESIDE_DB)
+    assert the_first(story, tmp_path) == (9, story.line_of(wrong))
+
+
+@pytest.mark.parametrize("row", [0, 3])
+def test_after_the_last_one_has_left(story: Story, row: int, tmp_path: Path) -> None:
+    """The worker may know that it has left, then this is the first of a group that selects itself;
+    or not yet, then this is beside it."""
+    story.commit(1, {0: 0}, cid=BEST_EFFORT)
+    story.run(1, {0: 0})
+    story.commit(2, {0: row}, cid=BESIDE_DB)
+    assert story.check(tmp_path).ok
+
+
+def test_the_second_of_a_group_is_beside_the_first(story: Story, tmp_path: Path) -> None:
+    story.commit(2, {0: 1}, cid=BESIDE_DB)
+    wrong = story.commit(2, {1: 2}, cid=BESIDE_DB)
+    assert the_first(story, tmp_path) == (9, story.line_of(wrong))
