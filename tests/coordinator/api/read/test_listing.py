@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.api.read import list as listing
 from coordinator.api.read.query import Token
-from tests.coordinator.api.client import PODS, TABLE, Client
+from tests.coordinator.api.client import PODS, TABLE, Client, Json
 from tests.coordinator.api.conftest import put, running_pod
 from tests.coordinator.intake.objects import node
 from tests.end_to_end.one_process.harness import Running
@@ -52,12 +52,21 @@ async def test_a_long_list_comes_in_pieces_and_is_the_same(
     whole = await client.get(PODS, accept=accept)
     monkeypatch.setattr(listing, "PIECE", 2)
     pieces = await client.get(PODS, accept=accept)
-    assert pieces == whole
+    assert _without_ages(pieces) == _without_ages(whole)
     some = await client.get(PODS, accept=accept, limit=5)
     assert len(some["items"] if "items" in some else some["rows"]) == 5
     assert some["metadata"]["remainingItemCount"] == 1
     none = await client.get(PODS, accept=accept, labelSelector="tier=nothing")
     assert none.get("items", none.get("rows")) == []
+
+
+def _without_ages(answer: Json) -> Json:
+    """A second may end between two answers."""
+    for at, column in enumerate(answer.get("columnDefinitions", ())):
+        if column["name"] == "Age":
+            for row in answer["rows"]:
+                row["cells"][at] = ""
+    return answer
 
 
 async def test_one_name_is_found_without_a_walk(

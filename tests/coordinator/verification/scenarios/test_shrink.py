@@ -49,7 +49,7 @@ def test_failing_seed_leaves_a_small_scenario_that_fails_again(
     """Without the check of fit, two workers that plan on old views overfill a node."""
     monkeypatch.setattr(judge, "misfit", lambda *_: Verdict.COMMITTED)
     seed = next(s for s in range(100) if play(scenario(s)).broken)
-    only = ["--seeds", f"{seed}..{seed}", "--keep", str(tmp_path), "--shrink", "5"]
+    only = ["--seeds", f"{seed}..{seed}", "--keep", str(tmp_path), "--shrink", "30"]
     code = run(["chaos", "sim", *only, "-o", "json"])
     assert code == 1
     said = capsys.readouterr()
