@@ -19,21 +19,29 @@ PARSERS = Path(shared.manifests.__file__).parent
 
 
 def checked_by() -> set[str]:
-    """Every schema that a parser names."""
+    """Every schema that a parser names: ``fields.check(NAME)`` or ``part_of(obj, field, NAME)``."""
     calls = (
         node
         for path in PARSERS.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
     )
+    named = {argument for call in calls for argument in _of_schema(call)}
     return {
-        call.args[0].value
-        for call in calls
-        if isinstance(call.func, ast.Attribute)
-        and call.func.attr == "check"
-        and isinstance(call.args[0], ast.Constant)
-        and isinstance(call.args[0].value, str)
+        argument.value
+        for argument in named
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     }
+
+
+def _of_schema(call: ast.Call) -> list[ast.expr]:
+    match call.func:
+        case ast.Attribute(attr="check"):
+            return call.args[:1]
+        case ast.Name(id="part_of"):
+            return call.args[2:]
+        case _:
+            return []
 
 
 CHECKED = sorted(checked_by())
