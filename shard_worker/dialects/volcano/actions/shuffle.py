@@ -9,16 +9,22 @@ from shard_worker.session_model.status import Status
 
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
+    from shard_worker.session_model.job import TaskInfo
 
 NAME = "shuffle"
 
 
 def execute(ssn: Session) -> None:
-    """Evict the tasks that VictimTasks names."""
+    """Evict the tasks that VictimTasks names, those of each job by a statement of its own, as a
+    service does."""
     running = [task for task in ssn.world.linked_tasks() if task.status is Status.RUNNING]
-    statement, victims = WorldStatement(ssn), ssn.victim_tasks(running)
-    why = f"{NAME} ({', '.join(ssn.decided_by)})"
-    for victim in victims:
+    by_job: dict[int, list[TaskInfo]] = {}
+    for victim in ssn.victim_tasks(running):
         if victim.status is Status.RUNNING:
+            by_job.setdefault(victim.job.job.jid, []).append(victim)
+    why = f"{NAME} ({', '.join(ssn.decided_by)})"
+    for victims in by_job.values():
+        statement = WorldStatement(ssn)
+        for victim in victims:
             statement.evict(victim, why)
-    statement.commit()
+        statement.commit()
