@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -134,12 +135,22 @@ async def test_what_is_an_admins_is_refused_on_every_way_in(ask: Asking, name: s
     await apply("&force=true")
     check(*await ask(OPS, "PATCH", f"{path}/x", {"spec": obj["spec"]}, form="merge-patch+json"))
     assert (await ask(OPS, "DELETE", f"{path}/x"))[0] == 200
+    await _until_gone(ask, f"{path}/x")
     # in a list with others it alone is refused
     status, body = await ask(OPS, "POST", LISTS, a_list(obj, pod("beside", queue="ops")))
     assert (status, body["accepted"], len(body["refused"])) == (200, 1, 1), body
     # an admin may
     status, body = await ask(ADMIN, "POST", f"{path}?dryRun=All", obj)
     assert status == 201, body
+
+
+async def _until_gone(ask: Asking, path: str) -> None:
+    """A pod may have been placed meanwhile, so that its node has to stop it."""
+    for _ in range(3000):
+        if (await ask(ADMIN, "GET", path))[0] == 404:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"{path} is still there")
 
 
 async def test_what_an_admin_gave_may_be_deleted_but_not_kept(ask: Asking) -> None:
