@@ -19,7 +19,6 @@ from shard_worker.framework.rules import Check as Live
 from shard_worker.framework.rules import Mask
 from shard_worker.framework.session import Session
 from shard_worker.kube_scheduler.filters.node_checks import REPELLING, SELECTOR, TAINT, tolerated
-from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
 from shard_worker.view.node_reasons import FOREIGN, QUARANTINED, STALE_SPEC
 from shard_worker.view.view import View
@@ -226,7 +225,7 @@ def _taints(cls: TaskClass, view: View, passes: Mask) -> Iterator[_Judged]:
 
 def _room(view: View, slot: int, amount: int) -> _SlotRoom:
     allocatable, used, releasing, nominated = (
-        view.columns.views[kind][slot] for kind in (ALLOCATABLE, USED, RELEASING, NOMINATED)
+        view.column(kind, slot) for kind in ("allocatable", "used", "releasing", "nominated")
     )
     free = allocatable - used
     future = free + releasing - nominated

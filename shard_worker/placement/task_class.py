@@ -46,7 +46,7 @@ def too_large(requests: Requests, view: View, matching: NDArray[np.bool_]) -> st
     """The message for a task that requests more than any matching node has, even when empty."""
     names = []
     for slot, amount in requests:
-        most = int(view.columns.views[ALLOCATABLE][slot][matching].max())
+        most = int(view.column("allocatable", slot)[matching].max())
         if most < amount:
             name = view.slot_name(slot)
             names.append(

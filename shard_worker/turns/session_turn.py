@@ -30,7 +30,7 @@ from shard_worker.turns.extender_http import Ask, answered, ask_over_http
 from shard_worker.turns.flat_turn import PlacedTurn
 from shard_worker.turns.guards import NAMES_VICTIMS, Guards
 from shard_worker.turns.reservation import rows_for
-from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
+from shard_worker.view.columns import NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shared.codec.packed import replace
@@ -412,9 +412,9 @@ def _never(session: Session, job: SessionJob) -> dict[str, int]:
     candidates = feasible(session, task, fit=False)
     if not candidates.mask.any():
         return candidates.reasons
-    large, columns = candidates.mask.copy(), session.world.view.columns.views[ALLOCATABLE]
+    large = candidates.mask.copy()
     for slot, amount in task.requests:
-        large &= columns[slot] >= amount
+        large &= session.world.view.column("allocatable", slot) >= amount
     if large.any():
         return {}
     text = too_large(task.requests, session.world.view, candidates.mask)
