@@ -12,7 +12,8 @@ SERVER = "The server"
 
 
 def complete_contexts(ctx: Any, args: list[str], incomplete: str) -> list[str]:
-    from coordinator.cli.client.kubeconfig import ConfigError, contexts
+    from coordinator.cli.client.kubeconfig import contexts
+    from shared.kubeconfig import ConfigError
 
     try:
         return [name for name in contexts(os.environ) if name.startswith(incomplete)]

@@ -7,21 +7,24 @@ was said. A token of ``QUADRANT_TOKEN`` or ``QUADRANT_TOKEN_FILE`` counts before
 
 from __future__ import annotations
 
-import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
+
+from shared.kubeconfig import (
+    ConfigError,
+    Section,
+    context_names,
+    kubeconfig_paths,
+    read_context,
+    read_text,
+)
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 NAME = "quadrant"
 """Of the cluster, the user and the context in the files that we write."""
-
-
-class ConfigError(Exception):
-    """A setting or a kubeconfig file cannot be used; one sentence with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ def _token(environ: Mapping[str, str]) -> str | None:
     if token := environ.get("QUADRANT_TOKEN"):
         return _one_word(token, "QUADRANT_TOKEN")
     if path := environ.get("QUADRANT_TOKEN_FILE"):
-        return _one_word(_read(Path(path), "QUADRANT_TOKEN_FILE"), "QUADRANT_TOKEN_FILE")
+        return _one_word(read_text(Path(path), "QUADRANT_TOKEN_FILE"), "QUADRANT_TOKEN_FILE")
     return None
 
 
@@ -93,100 +96,45 @@ def _address(text: str, origin: str) -> str:
 # --- kubeconfig -------------------------------------------------------------------------------
 
 
-def kubeconfig_paths(environ: Mapping[str, str]) -> list[Path]:
-    """The files that count, first one first; those that are absent too."""
-    if named := environ.get("KUBECONFIG"):
-        return [Path(part) for part in named.split(os.pathsep) if part]
-    home = environ.get("HOME")
-    return [Path(home) / ".kube" / "config"] if home else []
-
-
 def contexts(environ: Mapping[str, str]) -> list[str]:
     """The names of all contexts. Raises :class:`ConfigError`."""
-    return list(_merged(environ)["contexts"])
-
-
-def _merged(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Merge the files; of entries with the same name the first one wins, as in kubectl."""
-    merged: dict[str, Any] = {"current": "", "clusters": {}, "users": {}, "contexts": {}}
-    for path in kubeconfig_paths(environ):
-        if not path.is_file():
-            continue
-        config = _parsed(path)
-        merged["current"] = merged["current"] or str(config.get("current-context") or "")
-        for section, entry in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
-            for item in config.get(section) or ():
-                if isinstance(item, dict) and isinstance(item.get(entry), dict):
-                    value = {**item[entry], "": path.parent}
-                    merged[section].setdefault(str(item.get("name")), value)
-    return merged
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        value = yaml.load(_read(path, "the kubeconfig"), Loader=yaml.CSafeLoader)
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        line = f" line {place.line + 1}" if place else ""
-        raise ConfigError(f"{path}{line}: not YAML; mend the kubeconfig or unset it") from None
-    if value is not None and not isinstance(value, dict):
-        raise ConfigError(f"{path}: not a kubeconfig; name another file with KUBECONFIG")
-    return value or {}
+    return context_names(kubeconfig_paths(environ))
 
 
 def _of_kubeconfig(context: str | None, environ: Mapping[str, str]) -> ServerAccess | None:
     """The server of this context, or of the current one; None if there is neither. Raises
     :class:`ConfigError`."""
-    config = _merged(environ)
-    name = context or config["current"]
-    if not name:
-        return None
-    origin = f"context {name}"
-    chosen = config["contexts"].get(name)
+    chosen = read_context(kubeconfig_paths(environ), context)
     if chosen is None:
-        names = ", ".join(config["contexts"]) or "none"
-        raise ConfigError(f"{origin} is in no kubeconfig; there are: {names}; see KUBECONFIG")
-    cluster = config["clusters"].get(str(chosen.get("cluster")), {})
-    user = config["users"].get(str(chosen.get("user")), {})
+        return None
+    origin, cluster = chosen.origin, chosen.cluster.fields
     if not cluster.get("server"):
         raise ConfigError(f"{origin}: its cluster names no server; set clusters[].cluster.server")
     return ServerAccess(
         _address(str(cluster["server"]), origin),
         origin,
-        token=_user_token(user, origin),
-        namespace=chosen.get("namespace"),
-        ca=_certificates(cluster, origin),
+        token=_user_token(chosen.user, origin),
+        namespace=chosen.namespace,
+        ca=_certificates(chosen.cluster, origin),
         verify=not cluster.get("insecure-skip-tls-verify", False),
     )
 
 
-def _user_token(user: Mapping[str, Any], origin: str) -> str | None:
-    if user.get("tokenFile"):
-        text = _read(user[""] / str(user["tokenFile"]), f"{origin}: tokenFile")
+def _user_token(user: Section, origin: str) -> str | None:
+    if path := user.fields.get("tokenFile"):
+        text = read_text(user.directory / str(path), f"{origin}: tokenFile")
         return _one_word(text, f"{origin}: tokenFile")
-    return _one_word(str(user["token"]), f"{origin}: token") if user.get("token") else None
+    token = user.fields.get("token")
+    return _one_word(str(token), f"{origin}: token") if token else None
 
 
-def _certificates(cluster: Mapping[str, Any], origin: str) -> str | None:
-    if data := cluster.get("certificate-authority-data"):
-        try:
-            return base64.b64decode(str(data), validate=True).decode("ascii")
-        except ValueError:
-            field = "certificate-authority-data"
-            raise ConfigError(f"{origin}: {field} is not base64 of PEM; mend it") from None
-    if path := cluster.get("certificate-authority"):
-        return _read(cluster[""] / str(path), f"{origin}: certificate-authority")
-    return None
-
-
-def _read(path: Path, origin: str) -> str:
+def _certificates(cluster: Section, origin: str) -> str | None:
+    data = cluster.data_or_file("certificate-authority", origin)
     try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not text"
-        raise ConfigError(f"{origin}: cannot read {path}: {why}; name a readable file") from None
+        return None if data is None else data.decode("ascii")
+    except UnicodeDecodeError:
+        field = "certificate-authority-data"
+        raise ConfigError(f"{origin}: {field} is not base64 of PEM; mend it") from None
 
 
 # --- written by `up` --------------------------------------------------------------------------

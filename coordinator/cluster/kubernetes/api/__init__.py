@@ -1,0 +1,1 @@
+"""Talking to an API server: who we are, lists, watches, and many small writes."""

@@ -1,0 +1,209 @@
+"""Where the API server is and as whom we ask: from a kubeconfig, or from within a pod."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from shared.kubeconfig import ConfigError, Section, read_context, read_text
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+REREAD_SECONDS = 60.0
+"""A token file is read again after this time: the kubelet replaces a pod's token when four fifths
+of its hour are over."""
+EXEC_SECONDS = 30.0
+"""How long a credential program may take."""
+EARLY_SECONDS = 60.0
+"""A token that expires is replaced so long before."""
+
+
+class TokenSource(Protocol):
+    async def token(self) -> str:
+        """The bearer token to send now; "" for none. Raises ConfigError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedToken:
+    text: str = ""
+
+    async def token(self) -> str:
+        return self.text
+
+
+@dataclass(slots=True)
+class MountedToken:
+    """A token in a file that somebody replaces."""
+
+    path: Path
+    _text: str = ""
+    _read_at: float = float("-inf")
+
+    async def token(self) -> str:
+        now = time.monotonic()
+        if now - self._read_at >= REREAD_SECONDS:
+            self._text = read_text(self.path, "token file").strip()
+            self._read_at = now
+        return self._text
+
+
+@dataclass(slots=True)
+class TokenProgram:
+    """A program that a kubeconfig names (``users[].user.exec``); it prints an ExecCredential."""
+
+    command: list[str]
+    environment: dict[str, str]
+    api_version: str
+    directory: Path
+    _text: str = ""
+    _until: float = 0.0
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def token(self) -> str:
+        async with self._lock:  # one run for all streams that need a token now
+            if not self._text or time.time() >= self._until - EARLY_SECONDS:
+                self._text, self._until = _read_credential(await self._run(), self.command[0])
+            return self._text
+
+    async def _run(self) -> bytes:
+        name = self.command[0]
+        request = {"apiVersion": self.api_version, "kind": "ExecCredential"}
+        info = json.dumps(request | {"spec": {"interactive": False}})
+        program = str(self.directory / name) if "/" in name else name
+        try:
+            process = await asyncio.create_subprocess_exec(
+                program,
+                *self.command[1:],
+                env=os.environ | self.environment | {"KUBERNETES_EXEC_INFO": info},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            message = f"kubeconfig: cannot run {name}: {error.strerror}; install it"
+            raise ConfigError(message) from None
+        try:
+            async with asyncio.timeout(EXEC_SECONDS):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            message = f"kubeconfig: {name} took more than {EXEC_SECONDS:.0f} s; run it by hand"
+            raise ConfigError(message) from None
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+        if process.returncode:
+            message = f"kubeconfig: {name} ended with {process.returncode}; run it by hand"
+            raise ConfigError(message)
+        return output
+
+
+def _read_credential(output: bytes, name: str) -> tuple[str, float]:
+    """The token, and when it expires (seconds since 1970)."""
+    try:
+        status = json.loads(output)["status"]
+        token, expires = status["token"], status.get("expirationTimestamp")
+        until = datetime.fromisoformat(expires).timestamp() if expires else float("inf")
+    except (ValueError, KeyError, TypeError):
+        message = f"kubeconfig: {name} printed no ExecCredential with status.token; run it by hand"
+        raise ConfigError(message) from None
+    return str(token), until
+
+
+@dataclass(frozen=True, slots=True)
+class ApiServer:
+    """One API server, and how to authenticate to it."""
+
+    url: str
+    origin: str
+    """Who named it, for messages."""
+    tls: ssl.SSLContext | None
+    """None: plain HTTP."""
+    tokens: TokenSource = field(default_factory=FixedToken)
+
+
+def from_kubeconfig(path: Path, context: str | None = None) -> ApiServer:
+    """The server of a context of this file, the current one by default. Raises ConfigError."""
+    if not path.is_file():
+        raise ConfigError(f"kubeconfig: cannot read {path}: no such file; name a readable file")
+    chosen = read_context([path], context)
+    if chosen is None:
+        raise ConfigError(f"{path}: no context is current; name one")
+    url, origin = str(chosen.cluster.fields.get("server") or ""), chosen.origin
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{origin}: its cluster names no server; set clusters[].cluster.server")
+    for field_name in ("username", "auth-provider", "as"):
+        if chosen.user.fields.get(field_name):
+            message = f"{origin}: users[].user.{field_name} is not supported; use a token, a "
+            raise ConfigError(message + "client certificate or exec")
+    tls = _tls(chosen.cluster, chosen.user, origin) if url.startswith("https://") else None
+    return ApiServer(url.rstrip("/"), origin, tls, _tokens(chosen.user, origin))
+
+
+def in_cluster(environ: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) -> ApiServer:
+    """The server of the cluster that this pod runs in. Raises ConfigError."""
+    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        message = "in cluster: KUBERNETES_SERVICE_HOST is not set; run in a pod, or name a "
+        raise ConfigError(message + "kubeconfig")
+    ca = read_text(directory / "ca.crt", "in cluster")
+    tls = ssl.create_default_context(cadata=ca)
+    address = f"[{host}]" if ":" in host else host
+    return ApiServer(
+        f"https://{address}:{port}", "in cluster", tls, MountedToken(directory / "token")
+    )
+
+
+def _tokens(user: Section, origin: str) -> TokenSource:
+    fields = user.fields
+    if path := fields.get("tokenFile"):
+        return MountedToken(user.directory / str(path))
+    if program := fields.get("exec"):
+        return _program(program, user.directory, origin)
+    return FixedToken(str(fields.get("token") or ""))
+
+
+def _program(program: Any, directory: Path, origin: str) -> TokenProgram:
+    try:
+        variables = {str(v["name"]): str(v["value"]) for v in program.get("env") or ()}
+        command = [str(program["command"]), *map(str, program.get("args") or ())]
+        version = str(program["apiVersion"])
+    except (KeyError, TypeError, AttributeError):
+        message = f"{origin}: users[].user.exec has no command or apiVersion; set both"
+        raise ConfigError(message) from None
+    return TokenProgram(command, variables, version, directory)
+
+
+def _tls(cluster: Section, user: Section, origin: str) -> ssl.SSLContext:
+    ca = cluster.data_or_file("certificate-authority", origin)
+    certificate = user.data_or_file("client-certificate", origin)
+    key = user.data_or_file("client-key", origin)
+    try:
+        tls = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii"))
+        if certificate is not None and key is not None:
+            _load_chain(tls, certificate, key)
+    except (ssl.SSLError, UnicodeDecodeError):
+        message = f"{origin}: a certificate or key is not PEM, or they do not belong together"
+        raise ConfigError(f"{message}; mend the kubeconfig") from None
+    if cluster.fields.get("insecure-skip-tls-verify", False):
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    return tls
+
+
+def _load_chain(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    # The ssl module takes a client's certificate from files alone.
+    with tempfile.TemporaryDirectory(prefix="quadrant-") as directory:  # for this user's eyes only
+        paths = Path(directory) / "certificate", Path(directory) / "key"
+        for path, content in zip(paths, (certificate, key), strict=True):
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+        tls.load_cert_chain(*paths)

@@ -1,0 +1,272 @@
+"""The driver: streams in, state in the middle, binds and evictions out.
+
+::
+
+    API server -- lists, watches --> Reflector (one a kind) --> Mirror --> intake: objects
+                                                                  |
+         ^                                                        +------> binder: reports
+         +---- bindings, evictions <---- Writes <---- binder
+
+What writes is a part of its own (:class:`Writes`): in the shadow it writes nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from coordinator.cluster.kubernetes.api.client import ApiReader
+from coordinator.cluster.kubernetes.api.reflector import Reflector, ReflectorCounts, WatchedKind
+from coordinator.cluster.kubernetes.state.mirror import POD, Mirror, ObjectDelta, ObjectKey
+from coordinator.cluster.kubernetes.state.pods import PodRow, Task
+from coordinator.cluster.protocol import (
+    BindAnswers,
+    BindRequests,
+    Foreign,
+    Listed,
+    Phase,
+    Reports,
+)
+
+BACKLOG = 20_000
+"""So many objects may wait for intake; beyond them the streams wait, and the server keeps the rest.
+An initial list of 100,000 pods is held in such parts."""
+DELTA = 500
+"""Objects given to intake at once."""
+LISTING = 5000
+"""Tasks of one part of a listing."""
+TICK_SECONDS = 0.1
+
+Clock = Callable[[], float]
+
+
+class Writes(Protocol):
+    """What changes pods."""
+
+    async def bind(self, requests: BindRequests, rows: Sequence[PodRow | None]) -> BindAnswers: ...
+
+    async def evict(self, rows: Sequence[PodRow]) -> None:
+        """Have these pods end. Raises ClusterTimeout where that is not certain to happen."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class KubernetesCluster:
+    """A cluster behind :class:`coordinator.cluster.protocol.ClusterDriver`, and the source of its
+    objects."""
+
+    def __init__(
+        self,
+        reader: ApiReader,
+        kinds: Sequence[WatchedKind],
+        *,
+        mirror: Mirror,
+        writes: Writes,
+        clock: Clock = time.time,
+    ) -> None:
+        self.mirror = mirror
+        self._reader = reader
+        self._kinds = {kind.name: kind for kind in kinds}
+        self._writes = writes
+        self._clock = clock
+        self._reflectors = [Reflector(self._reader, kind, self) for kind in kinds]
+        self._changed = asyncio.Event()
+        """There may be something for intake."""
+        self._room = asyncio.Event()
+        self._room.set()
+        self._reported = asyncio.Event()
+        self._job_uid: Callable[[int], str | None] = lambda jid: None
+        self._listing: list[PodRow] = []
+
+    # --- as a process ---------------------------------------------------------------------------
+
+    async def follow_forever(self, job_uid: Callable[[int], str | None]) -> None:
+        """Follow every kind. ``job_uid``: the uid that the coordinator has for a job."""
+        self._job_uid = job_uid
+        async with self._reader, asyncio.TaskGroup() as group:
+            for reflector in self._reflectors:
+                group.create_task(reflector.run_forever())
+            group.create_task(self._tick_forever())
+
+    async def _tick_forever(self) -> None:
+        while True:
+            self.mirror.tick(self._clock())
+            self._signal()
+            await asyncio.sleep(TICK_SECONDS)
+
+    def streams(self) -> dict[str, ReflectorCounts]:
+        return {reflector.kind.name: reflector.counts for reflector in self._reflectors}
+
+    # --- what the streams say -------------------------------------------------------------------
+
+    def absent(self, kind: WatchedKind) -> None:
+        self.mirror.absent(kind.name)
+        self._signal()
+
+    async def listed(self, kind: WatchedKind, items: list[msgspec.Raw], *, first: bool) -> None:
+        if first:
+            self.mirror.begin_list(kind.name)
+        await self._take(kind, [(False, item) for item in items])
+
+    async def list_ended(self, kind: WatchedKind) -> None:
+        self.mirror.end_list(kind.name)
+        self._signal()
+
+    async def changed(self, kind: WatchedKind, item: list[tuple[bool, msgspec.Raw]]) -> None:
+        await self._take(kind, item)
+
+    async def _take(self, kind: WatchedKind, events: list[tuple[bool, msgspec.Raw]]) -> None:
+        mirror = self.mirror
+        for at in range(0, len(events), DELTA):
+            for gone, raw in events[at : at + DELTA]:
+                if gone:
+                    mirror.remove(kind.name, raw)
+                else:
+                    mirror.take(kind.name, raw)
+            self._signal()
+            # For the loop: nobody else runs while a large page is read.
+            await asyncio.sleep(0)
+            # Pods alone are held back: they wait for the first lists of all other kinds.
+            if kind.name == POD:
+                await self._room.wait()
+
+    def _signal(self) -> None:
+        if self.mirror.waiting:
+            self._changed.set()
+        if self.mirror.waiting > BACKLOG:
+            self._room.clear()
+        if len(self.mirror.reports):
+            self._reported.set()
+
+    # --- what intake takes ----------------------------------------------------------------------
+
+    async def changes(self) -> ObjectDelta:
+        """The next objects and removals; waits for one."""
+        while True:
+            delta = self.mirror.take_delta(DELTA)
+            if self.mirror.waiting <= BACKLOG:
+                self._room.set()
+            if delta:
+                self._complete(delta)
+                return delta
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _complete(self, delta: ObjectDelta) -> None:
+        """Set what the items of a list leave out."""
+        for key, item in zip(delta.keys, delta.items, strict=True):
+            kind = self._kinds[key.kind]
+            item["apiVersion"], item["kind"] = kind.api_version, kind.written
+
+    def expect(self, known: list[tuple[ObjectKey, str]]) -> None:
+        self.mirror.expect(known)
+
+    def admitted(self, pods: list[tuple[tuple[str, str], str, Task]]) -> None:
+        """Intake has these pods, of these uids, as these tasks."""
+        for key, uid, task in pods:
+            self.mirror.admitted(key, uid, task)
+        self._signal()
+
+    def put_back(self, delta: ObjectDelta, positions: Sequence[int]) -> None:
+        self.mirror.put_back(delta, positions)
+
+    def refused(self, item: dict[str, Any], why: str) -> None:
+        """A pod that intake does not understand."""
+        self.mirror.refused(item, why)
+
+    def foreign_changed(self) -> bool:
+        """Whether what pods that are not ours use has changed since :meth:`foreign`."""
+        return self.mirror.foreign.changed
+
+    # --- what the binder asks -------------------------------------------------------------------
+
+    async def bind(self, requests: BindRequests) -> BindAnswers:
+        rows = self.mirror.pods.rows([read_task(name) for name in requests.tasks])
+        answers = await self._writes.bind(requests, rows)
+        self._signal()
+        return answers
+
+    async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+        rows = self.mirror.pods.rows([read_task(name) for name in tasks])
+        live = [row for row in rows if row is not None and not row.gone]
+        if live:
+            await self._writes.evict(live)
+            self._signal()
+        columns = zip(tasks, rows, strict=True)
+        return [name for name, row in columns if row is None or row.gone]
+
+    async def reports(self, *, after: int, wait: float) -> Reports:
+        reports = self.mirror.reports.after(after)
+        if not reports.tasks:
+            self._reported.clear()
+            try:
+                async with asyncio.timeout(wait):
+                    await self._reported.wait()
+            except TimeoutError:
+                return reports
+            reports = self.mirror.reports.after(after)
+        return reports
+
+    async def listing(self, token: str) -> Listed:
+        if not token:
+            self._listing = self.mirror.pods.tasks()  # one state for all parts
+        start = int(token or 0)
+        part = self._listing[start : start + LISTING]
+        more = start + LISTING < len(self._listing)
+        return self._listed(
+            [row for row in part if (row.node or row.decided) and not row.ended],
+            str(start + LISTING) if more else "",
+        )
+
+    async def look(self, tasks: list[str]) -> Listed:
+        names = [read_task(name) for name in tasks]
+        rows = self.mirror.pods.rows(names)
+        listed = self._listed([row for row in rows if row is not None])
+        unknown = [name for name, row in zip(tasks, rows, strict=True) if row is None]
+        return Listed(
+            [*listed.tasks, *unknown],
+            [*listed.uids, *[""] * len(unknown)],
+            [*listed.nodes, *[""] * len(unknown)],
+            [*listed.phases, *[Phase.NEVER] * len(unknown)],
+        )
+
+    def _listed(self, rows: Sequence[PodRow], token: str = "") -> Listed:
+        return Listed(
+            tasks=[row.task for row in rows],
+            uids=[self._job_uid(row.jid) or "" for row in rows],
+            nodes=[row.reported_node or row.node for row in rows],
+            phases=[phase_of(row) for row in rows],
+            token=token,
+        )
+
+    async def foreign(self) -> Foreign:
+        self.mirror.foreign.changed = False
+        return self.mirror.foreign.sums()
+
+    async def history_position(self) -> str:
+        return ""
+
+    async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
+        """There is no history: the API server has what users were told."""
+
+    async def close(self) -> None:
+        await self._writes.close()
+
+
+def phase_of(row: PodRow) -> Phase:
+    """The phase of a task as a listing has it."""
+    if row.phase in (Phase.SUCCEEDED, Phase.FAILED):
+        return row.phase
+    if row.gone:
+        return Phase.FAILED
+    return Phase.RELEASING if row.leaving else row.phase
+
+
+def read_task(name: str) -> Task:
+    jid, _, tix = name.partition(".")
+    return int(jid), int(tix)

@@ -1,0 +1,342 @@
+"""The cluster as its watches tell it, and what intake and the binder have to hear of it.
+
+Events in; objects to admit, names to remove and reports out. No I/O and no clock. Of an object that
+changed several times since the last look only the newest form is given on, so that a burst costs
+one admission; an object that was deleted and made again is removed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from coordinator.cluster.kubernetes.api.objects import PodObject, head_of, pod_of, spec_of
+from coordinator.cluster.kubernetes.state.foreign import ForeignPods
+from coordinator.cluster.kubernetes.state.pods import (
+    UNBOUND,
+    PodKey,
+    PodRow,
+    PodTable,
+    Task,
+    as_item,
+    update,
+)
+from coordinator.cluster.kubernetes.state.reports import ReportLog, report
+from coordinator.cluster.protocol import Phase, Report
+
+POD = "Pod"
+NODE = "Node"
+GROUPS = ("PodGroup", "KaiPodGroup")
+
+
+class ObjectKey(NamedTuple):
+    """``kind`` as intake has it; ``namespace`` "" for cluster-wide kinds."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(slots=True)
+class ObjectDelta:
+    """What intake has to hear, in this order: removals, then objects."""
+
+    gone: list[ObjectKey] = field(default_factory=list)
+    keys: list[ObjectKey] = field(default_factory=list)
+    items: list[dict[str, Any]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.gone or self.keys)
+
+
+class MirrorObserver(Protocol):
+    """Who wants to know what becomes of pods, besides the books."""
+
+    def arrived(self, row: PodRow, now: float) -> None:
+        """The pod is a task now."""
+        ...
+
+    def placed(self, row: PodRow, now: float) -> None:
+        """The cluster has the pod on ``row.node``."""
+        ...
+
+    def ended(self, row: PodRow, now: float) -> None:
+        """The pod ran to its end, or is gone."""
+        ...
+
+    def not_understood(self, pod: str, why: str) -> None: ...
+
+
+class Mirror:
+    def __init__(
+        self,
+        kinds: Iterable[str],
+        *,
+        ours: Callable[[str], bool],
+        hold_seconds: float = 0.0,
+        observer: MirrorObserver | None = None,
+    ) -> None:
+        """``kinds``: all that are followed. ``ours`` tells by a pod's schedulerName whether it is
+        placed here. ``hold_seconds``: how long the node that somebody else chose for a pod is kept
+        from our books, so that we decide for ourselves first (shadow)."""
+        self._observer = observer
+        self.pods = PodTable()
+        self.foreign = ForeignPods()
+        self.reports = ReportLog()
+        self._ours = ours
+        self._hold = hold_seconds
+        self._held: dict[str, PodRow] = {}
+        self._unlisted = set(kinds)
+        """Kinds whose first list is not whole yet."""
+        self._known: dict[str, dict[tuple[str, str], str]] = {kind: {} for kind in self._unlisted}
+        """Kind -> (namespace, name) -> uid of what exists."""
+        self._listing: dict[str, set[tuple[str, str]]] = {}
+        self._changed: dict[ObjectKey, msgspec.Raw | PodObject] = {}
+        self._gone: dict[ObjectKey, None] = {}
+        self._kept_groups: dict[ObjectKey, str] = {}
+        """PodGroups that were deleted before their pods -> their uid. Their pods go on running, so
+        the job stays until they are gone."""
+        self.now = 0.0
+
+    # --- what the watches say -----------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was listed once."""
+        return not self._unlisted
+
+    @property
+    def waiting(self) -> int:
+        """Number of objects that intake has not heard of yet."""
+        return len(self._changed) + len(self._gone)
+
+    def exists(self, key: ObjectKey) -> bool:
+        return (key.namespace, key.name) in self._known.get(key.kind, ())
+
+    def expect(self, keys: Iterable[tuple[ObjectKey, str]]) -> None:
+        """Objects that intake has from before, with their uids: what is in no list is gone."""
+        for key, uid in keys:
+            if key.kind in self._known:
+                self._known[key.kind].setdefault((key.namespace, key.name), uid)
+
+    def absent(self, kind: str) -> None:
+        """The server does not have the kind."""
+        self.begin_list(kind)
+        self.end_list(kind)
+
+    def begin_list(self, kind: str) -> None:
+        self._listing[kind] = set()
+
+    def end_list(self, kind: str) -> None:
+        listed = self._listing.pop(kind, set())
+        for namespace, name in [at for at in self._known[kind] if at not in listed]:
+            self._remove(ObjectKey(kind, namespace, name))
+        self._unlisted.discard(kind)
+
+    def take(self, kind: str, raw: msgspec.Raw) -> None:
+        """An object as it is now."""
+        if kind == POD:
+            self._take_pod(pod_of(raw))
+            return
+        meta = head_of(raw).metadata
+        key = ObjectKey(kind, meta.namespace, meta.name)
+        self._note(key, meta.uid)
+        self._changed[key] = raw.copy()  # a raw part holds the whole page that it is of
+
+    def remove(self, kind: str, raw: msgspec.Raw) -> None:
+        """An object that was deleted; ``raw`` is its last form."""
+        meta = head_of(raw).metadata
+        self._remove(ObjectKey(kind, meta.namespace, meta.name), meta.uid)
+
+    def _note(self, key: ObjectKey, uid: str) -> None:
+        at = key.namespace, key.name
+        if (listed := self._listing.get(key.kind)) is not None:
+            listed.add(at)
+        before = self._known[key.kind].get(at)
+        if before is not None and before != uid:
+            self._remove(key)
+        self._known[key.kind][at] = uid
+
+    def _remove(self, key: ObjectKey, uid: str = "") -> None:
+        """``uid`` "": whichever there is."""
+        known = self._known[key.kind]
+        before = known.get((key.namespace, key.name))
+        if before is None or uid not in ("", before):
+            return
+        del known[key.namespace, key.name]
+        self._changed.pop(key, None)
+        if key.kind == POD:
+            self._remove_pod(key)
+        elif key.kind in GROUPS and self.pods.members.get(f"{key.namespace}/{key.name}"):
+            self._kept_groups.setdefault(key, before)
+        else:
+            self._gone[key] = None
+
+    # --- pods ---------------------------------------------------------------------------------
+
+    def _take_pod(self, pod: PodObject) -> None:
+        meta = pod.metadata
+        key = ObjectKey(POD, meta.namespace, meta.name)
+        self._note(key, meta.uid)
+        row = self.pods.by_key.get(key[1:])
+        if row is None or row.uid != meta.uid:
+            row = self.pods.add(pod, ours=self._ours(spec_of(pod.spec).scheduler_name))
+        before = row.node, row.ended
+        respecified = update(row, pod)
+        self._observe(row, *before)
+        if not row.ours:
+            self.foreign.take(row, msgspec.json.decode(pod.spec))
+        elif respecified and (row.jid >= 0 or not _over(row)):
+            pod.spec, claims = pod.spec.copy(), pod.status.resource_claim_statuses
+            pod.status.resource_claim_statuses = claims.copy()
+            self._changed[key] = pod
+        self._progress(row)
+
+    def _remove_pod(self, key: ObjectKey) -> None:
+        row = self.pods.by_key.get(key[1:])
+        if row is None:  # known from before our start alone
+            self._gone[key] = None
+            return
+        self._held.pop(row.uid, None)
+        self.foreign.forget(row)
+        ended = row.ended
+        last = self.pods.remove(row)
+        self._observe(row, row.node, ended)
+        report(row, self.reports, node="")
+        if row.ours:
+            self._gone[key] = None
+        if last:
+            self._end_groups(row.group)
+
+    def _end_groups(self, group: str) -> None:
+        """The last pod of a group that was deleted before is gone."""
+        namespace, _, name = group.partition("/")
+        for kind in GROUPS:
+            key = ObjectKey(kind, namespace, name)
+            if self._kept_groups.pop(key, None) is not None and not self.exists(key):
+                self._gone[key] = None
+
+    def _observe(self, row: PodRow, node: str, ended: bool) -> None:
+        """``node``, ``ended``: as they were before the event."""
+        if self._observer is None or row.jid < 0:
+            return
+        if row.node != node:
+            self._observer.placed(row, self.now)
+        if row.ended and not ended:
+            self._observer.ended(row, self.now)
+
+    def _progress(self, row: PodRow) -> None:
+        """Report what is new of the pod."""
+        if row.node and row.node != row.reported_node and self._holds(row):
+            return
+        self._held.pop(row.uid, None)
+        report(row, self.reports, node=row.node)
+
+    # --- the node that somebody else chose, while we decide ourselves ---------------------------
+
+    def _holds(self, row: PodRow) -> bool:
+        if not self._hold or row.decided or row.gone or not row.was_pending:
+            return False
+        if not row.since:
+            row.since = self.now
+        if self.now - row.since >= self._hold:
+            return False
+        self._held[row.uid] = row
+        return True
+
+    def decided(self, row: PodRow, node: str) -> None:
+        """We placed the pod ourselves: the books have it there."""
+        row.decided = True
+        row.reported_node, row.reported = node, max(row.reported, Phase.BOUND)
+        self._progress(row)
+
+    def bound(self, row: PodRow, node: str) -> None:
+        """A binding of ours was made: the books hear of it by its answer, and not again by the
+        watch."""
+        if not row.gone:
+            row.reported_node, row.reported = node, max(row.reported, Phase.BOUND)
+
+    def undecided(self, row: PodRow) -> None:
+        """A placement of ours that took place nowhere but in our books is taken back: the pod waits
+        again, there as the next incarnation of its task."""
+        self.reports.add(Report.FAILED, row, row.reported_node)
+        row.life += 1
+        row.decided, row.reported_node, row.reported = False, "", UNBOUND
+
+    def tick(self, now: float) -> None:
+        """Let go of what was kept back for long enough."""
+        self.now = now
+        for row in [row for row in self._held.values() if now - row.since >= self._hold]:
+            self._progress(row)
+
+    # --- what intake hears ----------------------------------------------------------------------
+
+    def take_delta(self, limit: int) -> ObjectDelta:
+        """The next removals and objects, at most ``limit`` of each. Pods come last, and only once
+        everything that they may refer to was listed."""
+        delta = ObjectDelta()
+        for key in list(self._gone)[:limit]:
+            del self._gone[key]
+            delta.gone.append(key)
+        others_first = self._unlisted - {POD}
+        chosen: list[ObjectKey] = []
+        for key in self._changed:
+            if key.kind == POD and others_first:
+                continue
+            chosen.append(key)
+            if len(chosen) >= limit:
+                break
+        for key in chosen:
+            change = self._changed.pop(key)
+            delta.keys.append(key)
+            delta.items.append(
+                as_item(change) if isinstance(change, PodObject) else self._item(key, change)
+            )
+        return delta
+
+    def _item(self, key: ObjectKey, raw: msgspec.Raw) -> dict[str, Any]:
+        item: dict[str, Any] = msgspec.json.decode(raw)
+        metadata = item.get("metadata")
+        if isinstance(metadata, dict):
+            metadata.pop("managedFields", None)
+            if (uid := self._kept_groups.get(key)) is not None:
+                metadata["uid"] = uid  # made again while its pods live: it is still their job
+        return item
+
+    def put_back(self, delta: ObjectDelta, positions: Sequence[int]) -> None:
+        """Objects whose names are not free yet: they are given again, unless they changed."""
+        for i in positions:
+            key = delta.keys[i]
+            if key in self._changed or key in self._gone or not self.exists(key):
+                continue
+            self._changed[key] = msgspec.Raw(msgspec.json.encode(delta.items[i]))
+
+    def admitted(self, key: PodKey, uid: str, task: Task) -> None:
+        """Intake has the pod as this task."""
+        row = self.pods.by_key.get(key)
+        if row is None or row.uid != uid:
+            return  # it is gone meanwhile, which intake hears next
+        if (row.jid, row.tix) != task:
+            self.pods.named(row, task)
+            if self._observer is not None:
+                self._observer.arrived(row, self.now)
+        self._progress(row)
+
+    def refused(self, item: dict[str, Any], why: str) -> None:
+        """Intake does not understand the pod: whatever it uses is somebody else's."""
+        metadata = item["metadata"]
+        row = self.pods.by_key.get((metadata["namespace"], metadata["name"]))
+        if row is not None and row.jid < 0:
+            row.ours = False
+            self.foreign.take(row, item["spec"])
+            if self._observer is not None:
+                self._observer.not_understood(f"{row.namespace}/{row.name}", why)
+
+
+def _over(row: PodRow) -> bool:
+    """Whether a pod that is new to us has nothing to place: it ended before. One of a group still
+    counts towards its gang if it ended well."""
+    return row.phase is Phase.FAILED or (row.phase is Phase.SUCCEEDED and not row.group)

@@ -1,0 +1,196 @@
+"""Pods as the API server has them, by uid: which tasks they are, and where.
+
+A pod's uid is the incarnation of a task. Pods come one by one and in any order; each is a row here
+from its first event on, and becomes a task once intake has admitted it. What the cluster reports
+about a task is the difference between the row and what was reported before, so that an event that
+comes twice reports nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from coordinator.cluster.kubernetes.api.objects import PodObject, spec_of
+from coordinator.cluster.protocol import Phase
+
+GROUP = "scheduling.k8s.io/group-name"
+STATEMENT = "quadrant.dev/statement"
+"""Annotation of a bound pod: ledger, epoch and entry of the bind stream that placed it. The driver
+writes it; it is no part of what a pod asks for."""
+
+PodKey = tuple[str, str]
+"""(namespace, name)"""
+Task = tuple[int, int]
+"""(jid, tix)"""
+
+_PHASES = {"Running": Phase.RUNNING, "Succeeded": Phase.SUCCEEDED, "Failed": Phase.FAILED}
+_GONE_PODS = 100_000
+"""So many deleted pods are remembered for questions about their tasks."""
+UNBOUND = -1
+"""``reported`` of a pod that was not reported to be on a node."""
+
+
+@dataclass(slots=True)
+class PodRow:
+    """One pod. ``node``, ``phase`` and ``leaving`` are the server's; ``reported`` and
+    ``reported_node`` what the coordinator was told."""
+
+    uid: str
+    namespace: str
+    name: str
+    version: str = ""
+    node: str = ""
+    phase: Phase = Phase.BOUND
+    """BOUND also for a pending pod without a node: then ``node`` is ""."""
+    leaving: bool = False
+    ours: bool = True
+    group: str = ""
+    statement: str = ""
+    fingerprint: int = 0
+    jid: int = -1
+    tix: int = -1
+    reported_node: str = ""
+    reported: int = UNBOUND
+    gone: bool = False
+    life: int = 0
+    """How often a placement of ours was taken back while the pod went on waiting (shadow)."""
+    decided: bool = False
+    """A placement of ours was asked for."""
+    was_pending: bool = False
+    """It was seen without a node."""
+    since: float = 0.0
+    """When it was first seen with a node, while nothing is decided here."""
+
+    @property
+    def key(self) -> PodKey:
+        return self.namespace, self.name
+
+    @property
+    def task(self) -> str:
+        return f"{self.jid}.{self.tix}"
+
+    @property
+    def ended(self) -> bool:
+        return self.gone or self.phase in (Phase.SUCCEEDED, Phase.FAILED)
+
+    @property
+    def on_node(self) -> bool:
+        return bool(self.node) and not self.ended
+
+
+class PodTable:
+    def __init__(self) -> None:
+        self.by_key: dict[PodKey, PodRow] = {}
+        self._by_task: dict[Task, PodRow] = {}
+        self._gone: OrderedDict[Task, PodRow] = OrderedDict()
+        self.members: dict[str, int] = {}
+        """``namespace/group`` -> number of pods that exist."""
+
+    def __iter__(self) -> Iterator[PodRow]:
+        return iter(self.by_key.values())
+
+    def of_task(self, task: Task) -> PodRow | None:
+        """The pod of a task, also one that was deleted some time ago."""
+        return self._by_task.get(task) or self._gone.get(task)
+
+    def rows(self, tasks: list[Task]) -> list[PodRow | None]:
+        return [self.of_task(task) for task in tasks]
+
+    def tasks(self) -> list[PodRow]:
+        """All pods that are tasks and exist, in order of their jobs."""
+        return [self._by_task[task] for task in sorted(self._by_task)]
+
+    def add(self, pod: PodObject, *, ours: bool) -> PodRow:
+        meta = pod.metadata
+        group = (meta.annotations or {}).get(GROUP, "")
+        row = PodRow(meta.uid, meta.namespace, meta.name, ours=ours)
+        if group:
+            row.group = f"{meta.namespace}/{group}"
+            self.members[row.group] = self.members.get(row.group, 0) + 1
+        self.by_key[row.key] = row
+        return row
+
+    def named(self, row: PodRow, task: Task) -> None:
+        """The pod is this task."""
+        row.jid, row.tix = task
+        self._by_task[task] = row
+
+    def remove(self, row: PodRow) -> bool:
+        """The pod is gone; True where it was the last one of its group."""
+        row.gone = True
+        if self.by_key.get(row.key) is row:
+            del self.by_key[row.key]
+        if row.jid >= 0:
+            task = (row.jid, row.tix)
+            self._by_task.pop(task, None)
+            self._gone[task] = row
+            if len(self._gone) > _GONE_PODS:
+                self._gone.popitem(last=False)
+        if not row.group:
+            return False
+        left = self.members.pop(row.group) - 1
+        if left:
+            self.members[row.group] = left
+        return not left
+
+
+def update(row: PodRow, pod: PodObject) -> bool:
+    """Take what the server says of the pod; True where intake has to hear of it: it is new, or its
+    labels, annotations or spec changed."""
+    meta = pod.metadata
+    head = spec_of(pod.spec)
+    row.version = meta.resource_version
+    row.node = head.node_name
+    row.was_pending = row.was_pending or not head.node_name
+    row.phase = _PHASES.get(pod.status.phase, Phase.BOUND)
+    row.leaving = meta.deletion_timestamp is not None
+    annotations = meta.annotations or {}
+    row.statement = annotations.get(STATEMENT, row.statement)
+    before, row.fingerprint = row.fingerprint, _fingerprint(pod, head.node_name)
+    return before != row.fingerprint
+
+
+def _fingerprint(pod: PodObject, node: str) -> int:
+    """A number that changes with what intake reads of the pod. The node is no part of it: intake
+    hears of that by reports."""
+    spec = bytes(pod.spec)
+    if node:
+        spec = spec.replace(b'"nodeName":"%s",' % node.encode(), b"", 1)
+    meta = pod.metadata
+    labels = tuple(sorted((meta.labels or {}).items()))
+    annotations = tuple(sorted(own_words(meta.annotations).items()))
+    # Never 0, which a fresh row has.
+    claims = bytes(pod.status.resource_claim_statuses)
+    return hash((labels, annotations, spec, claims)) or 1
+
+
+def own_words(annotations: dict[str, str] | None) -> dict[str, str]:
+    """The pod's annotations without the one that the driver wrote."""
+    return {name: text for name, text in (annotations or {}).items() if name != STATEMENT}
+
+
+def as_item(pod: PodObject) -> dict[str, object]:
+    """The pod as intake reads it: what its author asks for, with its uid."""
+    meta = pod.metadata
+    spec = msgspec.json.decode(pod.spec)
+    spec.pop("nodeName", None)
+    spec.pop("schedulerName", None)  # it is ours to place, or it would not be given to intake
+    metadata: dict[str, object] = {
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "uid": meta.uid,
+        "creationTimestamp": meta.creation_timestamp,
+    }
+    if meta.labels:
+        metadata["labels"] = meta.labels
+    if annotations := own_words(meta.annotations):
+        metadata["annotations"] = annotations
+    item: dict[str, object] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    item["spec"] = spec
+    if claims := bytes(pod.status.resource_claim_statuses):
+        item["status"] = {"resourceClaimStatuses": msgspec.json.decode(claims)}
+    return item

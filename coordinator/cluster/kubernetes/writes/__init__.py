@@ -1,0 +1,1 @@
+"""Writes to pods: bindings with preconditions, evictions, and what their answers mean."""

@@ -1,0 +1,286 @@
+"""Bindings and evictions, written to the API server by few workers over many connections."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+import msgspec
+import structlog
+
+from coordinator.cluster.kubernetes.api.client import ApiError, ApiReader, KindMissing
+from coordinator.cluster.kubernetes.api.concurrency import RequestLimit
+from coordinator.cluster.kubernetes.api.objects import pod_of, status_of
+from coordinator.cluster.kubernetes.api.pool import (
+    CONNECTIONS,
+    HttpAnswer,
+    NoAnswer,
+    NotSent,
+    WritePool,
+)
+from coordinator.cluster.kubernetes.state.mirror import NODE, Mirror, ObjectKey
+from coordinator.cluster.kubernetes.state.pods import STATEMENT, PodRow
+from coordinator.cluster.kubernetes.writes.verdict import Looked, Next, Refused, of_answer, of_pod
+from coordinator.cluster.protocol import (
+    BindAnswer,
+    BindAnswers,
+    BindRequests,
+    ClusterTimeout,
+    Phase,
+    life_of,
+)
+
+TRIES = 3
+"""Bindings of one pod in one call: its version may move between a look and the next try."""
+LONGEST_SECONDS = 5.0
+"""How long one write may take, where the lease leaves as much."""
+_SHARE = 0.8
+"""Of what is left of the lease: the server gives a write up before somebody else may lead."""
+_LEAST_SECONDS = 0.05
+_NO_NODE = "NodeGone"
+_OVERLOAD = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class WriteLeadership:
+    """For whom is written, and for how long it is certain."""
+
+    statement: str = ""
+    """Cluster and epoch, for the annotation of bound pods."""
+    remaining: Callable[[], float] = lambda: LONGEST_SECONDS
+    """Seconds until the lease runs out."""
+
+
+@dataclass(slots=True)
+class WriteCounts:
+    bindings: int = 0
+    looks: int = 0
+    without_answer: int = 0
+    evictions: int = 0
+    budget_refusals: int = 0
+
+
+@dataclass(slots=True)
+class _Bind:
+    """One call to :meth:`ApiWrites.bind`."""
+
+    requests: BindRequests
+    rows: Sequence[PodRow | None]
+    answers: list[int] = field(default_factory=list)
+    where: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        count = len(self.requests.tasks)
+        self.answers = [int(BindAnswer.UNKNOWN)] * count
+        self.where, self.reasons = [""] * count, [""] * count
+
+    def result(self) -> BindAnswers:
+        reasons = self.reasons if any(self.reasons) else []
+        return BindAnswers(self.answers, self.where, reasons)
+
+
+class ApiWrites:
+    def __init__(
+        self,
+        reader: ApiReader,
+        mirror: Mirror,
+        *,
+        connections: int = CONNECTIONS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.leadership = WriteLeadership()
+        self.counts = WriteCounts()
+        self.limit = RequestLimit(connections)
+        self._reader = reader
+        self._mirror = mirror
+        self._pool = WritePool(reader.server, connections=connections)
+        self._clock = clock
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    # --- bindings -------------------------------------------------------------------------------
+
+    async def bind(self, requests: BindRequests, rows: Sequence[PodRow | None]) -> BindAnswers:
+        """Raises ClusterTimeout where the lease leaves no time for any write."""
+        call = _Bind(requests, rows)
+        pending = deque(i for i in range(len(rows)) if not self._known(call, i))
+        await self._each(pending, lambda i: self._bind_one(call, i))
+        return call.result()
+
+    def _known(self, call: _Bind, i: int) -> bool:
+        """Answer from what the watches said, where that is enough."""
+        row, node = call.rows[i], call.requests.nodes[i]
+        answer: BindAnswer | None = None
+        # A pod that is placed again after an eviction is another pod, which has a task of its own.
+        if row is None or row.gone or row.phase is Phase.FAILED or life_of(call.requests.uids[i]):
+            answer = BindAnswer.GONE
+        elif row.phase is Phase.SUCCEEDED:
+            answer = BindAnswer.SUCCEEDED
+        elif row.node:
+            answer = BindAnswer.ALREADY if row.node == node else BindAnswer.ELSEWHERE
+            call.where[i] = row.node
+        elif not self._mirror.exists(ObjectKey(NODE, "", node)):
+            # The server does not look: it would answer 201, and the pod would wait for ever.
+            answer, call.reasons[i] = BindAnswer.REFUSED, _NO_NODE
+        if answer is not None:
+            call.answers[i] = int(answer)
+        return answer is not None
+
+    async def _bind_one(self, call: _Bind, i: int) -> None:
+        row, node = call.rows[i], call.requests.nodes[i]
+        assert row is not None
+        entry = call.requests.entries[i] if call.requests.entries else ""
+        version = row.version
+        for _ in range(TRIES):
+            self.counts.bindings += 1
+            path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}/binding"
+            answer = await self._write("POST", path, self._binding(row, node, version, entry))
+            judged = Next.LOOK if answer is None else of_answer(answer.code, answer.body)
+            match judged:
+                case Refused():
+                    call.answers[i], call.reasons[i] = int(BindAnswer.REFUSED), judged.reason
+                    log.warning("A binding is refused", pod=row.name, why=judged.message)
+                    return
+                case BindAnswer():
+                    self._answered(call, i, row, Looked(judged, node))
+                    return
+                case Next.WAIT:
+                    return  # unknown to the binder, which asks again
+                case Next.LOOK:
+                    looked = await self._look(row, node)
+            if looked is None:
+                return
+            if looked.answer is not None:
+                self._answered(call, i, row, looked)
+                return
+            version = looked.version
+
+    def _answered(self, call: _Bind, i: int, row: PodRow, looked: Looked) -> None:
+        assert looked.answer is not None
+        call.answers[i], call.where[i] = int(looked.answer), looked.node
+        if looked.answer in (BindAnswer.OK, BindAnswer.ALREADY):
+            self._mirror.bound(row, looked.node)
+
+    async def _look(self, row: PodRow, node: str) -> Looked | None:
+        """Read the pod, where an answer told too little or did not come; None where that cannot be
+        read either."""
+        self.counts.looks += 1
+        path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}"
+        try:
+            pod = pod_of(await self._reader.get(path))
+        except KindMissing:
+            pod = None
+        except ApiError as error:
+            log.warning("Cannot look at a pod", pod=row.name, why=str(error))
+            return None
+        return of_pod(pod, uid=row.uid, node=node)
+
+    def _binding(self, row: PodRow, node: str, version: str, entry: str) -> bytes:
+        """Uid and version are enforced by the server; the annotation is merged into the pod in the
+        same write, so that the pod itself says which statement bound it."""
+        return msgspec.json.encode(
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {
+                    "name": row.name,
+                    "namespace": row.namespace,
+                    "uid": row.uid,
+                    "resourceVersion": version,
+                    "annotations": {STATEMENT: f"{self.leadership.statement}/{entry}"},
+                },
+                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+            }
+        )
+
+    # --- evictions ------------------------------------------------------------------------------
+
+    async def evict(self, rows: Sequence[PodRow]) -> None:
+        """Evict by the eviction subresource, so that disruption budgets count. Raises
+        ClusterTimeout where some are not certain to end: they are asked for again."""
+        left: list[str] = []
+
+        async def one(i: int) -> None:
+            if not await self._evict_one(rows[i]):
+                left.append(rows[i].name)
+
+        await self._each(deque(i for i, row in enumerate(rows) if not row.leaving), one)
+        if left:
+            raise ClusterTimeout(f"{len(left)} pods are not evicted yet, {left[0]} among them")
+
+    async def _evict_one(self, row: PodRow) -> bool:
+        self.counts.evictions += 1
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": row.name, "namespace": row.namespace},
+            "deleteOptions": {"preconditions": {"uid": row.uid}},
+        }
+        path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}/eviction"
+        answer = await self._write("POST", path, msgspec.json.encode(body))
+        if answer is None:
+            return False
+        if answer.code == HTTPStatus.TOO_MANY_REQUESTS:
+            # Not load: a budget of the pod's does not allow it now.
+            self.counts.budget_refusals += 1
+            why = status_of(answer.body, answer.code).message
+            log.info("A budget does not let a pod go yet", pod=row.name, why=why)
+            return False
+        # 404 and 409: that pod is gone, or another has its name.
+        over = (HTTPStatus.CREATED, HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+        if answer.code not in over:
+            why = status_of(answer.body, answer.code).message
+            log.warning("An eviction is refused", pod=row.name, why=why)
+        return answer.code in over
+
+    # --- one write ------------------------------------------------------------------------------
+
+    async def _each(self, left: deque[int], work: Callable[[int], Awaitable[None]]) -> None:
+        """Do the work for each number, as many at once as the server takes."""
+        if not left:
+            return
+        if self._seconds() < _LEAST_SECONDS:
+            raise ClusterTimeout("the lease runs out")
+
+        async def worker(number: int) -> None:
+            while left and number < self.limit.allowed:
+                await work(left.popleft())
+
+        while left:  # again where workers ended because the limit shrank
+            count = min(len(left), self.limit.allowed)
+            async with asyncio.TaskGroup() as group:
+                for number in range(count):
+                    group.create_task(worker(number))
+
+    def _seconds(self) -> float:
+        return min(LONGEST_SECONDS, self.leadership.remaining() * _SHARE)
+
+    async def _write(self, method: str, path: str, body: bytes) -> HttpAnswer | None:
+        """One write within the lease; None where there is no answer."""
+        if (pause := self.limit.paused_until - self._clock()) > 0:
+            await asyncio.sleep(pause)
+        seconds = self._seconds()
+        if seconds < _LEAST_SECONDS:
+            return None
+        try:
+            path = f"{path}?timeout={seconds * 1000:.0f}ms"
+            answer = await self._pool.send(method, path, body, seconds=seconds)
+        except (NoAnswer, NotSent) as error:
+            self.counts.without_answer += 1
+            self.limit.overloaded(self._clock())
+            log.warning("No answer to a write", why=str(error))
+            return None
+        # An eviction that a budget forbids has the code of load, too.
+        if answer.code in _OVERLOAD and "/eviction?" not in path:
+            self.limit.overloaded(self._clock(), retry_after=answer.retry_after)
+        else:
+            self.limit.served()
+        return answer

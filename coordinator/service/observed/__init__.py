@@ -1,0 +1,1 @@
+"""A cluster that has its own objects, watched: they are admitted here as they are there."""

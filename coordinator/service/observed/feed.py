@@ -1,0 +1,195 @@
+"""From a cluster that is watched to intake: its objects are admitted as if they had been submitted.
+
+An object that intake does not understand holds back nobody else: it is reported, and what a pod
+uses is counted as somebody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol
+
+import orjson
+import structlog
+
+from coordinator.cluster.kubernetes.state.mirror import POD, ObjectDelta, ObjectKey
+from coordinator.cluster.kubernetes.state.pods import PodKey, Task
+from coordinator.intake.admission.documents import DEFAULT_QUEUE
+from coordinator.intake.admission.registry import unpack_task
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.documents.document import Key
+from coordinator.intake.documents.kinds import BY_KIND
+from coordinator.intake.intake import Intake
+from coordinator.intake.writer import IntakeFull, IntakeWriter
+from coordinator.ledger_refusals import StoreRefused
+from shared.errors import Refusal
+
+AGAIN_SECONDS = 0.1
+"""Pause before an object is offered again whose name is not free yet, or for which there was no
+room."""
+FOREIGN_SECONDS = 0.2
+"""Interval of looks for changes of what other schedulers' pods use."""
+_LATER = ("AlreadyExists", "TooManyRequests")
+"""Reasons of refusals that pass by themselves."""
+
+log = structlog.get_logger(__name__)
+
+
+class ObjectSource(Protocol):
+    """A cluster whose objects are watched."""
+
+    async def follow_forever(self, job_uid: Callable[[int], str | None]) -> None: ...
+
+    def expect(self, known: list[tuple[ObjectKey, str]]) -> None: ...
+
+    async def changes(self) -> ObjectDelta: ...
+
+    def admitted(self, pods: list[tuple[PodKey, str, Task]]) -> None: ...
+
+    def put_back(self, delta: ObjectDelta, positions: Sequence[int]) -> None: ...
+
+    def refused(self, item: dict[str, object], why: str) -> None: ...
+
+    def foreign_changed(self) -> bool: ...
+
+
+class ClusterFeed:
+    def __init__(
+        self,
+        source: ObjectSource,
+        *,
+        intake: Intake,
+        writer: IntakeWriter,
+        kinds: Iterable[str],
+        observe: Callable[[], Awaitable[None]],
+        job_uid: Callable[[int], str | None],
+    ) -> None:
+        """``kinds``: those that the source follows. ``observe`` stores what pods that are not ours
+        use. ``job_uid``: the uid that the books have for a job."""
+        self._source = source
+        self._intake = intake
+        self._writer = writer
+        self._kinds = frozenset(kinds)
+        self._observe = observe
+        self._job_uid = job_uid
+        self.refusals: Counter[str] = Counter()
+        """Kind -> objects that were not understood."""
+        self._later: deque[tuple[ObjectDelta, list[int]]] = deque()
+
+    async def run_forever(self) -> None:
+        self._source.expect(self._known())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._source.follow_forever(self._job_uid))
+            group.create_task(self._take_forever())
+            group.create_task(self._offer_again_forever())
+            group.create_task(self._observe_forever())
+
+    def _known(self) -> list[tuple[ObjectKey, str]]:
+        """What intake has of the kinds that are followed; what is in no list is gone."""
+        known = []
+        for key, document in self._intake.documents.items():
+            if key.kind in self._kinds and key != DEFAULT_QUEUE and document.deleting is None:
+                uid = orjson.loads(document.body)["metadata"].get("uid", "")
+                known.append((ObjectKey(*key), uid))
+        return known
+
+    async def _take_forever(self) -> None:
+        while True:
+            delta = await self._source.changes()
+            if delta.gone:
+                await self._remove(delta.gone)
+            if delta.keys:
+                await self._admit(delta)
+
+    async def _offer_again_forever(self) -> None:
+        while True:
+            await asyncio.sleep(AGAIN_SECONDS)
+            for _ in range(len(self._later)):
+                self._source.put_back(*self._later.popleft())
+
+    async def _observe_forever(self) -> None:
+        while True:
+            await asyncio.sleep(FOREIGN_SECONDS)
+            if self._source.foreign_changed():
+                await self._observe()
+
+    # --- one delta ------------------------------------------------------------------------------
+
+    async def _remove(self, gone: list[ObjectKey]) -> None:
+        keys = [Key(*key) for key in gone if Key(*key) in self._intake.documents]
+        while keys:
+            try:
+                admission = await self._writer.apply(partial(self._intake.remove_all, keys))
+            except StoreRefused:  # logged and counted
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            for refusal in admission.refused:
+                log.warning("An object is gone that is still needed", why=refusal.message)
+            return
+
+    async def _admit(self, delta: ObjectDelta) -> None:
+        """Admit what can be admitted now; objects whose names are still taken are offered again."""
+        taken = [i for i, key in enumerate(delta.keys) if self._is_leaving(key)]
+        if taken:
+            self._later.append((delta, taken))
+        leaving = set(taken)
+        positions = [i for i in range(len(delta.keys)) if i not in leaving]
+        if not positions:
+            return
+        try:
+            admission = await self._writer.submit([delta.items[i] for i in positions])
+        except (IntakeFull, StoreRefused) as error:
+            log.warning("The ledger takes no objects now", why=str(error))
+            self._later.append((delta, positions))
+            return
+        refused = self._refusals(delta, positions, admission)
+        self._name_pods(delta, [i for i in positions if i not in refused])
+
+    def _is_leaving(self, key: ObjectKey) -> bool:
+        document = self._intake.documents.get(Key(*key))
+        return document is not None and document.deleting is not None
+
+    def _refusals(
+        self, delta: ObjectDelta, positions: list[int], admission: Admission
+    ) -> frozenset[int]:
+        """The positions of what was refused."""
+        if not admission.refused:
+            return frozenset()
+        at = {_named(delta.keys[i]): i for i in positions}
+        refused = {at[refusal.kind, refusal.name]: refusal for refusal in admission.refused}
+        later = [i for i, refusal in refused.items() if refusal.reason in _LATER]
+        if later:
+            self._later.append((delta, later))
+        for i, refusal in refused.items():
+            if refusal.reason not in _LATER:
+                self._refuse(delta.keys[i], delta.items[i], refusal)
+        return frozenset(refused)
+
+    def _refuse(self, key: ObjectKey, item: dict[str, object], refusal: Refusal) -> None:
+        self.refusals[key.kind] += 1
+        why = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
+        log.warning("An object is not understood", kind=key.kind, name=refusal.name, why=why)
+        if key.kind == POD:
+            self._source.refused(item, why)
+
+    def _name_pods(self, delta: ObjectDelta, positions: Iterable[int]) -> None:
+        pods = self._intake.registry.pods
+        named: list[tuple[PodKey, str, Task]] = []
+        for i in positions:
+            kind, namespace, name = delta.keys[i]
+            task = pods.get(f"{namespace}/{name}") if kind == POD else None
+            if task is not None:
+                uid = delta.items[i]["metadata"]["uid"]
+                named.append(((namespace, name), uid, unpack_task(task)))
+        if named:
+            self._source.admitted(named)
+
+
+def _named(key: ObjectKey) -> tuple[str, str]:
+    """Kind and name of an object as a refusal has them."""
+    kind = BY_KIND.get(key.kind)
+    path = f"{key.namespace}/{key.name}" if key.namespace else key.name
+    return (key.kind if kind is None else kind.written), path

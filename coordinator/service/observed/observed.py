@@ -1,0 +1,129 @@
+"""A cluster that has its own objects: what a leader runs for it, and what it serves of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from coordinator.cluster.kubernetes.cluster import KubernetesCluster
+from coordinator.cluster.kubernetes.shadow.book import ShadowBook, ShadowFacts
+from coordinator.cluster.kubernetes.writes.writes import ApiWrites, WriteLeadership
+from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.reasons import why
+from coordinator.errors import Problem
+from coordinator.intake.documents.kinds import KINDS
+from coordinator.intake.intake import Intake
+from coordinator.intake.writer import IntakeWriter
+from coordinator.service.leadership.lease import Leadership
+from coordinator.service.observed.feed import ClusterFeed
+from coordinator.service.observed.shadow_report import shadow_routes
+
+FLUSH_SECONDS = 1.0
+"""How late the shadow's record may be in its file."""
+_READS = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedCluster:
+    cluster: KubernetesCluster
+    kinds: tuple[str, ...]
+    """Kinds that are followed."""
+    book: ShadowBook | None
+    """What would have been done; None where it is done."""
+    writes: ApiWrites | None
+    """What writes; None in the shadow."""
+    address: str
+    """Where the objects live, for messages."""
+
+    def lead(self, ledger: str, leadership: Leadership) -> None:
+        """This coordinator leads, by the ledger of this id."""
+        if self.writes is not None:
+            statement = f"{ledger}/{leadership.epoch}"
+            self.writes.leadership = WriteLeadership(statement, leadership.remaining)
+
+    async def feed_forever(
+        self,
+        core: Coordinator,
+        intake: Intake,
+        writer: IntakeWriter,
+        observe: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Have the books follow the cluster."""
+
+        def job_uid(jid: int) -> str | None:
+            state = core.order.known(jid)
+            return None if state is None else state.job.uid
+
+        if self.book is not None:
+            self.book.facts = facts_of(core, intake)
+        feed = ClusterFeed(
+            self.cluster,
+            intake=intake,
+            writer=writer,
+            kinds=self.kinds,
+            observe=observe,
+            job_uid=job_uid,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(feed.run_forever())
+            if self.book is not None:
+                group.create_task(_flush_forever(self.book))
+
+    def routes(self) -> list[web.RouteDef]:
+        return [] if self.book is None else shadow_routes(self.book, self.cluster.mirror)
+
+
+async def _flush_forever(book: ShadowBook) -> None:
+    while True:
+        await asyncio.sleep(FLUSH_SECONDS)
+        book.flush()
+
+
+def facts_of(core: Coordinator, intake: Intake) -> ShadowFacts:
+    def queue(jid: int) -> str:
+        state = core.order.known(jid)
+        return "" if state is None else state.job.queue
+
+    def reason(jid: int) -> str:
+        state = core.order.jobs.get(jid)
+        reason = None if state is None else why(core, state, names=intake.registry.slots.names)
+        return "" if reason is None else f"{reason.reason}: {reason.message}"
+
+    return ShadowFacts(queue=queue, why=reason)
+
+
+def walls(observed: ObservedCluster | None) -> list[Middleware]:
+    """What turns away whoever would write objects here that live in the cluster."""
+    if observed is None:
+        return []
+    followed = {(k.group, k.plural) for k in KINDS if k.kind in observed.kinds}
+
+    @web.middleware
+    async def wall(request: web.Request, handler: Handler) -> web.StreamResponse:
+        resource = request.match_info.route.resource
+        if request.method not in _READS and resource is not None:
+            parts = resource.canonical.strip("/").split("/")
+            if _writes_objects(parts, followed):
+                message = (
+                    f"objects live in the Kubernetes cluster at {observed.address}: write them "
+                    "there, with kubectl"
+                )
+                raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, message)
+        return await handler(request)
+
+    return [wall]
+
+
+def _writes_objects(parts: list[str], followed: set[tuple[str, str]]) -> bool:
+    """Whether the path is that of an object of a followed kind, of its part, or of lists of any."""
+    group = "" if parts[0] == "api" else parts[1]
+    if (group, parts[-1]) == ("quadrant.dev", "lists"):
+        return True
+    if parts[-1] in ("explain", "plans", "trace"):
+        return False
+    return any((group, part) in followed for part in parts[2:])

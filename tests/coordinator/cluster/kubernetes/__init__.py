@@ -1,0 +1,1 @@
+"""The driver of a Kubernetes cluster, without a server."""

@@ -1,0 +1,193 @@
+"""Events of the watches, in any order: what intake hears, and what is reported of tasks."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
+from coordinator.cluster.kubernetes.state.pods import STATEMENT
+from coordinator.cluster.protocol import Report
+from tests.coordinator.cluster.kubernetes.events import (
+    admit,
+    group,
+    listed,
+    pod,
+    raw,
+    relist,
+    reports,
+)
+
+A = ObjectKey("Pod", "default", "a")
+GANG = ObjectKey("PodGroup", "default", "gang")
+
+
+def test_pods_wait_for_the_first_lists_of_all_other_kinds() -> None:
+    mirror = Mirror(("Node", "Pod"), ours=lambda name: True)
+    relist(mirror, "Pod", pod("a"))
+    assert not mirror.take_delta(10)
+    mirror.absent("Node")  # the server does not have it: as good as listed
+    assert mirror.take_delta(10).keys == [A]
+
+
+def test_of_a_burst_of_events_intake_hears_the_newest_form_once() -> None:
+    mirror = listed(pod("a"))
+    mirror.take("Pod", pod("a", annotations={"x": "1"}, version=2))
+    mirror.take("Pod", pod("a", annotations={"x": "2"}, version=3))
+    delta = mirror.take_delta(10)
+    assert delta.keys == [A]
+    assert delta.items[0]["metadata"]["annotations"] == {"x": "2"}
+    assert not mirror.take_delta(10)
+
+
+def test_a_binding_is_reported_and_does_not_change_what_the_pod_asks_for() -> None:
+    mirror = listed(pod("a"))
+    admit(mirror, "a")
+    mirror.take("Pod", pod("a", node="n", version=2, annotations={STATEMENT: "c/1/2"}))
+    assert not mirror.take_delta(10), "the node and our own annotation are nothing for intake"
+    assert reports(mirror) == [(Report.BOUND, "1.0", "n")]
+
+
+def test_a_life_is_reported_once_in_order_however_often_it_is_seen() -> None:
+    mirror = listed(pod("a"))
+    admit(mirror, "a")
+    for phase in ("Pending", "Running", "Running", "Succeeded", "Succeeded"):
+        mirror.take("Pod", pod("a", node="n", phase=phase))
+    mirror.remove("Pod", pod("a", node="n", phase="Succeeded"))
+    kinds = [kind for kind, _, _ in reports(mirror)]
+    assert kinds == [Report.BOUND, Report.STARTED, Report.SUCCEEDED]
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_a_pod_that_vanishes_from_its_node_has_failed(phase: str) -> None:
+    mirror = listed(pod("a", node="n", phase=phase))
+    admit(mirror, "a")
+    mirror.remove("Pod", pod("a", node="n", phase=phase))
+    assert reports(mirror)[-1] == (Report.FAILED, "1.0", "n")
+    assert mirror.take_delta(10).gone == [A]
+
+
+def test_our_own_binding_is_not_reported_again_by_the_watch() -> None:
+    mirror = listed(pod("a"))
+    admit(mirror, "a")
+    mirror.bound(mirror.pods.by_key["default", "a"], "n")
+    mirror.take("Pod", pod("a", node="n"))
+    assert reports(mirror) == []
+    mirror.take("Pod", pod("a", node="n", phase="Running"))
+    assert reports(mirror) == [(Report.STARTED, "1.0", "n")]
+
+
+def test_a_pod_that_somebody_else_moved_is_adopted_where_it_is() -> None:
+    mirror = listed(pod("a"))
+    admit(mirror, "a")
+    mirror.bound(mirror.pods.by_key["default", "a"], "n")
+    mirror.take("Pod", pod("a", node="m", phase="Running"))
+    assert reports(mirror) == [(Report.BOUND, "1.0", "m"), (Report.STARTED, "1.0", "m")]
+
+
+def test_a_pod_made_again_under_its_name_is_another_incarnation() -> None:
+    mirror = listed(pod("a", "one", node="n"))
+    admit(mirror, "a")
+    mirror.take("Pod", pod("a", "two", version=9))  # its deletion was missed
+    delta = mirror.take_delta(10)
+    assert (delta.gone, delta.keys) == ([A], [A])
+    assert delta.items[0]["metadata"]["uid"] == "two"
+    assert reports(mirror)[-1] == (Report.FAILED, "1.0", "n")
+
+
+def test_a_deletion_of_an_earlier_pod_of_the_name_does_not_touch_the_new_one() -> None:
+    mirror = listed(pod("a", "two"))
+    admit(mirror, "a")
+    mirror.remove("Pod", pod("a", "one"))
+    assert not mirror.take_delta(10)
+    assert ("default", "a") in mirror.pods.by_key
+
+
+def test_what_a_new_list_does_not_have_is_gone() -> None:
+    mirror = listed(pod("a", node="n"), pod("b"))
+    admit(mirror, "a", "b")
+    relist(mirror, "Pod", pod("b"))
+    assert mirror.take_delta(10).gone == [A]
+    assert reports(mirror)[-1] == (Report.FAILED, "1.0", "n")
+
+
+def test_what_intake_had_before_and_no_list_has_is_gone() -> None:
+    mirror = Mirror(("Node", "Pod"), ours=lambda name: True)
+    mirror.expect([(A, "uid-a"), (ObjectKey("Node", "", "n"), "x")])
+    relist(mirror, "Node")
+    relist(mirror, "Pod", pod("b"))
+    delta = mirror.take_delta(10)
+    assert delta.gone == [ObjectKey("Node", "", "n"), A]
+
+
+def test_a_group_deleted_before_its_pods_stays_until_they_are_gone() -> None:
+    mirror = listed(pod("a", node="n", group="gang"), groups=(group("gang"),))
+    admit(mirror, "a")
+    mirror.remove("PodGroup", group("gang"))
+    assert not mirror.take_delta(10)
+    mirror.remove("Pod", pod("a", node="n", group="gang"))
+    assert set(mirror.take_delta(10).gone) == {A, GANG}
+
+
+def test_a_group_made_again_while_its_pods_live_is_the_same_job() -> None:
+    mirror = listed(pod("a", group="gang"), groups=(group("gang", "one"),))
+    admit(mirror, "a")
+    mirror.remove("PodGroup", group("gang", "one"))
+    mirror.take("PodGroup", group("gang", "two"))
+    delta = mirror.take_delta(10)
+    assert delta.gone == []
+    assert delta.items[0]["metadata"]["uid"] == "one"
+
+
+def test_pods_of_others_use_their_nodes_from_binding_to_end() -> None:
+    mirror = listed(pod("a", scheduler="default-scheduler"))
+    assert not mirror.take_delta(10)
+    assert mirror.foreign.sums() == {}
+    mirror.take("Pod", pod("a", node="n", scheduler="default-scheduler", cpu="2"))
+    assert mirror.foreign.sums() == {"n": {"cpu": 2000, "pods": 1}}
+    mirror.take("Pod", pod("a", node="n", scheduler="default-scheduler", phase="Failed"))
+    assert mirror.foreign.sums() == {}
+
+
+def test_a_pod_that_intake_refused_counts_as_somebody_elses() -> None:
+    mirror = listed(pod("a", node="n", cpu="2"))
+    delta = mirror.take_delta(10)
+    mirror.refused(delta.items[0], "not understood")
+    assert mirror.foreign.sums() == {"n": {"cpu": 2000, "pods": 1}}
+    mirror.remove("Pod", pod("a", node="n"))
+    assert mirror.foreign.sums() == {}
+
+
+def test_what_ended_before_we_looked_is_nothing_to_place() -> None:
+    ended = pod("a", node="n", phase="Failed"), pod("b", node="n", phase="Succeeded")
+    assert not listed(*ended).take_delta(10)
+    member = pod("c", node="n", phase="Succeeded", group="gang")
+    assert listed(member).take_delta(10).keys, "it counts towards its gang"
+
+
+def test_an_object_whose_name_is_not_free_yet_is_offered_again_unless_it_is_gone() -> None:
+    mirror = listed(pod("a"), pod("b"))
+    delta = mirror.take_delta(10)
+    mirror.remove("Pod", pod("b"))
+    mirror.take_delta(10)
+    mirror.put_back(delta, [0, 1])
+    assert mirror.take_delta(10).keys == [A]
+
+
+def test_the_node_that_another_chose_is_held_until_we_decided_or_time_passed() -> None:
+    mirror = listed(pod("a"), pod("b"), hold=2.0)
+    admit(mirror, "a", "b")
+    mirror.tick(10.0)
+    for name in ("a", "b"):
+        mirror.take("Pod", pod(name, node="n"))
+    assert reports(mirror) == []
+    mirror.decided(mirror.pods.by_key["default", "a"], "m")
+    assert reports(mirror) == [(Report.BOUND, "1.0", "n")], "the books follow the cluster"
+    mirror.tick(12.0)
+    assert reports(mirror)[1:] == [(Report.BOUND, "1.1", "n")]
+
+
+def test_an_object_of_another_kind_comes_without_its_managers() -> None:
+    mirror = listed()
+    node = {"metadata": {"name": "n", "uid": "u", "managedFields": [{}]}, "status": {}}
+    mirror.take("Node", raw(node))
+    assert mirror.take_delta(10).items == [{"metadata": {"name": "n", "uid": "u"}, "status": {}}]

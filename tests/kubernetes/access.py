@@ -1,0 +1,50 @@
+"""Rights by RBAC, and service accounts with tokens as a pod would have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.coordinator.api.client import Json
+from tests.kubernetes.client import ApiClient
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def user(name: str) -> Json:
+    """A user of a certificate, as the subject of a binding."""
+    return {"kind": "User", "apiGroup": RBAC, "name": name}
+
+
+def account(namespace: str, name: str) -> Json:
+    """A service account, as the subject of a binding."""
+    return {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+
+
+def username(namespace: str, name: str) -> str:
+    """What the API server and its audit log call a service account."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+async def grant(admin: ApiClient, subject: Json, rules: Sequence[Json]) -> None:
+    """Let a subject do this in the whole cluster."""
+    name = f"tests-{subject['name']}"
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": name}}
+    bound = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}}
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}
+    await admin.create(role | {"rules": list(rules)})
+    await admin.create(bound | {"roleRef": reference, "subjects": [subject]})
+
+
+async def token_of(admin: ApiClient, namespace: str, name: str, *, seconds: int = 3600) -> str:
+    """Make the service account where it is new, and a token for it."""
+    resource = await admin.resource("v1", "ServiceAccount")
+    body = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    metadata = {"name": name, "namespace": namespace}
+    await admin.post(resource.path(namespace), body | {"metadata": metadata}, code=None)
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": seconds},
+    }
+    answer = await admin.post(f"{resource.path(namespace, name)}/token", request)
+    return str(answer["status"]["token"])

@@ -1,0 +1,121 @@
+"""A service in this process that follows a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coordinator.service.observed.kubernetes import open_kubernetes
+from coordinator.service.observed.observed import ObservedCluster
+from shared.settings.settings import Settings
+from tests.end_to_end.one_process.harness import PATIENCE, Running, running
+from tests.kubernetes.client import ApiClient
+
+Json = dict[str, Any]
+
+QUADRANT = "quadrant"
+
+
+@dataclass(slots=True)
+class Followed:
+    """A service and the cluster that it follows."""
+
+    service: Running
+    cluster: ApiClient
+    observed: ObservedCluster
+
+    async def pods(self) -> dict[str, Json]:
+        listed = await self.cluster.get("/api/v1/pods")
+        return {pod["metadata"]["name"]: pod for pod in listed["items"]}
+
+    async def nodes_of(self, *names: str) -> dict[str, str]:
+        """Pod -> node, of pods that have one, as the API server has them."""
+        pods = await self.pods()
+        return {
+            name: node
+            for name, pod in pods.items()
+            if (not names or name in names) and (node := pod["spec"].get("nodeName"))
+        }
+
+    async def until_bound(self, *names: str) -> dict[str, str]:
+        async def bound() -> dict[str, str] | None:
+            nodes = await self.nodes_of(*names)
+            return nodes if len(nodes) == len(names) else None
+
+        nodes: dict[str, str] = await until(bound)
+        return nodes
+
+    def states(self) -> dict[str, int]:
+        """State -> number of tasks, in the books."""
+        tasks: dict[str, int] = self.service.service.status()["tasks"]
+        return tasks
+
+
+async def until(look: Callable[[], Any], within: float = PATIENCE) -> Any:
+    """What ``look`` returns once it is not None or False."""
+    deadline = time.monotonic() + within
+    while True:
+        found = look()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found is not None and found is not False:
+            return found
+        assert time.monotonic() < deadline, "it did not come to pass"
+        await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def followed(
+    redis_url: str, path: Path, cluster: ApiClient, kubeconfig: Path, **settings: Any
+) -> AsyncIterator[Followed]:
+    opened: list[ObservedCluster] = []
+
+    def observe(made: Settings) -> ObservedCluster:
+        opened.append(open_kubernetes(made))
+        return opened[0]
+
+    async with running(
+        redis_url, path, observe=observe, kubeconfig=kubeconfig, **settings
+    ) as service:
+        yield Followed(service, cluster, opened[0])
+
+
+def node(name: str, *, cpu: int = 4, labels: dict[str, str] | None = None) -> Json:
+    amounts = {"cpu": str(cpu), "memory": "16Gi", "pods": "110"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels or {}},
+        "status": {
+            "allocatable": amounts,
+            "capacity": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def pod(
+    name: str, *, cpu: int = 1, group: str = "", scheduler: str = QUADRANT, **metadata: Any
+) -> Json:
+    notes = {"scheduling.k8s.io/group-name": group} if group else {}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": str(cpu)}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": notes} | metadata,
+        "spec": {"schedulerName": scheduler, "containers": [container]},
+    }
+
+
+def pod_group(name: str, minimum: int, queue: str = "default") -> Json:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": minimum, "queue": queue},
+    }

@@ -1,0 +1,138 @@
+"""Gangs on a real API server: bound by statements of ours, adopted, ended, evicted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from coordinator.cluster.kubernetes.state.pods import STATEMENT
+from tests.kubernetes.client import ApiClient
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.definitions import VOLCANO, install
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
+
+NODES = ("n1", "n2", "n3")
+
+
+@pytest_asyncio.fixture
+async def quadrant(
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    ledger_url: str,
+    short_dir: Path,
+) -> AsyncIterator[Followed]:
+    await install(cluster, *VOLCANO)
+    await cluster.create(*(node(name) for name in NODES))
+    kubeconfig = control_plane.admin.kubeconfig
+    async with followed(ledger_url, short_dir, cluster, kubeconfig) as running:
+        yield running
+
+
+def gang(size: int, name: str = "gang", **of_pod: Any) -> list[dict[str, Any]]:
+    return [pod(f"{name}-{i}", group=name, **of_pod) for i in range(size)]
+
+
+async def test_a_gang_whose_pods_come_before_their_group_is_bound_by_one_ledger(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    pods = gang(6)
+    names = [p["metadata"]["name"] for p in pods]
+    await cluster.create(*pods[::-1])
+    await until(lambda: quadrant.states()["submitted"] == 6)
+    assert not await quadrant.nodes_of(*names), "their group is not there"
+    await cluster.create(pod_group("gang", 6))
+    nodes = await quadrant.until_bound(*names)
+    assert set(nodes.values()) <= set(NODES)
+    statements = {p["metadata"]["annotations"][STATEMENT] for p in (await quadrant.pods()).values()}
+    ledgers = {text.rpartition("/")[0] for text in statements}
+    assert len(ledgers) == 1, "the pods say which ledger and which leader bound them"
+    await until(lambda: quadrant.states()["bound"] == 6)
+
+
+async def test_a_gang_that_does_not_fit_is_bound_in_no_part(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    await cluster.create(pod_group("wide", 13), *gang(13, "wide"), pod("small"))
+    await quadrant.until_bound("small")
+    assert set(await quadrant.nodes_of()) == {"small"}
+
+
+async def test_pods_of_another_scheduler_take_their_room(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    await cluster.create(pod("big", cpu=4))
+    await quadrant.until_bound("big")
+    (other,) = await cluster.create(pod("theirs", cpu=4, scheduler="somebody"))
+    free = next(iter(set(NODES) - set((await quadrant.nodes_of("big")).values())))
+    await cluster.bind(other, free)
+    await until(lambda: free in quadrant.observed.cluster.mirror.foreign.sums())
+    await until(lambda: not quadrant.observed.cluster.foreign_changed())
+    await cluster.create(pod("second", cpu=4), pod("third", cpu=4))
+    nodes = await until(lambda: _two(quadrant))
+    assert free not in nodes.values()
+
+
+async def _two(quadrant: Followed) -> dict[str, str] | None:
+    nodes = await quadrant.nodes_of("big", "second", "third")
+    return nodes if len(nodes) == 2 else None
+
+
+async def test_each_end_of_a_pod_ends_its_task_once(quadrant: Followed, cluster: ApiClient) -> None:
+    await cluster.create(pod("ends"), pod("goes"), pod("stays"))
+    await quadrant.until_bound("ends", "goes", "stays")
+    for name, phase in (("ends", "Running"), ("goes", "Running"), ("ends", "Succeeded")):
+        path = f"/api/v1/namespaces/default/pods/{name}/status"
+        await cluster.patch(path, {"status": {"phase": phase}})
+    await until(lambda: quadrant.states()["finished"] == 1)
+    path = "/api/v1/namespaces/default/pods/goes"
+    await cluster.delete(path, gracePeriodSeconds="0")
+    await until(lambda: quadrant.states()["submitted"] == 2)
+    assert quadrant.states()["bound"] == 2, "one ended, one stays"
+
+
+async def test_a_pod_made_again_under_its_name_is_placed_again(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    await cluster.create(pod("web-0"))
+    await quadrant.until_bound("web-0")
+    path = "/api/v1/namespaces/default/pods/web-0"
+    await cluster.delete(path, gracePeriodSeconds="0")
+    await cluster.create(pod("web-0"))
+    await quadrant.until_bound("web-0")
+    await until(lambda: quadrant.states()["bound"] == 1)
+
+
+async def test_the_service_takes_no_objects_and_says_where_they_live(
+    quadrant: Followed, control_plane: ControlPlane
+) -> None:
+    async with aiohttp.ClientSession(quadrant.service.url) as session:
+        async with session.post("/api/v1/namespaces/default/pods", json=pod("a")) as answer:
+            told = await answer.json()
+        assert answer.status == 405
+        assert control_plane.url in told["message"]
+        async with session.post("/apis/quadrant.dev/v1alpha1/plans", json={"items": []}) as answer:
+            assert answer.status != 405, "what is only asked goes on"
+
+
+async def test_a_running_cluster_is_adopted_by_an_empty_ledger(
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    ledger_url: str,
+    short_dir: Path,
+) -> None:
+    await cluster.create(node("n1"), node("n2"))
+    (first, _) = await cluster.create(pod("runs", cpu=4), pod("waits", cpu=4))
+    await cluster.bind(first, "n1")
+    kubeconfig = control_plane.admin.kubeconfig
+    async with followed(ledger_url, short_dir, cluster, kubeconfig) as quadrant:
+        nodes = await quadrant.until_bound("runs", "waits")
+        assert nodes == {"runs": "n1", "waits": "n2"}
+        await until(lambda: quadrant.states()["bound"] == 2)
+
+
+pytestmark = pytest.mark.timeout(180)

@@ -1,0 +1,1 @@
+"""The Go module that builds the servers, and where what it built is kept."""

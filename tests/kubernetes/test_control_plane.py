@@ -1,0 +1,122 @@
+"""The cluster that the other tests rely on: it keeps what it was given, and refuses strangers."""
+
+from __future__ import annotations
+
+import aiohttp
+import pytest
+
+from tests.coordinator.api.client import Json
+from tests.kubernetes.access import account, grant, token_of, user, username
+from tests.kubernetes.audit import Request, entries, requests_of
+from tests.kubernetes.client import ApiClient, client_of
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.emptying import empty
+
+PODS = "/api/v1/namespaces/default/pods"
+READ_PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+
+
+def node(name: str) -> Json:
+    amounts = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+    status = {"allocatable": amounts, "capacity": amounts}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def pod(name: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedulerName": "ours", "containers": [{"name": "c", "image": "none"}]},
+    }
+
+
+async def test_a_pod_is_bound_once_and_the_audit_log_has_it(
+    cluster: ApiClient, control_plane: ControlPlane
+) -> None:
+    name = "audited"  # the log has the pods of other tests, too
+    made, stored = await cluster.create(node("n1"), pod(name))
+    assert "taints" not in made["spec"]
+    assert made["status"]["allocatable"]["cpu"] == "32"
+
+    await cluster.bind(stored, "n1")
+    second = await cluster.bind(stored, "n1", code=409)
+    assert "n1" in second["message"]
+
+    asked = [
+        entry["requestObject"]["target"]["name"]
+        for entry in entries(control_plane.audit_log)
+        if entry.get("objectRef", {}).get("subresource") == "binding"
+        and entry["objectRef"]["name"] == name
+    ]
+    assert asked == ["n1"] * 2
+    binds = [r for r in requests_of(control_plane.audit_log, "admin") if r.name == name][1:]
+    assert binds == [
+        Request("create", "", "pods/binding", "default", name, code) for code in (201, 409)
+    ]
+
+
+async def test_who_has_no_right_is_refused_until_rbac_gives_it(
+    cluster: ApiClient, control_plane: ControlPlane
+) -> None:
+    async with client_of(control_plane.user("visitor")) as visitor:
+        assert (await visitor.get(PODS, code=403))["reason"] == "Forbidden"
+        await grant(cluster, user("visitor"), [READ_PODS])
+        await until_allowed(visitor)
+        await visitor.post(PODS, pod("p1"), code=403)
+
+
+async def test_a_service_account_asks_with_its_token(
+    cluster: ApiClient, control_plane: ControlPlane
+) -> None:
+    token = await token_of(cluster, "default", "scheduler")
+    await grant(cluster, account("default", "scheduler"), [READ_PODS])
+    async with client_of(control_plane.bearer("scheduler", token)) as scheduler:
+        await until_allowed(scheduler)
+    done = set(requests_of(control_plane.audit_log, username("default", "scheduler")))
+    assert Request("list", "", "pods", "default", code=200) in done
+
+
+async def until_allowed(client: ApiClient) -> None:
+    """The authorizer learns of new rights by a watch."""
+    await client.until(PODS, lambda answer: "items" in answer)
+
+
+async def test_what_a_test_left_is_taken_away(cluster: ApiClient) -> None:
+    finalized = pod("p2")
+    finalized["metadata"]["finalizers"] = ["quadrant.dev/test"]
+    elsewhere = pod("p3")
+    elsewhere["metadata"]["namespace"] = "team"
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep"},
+        "spec": {"minAvailable": 1},
+    }
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    important = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 7,
+    }
+    await cluster.create(namespace, important, node("n1"), finalized, elsewhere, budget)
+    await empty(cluster)
+    for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/policy/v1/poddisruptionbudgets"):
+        assert await cluster.names(path) == []
+    assert "team" not in await cluster.names("/api/v1/namespaces")
+    classes = await cluster.names("/apis/scheduling.k8s.io/v1/priorityclasses")
+    assert classes == ["system-cluster-critical", "system-node-critical"]
+    await cluster.create(pod("p2"))
+
+
+async def test_killed_servers_come_back_with_what_they_had(
+    cluster: ApiClient, control_plane: ControlPlane
+) -> None:
+    await cluster.create(pod("p1"))
+    control_plane.api_server.kill()
+    control_plane.etcd.kill()
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await cluster.get(PODS)
+    control_plane.start()
+    assert await cluster.names(PODS) == ["p1"]
