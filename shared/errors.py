@@ -54,15 +54,26 @@ class Refusal:
 class InvalidInput(Exception):
     """Raised where a field is read, turned into a :class:`Refusal` where the object is known."""
 
-    def __init__(self, field: str, value: object, message: str, *, reason: str = "Invalid") -> None:
+    def __init__(
+        self,
+        field: str,
+        value: object,
+        message: str,
+        *,
+        reason: str = "Invalid",
+        more: tuple[Mistake, ...] = (),
+    ) -> None:
+        """``more``: what was found wrong beside it."""
         super().__init__(f"{field}: {message}")
         self.field = field
         self.value = value
         self.message = message
         self.reason = reason
+        self.more = more
 
     def refusal(self, kind: str, name: str, more: tuple[Mistake, ...] = ()) -> Refusal:
-        return Refusal(kind, name, self.field, shown(self.value), self.message, self.reason, more)
+        value, more = shown(self.value), self.more + more
+        return Refusal(kind, name, self.field, value, self.message, self.reason, more)
 
 
 def did_you_mean(word: object, words: Iterable[str]) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgpack
 from msgspec import convert
-from msgspec.structs import astuple
 
 from shared.codec.checked import Malformed, binary, count, indices, integer
 from shared.ledger.entries.intake_batch import (
@@ -124,7 +123,11 @@ def _pack_statements(statements: Sequence[Statement]) -> bytes:
 def _victims(run: EvictRun) -> list[Any]:
     if len(run.tasks) != len(run.rows):
         raise LedgerArgument(f"job {run.jid}: the lists of its victims differ in length")
-    return [*astuple(run)]
+    packed = [run.jid, run.job_version, run.cid, run.group, run.tasks, run.rows, run.guards]
+    if run.to:
+        packed += [run.to, run.specs, run.priority]
+        packed += [pack_devices(run.devices)] if run.devices else []
+    return packed
 
 
 def unpack_statements(data: bytes) -> list[Statement]:
@@ -183,7 +186,18 @@ def _evictions(runs: list[Any], *rest: Any) -> tuple[list[EvictRun], bytes]:
     *whole, reason = rest
     if whole:
         runs = [[*run, *whole] for run in runs]
-    return convert(runs, list[EvictRun]), binary(reason, "reason")
+    return convert([_of_victims(run) for run in runs], list[EvictRun]), binary(reason, "reason")
+
+
+_DEVICES_OF_VICTIMS = 10
+"""Where a run of victims has the devices of their new node, packed."""
+
+
+def _of_victims(run: Any) -> Any:
+    if type(run) is not list or len(run) <= _DEVICES_OF_VICTIMS:
+        return run
+    *others, devices = run
+    return [*others, unpack_devices(binary(devices, "devices"), "devices of victims")]
 
 
 def _chosen(values: list[int], keep: Sequence[bool]) -> list[int]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from shared.ledger.errors import Deposed, LedgerUnavailable
-from shared.ledger.protocol import Ledger
 from shared.messages.messages import Epoch
 
 
@@ -42,12 +42,18 @@ class LeaseClock:
         self.renew_at = asked + self.seconds / 3
 
 
+class RenewsLeases(Protocol):
+    """The part of :class:`shared.ledger.protocol.Ledger` that a holder uses."""
+
+    async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool: ...
+
+
 class HeldLease:
     """A worker's lease. ``seconds`` 0: no expiry, the ledger is never asked."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: RenewsLeases,
         *,
         writer: str,
         epoch: Epoch,

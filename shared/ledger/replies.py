@@ -377,11 +377,15 @@ _ENTRIES: tuple[Callable[[str, list[Any], _Part, int], Iterator[LogEntry]], ...]
 )
 
 
+_OF_MOVES = 7
+"""Parts of an eviction of tasks that move."""
+
+
 def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
     """One entry of the bind stream. It holds binds as a flat list (jid, cid, count, tasks, rows,
     ...); then (jid, tix, incarnation) of the tasks that were evicted before; then of each
-    eviction jid, by, reason, tasks, rows, incarnations; then, where there are any, (jid, tix,
-    devices) of the tasks that take devices."""
+    eviction jid, by, reason, tasks, rows, incarnations, and where they move the new rows; then,
+    where there are any, (jid, tix, devices) of the tasks that take devices."""
     content, _ = payload(entry_id, fields)
     with _strictly(f"entry {entry_id} of the binds"):
         binds_told, again, evicts, *tail = unpack(content)
@@ -411,8 +415,9 @@ def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
 
 
 def _evicted(value: object, at: str) -> Evicted:
-    jid, by, reason, *lists = row(value, at, 6)
-    tasks, rows, lives = (indices(numbers, at) for numbers in lists)
-    if not len(tasks) == len(rows) == len(lives):
-        raise Malformed(f"{at}: its lists of tasks, rows and lives differ in length")
-    return Evicted(count(jid, at), count(by, at), reason.decode(), tasks, rows, lives)
+    moves = type(value) is list and len(value) == _OF_MOVES
+    jid, by, reason, *lists = row(value, at, _OF_MOVES if moves else _OF_MOVES - 1)
+    tasks, rows, lives, *to = (indices(numbers, at) for numbers in lists)
+    if any(len(numbers) != len(tasks) for numbers in (rows, lives, *to)):
+        raise Malformed(f"{at}: its lists of tasks, rows, lives and new rows differ in length")
+    return Evicted(count(jid, at), count(by, at), reason.decode(), tasks, rows, lives, *to)

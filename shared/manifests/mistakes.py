@@ -22,7 +22,9 @@ _PARTS = 2_000
 """An object with more values is told its first mistake alone: each further one costs another parse,
 and nobody writes so much by hand."""
 _DEPTH = 50
-_OF_A_VALUE = re.compile(r"unknown|negative|not an? |not in this version|not allowed; |too \w+")
+_OF_A_VALUE = re.compile(
+    r"unknown|negative|neither |not an? |not in this version|not allowed; |too \w+"
+)
 _UNKNOWN = ("unknown field", "not in this version")
 _NAMES_THE_API = "apiVersion"
 _STAND_IN = "a"
@@ -36,19 +38,19 @@ def further_mistakes(item: dict[str, object], parse: Parser, first: InvalidInput
     if not _is_small(item):
         return []
     search = _Search(copy.deepcopy(item))
-    found: dict[str, Mistake] = {}
+    mistakes: dict[str, Mistake] = {}
     error: InvalidInput | None = first
     for _ in range(2 * MOST):
-        if error is None or len(found) >= MOST:
+        if error is None or len(mistakes) >= MOST:
             break
         field = search.written(error.field)
-        if error is not first and field not in found and search.is_own(error, field):
-            found[field] = Mistake(field, shown(error.value), error.message)
+        if error is not first and field not in mistakes and search.is_own(error, field):
+            mistakes[field] = Mistake(field, shown(error.value), error.message)
         if not search.take_out(error, field):
             break
         error = _raised(parse, search.item)
-    found.pop(first.field, None)
-    return list(found.values())
+    mistakes.pop(first.field, None)
+    return list(mistakes.values())
 
 
 def _raised(parse: Parser, item: dict[str, object]) -> InvalidInput | None:
@@ -62,11 +64,11 @@ def _raised(parse: Parser, item: dict[str, object]) -> InvalidInput | None:
 def _is_small(item: object) -> bool:
     """Whether it has few values, not nested deep: copying recurses."""
     parts: list[tuple[object, int]] = [(item, 0)]
-    seen = 0
+    count = 0
     while parts:
         part, depth = parts.pop()
-        seen += 1
-        if seen > _PARTS or depth > _DEPTH:
+        count += 1
+        if count > _PARTS or depth > _DEPTH:
             return False
         inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
         parts += [(value, depth + 1) for value in inner]
@@ -98,8 +100,8 @@ class _Search:
         left to take out."""
         if field in {"metadata.name", "metadata"}:
             before = self.item.get("metadata")
-            kept = before if isinstance(before, dict) else {}
-            self.item["metadata"] = kept | {"name": _STAND_IN}
+            older = before if isinstance(before, dict) else {}
+            self.item["metadata"] = older | {"name": _STAND_IN}
             self._removed.append(field)
             return bool(before != self.item["metadata"])
         steps = self._steps(error.field)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from shared.errors import InvalidInput, Refusal, did_you_mean, shown
 from shared.manifests.fields.reader import Fields
+from shared.manifests.fields.shapes import ACCEPTED
 from shared.manifests.kai.groups import read_kai_pod_group
 from shared.manifests.kai.queues import read_kai_queue, read_kai_topology
 from shared.manifests.kubernetes.budgets import read_budget, read_quota
@@ -91,6 +92,15 @@ def parse(item: object) -> Manifest | Refusal:
         return error.refusal(_kind(item), _name(item), tuple(more))
 
 
+def parse_stored(item: object) -> Manifest | Refusal:
+    """Parse an object that was accepted before, by this version or an earlier one."""
+    token = ACCEPTED.set(True)
+    try:
+        return parse(item)
+    finally:
+        ACCEPTED.reset(token)
+
+
 def _read(item: dict[str, object]) -> Manifest:
     return _read_by(_reader(item), item)
 
@@ -104,16 +114,16 @@ def _read_by(read: Callable[[dict[str, object]], Manifest], item: dict[str, obje
 def _read_as_meant(item: dict[str, object]) -> object:
     """Read an object whose apiVersion may be missing or that of another API: by its kind, and by
     its group where two have one of that name."""
-    known = _versions(item)
-    return _read_by(KINDS[known[0], str(item.get("kind"))], item) if known else None
+    versions = _versions(item)
+    return _read_by(KINDS[versions[0], str(item.get("kind"))], item) if versions else None
 
 
 def _versions(item: dict[str, object]) -> list[str]:
     """The versions that have its kind; of several groups only its own, if it is one of them."""
     version, kind = str(item.get("apiVersion")), item.get("kind")
-    known = [known_version for known_version, known_kind in KINDS if known_kind == kind]
+    supported = [known_version for known_version, known_kind in KINDS if known_kind == kind]
     group = version.partition("/")[0] + "/"
-    return [v for v in known if v.startswith(group)] or known
+    return [v for v in supported if v.startswith(group)] or supported
 
 
 def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
@@ -122,8 +132,8 @@ def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
         read = KINDS.get((version, kind))
         if read is not None:
             return read
-    if known := _versions(item):
-        remedy = _OTHER_FORM.get((str(version), str(kind)), f"write {' or '.join(known)}")
+    if versions := _versions(item):
+        remedy = _OTHER_FORM.get((str(version), str(kind)), f"write {' or '.join(versions)}")
         raise InvalidInput("apiVersion", version, f"unknown; {remedy}")
     kinds = sorted({kind for _, kind in KINDS})
     choice = f"{did_you_mean(kind, kinds)}write one of {', '.join(kinds)}"

@@ -15,6 +15,10 @@ from shared.messages.messages import TaskState
 
 TOTALS = ("allocated", "requested", "releasing", "inqueue", "kept", "reserved", "claimed")
 
+VICTIMS = "victims"
+"""Key of :attr:`Excerpt.versions` of every turn that may evict under a policy that divides the
+cluster among queues: each of its evictions is judged by all queues as they were."""
+
 Amounts = dict[Count, int]
 
 _STATES = bytes(TaskState)
@@ -75,6 +79,11 @@ class Excerpt(Packed, frozen=True):
     spared: list[Index] = msgspec.field(default_factory=list)
     """Jobs that were left out because of the size limit, and may not be evicted: a key counts
     them."""
+    shares: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict)
+    """Queue -> its fair share of cores, memory and GPUs, for a turn that may evict under a policy
+    that divides the cluster."""
+    starts: dict[Index, float] = msgspec.field(default_factory=dict)
+    """Job -> when it started, seconds since 1970, of those that a policy may still protect."""
     usage: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
     """Node name -> percent in use of its cpu and memory, -1 where unknown; only for policies with a
     plugin that reads usage."""

@@ -10,6 +10,7 @@ Nodes are addressed by ``row``: a dense index that is never given to another nod
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Annotated
@@ -32,6 +33,9 @@ GUARD_GANG = 1
 """Bit of a run's guards: of its group, and of those above it, none or at least the minimum stay."""
 GUARD_GUARANTEE = 2
 """Bit of a run's guards: its job's queue and all above it keep what is guaranteed."""
+GUARD_REST = 4
+"""So many times this in a run's guards: members that GUARD_GANG lets stay below the minimum. They
+have ended, and are counted for their gang still (docs/decisions/0034)."""
 
 
 class Level(IntEnum):
@@ -205,12 +209,44 @@ class EvictRun(Packed, frozen=True):
     rows: list[Index]
     guards: Count
     """What must be whole when all of the statement's victims have left: GUARD_GANG,
-    GUARD_GUARANTEE. Each run has its own: a gang that is in part already, and would be refused for
-    ever, takes nothing from the check of the others."""
+    GUARD_GUARANTEE, and times GUARD_REST the rest. Each run has its own: a gang that is in part
+    already, and would be refused for ever, takes nothing from the check of the others."""
+    to: list[Index] = msgspec.field(default_factory=list)
+    """Where the tasks move: rows that are promised to them in the same statement, parallel to
+    ``tasks``; empty where they only go. Their job must have no promise yet."""
+    specs: list[Count] = msgspec.field(default_factory=list)
+    """Specification versions of those nodes, as a run of placements has them."""
+    priority: int = 0
+    """Of the promises: that of the tasks' job."""
+    devices: Things = ()
+    """What each of the tasks is promised of devices of its new node."""
 
     def __post_init__(self) -> None:
         if len(self.tasks) != len(self.rows):
             raise ValueError("its lists of tasks and rows differ in length")
+        if not len(self.to) == len(self.specs) == (len(self.tasks) if self.to else 0):
+            raise ValueError("its lists of tasks, new rows and their specs differ in length")
+
+    @property
+    def rest(self) -> int:
+        """How many members may stay of a group that has less than its minimum."""
+        return self.guards // GUARD_REST
+
+    @property
+    def promise(self) -> Run:
+        """Its tasks' promises, as a run of nominations."""
+        levels = [int(Level.FUTURE_OTHER)] * len(self.to)
+        tasks, to = list(self.tasks), list(self.to)
+        return Run(NOMINATE, self.cid, self.group, tasks, to, [], [], levels, devices=self.devices)
+
+
+def promises_of(evictions: Iterable[EvictRun]) -> dict[int, list[EvictRun]]:
+    """The runs that move, by job."""
+    moves: dict[int, list[EvictRun]] = {}
+    for run in evictions:
+        if run.to:
+            moves.setdefault(run.jid, []).append(run)
+    return moves
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,8 +349,8 @@ class StatusItem:
     devices: Things = ()
     """Of adopted tasks: the devices that each of them has on its node."""
     incarnations: tuple[int, ...] = field(default=(), compare=False, kw_only=True)
-    """Of evicted tasks that ended, parallel to ``tasks``: which incarnation did. Not sent: the
-    sender looks whether the next one has begun meanwhile."""
+    """Parallel to ``tasks``: the incarnations that the cluster spoke of; () where all are first
+    ones. Not sent: the sender looks whether the next ones have begun meanwhile."""
     restarts: tuple[int, ...] = field(default=(), kw_only=True)
     """Of ended tasks that begin anew, parallel to ``tasks``: which incarnation ended. ``state`` is
     PENDING. Not in the log: a task that had ended and is pending was restarted."""

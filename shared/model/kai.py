@@ -22,6 +22,8 @@ PREEMPTIBLE_BELOW = 100
 """A PodGroup that does not say so itself is preemptible where its priority is below this."""
 NEVER_BACK_OFF = -1
 """``schedulingBackoff`` of a PodGroup that stays in its node pool."""
+DEFAULT_POOL = "default"
+"""What KAI calls the node pool of what has no label of one."""
 DEFAULT_POD_SET = "default"
 """The only pod set of a PodGroup without sub groups."""
 
@@ -115,6 +117,9 @@ class KaiPodGroup(Packed, frozen=True):
     stale_since: Finite | None = None
     """Annotation ``kai.scheduler/stale-podgroup-timestamp``, seconds since 1970."""
     labels: Labels = ()
+    failed_pool: str | None = None
+    """The node pool of its last condition UnschedulableOnNodePool; None where its status says
+    nothing, "" where it says that there is none."""
 
     @property
     def key(self) -> str:
@@ -127,6 +132,14 @@ class KaiPodGroup(Packed, frozen=True):
     def is_pod_set(self, group: KaiSubGroup) -> bool:
         """Whether pods join it: nothing hangs below it."""
         return next(self.children(group.name), None) is None
+
+    def pool(self, label: str) -> str:
+        """The node pool that it is in, by this label."""
+        return dict(self.labels).get(label) or DEFAULT_POOL
+
+    def is_passed_over(self, label: str) -> bool:
+        """Whether it failed in its pool, and is not tried there again."""
+        return self.backoff != NEVER_BACK_OFF and self.failed_pool == self.pool(label)
 
     def is_preemptible(self, priority: int) -> bool:
         """Whether it may be evicted, with the value of its priority class."""

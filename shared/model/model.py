@@ -8,6 +8,7 @@ from shared.codec.packed import Count, Finite, Packed, replace
 from shared.messages.messages import Group
 from shared.model.constraints import Constraints, Requirement, Taint, Toleration
 from shared.model.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from shared.model.gpu_request import GpuRequest
 from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
 from shared.model.storage import (
     Budget,
@@ -42,6 +43,16 @@ class TaskClass(Packed, frozen=True):
     """None: no constraints other than the fields above."""
     things: Things = ()
     """Named things of the node that every task takes: its host ports."""
+    charges: Requests = ()
+    """What its queue counts beside the requests, and no node has to have; amounts > 0
+    (docs/decisions/0064)."""
+    gpu_share: GpuRequest | None = None
+    """What every task asks of shared devices; None: it shares none."""
+
+    @property
+    def charged(self) -> Requests:
+        """What jobs and queues count of a task: its requests, and its charges."""
+        return self.requests + self.charges if self.charges else self.requests
 
     @property
     def flat(self) -> bool:
@@ -56,7 +67,7 @@ class TaskClass(Packed, frozen=True):
     @property
     def best_effort(self) -> bool:
         """Whether the class requests nothing except one pod (slot 2)."""
-        if self.things:
+        if self.things or self.gpu_share is not None:
             return False
         return not self.requests or (len(self.requests) == 1 and self.requests[0][0] == PODS)
 
@@ -186,11 +197,18 @@ class Job(Packed, frozen=True):
     def tasks(self) -> int:
         return sum(role.count for role in self.roles)
 
-    def role_of(self, tix: int) -> Role:
+    def known_role(self, tix: int) -> Role | None:
+        """The role of a task; None for one that the job does not have."""
         for role in self.roles:
             if role.first <= tix < role.first + role.count:
                 return role
-        raise IndexError(f"job {self.key} has no task {tix}")
+        return None
+
+    def role_of(self, tix: int) -> Role:
+        role = self.known_role(tix)
+        if role is None:
+            raise IndexError(f"job {self.key} has no task {tix}")
+        return role
 
     def pod_name(self, tix: int) -> str:
         role = self.role_of(tix)

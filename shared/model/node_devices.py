@@ -103,10 +103,10 @@ def device_annotations(node: Node, devices: Things) -> dict[str, str]:
         if name in names
     ]
     indexes = [name.removeprefix(GPU) for name, _ in devices if name.startswith(GPU)]
-    told = {ASSIGNED: "".join((*shares, ";")), ASSIGNED_NODE: node.name} if shares else {}
-    told |= {GPU_INDEX: ",".join(indexes)} if indexes else {}
+    assigned = {ASSIGNED: "".join((*shares, ";")), ASSIGNED_NODE: node.name} if shares else {}
+    assigned |= {GPU_INDEX: ",".join(indexes)} if indexes else {}
     others = tuple((name, amounts) for name, amounts in devices if not is_volcanos(name))
-    return told | ({ASSIGNED_DEVICES: written_devices(others)} if others else {})
+    return assigned | ({ASSIGNED_DEVICES: written_devices(others)} if others else {})
 
 
 def assigned_devices(node: Node, annotations: Mapping[str, str]) -> Things:

@@ -44,6 +44,8 @@ class ClusterObjects:
     kai_queues: dict[str, KaiQueue] = field(default_factory=dict)
     kai_groups: dict[str, KaiPodGroup] = field(default_factory=dict)
     kai_topologies: dict[str, KaiTopology] = field(default_factory=dict)
+    queue_usage: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """KAI queue -> its use over time of cpu, memory and GPUs, in billionths of what there was."""
     usage: dict[str, dict[str, float]] = field(default_factory=dict)
     """Node name -> its usage as reported by a metrics source: ``cpu`` and ``memory`` in percent."""
     extender: dict[str, object] = field(default_factory=dict)

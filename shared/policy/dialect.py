@@ -56,24 +56,24 @@ def dialect_of(document: Mapping[str, object]) -> tuple[Dialect, str]:
         near = nearest(str(written), [*Dialect])
         message = f"{written!r} is no dialect; write volcano or kai"
         raise PolicyError(PolicyProblem(FIELD, message, repr(written), near))
-    found: dict[Dialect, Word] = {}
+    words: dict[Dialect, Word] = {}
     if written is not None:
         dialect = Dialect(str(written))
-        found[dialect] = Word(f"{FIELD}: {written}", FIELD, dialect)
+        words[dialect] = Word(f"{FIELD}: {written}", FIELD, dialect)
     for word in _words(document):
-        found.setdefault(word.dialect, word)
-    if len(found) > 1:
-        kai, volcano = found[Dialect.KAI], found[Dialect.VOLCANO]
+        words.setdefault(word.dialect, word)
+    if len(words) > 1:
+        kai, volcano = words[Dialect.KAI], words[Dialect.VOLCANO]
         message = (
             f"{volcano.text} is Volcano's and {kai.text} ({kai.field}) is KAI's; a policy is of "
             "one of the two: take one of them out"
         )
         raise PolicyError(PolicyProblem(volcano.field, message, volcano.text))
-    for word in found.values():
-        said = (
+    for word in words.values():
+        sources = (
             "the file says so" if word.field == FIELD else f"only {word.dialect.scheduler} has it"
         )
-        return word.dialect, f"{word.text}: {said}"
+        return word.dialect, f"{word.text}: {sources}"
     return Dialect.VOLCANO, f"no word of it is KAI's alone; {FIELD}: kai would make it KAI's"
 
 

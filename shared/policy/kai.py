@@ -18,7 +18,6 @@ from shared.policy.kai_names import (
     DEFAULT_PLUGINS,
     FIELDS,
     GENERATORS,
-    IDLE_ACTIONS,
     PLUGINS,
     PROCESS_OPTIONS,
     REFUSED_PLUGINS,
@@ -37,7 +36,7 @@ from shared.policy.model import (
     read_duration,
 )
 from shared.policy.reading import (
-    Report,
+    ProblemReport,
     mapping,
     meant,
     nearest,
@@ -51,7 +50,6 @@ from shared.policy.reading import (
 from shared.policy.third_party import third_party_plugins
 
 _TIME = "write a duration such as 30s or 5m"
-_IDLE = "it evicts, which this version does not do under a KAI policy: it is taken and does nothing"
 _FIELD_OF = {field.name.replace("_", "-"): field.name for field in dataclasses.fields(KaiOptions)}
 """Option -> the field that holds it."""
 _SECONDS = frozenset({"default-staleness-grace-period", "stuck-in-releasing-threshold"})
@@ -59,7 +57,7 @@ _SECONDS = frozenset({"default-staleness-grace-period", "stuck-in-releasing-thre
 
 def parse_kai(document: Mapping[str, object], because: str = "") -> Policy:
     """Read a KAI policy; raises PolicyError with every problem found, each by its field."""
-    report, warnings = Report(), list[str]()
+    report, warnings = ProblemReport(), list[str]()
     only_known(report, document, FIELDS, "", "field")
     actions = _actions(report, document.get("actions"))
     tiers = _tiers(report, document.get("tiers"), warnings)
@@ -71,7 +69,6 @@ def parse_kai(document: Mapping[str, object], because: str = "") -> Policy:
     )
     if report.problems:
         raise PolicyError(*report.problems)
-    warnings[:0] = [f"action {name}: {_IDLE}" for name in actions if name in IDLE_ACTIONS]
     if kai.usage is not None:
         warnings.append("usageDBConfig: shares do not follow the usage of the past in this version")
     return Policy(
@@ -87,7 +84,7 @@ def parse_kai(document: Mapping[str, object], because: str = "") -> Policy:
 # --- actions and plugins --------------------------------------------------------------------------
 
 
-def _actions(report: Report, value: object) -> tuple[str, ...]:
+def _actions(report: ProblemReport, value: object) -> tuple[str, ...]:
     """The actions in order; as in KAI those of its default where none is named."""
     if value in (None, ""):
         return ACTIONS
@@ -102,7 +99,7 @@ def _actions(report: Report, value: object) -> tuple[str, ...]:
 
 
 def _tiers(
-    report: Report, value: object, warnings: list[str]
+    report: ProblemReport, value: object, warnings: list[str]
 ) -> tuple[tuple[PluginOption, ...], ...]:
     """One tier: KAI asks its plugins as one list, however the file parts them."""
     if value in (None, []):
@@ -123,7 +120,7 @@ def _tiers(
     return (tuple(options.values()),)
 
 
-def _plugins(report: Report, value: object) -> Iterator[tuple[str, object]]:
+def _plugins(report: ProblemReport, value: object) -> Iterator[tuple[str, object]]:
     """(path, entry) of each plugin of all tiers."""
     tiers: list[object] = []
     with report.part():
@@ -137,7 +134,7 @@ def _plugins(report: Report, value: object) -> Iterator[tuple[str, object]]:
         yield from ((f"tiers[{i}].plugins[{j}]", plugin) for j, plugin in enumerate(plugins))
 
 
-def _plugin(report: Report, value: object, path: str, warnings: list[str]) -> PluginOption:
+def _plugin(report: ProblemReport, value: object, path: str, warnings: list[str]) -> PluginOption:
     plugin = mapping(value, path)
     name = plugin.get("name")
     if not isinstance(name, str) or not name:
@@ -178,7 +175,7 @@ def _check_argument(plugin: str, key: str, value: object, path: str) -> None:
 # --- options --------------------------------------------------------------------------------------
 
 
-def _options(report: Report, value: object, warnings: list[str]) -> KaiOptions:
+def _options(report: ProblemReport, value: object, warnings: list[str]) -> KaiOptions:
     """Options by KAI's names; text that reads as a number or a truth value is one."""
     values: dict[str, object] = {}
     with report.part():
@@ -216,7 +213,7 @@ def _process_option(name: str, value: object) -> None:
 # --- depths, budgets, usage -----------------------------------------------------------------------
 
 
-def _depths(report: Report, value: object, actions: Collection[str]) -> dict[str, int]:
+def _depths(report: ProblemReport, value: object, actions: Collection[str]) -> dict[str, int]:
     depths: dict[str, int] = {}
     with report.part():
         for name, depth in mapping(value or {}, "queueDepthPerAction").items():
@@ -232,7 +229,7 @@ def _depths(report: Report, value: object, actions: Collection[str]) -> dict[str
     return depths
 
 
-def _budgets(report: Report, value: object) -> SearchBudgets:
+def _budgets(report: ProblemReport, value: object) -> SearchBudgets:
     at = "scenarioSearchBudgets"
     fields: dict[str, object] = {}
     with report.part():
@@ -259,7 +256,11 @@ def _budgets(report: Report, value: object) -> SearchBudgets:
 
 
 def _bounds(
-    report: Report, fields: Mapping[str, object], name: str, names: Collection[str], kind: str
+    report: ProblemReport,
+    fields: Mapping[str, object],
+    name: str,
+    names: Collection[str],
+    kind: str,
 ) -> tuple[float | None, dict[str, float]]:
     """(the default, the bound of each that has its own)."""
     at = f"scenarioSearchBudgets.{name}"
@@ -281,7 +282,7 @@ def _bound(fields: Mapping[str, object], name: str) -> float | None:
     return None if value is None else _seconds(value, f"scenarioSearchBudgets.{name}")
 
 
-def _usage(report: Report, value: object) -> dict[str, object] | None:
+def _usage(report: ProblemReport, value: object) -> dict[str, object] | None:
     """``usageDBConfig``: its shape is checked. What it asks for is not in this version."""
     if value is None:
         return None

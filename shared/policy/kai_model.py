@@ -42,6 +42,8 @@ class SearchBudgets:
     generators: Mapping[str, float] = field(
         default_factory=lambda: {"NodeLocalGreedy": 30.0, "MultiNodeGang": 120.0}
     )
+    scenarios: int = 10_000
+    """Scenarios that are simulated for one job at most, whatever the time; 0 = without a bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +56,13 @@ class KaiPolicy:
     budgets: SearchBudgets = SearchBudgets()
     usage: Mapping[str, object] | None = None
     """``usageDBConfig`` as written, checked; None: none."""
+
+
+def flattens_queues(kai: KaiPolicy | None) -> bool:
+    """Whether only leaves of the tree of queues count, below one parent without bounds."""
+    return kai is not None and not kai.options.full_hierarchy_fairness
+
+
+def node_pool_label(kai: KaiPolicy | None) -> str:
+    """The label by which objects are in a node pool."""
+    return (kai or KaiPolicy()).options.nodepool_label_key

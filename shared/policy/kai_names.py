@@ -4,8 +4,6 @@ from __future__ import annotations
 
 ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
 """In the order of KAI's default."""
-IDLE_ACTIONS = frozenset({"consolidation", "reclaim", "preempt", "stalegangeviction"})
-"""Actions that are taken and do nothing in this version: those that evict."""
 
 DEFAULT_PLUGINS = (
     "predicates",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shared.policy.kai_names import ACTIONS, PLUGINS, REFUSED_PLUGINS, SHARD_ACTIONS, SHARD_PLUGINS
 from shared.policy.model import PolicyError, PolicyProblem
-from shared.policy.reading import Report, mapping, meant, nearest, only_known, typed, wrong
+from shared.policy.reading import ProblemReport, mapping, meant, nearest, only_known, typed, wrong
 from shared.policy.third_party import third_party_plugins
 
 _FIELDS = {
@@ -38,7 +38,7 @@ _PLUGIN_PATH = re.compile(r"tiers\[0\]\.plugins\[(\d+)\]")
 def render_shard(shard: Mapping[str, object]) -> dict[str, object]:
     """The policy of a SchedulingShard. Raises PolicyError with all mistakes of its form; what its
     values mean is judged with the policy."""
-    report = Report()
+    report = ProblemReport()
     spec: dict[str, object] = {}
     with report.part():
         spec = mapping(shard.get("spec") or {}, "spec")
@@ -71,7 +71,7 @@ def of_shard(problem: PolicyProblem, document: Mapping[str, object]) -> PolicyPr
     return PolicyProblem(f"spec.{field}", problem.message, problem.value, problem.nearest)
 
 
-def _strategy(report: Report, spec: Mapping[str, object], kind: str) -> str:
+def _strategy(report: ProblemReport, spec: Mapping[str, object], kind: str) -> str:
     at = f"spec.placementStrategy.{kind}"
     value: object = _STRATEGIES[0]
     with report.part():
@@ -85,7 +85,7 @@ def _strategy(report: Report, spec: Mapping[str, object], kind: str) -> str:
 
 
 def _plugins(
-    report: Report, spec: Mapping[str, object], *, gpu: str, cpu: str
+    report: ProblemReport, spec: Mapping[str, object], *, gpu: str, cpu: str
 ) -> list[dict[str, object]]:
     """The plugins that are on, with their arguments."""
     packs = gpu == _STRATEGIES[0]
@@ -98,8 +98,8 @@ def _plugins(
     with report.part():
         runtimes = mapping(spec.get("minRuntime") or {}, "spec.minRuntime")
         only_known(report, runtimes, _RUNTIMES, "spec.minRuntime.", "field")
-        given = {ours: runtimes[name] for name, ours in _RUNTIMES.items() if runtimes.get(name)}
-        arguments |= {"minruntime": given} if given else {}
+        durations = {ours: runtimes[name] for name, ours in _RUNTIMES.items() if runtimes.get(name)}
+        arguments |= {"minruntime": durations} if durations else {}
     known = {*PLUGINS, *REFUSED_PLUGINS, *third_party_plugins()}
     for name, override in _overrides(report, spec, "plugins", known):
         switches.take(report, name, override)
@@ -113,7 +113,7 @@ def _plugins(
     ]
 
 
-def _actions(report: Report, spec: Mapping[str, object], *, consolidates: bool) -> list[str]:
+def _actions(report: ProblemReport, spec: Mapping[str, object], *, consolidates: bool) -> list[str]:
     on = {name: name != "consolidation" or consolidates for name in SHARD_ACTIONS}
     switches = _Switches("actions", on, dict(SHARD_ACTIONS))
     for name, override in _overrides(report, spec, "actions", set(ACTIONS)):
@@ -122,7 +122,7 @@ def _actions(report: Report, spec: Mapping[str, object], *, consolidates: bool) 
 
 
 def _overrides(
-    report: Report, spec: Mapping[str, object], field: str, known: set[str]
+    report: ProblemReport, spec: Mapping[str, object], field: str, known: set[str]
 ) -> list[tuple[str, dict[str, object]]]:
     """(name, what the shard says of it) of plugins or actions."""
     overrides: list[tuple[str, dict[str, object]]] = []
@@ -152,7 +152,7 @@ class _Switches:
     on: dict[str, bool]
     priorities: dict[str, int]
 
-    def take(self, report: Report, name: str, override: Mapping[str, object]) -> None:
+    def take(self, report: ProblemReport, name: str, override: Mapping[str, object]) -> None:
         """Take what the shard says of one; one that the operator does not know is on, and last."""
         at = f"spec.{self.field}.{name}"
         self.on.setdefault(name, True)

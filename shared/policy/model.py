@@ -23,6 +23,11 @@ class Dialect(StrEnum):
         """The name of the scheduler, for people."""
         return "KAI" if self is Dialect.KAI else "Volcano"
 
+    @property
+    def most(self) -> str:
+        """What it calls the most that a queue may have."""
+        return "limit" if self is Dialect.KAI else "capability"
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyProblem:

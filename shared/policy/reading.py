@@ -15,7 +15,7 @@ from shared.policy.model import PolicyError, PolicyProblem
 T = TypeVar("T")
 
 
-class Report:
+class ProblemReport:
     """Collects the problems of all parts of a file, so that one run reports them all."""
 
     def __init__(self) -> None:
@@ -59,7 +59,12 @@ def load_yaml(text: str) -> object:
 
 
 def read_arguments(
-    report: Report, value: object, types: dict[str, type], path: str, *, prefixes: dict[str, type]
+    report: ProblemReport,
+    value: object,
+    types: dict[str, type],
+    path: str,
+    *,
+    prefixes: dict[str, type],
 ) -> dict[str, object]:
     arguments: dict[str, object] = {}
     with report.part():
@@ -127,7 +132,7 @@ def mapping(value: object, path: str) -> dict[str, object]:
     raise wrong(path, value, "is not a mapping of names to values")
 
 
-def listed(report: Report, value: object, path: str) -> list[object]:
+def listed(report: ProblemReport, value: object, path: str) -> list[object]:
     """The entries of a list. If the value is not a nonempty list, record the problem and
     return []."""
     if isinstance(value, list) and value:
@@ -137,7 +142,11 @@ def listed(report: Report, value: object, path: str) -> list[object]:
 
 
 def only_known(
-    report: Report, fields: Mapping[str, object], names: Collection[str], path: str, kind: str
+    report: ProblemReport,
+    fields: Mapping[str, object],
+    names: Collection[str],
+    path: str,
+    kind: str,
 ) -> None:
     for key in fields:
         if key not in names:

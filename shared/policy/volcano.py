@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from shared.policy.metrics_source import INTERVAL, MetricsSource, SourceError, read_metrics_source
 from shared.policy.model import PluginOption, Policy, PolicyError, PolicyProblem, read_duration
 from shared.policy.reading import (
-    Report,
+    ProblemReport,
     listed,
     mapping,
     meant,
@@ -51,7 +51,7 @@ DEFAULT_POLICY = Policy(
 
 def parse_volcano(document: Mapping[str, object], because: str = "") -> Policy:
     """Read Volcano's policy; raises PolicyError with every problem found, each by its field."""
-    report = Report()
+    report = ProblemReport()
     only_known(report, document, FIELDS, "", "field")
     actions = _actions(report, document.get("actions"))
     tiers = _tiers(report, document.get("tiers"))
@@ -62,7 +62,7 @@ def parse_volcano(document: Mapping[str, object], because: str = "") -> Policy:
     return Policy(actions, tiers, configurations, metrics=metrics, dialect_because=because)
 
 
-def _actions(report: Report, value: object) -> tuple[str, ...]:
+def _actions(report: ProblemReport, value: object) -> tuple[str, ...]:
     names: tuple[str, ...] = ()
     with report.part():
         example = f'actions: "{ACTIONS_HERE[0]}"'
@@ -77,7 +77,7 @@ def _actions(report: Report, value: object) -> tuple[str, ...]:
     return names
 
 
-def _tiers(report: Report, value: object) -> tuple[tuple[PluginOption, ...], ...]:
+def _tiers(report: ProblemReport, value: object) -> tuple[tuple[PluginOption, ...], ...]:
     tiers: list[tuple[PluginOption, ...]] = []
     place_of: dict[str, str] = {}
     for i, item in enumerate(listed(report, value, "tiers")):
@@ -90,7 +90,7 @@ def _tiers(report: Report, value: object) -> tuple[tuple[PluginOption, ...], ...
 
 
 def _tier(
-    report: Report, value: object, path: str, place_of: dict[str, str]
+    report: ProblemReport, value: object, path: str, place_of: dict[str, str]
 ) -> tuple[PluginOption, ...]:
     """Read one tier. ``place_of``: plugin -> path where it was already named; updated."""
     options: list[PluginOption] = []
@@ -107,7 +107,7 @@ def _tier(
     return tuple(options)
 
 
-def _plugin(report: Report, value: object, path: str) -> PluginOption:
+def _plugin(report: ProblemReport, value: object, path: str) -> PluginOption:
     plugin = mapping(value, path)
     name = plugin.get("name")
     if not isinstance(name, str) or not name:
@@ -132,7 +132,7 @@ def _plugin(report: Report, value: object, path: str) -> PluginOption:
     return PluginOption(name=name, arguments=arguments, flags=flags)
 
 
-def _configurations(report: Report, value: object) -> dict[str, dict[str, object]]:
+def _configurations(report: ProblemReport, value: object) -> dict[str, dict[str, object]]:
     configurations: dict[str, dict[str, object]] = {}
     items = listed(report, value, "configurations") if value not in (None, []) else []
     for i, item in enumerate(items):
@@ -150,7 +150,7 @@ def _configurations(report: Report, value: object) -> dict[str, dict[str, object
     return configurations
 
 
-def _metrics(report: Report, value: object) -> MetricsSource | None:
+def _metrics(report: ProblemReport, value: object) -> MetricsSource | None:
     source: MetricsSource | None = None
     with report.part():
         fields = mapping(value or {}, "metrics")

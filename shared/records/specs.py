@@ -59,11 +59,15 @@ NUMBERS_KEY = "numbers"
 """Key of the next numbers of jobs, queues and classes: those of removed ones are not reused."""
 
 _NODE = Spec("node", Node, first=7, before=7)
-_CLASS = Spec("class", TaskClass, optional=1, before=4)
+_CLASS = Spec("class", TaskClass, optional=3, before=4)
 _QUEUE = Spec("queue", Queue, first=11, before=11)
 _HYPER_NODE = Spec("hypernode", HyperNode, before=(str, int, tuple[str, ...], tuple[str, ...]))
 _PRIORITY_CLASS = Spec("priorityclass", PriorityClass, before=4)
-_OBJECTS: dict[str, Spec[Any]] = {key: Spec(key[:-1], of) for of, key in OBJECT_KEYS.items()}
+_LATER: dict[type, int] = {KaiPodGroup: 1}
+"""Class -> how many fields it got at its end; records without them are read too."""
+_OBJECTS: dict[str, Spec[Any]] = {
+    key: Spec(key[:-1], of, optional=_LATER.get(of, 0)) for of, key in OBJECT_KEYS.items()
+}
 _POLICY = Codec(b"policy", tuple[Either, str])
 _SLOTS = Codec(b"slots", tuple[Either, tuple[str, ...]])
 _NUMBERS = Codec(b"numbers", tuple[Either, Count, Count, Count])

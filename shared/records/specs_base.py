@@ -32,9 +32,9 @@ class Spec(Generic[P]):
 
     ``first``: how many fields are in that array. The remaining ones, which few records set, are a
     nested array in the last place, or None if all of them have their defaults. ``optional``: how
-    many fields are left out at the end if all of them have their defaults. ``before``: the number
-    of fields in the previous format, or their types; 0 if that format is not read. ``stored``:
-    types of fields whose stored form differs.
+    many fields may be left out at the end; each is, if it and those behind it have their defaults.
+    ``before``: the number of fields in the previous format, or their types; 0 if that format is not
+    read. ``stored``: types of fields whose stored form differs.
     """
 
     def __init__(
@@ -65,8 +65,10 @@ class Spec(Generic[P]):
 
     def pack(self, fields: tuple[Any, ...]) -> bytes:
         """``fields``: those of the class, in the form in which they are stored."""
-        if self._optional and fields[-len(self._optional) :] == self._optional:
-            fields = fields[: -len(self._optional)]
+        for default in reversed(self._optional):
+            if fields[-1] != default:
+                break
+            fields = fields[:-1]
         first, rest = fields[: self._first], fields[self._first :]
         more = ((None if rest == self._rest else rest),) if self._rest else ()
         return self._now.encode((FORMAT, *first, *more))

@@ -6,12 +6,12 @@ from shared.schemas.cluster import CLUSTER
 from shared.schemas.inert import INERT
 from shared.schemas.kai import KAI
 from shared.schemas.meta import META
-from shared.schemas.notation import Schema, Table, read
+from shared.schemas.notation import FieldTable, Schema, read
 from shared.schemas.objects import OBJECTS
 from shared.schemas.pods import PODS
 from shared.schemas.volcano import VOLCANO
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, FieldTable] = {
     name: table
     for part in (META, PODS, CLUSTER, OBJECTS, INERT, VOLCANO, KAI)
     for name, table in read(part).items()

@@ -46,7 +46,7 @@ KaiPodGroup - A gang: pods of which a minimum runs together, or none. Pods name 
 KaiPodGroupSpec - Minimum, sub groups, queue and priority of a gang.
   minMember: integer         How many pods must run together at least; 1 where nothing is said.
   minSubGroup: integer       How many of the sub groups at the top must; all where nothing is said.
-  subGroups: []KaiSubGroup~name!  Its parts. Pods name theirs in the label
+  subGroups: []KaiSubGroup~name  Its parts. Pods name theirs in the label
     kai.scheduler/subgroup-name.
   queue: string              The queue that pays for it.
   priorityClassName: string  The class that gives its priority; train where nothing is said.
@@ -81,7 +81,8 @@ KaiPodGroupStatus - Where a gang is in its life.
   failed: integer            How many of its pods failed.
   pending: integer           How many of its pods have no node.
   resourcesStatus: any       What it holds and asks for.
-  schedulingConditions: []any  Why it could not be placed, and in which node pool.
+  schedulingConditions: []any  Why it could not be placed, and in which node pool, as KAI says it.
+  explanations: []any        Why it waits, with amounts.
 
 KaiTopology - Levels of closeness in the cluster, by labels of nodes.
   apiVersion: string         Always kai.scheduler/v1alpha1.

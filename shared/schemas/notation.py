@@ -26,6 +26,9 @@ from typing import Any
 
 Schema = dict[str, Any]
 
+_KEPT = "Kept and not looked at."
+"""Ends the description of a field whose value decides nothing."""
+
 _HEAD = re.compile(r"(\w+) - (.+)")
 _FIELD = re.compile(r" {2}([\w$]+): (\S+)(?:\s+(.+))?")
 _PLAIN: dict[str, Schema] = {
@@ -53,18 +56,20 @@ _PLAIN: dict[str, Schema] = {
 
 
 @dataclass(slots=True)
-class Table:
+class FieldTable:
     """The fields of a kind of object, or of a part of one."""
 
     schema: Schema
     known: set[str] = field(default_factory=set)
     later: set[str] = field(default_factory=set)
     """Fields that are accepted only if empty. The schema does not list them."""
+    kept: dict[str, Schema] = field(default_factory=dict)
+    """Fields that no reader looks at: their schema alone says what they may be."""
 
 
-def read(text: str) -> dict[str, Table]:
+def read(text: str) -> dict[str, FieldTable]:
     """Parse schemas. Raises ValueError for a line that does not follow the notation."""
-    found: dict[str, Table] = {}
+    found: dict[str, FieldTable] = {}
     schema: Schema = {}
     described: Schema = schema
     for line in text.splitlines():
@@ -73,7 +78,7 @@ def read(text: str) -> dict[str, Table]:
         if not line.startswith(" "):
             head = _match(_HEAD, line)
             schema = {"description": head[2], "type": "object", "properties": {}}
-            table = found[head[1]] = Table(schema)
+            table = found[head[1]] = FieldTable(schema)
             described = schema
         elif line.startswith("    ") or not schema:
             described["description"] = f"{described.get('description', '')} {line.strip()}".strip()
@@ -95,6 +100,8 @@ def read(text: str) -> dict[str, Table]:
         for field_name, value in table.schema["properties"].items():
             if not value.get("description"):
                 raise ValueError(f"{name}.{field_name} has no description")
+            if value["description"].endswith(_KEPT):
+                table.kept[field_name] = value
     return found
 
 

@@ -22,6 +22,7 @@ from shared.ledger.redis.access import Access, check_files, check_url
 from shared.policy.file import read_text, unwrap
 from shared.policy.model import PolicyError
 from shared.settings.addresses import parse_names, parse_networks
+from shared.settings.cluster import check_cluster, scheduler_names
 from shared.settings.file import read_settings_file, variable_of
 from shared.settings.places import DATA, default_run_dir, durable_dir
 
@@ -116,6 +117,19 @@ class Settings(BaseSettings):
     cluster_socket: str | None = Field(
         None, description="socket of a running cluster process; unset = start one"
     )
+    kubeconfig: Path | None = Field(
+        None, description="kubeconfig of a Kubernetes cluster to schedule; unset = a simulated one"
+    )
+    kube_context: str | None = Field(
+        None, description="context of that kubeconfig; unset = its current one"
+    )
+    in_cluster: bool = Field(
+        False, description="schedule the Kubernetes cluster that this runs in, as a pod"
+    )
+    shadow: bool = Field(
+        False,
+        description="with a Kubernetes cluster: decide beside its scheduler, and write nothing",
+    )
     cluster_faults: str = Field(
         "", description="faults of the simulated cluster, e.g. refuse=0.01,duplicate=0.1"
     )
@@ -198,9 +212,10 @@ class Settings(BaseSettings):
     )
 
     scheduler_names: str = Field(
-        "default-scheduler,quadrant,volcano",
+        default_factory=scheduler_names,
         description="values of schedulerName that are ours, separated by commas, beside none at "
-        "all: pods of others use their nodes and are never bound or evicted",
+        "all: pods of others use their nodes and are never bound or evicted; unset = quadrant for "
+        "a Kubernetes cluster, all (*) in its shadow, default-scheduler,quadrant,volcano otherwise",
     )
 
     # --- the simulated cluster ----------------------------------------------------------------
@@ -253,6 +268,11 @@ class Settings(BaseSettings):
         return text
 
     @model_validator(mode="after")
+    def _check_cluster(self) -> Self:
+        check_cluster(self.kubeconfig, in_cluster=self.in_cluster, shadow=self.shadow)
+        return self
+
+    @model_validator(mode="after")
     def _check_files(self) -> Self:
         try:
             check_files(self.access())
@@ -278,6 +298,11 @@ class Settings(BaseSettings):
     def redis_secret(self) -> str | None:
         """The password of the ledger's server in clear; None = it asks for none."""
         return None if self.redis_password is None else self.redis_password.get_secret_value()
+
+    @property
+    def kubernetes(self) -> bool:
+        """Whether a Kubernetes cluster is scheduled, and not a simulated one."""
+        return self.kubeconfig is not None or self.in_cluster
 
     @property
     def our_scheduler_names(self) -> frozenset[str]:

@@ -12,6 +12,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
 from shared.errors import InvalidInput
+from shared.units.queue_slots import resource_of
 from shared.units.slots import LIMIT
 
 _FORM = re.compile(
@@ -32,8 +33,10 @@ _REMEDY = "write a number with an optional suffix, such as 500m, 2, 1.5 or 4Gi"
 def unit_of(resource: str) -> int:
     """Units per whole of a resource, e.g. 1000 per core (see :mod:`shared.units.slots`).
 
-    Prefixed names of quotas are handled: ``requests.memory`` has the unit of memory.
+    Prefixed names are handled: ``requests.memory`` has the unit of memory, and so has the slot of a
+    queue that counts a part of it.
     """
+    resource = resource_of(resource)
     if resource in _WHOLE or resource.startswith("hugepages-"):
         return 1
     if resource.startswith(("requests.", "limits.")):
@@ -88,7 +91,7 @@ _SIZES = ("memory", "ephemeral-storage", "hugepages-")
 def quantity(resource: str, amount: float) -> str:
     """Format an amount in its slot's unit as a quantity: ``1500m``, ``24``, ``64Gi``."""
     whole = round(amount)
-    if resource.startswith(_SIZES):
+    if resource_of(resource).startswith(_SIZES):
         return _size(whole)
     unit = unit_of(resource)
     if whole % unit == 0:

@@ -70,8 +70,11 @@ def joined_devices(taken: Iterable[tuple[str, Sequence[int]]]) -> Things:
         if not 0 < len(name.encode()) <= LONGEST_NAME or "\0" in name or is_port(name):
             raise ValueError(f"{name!r} is no name of a device; write for example gpu/0")
         size = max(len(amounts), len(total.get(name, ())))
-        padded = [(*of, *(0,) * (size - len(of))) for of in (total.get(name, ()), amounts)]
-        total[name] = tuple(int(a) + int(b) for a, b in zip(*padded, strict=True))
+        if name in total:
+            padded = [(*of, *(0,) * (size - len(of))) for of in (total[name], amounts)]
+            total[name] = tuple(int(a) + int(b) for a, b in zip(*padded, strict=True))
+        else:
+            total[name] = tuple(map(int, amounts))
         if not 0 < size <= DIMENSIONS or not all(0 <= n < 2**53 for n in total[name]):
             raise ValueError(f"{name}: write 1 to {DIMENSIONS} whole amounts below 2**53")
     return tuple(sorted(total.items()))

@@ -33,6 +33,8 @@ class Evicted:
     rows: list[int]
     lives: list[int]
     """The evicted incarnation of each (see :attr:`TaskRecord.life`)."""
+    to: list[int] = field(default_factory=list)
+    """The rows that are promised to them instead; empty where they only go."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from shared.codec.packed import replace
+from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import Evicted, TaskRecord
+from shared.ledger.gang_minimum import lacks
 from shared.ledger.memory.books import JobAccount, Overlay
-from shared.ledger.records import RELEASING
+from shared.ledger.records import NOMINATED, RELEASING
 from shared.messages.messages import (
     GUARD_GANG,
     GUARD_GUARANTEE,
@@ -16,6 +18,7 @@ from shared.messages.messages import (
     Statement,
     TaskState,
     Verdict,
+    promises_of,
 )
 
 Finding = tuple[Verdict, int]
@@ -28,7 +31,11 @@ class Evicting:
 
     overlay: Overlay
     statement: Statement
+    misfit: Callable[[EvictRun, int], Verdict]
+    """Whether a row has room for one more of the tasks that move there."""
     _before: list[tuple[EvictRun, list[TaskRecord]]] = field(default_factory=list)
+    _promised: list[tuple[EvictRun, int]] = field(default_factory=list)
+    """(run, row) of each promise of a task that moves."""
 
     def judge(self) -> Finding:
         """Judge the evictions. Where all are allowed the victims become releasing, else nothing
@@ -39,11 +46,17 @@ class Evicting:
                 self.undo()
                 return finding
         finding = self._guards()
+        if finding == FINE:
+            finding = self._promise_moves()
         if finding != FINE:
             self.undo()
         return finding
 
     def undo(self) -> None:
+        for run, row in self._promised:
+            self.overlay.add_to_node(row, run.cid, NOMINATED, -1, devices=run.devices)
+            self.overlay.untouch(row)
+        self._promised = []
         for run, records in self._before:
             for tix, record in zip(run.tasks, records, strict=True):
                 self.overlay.tasks.put((run.jid, tix), record)
@@ -59,8 +72,42 @@ class Evicting:
                 self.overlay.tasks.put((run.jid, tix), _leaving(record, s.jid, s.reason))
             lives = [record.life for record in records]
             if lives:
-                evictions.append(Evicted(run.jid, s.jid, s.reason, run.tasks, run.rows, lives))
+                columns = (run.tasks, run.rows, lives, run.to)
+                evictions.append(Evicted(run.jid, s.jid, s.reason, *columns))
         return evictions
+
+    # --- moves ------------------------------------------------------------------------------
+
+    def _promise_moves(self) -> Finding:
+        """Judge the new places of those that move, one by one: each takes room from the next."""
+        for run in self.statement.evictions:
+            if run.to and self.overlay.nominations.get(run.jid) is not None:
+                return Verdict.TASK, run.tasks[0]
+            for row, spec in zip(run.to, run.specs, strict=True):
+                node = self.overlay.nodes.get(row)
+                if node is None or node.spec_version != spec:
+                    return Verdict.NODE, row
+                verdict = self.misfit(run, row)
+                if verdict is not Verdict.COMMITTED:
+                    return verdict, row
+                self.overlay.touch(row)
+                self.overlay.add_to_node(row, run.cid, NOMINATED, 1, devices=run.devices)
+                self._promised.append((run, row))
+        return FINE
+
+    def promises(self, now: float) -> list[Nomination]:
+        """The nominations of an accepted statement for the jobs whose tasks move."""
+        s = self.statement
+        return [
+            Nomination(
+                jid,
+                moves[0].priority,
+                now,
+                s.expiry,
+                [replace(run.promise, versions=[], specs=[]) for run in moves],
+            )
+            for jid, moves in promises_of(s.evictions).items()
+        ]
 
     def _job(self, jid: int) -> JobAccount:
         job = self.overlay.jobs.own(jid)
@@ -116,7 +163,7 @@ class Evicting:
     def _broken_group(self, run: EvictRun) -> int | None:
         job = self._job(run.jid)
         for index in job.chain(run.group):
-            if 0 < job.groups[index].held < job.groups[index].minimum:
+            if job.groups[index].held > run.rest and lacks(job.groups, index):
                 return index
         return None
 

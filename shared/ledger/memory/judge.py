@@ -11,6 +11,7 @@ from shared.ledger.entries.log import Committed
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import Evicted, TaskRecord, ThingAsk
 from shared.ledger.errors import LedgerArgument
+from shared.ledger.gang_minimum import lacks
 from shared.ledger.memory.books import JobAccount, Named, NodeBook, Overlay, Requests
 from shared.ledger.memory.evict import FINE, Evicting, Finding
 from shared.ledger.memory.form import check_devices
@@ -20,6 +21,7 @@ from shared.messages.messages import (
     NOMINATE,
     Answer,
     DomainOp,
+    EvictRun,
     Run,
     Statement,
     TaskState,
@@ -184,7 +186,7 @@ class Judge:
         ]
         for jid in givers:
             self.overlay.shift_nomination(jid, -1, self.overlay.touch)
-        evicting = Evicting(self.overlay, s)
+        evicting = Evicting(self.overlay, s, self._misfit_of_move)
         finding = evicting.judge()
         if finding == FINE:
             finding = self._place_core(s)
@@ -192,12 +194,23 @@ class Judge:
             finding = self._charge_core(s)
         if finding == FINE:
             self.evicts += evicting.book()
+            for nomination in evicting.promises(self.now):
+                self.overlay.nominations.put(nomination.jid, nomination)
         else:
             self._take_back()
             evicting.undo()
             for jid in givers:
                 self.overlay.shift_nomination(jid, 1, self.overlay.untouch)
         return finding
+
+    def _misfit_of_move(self, run: EvictRun, row: int) -> Verdict:
+        node = self.overlay.nodes.get(row)
+        assert node is not None
+        verdict = misfit(node, self.overlay.classes[run.cid], NOMINATE)
+        if verdict is not Verdict.COMMITTED:
+            return verdict
+        op = JudgedOperation(NOMINATE, run.cid, run.group, -1, row, 0, 0, run.devices)
+        return misfit_of_things(self.overlay, op)
 
     def _place_core(self, s: Statement) -> Finding:
         for run in s.core:
@@ -238,9 +251,8 @@ class Judge:
             job.add(run.group, len(run.tasks))
         for run in runs:
             for index in job.chain(run.group):
-                group, old = job.groups[index], before[index].held
                 # A group that was in part before is not broken by one more member.
-                broken = group.held < group.minimum and not 0 < old < group.minimum
+                broken = before[index].held <= 0 and lacks(job.groups, index)
                 if broken and not self._in_part:
                     self._leave_groups(job, runs)
                     return Verdict.GANG, index

@@ -120,6 +120,9 @@ do
     for index = 1, statement_count do
       want(heads[6 * index - 5])
       for _, other in ipairs(extras[index] and extras[index][2] or NONE) do want(other) end
+      for _, run in ipairs(extras[index] and extras[index][5] or NONE) do
+        if run[8] then want(run[1]) end
+      end
     end
     load_nominations(holders, n)
   end
@@ -130,8 +133,17 @@ do
   do
     local fields, of = {}, {}  -- fields of victims, and {jid, tix} of each
 
-    -- A run of victims is {jid, job version, cid, group, tasks, rows, guards}. Adds their jobs to a
-    -- list of jobs (one of each statement), and returns its length.
+    -- A run of victims is {jid, job version, cid, group, tasks, rows, guards}, and where they move
+    -- their new rows, the specs of these, the priority of the promises, and devices there, packed.
+    local function check_moves(run)
+      if #run[8] ~= #run[5] or #run[9] ~= #run[5] then
+        reject('job ' .. run[1] .. ': its victims, their new rows and the specs of these differ in length')
+      end
+      for _, row in ipairs(run[8]) do want_row(row) end
+      if run[11] then named.check('devices of victims of job ' .. run[1], munpack(run[11]), 1) end
+    end
+
+    -- Adds the jobs of victims to a list of jobs (one of each statement), and returns its length.
     function want_victims(jids)
       local n = statement_count
       for index = 1, statement_count do
@@ -142,6 +154,7 @@ do
           if #run[5] ~= #run[6] then
             reject('job ' .. run[1] .. ': its victims and their rows differ in length')
           end
+          if run[8] then check_moves(run) end
           for i, tix in ipairs(run[5]) do
             want_row(run[6][i])
             fields[#fields + 1] = run[1] .. '.' .. tix

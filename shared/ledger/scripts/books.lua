@@ -46,41 +46,44 @@ local function want_class(cid)
   end
 end
 
--- Request arrays of a class: position in node and queue records, amount, its two limbs.
-local function parse_class(record)
-  local count, names = sunpack('<I2I2', record)
-  local flat = unpack_doubles(record, 5, 3 * count)
-  local cls = {n = 0, slots = 0, base = {}, qbase = {}, amount = {}, high = {}, low = {}, implied = {}}
-  -- It asks for nothing but its place among a node's pods: its members count for their groups from
-  -- the time they are stored (put_job), placed or not.
-  cls.best_effort = true
-  local n = 0
-  for i = 1, 3 * count, 3 do
-    local slot, amount = flat[i], flat[i + 1]
-    if slot ~= PODS then cls.best_effort = false end
-    if amount > 0 then
-      n = n + 1
-      cls.base[n] = 4 + 5 * slot
-      cls.qbase[n] = 3 + 8 * slot
-      cls.amount[n] = amount
-      cls.high[n] = floor(amount / LIMB)
-      cls.low[n] = amount % LIMB
-      cls.implied[n] = flat[i + 2]
-      if slot >= cls.slots then cls.slots = slot + 1 end
+local load_classes
+do
+  -- Request arrays of a class: position in node and queue records, amount, its two limbs.
+  local function parse_class(record)
+    local count, names = sunpack('<I2I2', record)
+    local flat = unpack_doubles(record, 5, 3 * count)
+    local cls = {n = 0, slots = 0, base = {}, qbase = {}, amount = {}, high = {}, low = {}, implied = {}}
+    -- It asks for nothing but its place among a node's pods: its members count for their groups from
+    -- the time they are stored (put_job), placed or not.
+    cls.best_effort = true
+    local n = 0
+    for i = 1, 3 * count, 3 do
+      local slot, amount = flat[i], flat[i + 1]
+      if slot ~= PODS then cls.best_effort = false end
+      if amount > 0 then
+        n = n + 1
+        cls.base[n] = 4 + 5 * slot
+        cls.qbase[n] = 3 + 8 * slot
+        cls.amount[n] = amount
+        cls.high[n] = floor(amount / LIMB)
+        cls.low[n] = amount % LIMB
+        cls.implied[n] = flat[i + 2]
+        if slot >= cls.slots then cls.slots = slot + 1 end
+      end
     end
+    cls.n = n
+    if names > 0 then
+      cls.things = named.parse(record, 5 + 24 * count, names)
+      cls.best_effort = false
+    end
+    return cls
   end
-  cls.n = n
-  if names > 0 then
-    cls.things = named.parse(record, 5 + 24 * count, names)
-    cls.best_effort = false
-  end
-  return cls
-end
 
-local function load_classes()
-  local values = fetch(CLASS, class_ids, class_count)
-  for i = 1, class_count do
-    if values[i] then class[class_ids[i]] = parse_class(opened(values[i], 'class', class_ids[i])) end
+  function load_classes()
+    local values = fetch(CLASS, class_ids, class_count)
+    for i = 1, class_count do
+      if values[i] then class[class_ids[i]] = parse_class(opened(values[i], 'class', class_ids[i])) end
+    end
   end
 end
 
@@ -245,6 +248,25 @@ local function mark_queue(qid)
   while qid >= 0 and queue[qid] and not queue_dirty[qid] do
     queue_dirty[qid] = true
     qid = queue[qid][1]
+  end
+end
+
+-- Whether a group has too few members, or too few groups below it that have their minima.
+local lacks
+do
+  -- The minimum of a group has that of the groups directly below it in its upper half: so many of
+  -- them must have their own (gang_minimum.py).
+  local CHILDREN = 4294967296
+
+  function lacks(rec, group)
+    local minimum, held = rec[6 + 3 * group], rec[7 + 3 * group]
+    if minimum < CHILDREN then return held < minimum end
+    local needed = floor(minimum / CHILDREN)
+    if held < minimum - needed * CHILDREN then return true end
+    for below = group + 1, rec[4] - 1 do
+      if rec[5 + 3 * below] == group and not lacks(rec, below) then needed = needed - 1 end
+    end
+    return needed > 0
   end
 end
 

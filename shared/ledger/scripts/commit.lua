@@ -64,7 +64,7 @@ do
         rec.life, by, reason, rec.devices)
       task_count = task_count + 2
     end
-    if #told > 0 then evicts[#evicts + 1] = {jid, by, reason, run[5], run[6], told} end
+    if #told > 0 then evicts[#evicts + 1] = {jid, by, reason, run[5], run[6], told, run[8]} end
   end
 
   local function pick(values, k, chosen)
@@ -177,17 +177,41 @@ local function replace_nominations(index, jid, displaced, nominated)
   if #ended > 0 then dropped[#dropped + 1] = {index, ended} end
 end
 
-local function accept(index, jid, rec, first, tail, displaced, domains)
-  local nominated, last = nil, first_run[index + 1] - 1
-  local extra = extras[index]
-  for _, run in ipairs(extra and extra[5] or NONE) do book_evictions(jid, run, extra[6]) end
-  for k = first, tail - 1 do nominated = book(jid, rec, k, nil, nominated) end
-  if tail <= last then nominated = judge_tail(index, jid, rec, tail, last, nominated) end
-  for _, d in ipairs(domains) do domain_dirty[d[1]] = true end
-  if #displaced > 0 or nominated or nomination[jid] then
-    replace_nominations(index, jid, displaced, nominated)
+local accept
+do
+  local FUTURE_OTHER = 4  -- level of the places that tasks move to
+
+  -- The promises of those that move, for their own jobs, which had none.
+  local function promise_to_victims(victims, expiry)
+    local moving = {}
+    for _, run in ipairs(victims) do
+      if run[8] then
+        local runs, four = moving[run[1]], {}
+        if not runs then
+          runs = {}
+          moving[run[1]] = runs
+          nomination[run[1]] = {run[10], now(), expiry, runs}
+          nomination_dirty[run[1]] = true
+        end
+        for i = 1, #run[5] do four[i] = FUTURE_OTHER end
+        runs[#runs + 1] = {run[3], run[4], run[5], run[8], four, run[11]}
+      end
+    end
   end
-  verdicts[index] = moved and RECHECKED or COMMITTED
+
+  function accept(index, jid, rec, first, tail, displaced, domains)
+    local nominated, last = nil, first_run[index + 1] - 1
+    local extra = extras[index]
+    for _, run in ipairs(extra and extra[5] or NONE) do book_evictions(jid, run, extra[6]) end
+    if extra and extra[5] then promise_to_victims(extra[5], extra[4]) end
+    for k = first, tail - 1 do nominated = book(jid, rec, k, nil, nominated) end
+    if tail <= last then nominated = judge_tail(index, jid, rec, tail, last, nominated) end
+    for _, d in ipairs(domains) do domain_dirty[d[1]] = true end
+    if #displaced > 0 or nominated or nomination[jid] then
+      replace_nominations(index, jid, displaced, nominated)
+    end
+    verdicts[index] = moved and RECHECKED or COMMITTED
+  end
 end
 
 local function judge(index)

@@ -1,7 +1,7 @@
 -- Third part of the commit script: the rules by which a statement may evict.
 local evict_and_place
 do  -- see the prelude: local names are few
-  local GUARD_GANG, GUARD_GUARANTEE = 1, 2
+  local GUARD_GANG, GUARD_GUARANTEE, GUARD_REST, NOMINATE = 1, 2, 4, 1
 
   -- What the victims of a run hold begins to leave (sign 1), or does not (-1).
   local function mark_leaving(run, sign, mark)
@@ -57,13 +57,14 @@ do  -- see the prelude: local names are few
     return COMMITTED, -1
   end
 
-  -- The first group that comes to stand between 0 and its minimum, or stays there.
+  -- The first group that comes to stand between 0 and its minimum, or stays there. Members that
+  -- have ended count still: what is left may be those that the worker knows of, and nobody who was
+  -- placed since (decision 34).
   local function broken_group(run)
-    local rec, group = job[run[1]], run[4]
+    local rec, group, rest = job[run[1]], run[4], floor(run[7] / GUARD_REST)
     while group >= 0 do
-      local b = 5 + 3 * group
-      if rec[b + 2] > 0 and rec[b + 2] < rec[b + 1] then return group end
-      group = rec[b]
+      if rec[7 + 3 * group] > rest and lacks(rec, group) then return group end
+      group = rec[5 + 3 * group]
     end
     return nil
   end
@@ -106,6 +107,52 @@ do  -- see the prelude: local names are few
     return COMMITTED, -1
   end
 
+  -- The first n promises of a run that moves are taken back.
+  local function unpromise(run, n)
+    local cls = class[run[3]]
+    for i = 1, n do
+      local row = run[8][i]
+      add_to_node(row, cls, NOMINATED, -1, run[11])
+      untouch(row, node[row])
+    end
+  end
+
+  local function undo_moves(victims, n)
+    for r = 1, n do
+      if victims[r][8] then unpromise(victims[r], #victims[r][8]) end
+    end
+  end
+
+  -- The new places of one run, of the class that its victims had. Each takes room from the next.
+  local function promise_run(run)
+    local cls = class[run[3]]
+    if nomination[run[1]] then return TASK_TAKEN, run[5][1] end
+    for i, row in ipairs(run[8]) do
+      local rec, verdict = node[row], NODE_MOVED
+      if rec and rec[2] == run[9][i] then verdict = misfit(row, cls, NOMINATE, run[11]) end
+      if verdict ~= COMMITTED then
+        unpromise(run, i - 1)
+        return verdict, row
+      end
+      touch(row, rec)
+      add_to_node(row, cls, NOMINATED, 1, run[11])
+    end
+    return COMMITTED, -1
+  end
+
+  local function promise_moves(victims)
+    for r, run in ipairs(victims) do
+      if run[8] then
+        local verdict, at = promise_run(run)
+        if verdict ~= COMMITTED then
+          undo_moves(victims, r - 1)
+          return verdict, at
+        end
+      end
+    end
+    return COMMITTED, -1
+  end
+
   local function judge_evictions(victims)
     for r, run in ipairs(victims) do
       local verdict, at = evict_run(run)
@@ -115,6 +162,7 @@ do  -- see the prelude: local names are few
       end
     end
     local verdict, at = judge_guards(victims)
+    if verdict == COMMITTED then verdict, at = promise_moves(victims) end
     if verdict ~= COMMITTED then undo_evictions(victims, #victims) end
     return verdict, at
   end
@@ -126,7 +174,10 @@ do  -- see the prelude: local names are few
     local verdict, at = judge_evictions(victims)
     if verdict ~= COMMITTED then return verdict, at end
     verdict, at = judge_core(rec, first, last, domains)
-    if verdict ~= COMMITTED then undo_evictions(victims, #victims) end
+    if verdict ~= COMMITTED then
+      undo_moves(victims, #victims)
+      undo_evictions(victims, #victims)
+    end
     return verdict, at
   end
 end

@@ -86,16 +86,15 @@ end
 -- 0 and its minimum and did not before; then nothing is added. (Members are only added here, so what
 -- is below its minimum now was not above it before.) A statement may say that its job may be in part.
 local function join_group(rec, group, n)
+  add_to_groups(rec, group, n)
   local above = group
   while above >= 0 do
-    local b = 5 + 3 * above
-    local minimum, held = rec[b + 1], rec[b + 2]
-    if held + n < minimum and held <= 0 and not (extras[turn] or NONE)[7] then
+    if rec[7 + 3 * above] <= n and lacks(rec, above) and not (extras[turn] or NONE)[7] then
+      add_to_groups(rec, group, -n)
       return above
     end
-    above = rec[b]
+    above = rec[5 + 3 * above]
   end
-  add_to_groups(rec, group, n)
   return nil
 end
 
@@ -135,7 +134,7 @@ do
     end)
     local broken = not (extras[turn] or NONE)[7] and each_allocation(first, last, function(group)
       while group >= 0 do
-        if rec[7 + 3 * group] < rec[6 + 3 * group] and before[group] <= 0 then return group end
+        if before[group] <= 0 and lacks(rec, group) then return group end
         group = rec[5 + 3 * group]
       end
     end)

@@ -42,7 +42,7 @@ _GPU_SHARES = frozenset(("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices
 _DEVICES = frozenset((DEVICES, ASSIGNED_DEVICES))
 _READ_ELSEWHERE = frozenset((GROUP_NAME, QUEUE_NAME, TASK_SPEC, TASK_PRIORITY, TASK_INDEX))
 
-_KNOWN = TABLES["ObjectMeta"].known
+_READ = TABLES["ObjectMeta"].known - TABLES["ObjectMeta"].kept.keys()
 _UID = re.compile(r"[!-~]{1,128}")
 _ROLE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
@@ -77,7 +77,7 @@ def read_metadata(obj: dict[str, object], *, namespaced: bool, loose: bool = Fal
     data = obj.get("metadata")
     if type(data) is not dict:
         raise InvalidInput("metadata", data, "missing or not an object; it must hold the name")
-    if not data.keys() <= _KNOWN:  # asked of every pod: an object costs more than the question
+    if not data.keys() <= _READ:  # asked of every pod: an object costs more than the question
         Fields(data, "metadata").check("ObjectMeta")
     namespace = ""
     if namespaced:

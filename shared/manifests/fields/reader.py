@@ -7,6 +7,7 @@ from collections.abc import Iterator, Set
 from functools import lru_cache
 
 from shared.errors import InvalidInput, did_you_mean, nearest, not_in_this_version
+from shared.manifests.fields.shapes import check_shape
 from shared.schemas.catalogue import TABLES
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -40,9 +41,16 @@ class Fields:
         return InvalidInput(self.path(name), self.data.get(name), message)
 
     def check(self, schema: str) -> None:
-        """Refuse fields that the schema (:mod:`shared.schemas`) does not have."""
+        """Refuse fields that the schema (:mod:`shared.schemas`) does not have, and values of
+        fields that nobody looks at which are not as it promises to readers."""
         table = TABLES[schema]
         self.only(table.known, later=table.later)
+        # One of a wrong type would be shown as it is, and a typed client (kubectl, client-go) then
+        # fails to decode the whole list that it is in.
+        if table.kept and not table.kept.keys().isdisjoint(self.data):
+            for name, value in self.data.items():
+                if name in table.kept:
+                    check_shape(value, table.kept[name], self.path(name))
 
     def only(
         self, allowed: Set[str], *, later: Set[str] = frozenset(), empty_ok: bool = True

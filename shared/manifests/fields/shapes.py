@@ -6,10 +6,15 @@ more of them. What the schema does not name may be anything.
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 from shared.errors import InvalidInput
 from shared.schemas.catalogue import SCHEMAS
 from shared.schemas.notation import Schema
 
+ACCEPTED: ContextVar[bool] = ContextVar("the object was accepted before", default=False)
+"""Whether what is read is stored already: an earlier version took any value for kept fields, and
+refusing it now would leave a job that runs without its manifest."""
 _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "string": ((str,), "not a text; put it in quotes"),
     "integer": ((int,), "not a whole number; write one without quotes"),
@@ -22,7 +27,7 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 
 def check_shape(value: object, schema: Schema, at: str) -> None:
     """Raises InvalidInput for the first part that does not have the form of its schema."""
-    if value is None and schema.get("nullable"):
+    if ACCEPTED.get() or (value is None and schema.get("nullable")):
         return
     if "oneOf" in schema:
         _check_one_of(value, schema["oneOf"], at)

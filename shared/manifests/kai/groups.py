@@ -11,6 +11,7 @@ from shared.manifests.fields.metadata import labels_of, read_metadata, read_time
 from shared.manifests.fields.reader import Fields, dns_label, loose_name
 from shared.model.kai import (
     DEFAULT_POD_SET,
+    DEFAULT_POOL,
     NEVER_BACK_OFF,
     KaiPodGroup,
     KaiSubGroup,
@@ -24,6 +25,8 @@ SUB_GROUP = "kai.scheduler/subgroup-name"
 QUEUE_LABEL = "kai.scheduler/queue"
 """Label of a pod without PodGroup: its queue (option ``queue-label-key``)."""
 LAST_START = "kai.scheduler/last-start-timestamp"
+UNSCHEDULABLE = "UnschedulableOnNodePool"
+"""Type of the condition of a PodGroup that could not be placed in a node pool."""
 STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
 
 _MOST_MEMBERS = 1_000_000
@@ -66,9 +69,24 @@ def read_kai_pod_group(obj: dict[str, object]) -> KaiPodGroup:
         last_start=read_time(annotations, LAST_START),
         stale_since=read_time(annotations, STALE_SINCE),
         labels=labels_of(meta),
+        failed_pool=_failed_pool(obj.get("status")),
     )
     _check_tree(group)
     return group
+
+
+def _failed_pool(status: object) -> str | None:
+    """The node pool of the last condition UnschedulableOnNodePool; "" where there is none, None
+    where the status does not have conditions."""
+    if not isinstance(status, dict) or "schedulingConditions" not in status:
+        return None
+    fields = Fields(status, "status")
+    pools = [
+        condition.text("nodePool") or DEFAULT_POOL
+        for condition in fields.children("schedulingConditions")
+        if condition.text("type") == UNSCHEDULABLE and condition.text("status", "True") == "True"
+    ]
+    return pools[-1] if pools else ""
 
 
 def _sub_group(fields: Fields) -> KaiSubGroup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from decimal import ROUND_FLOOR, Decimal
 
 from shared.errors import InvalidInput
@@ -89,6 +90,20 @@ def _amount(share: Fields, name: str, unit: int, *, unlimited: int = UNLIMITED) 
     if units >= LIMIT:
         raise share.wrong(name, f"too large; stay below {LIMIT // unit}")
     return int(units.to_integral_value(rounding=ROUND_FLOOR))
+
+
+def finer_amounts(obj: Mapping[str, object]) -> Iterator[str]:
+    """The fields of a queue, read before, whose amounts had to be rounded down."""
+    spec = obj.get("spec")
+    resources = spec.get("resources") if isinstance(spec, dict) else None
+    if not isinstance(resources, dict):
+        return
+    for name, unit in _UNITS.items():
+        share = resources.get(name)
+        units = {"quota": unit, "limit": unit, "overQuotaWeight": _WEIGHT}
+        for field, value in share.items() if isinstance(share, dict) else ():
+            if type(value) is float and Decimal(repr(value)) * units[field] % 1:
+                yield f"spec.resources.{name}.{field}"
 
 
 def _runtime(spec: Fields, name: str) -> float | None:

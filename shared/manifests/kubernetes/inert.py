@@ -79,14 +79,14 @@ def without_secrets(item: dict[str, Any]) -> dict[str, Any]:
     """The object as it may be stored: of a Secret no data, in kubectl's copy of it neither."""
     if item.get("kind") != "Secret":
         return item
-    kept = {name: value for name, value in item.items() if name not in _SECRET_PARTS}
+    public = {name: value for name, value in item.items() if name not in _SECRET_PARTS}
     metadata = item["metadata"]
     annotations = metadata.get("annotations") or {}
     if _LAST_APPLIED not in annotations:
-        return kept
+        return public
     applied = _redacted(annotations[_LAST_APPLIED])
     others = {name: text for name, text in annotations.items() if name != _LAST_APPLIED}
-    return kept | {"metadata": metadata | {"annotations": others | applied}}
+    return public | {"metadata": metadata | {"annotations": others | applied}}
 
 
 def _redacted(text: object) -> dict[str, str]:
@@ -97,5 +97,5 @@ def _redacted(text: object) -> dict[str, str]:
         return {}
     if type(value) is not dict:
         return {}
-    kept = {name: part for name, part in value.items() if name not in _SECRET_PARTS}
-    return {_LAST_APPLIED: orjson.dumps(kept, option=orjson.OPT_APPEND_NEWLINE).decode()}
+    public = {name: part for name, part in value.items() if name not in _SECRET_PARTS}
+    return {_LAST_APPLIED: orjson.dumps(public, option=orjson.OPT_APPEND_NEWLINE).decode()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from shared.manifests.kubernetes.pod_affinity import KeyedSpread, KeyedTerm
 from shared.model.constraints import Constraints, Requirement, Taint, Toleration
+from shared.model.gpu_request import GpuRequest
 from shared.model.model import Pairs
 from shared.model.storage import Amounts
 from shared.units.things import Things
@@ -55,6 +56,8 @@ class PodTemplate:
     """Named things of a node that the pod takes: its host ports."""
     scheduler: str = ""
     """``schedulerName``; "" if none is written."""
+    gpu_share: GpuRequest | None = None
+    """What it asks of shared GPUs, under a policy of KAI's."""
 
 
 @dataclass(frozen=True, slots=True)

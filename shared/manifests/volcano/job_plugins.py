@@ -100,7 +100,7 @@ class JobVolumes:
 def read_volumes(spec: Fields) -> JobVolumes:
     claims: list[str] = []
     paths: set[str] = set()
-    made = False
+    changed = False
     for volume in spec.children("volumes", longest=_VOLUMES):
         volume.check("JobVolume")
         path = volume.text("mountPath", longest=_LONGEST_PATH)
@@ -114,6 +114,6 @@ def read_volumes(spec: Fields) -> JobVolumes:
             raise volume.wrong("volumeClaimName", f"{'twice' if name else 'missing'}; {message}")
         if name:
             claims.append(subdomain(name, volume.path("volumeClaimName")))
-        made = made or claim is not None
+        changed = changed or claim is not None
     notice = "spec.volumes: volumeClaim is kept and shown; nobody makes the claim here, name one"
-    return JobVolumes(tuple(dict.fromkeys(claims)), notice if made else "")
+    return JobVolumes(tuple(dict.fromkeys(claims)), notice if changed else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.manifests.kubernetes.objects import PodTemplate
@@ -47,6 +48,9 @@ class PodGroupManifest:
     annotations: Pairs = ()
     topology: Topology | None = None
     sub_groups: tuple[SubGroupPolicy, ...] = ()
+    role_parents: Mapping[str, str] | None = None
+    """Under a policy of KAI's: the group that each entry of ``role_minima`` is in, "" for the job.
+    None: all are in the job, whose own minimum may be too small for theirs to count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,70 @@
+"""GPUs of a node as devices under a policy of KAI's: ``kai-gpu/0`` and so on, of a thousand parts
+each (docs/decisions/0063)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from shared.model.gpu_request import WHOLE
+from shared.model.model import Node, Pairs
+from shared.model.named_devices import DEVICES, MOST_DEVICES, devices_of, written_devices
+from shared.units.things import Things
+
+PREFIX = "kai-gpu/"
+MEMORY_LABEL = "nvidia.com/gpu.memory"
+LEAST_MEMORY = 100
+"""MiB of a device of a node without the label; labels are rounded down to hundreds."""
+
+
+def memory_of(label: str) -> int:
+    """MiB of a device of a node whose label says this; "" for none."""
+    memory = int(label) if label.isdecimal() and len(label) < 10 else 0
+    return max(memory // 100 * 100, LEAST_MEMORY)
+
+
+def device_memory(labels: Mapping[str, str]) -> int:
+    """MiB of a device of a node with these labels."""
+    return memory_of(labels.get(MEMORY_LABEL, ""))
+
+
+def has_gpus(node: Node) -> bool:
+    """Whether the node declares devices of KAI's."""
+    devices = devices_of(dict(node.annotations), DEVICES)
+    return any(name.startswith(PREFIX) for name, _ in devices)
+
+
+def with_gpus(annotations: Pairs, allocatable: Sequence[tuple[str, int]]) -> Pairs:
+    """The annotations of a node that declare each of its GPUs as a device, beside those that they
+    declare already. ``allocatable``: by name, in thousandths."""
+    gpus = sum(amount for name, amount in allocatable if name.endswith("gpu")) // WHOLE
+    marks = dict(annotations)
+    named = dict(devices_of(marks, DEVICES))
+    own: Things = tuple((f"{PREFIX}{at}", (WHOLE,)) for at in range(min(gpus, MOST_DEVICES)))
+    if not own or any(name.startswith(PREFIX) for name in named):
+        return annotations
+    marks[DEVICES] = written_devices(tuple(sorted((named | dict(own)).items())))
+    return tuple(sorted(marks.items()))
+
+
+GROUP_LABEL = "runai-gpu-group"
+RECEIVED = "received-resource-type"
+"""Annotation of a pod: what of GPUs it got, Fraction or Regular."""
+
+
+def received(devices: Things) -> dict[str, str]:
+    """The annotation that tells what kind of GPUs a pod got; none without devices of KAI's."""
+    own = [amounts[0] for name, amounts in devices if name.startswith(PREFIX)]
+    return {RECEIVED: "Regular" if min(own) == WHOLE else "Fraction"} if own else {}
+
+
+def group_labels(devices: Things) -> dict[str, str]:
+    """The labels that name the devices which a pod shares, as KAI's binder writes them: one, or one
+    for each of several."""
+    groups = [
+        name.replace("/", "-")
+        for name, amounts in devices
+        if name.startswith(PREFIX) and amounts[0] < WHOLE
+    ]
+    if len(groups) == 1:
+        return {GROUP_LABEL: groups[0]}
+    return {f"{GROUP_LABEL}/{group}": group for group in groups}
