@@ -273,7 +273,7 @@ class Cluster:
         return self.result(session)
 
     def result(self, session: Session) -> Result:
-        """What a session did so far."""
+        """The operations that a session has committed so far, by name."""
         world, operations = session.world, session.committed
         name = [node.name for node, _ in self._nodes]
         return Result(

@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping
 
 from shard_worker.dialects.kai.actions.run import run_action as run_kai_action
 from shard_worker.dialects.kai.registry import open_kai_session
+from shard_worker.dialects.kai.service.turn_session import TurnSession
+from shard_worker.dialects.kai.service.turn_session import run_for_job as run_kai_turn
 from shard_worker.dialects.kai.service_rules import open_service_session
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.volcano.actions.run import run_action as run_volcano_action
+from shard_worker.dialects.volcano.actions.run import run_for_job as run_volcano_for_job
 from shard_worker.dialects.volcano.registry import PLUGINS, build_plugin, reads_residents
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.rule_times import OPENING, RuleTimes
 from shard_worker.framework.session import Plugin, Session
+from shard_worker.session_model.job import SessionJob
 from shared.policy.model import Dialect, PluginOption, Policy, PolicyError
 
 
@@ -61,6 +65,41 @@ def opened_again(session: Session) -> Session:
 def open_world_session(policy: Policy) -> Session:
     """A session over a whole world, by the rules of the policy's dialect. Raises PolicyError."""
     return open_kai_session(policy) if policy.dialect is Dialect.KAI else open_session(policy)
+
+
+def turn_session(session: Session) -> Session:
+    """A session for one turn in a worker, by the policy of the worker's own. Raises PolicyError."""
+    if session.policy.dialect is Dialect.KAI:
+        return open_kai_session(session.policy, TurnSession(session.policy))
+    return opened_again(session)
+
+
+def run_for_job(session: Session, job: SessionJob, name: str, *, elastic: int) -> int:
+    """Run one action for a job; returns how many operations its first step committed, 0 where all
+    of them stand or fall together.
+
+    Volcano's allocate takes one further step for each elastic task of the turn, as long as each is
+    bound; a turn of KAI's is one step.
+    """
+    if isinstance(session, TurnSession):
+        run_kai_turn(session, job, name)
+        return 0
+    elastic -= session.ready(job)
+    run_volcano_for_job(session, job, name)
+    first = committed = len(session.committed)
+    while name == "allocate" and committed and elastic > 0:
+        run_volcano_for_job(session, job, name)
+        if len(session.committed) == committed:
+            break
+        committed = len(session.committed)
+        elastic -= 1
+    return first
+
+
+def binds_as_placed(session: Session, job: SessionJob) -> bool:
+    """Whether what the session allocated is bound. In Volcano a job that is not ready only holds
+    its places; KAI's turn made promises of them itself."""
+    return isinstance(session, TurnSession) or session.ready(job)
 
 
 def run_action(session: Session, name: str) -> None:

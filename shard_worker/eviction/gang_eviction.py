@@ -26,7 +26,7 @@ from shard_worker.session_model.priority_queue import PriorityQueue
 from shard_worker.session_model.status import EVICTABLE, Status
 from shard_worker.session_model.workload import Amounts, add
 from shard_worker.topology.allocated_domains import asks_for_domains, recover, tree_of
-from shard_worker.view.hyper_tree import Domain
+from shard_worker.view.hyper_tree import HyperDomain
 from shared.messages.reason import Reason
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class EvictedUnit:
 class GangPlan:
     """A gang's placement in a domain, and its victims."""
 
-    domain: Domain
+    domain: HyperDomain
     operations: list[Operation]
     victims: list[TaskInfo]
     reached: dict[str, str]
@@ -121,7 +121,7 @@ class GangSearch:
 
     # --- one domain ---------------------------------------------------------------------------
 
-    def _in_domain(self, domain: Domain) -> GangPlan | None:
+    def _in_domain(self, domain: HyperDomain) -> GangPlan | None:
         """Try one domain; return its plan or None. The world is unchanged."""
         rows = self._rows(domain)
         tasks = waiting_tasks(self.ssn, self.job).drain()
@@ -149,13 +149,13 @@ class GangSearch:
         missing = self.job.minimum - self.job.census.ready - self.job.census.waiting
         return min(max(missing, 1), pending)
 
-    def _rows(self, domain: Domain) -> Mask:
+    def _rows(self, domain: HyperDomain) -> Mask:
         rows: Mask = np.zeros(self.ssn.world.size, np.bool_)
         rows[domain.rows] = True
         rows &= self.ssn.world.in_reach()
         return rows
 
-    def _take(self, domain: Domain, rows: Mask, need: Amounts) -> list[EvictedUnit] | None:
+    def _take(self, domain: HyperDomain, rows: Mask, need: Amounts) -> list[EvictedUnit] | None:
         """Evict bundles until a plan succeeds and is in effect; None if none does.
 
         A plan is tried only once the sums suffice, and after a failed attempt only with more
@@ -205,7 +205,7 @@ class GangSearch:
 
     # --- giving back --------------------------------------------------------------------------
 
-    def _give_back(self, domain: Domain, evicted: list[EvictedUnit]) -> None:
+    def _give_back(self, domain: HyperDomain, evicted: list[EvictedUnit]) -> None:
         """Put back victims that the plan does not need: first all on nodes that it does not use,
         then one bundle after the other, the last evicted first."""
         used = {task.row for task in self.job.tasks if task.status is Status.PIPELINED}
@@ -245,7 +245,7 @@ class GangSearch:
             return []
         return [_gone(entry.tasks)]
 
-    def _without(self, victims: list[TaskInfo], domain: Domain) -> bool:
+    def _without(self, victims: list[TaskInfo], domain: HyperDomain) -> bool:
         """Put these victims back if a plan still exists without them; otherwise change nothing."""
         reached, planned = dict(self._reached), self._unplace()
         for victim in victims:
@@ -262,7 +262,7 @@ class GangSearch:
         """Undo the plan, but not the evictions, which all come before it."""
         return self.statement.rollback(self.statement.evictions)
 
-    def _could(self, planned: list[Operation], domain: Domain) -> bool:
+    def _could(self, planned: list[Operation], domain: HyperDomain) -> bool:
         """Whether there is room for as many tasks of each role as the plan had, each role by
         itself. This rules out most impossible plans cheaply."""
         rows, world = np.flatnonzero(self._rows(domain)), self.ssn.world
@@ -280,7 +280,7 @@ class GangSearch:
 
     # --- the plan -----------------------------------------------------------------------------
 
-    def _place(self, domain: Domain) -> bool:
+    def _place(self, domain: HyperDomain) -> bool:
         """Pipeline as much of the gang as it needs, or nothing."""
         ssn, job = self.ssn, self.job
         start = self.statement.checkpoint
@@ -296,7 +296,7 @@ class GangSearch:
     def _enough(self) -> bool:
         return not self.ssn.job_starving(self.job) and self.ssn.pipelined(self.job)
 
-    def _place_sub(self, sub: SubJob, within: Domain) -> bool:
+    def _place_sub(self, sub: SubJob, within: HyperDomain) -> bool:
         """Place a sub job in the first domain that takes it."""
         enough = (
             self._enough if not self.job.has_sub_groups else lambda: self.ssn.sub_pipelined(sub)
@@ -310,7 +310,7 @@ class GangSearch:
                 self.statement.rollback(start)
         return False
 
-    def _fill(self, sub: SubJob, domain: Domain, enough: Callable[[], bool]) -> bool:
+    def _fill(self, sub: SubJob, domain: HyperDomain, enough: Callable[[], bool]) -> bool:
         """Pipeline tasks of a sub-job in a domain until ``enough`` holds."""
         ssn, queue, rows = self.ssn, self.job.queue, self._rows(domain)
         failed: set[int] = set()

@@ -25,7 +25,7 @@ from shard_worker.session_model.workload import JobInfo, Progress, QueueInfo
 if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
     from shard_worker.session_model.world import World
-    from shard_worker.view.hyper_tree import Domain
+    from shard_worker.view.hyper_tree import HyperDomain
 
 
 F = TypeVar("F")
@@ -403,15 +403,15 @@ class Answers(Registration):
         return all(hook.fn(sub) for hook in self.rules(points.HYPER_NODE_ORDER))
 
     def job_gradients(
-        self, job: SessionJob, within: Domain, purpose: Purpose
-    ) -> list[list[Domain]]:
+        self, job: SessionJob, within: HyperDomain, purpose: Purpose
+    ) -> list[list[HyperDomain]]:
         """Groups of domains to try for a job, best first; the whole domain without a rule."""
         hooks = self.rules(points.HYPER_NODE_GRADIENT_FOR_JOB)
         return hooks[0].scalar(job, within, purpose, self.world) if hooks else [[within]]
 
     def sub_job_gradients(
-        self, sub: SubJob, within: Domain, purpose: Purpose
-    ) -> list[list[Domain]]:
+        self, sub: SubJob, within: HyperDomain, purpose: Purpose
+    ) -> list[list[HyperDomain]]:
         """As :meth:`job_gradients`, for one sub job."""
         hooks = self.rules(points.HYPER_NODE_GRADIENT_FOR_SUB_JOB)
         return hooks[0].scalar(sub, within, purpose, self.world) if hooks else [[within]]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         Check,
         ClassMasks,
         EventHandler,
+        Mask,
         Purpose,
         Scorer,
         Votes,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
     from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
     from shard_worker.session_model.world import World
-    from shard_worker.view.hyper_tree import Domain
+    from shard_worker.view.hyper_tree import HyperDomain
     from shared.model.model import Requests, Role, TaskClass
     from shared.units.things import Things
 
@@ -183,6 +184,9 @@ SIMULATE_ALLOCATABLE: Point[None, Callable[[QueueInfo, TaskInfo, World], bool]] 
 DEVICE_CHOICE: Point[Callable[[TaskClass], bool], Callable[[TaskInfo, int, World], Things]] = (
     _point("DeviceChoice", None, Half.PLACE, Combine.SUM)
 )
+DEVICES_IDLE: Point[Callable[[TaskClass], bool], Callable[[TaskInfo, World], Mask]] = _point(
+    "DevicesIdle", None, Half.PLACE, Combine.ALL
+)
 BEST_NODE: Point[None, Callable[[TaskInfo, Any, Any, World], int | None]] = _point(
     "BestNode", "enableBestNode", Half.PLACE, Combine.FIRST_ANSWER
 )
@@ -201,10 +205,10 @@ HYPER_NODE_ORDER: Point[
     Callable[[SubJob, Mapping[str, Sequence[int]], World], Mapping[str, float]],
 ] = _point("HyperNodeOrder", "enabledHyperNodeOrder", Half.PLACE, Combine.SUM)
 HYPER_NODE_GRADIENT_FOR_JOB: Point[
-    None, Callable[[SessionJob, Domain, Purpose, World], list[list[Domain]]]
+    None, Callable[[SessionJob, HyperDomain, Purpose, World], list[list[HyperDomain]]]
 ] = _point("HyperNodeGradientForJob", "enabledHyperNodeGradient", Half.PLACE, Combine.FIRST_ANSWER)
 HYPER_NODE_GRADIENT_FOR_SUB_JOB: Point[
-    None, Callable[[SubJob, Domain, Purpose, World], list[list[Domain]]]
+    None, Callable[[SubJob, HyperDomain, Purpose, World], list[list[HyperDomain]]]
 ] = _point(
     "HyperNodeGradientForSubJob", "enabledHyperNodeGradient", Half.PLACE, Combine.FIRST_ANSWER
 )

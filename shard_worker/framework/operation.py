@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
+from shared.model.model import TaskClass
+from shared.units.things import Things
 
 
 class OpKind(Enum):
@@ -23,3 +25,10 @@ class Operation(NamedTuple):
     """The task's status before."""
     reason: str = ""
     """Evictions: the action and plugins, for people."""
+    left: Things | None = None
+    """Of a committed eviction: the devices that the task had there, where it moves to others."""
+
+    @property
+    def taking(self) -> TaskClass:
+        """What the task takes of the row."""
+        return self.task.taking if self.left is None else self.task.cls.with_devices(self.left)

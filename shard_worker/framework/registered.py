@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from shard_worker.framework.rules import Scope
+from shared.model.model import TaskClass
 
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
 S_co = TypeVar("S_co", covariant=True)
+
+Concerns = Callable[[TaskClass], bool]
+"""The classes of tasks that a rule may say something about; turns of others need no session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,11 @@ class Registered(Generic[F_co, S_co]):
     scope: Scope | None = None
     symmetric: bool = False
     """Sessions over a world ask it for every class, although turns without a session need not."""
+
+
+def any_class(_: TaskClass) -> bool:
+    """A rule that may concern every class."""
+    return True
 
 
 def there(form: F | None) -> F:

@@ -21,6 +21,7 @@ from shard_worker.framework.extension_points import (
     BEST_NODE,
     CLUSTER_ORDER,
     DEVICE_CHOICE,
+    DEVICES_IDLE,
     EVENT_HANDLER,
     EXTENSION_POINTS,
     HYPER_NODE_GRADIENT_FOR_JOB,
@@ -61,8 +62,9 @@ from shard_worker.framework.extension_points import (
     Point,
     Rank,
 )
+from shard_worker.framework.flat_rules import FlatRules
 from shard_worker.framework.plugin_errors import Contain, Guard
-from shard_worker.framework.registered import Registered, there
+from shard_worker.framework.registered import Concerns, Registered, any_class, there
 from shard_worker.framework.rule_times import RuleTimes
 from shard_worker.framework.rules import (
     ArrayScore,
@@ -70,6 +72,7 @@ from shard_worker.framework.rules import (
     Check,
     ClassMasks,
     EventHandler,
+    Mask,
     Purpose,
     Scope,
     Scorer,
@@ -79,15 +82,13 @@ from shard_worker.framework.rules import (
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
 from shared.model.model import Node, Requests, Role, TaskClass
 from shared.policy.model import PluginOption, Policy
-from shared.units.things import Things, joined_devices
+from shared.units.things import joined_devices
 
 if TYPE_CHECKING:
+    from shard_worker.framework.rules import DeviceChoice, Simulated
     from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
     from shard_worker.session_model.world import World
-    from shard_worker.view.hyper_tree import Domain
-
-    DeviceChoice = Callable[[TaskInfo, int, World], Things]
-    Simulated = Callable[[TaskInfo, TaskInfo, int, World], str | None]
+    from shard_worker.view.hyper_tree import HyperDomain
 
 F = TypeVar("F")
 S = TypeVar("S")
@@ -107,6 +108,7 @@ class Registration:
         """Settings that were accepted but have no effect in this version."""
         self.reads: set[str] = set()
         """Annotations of pods and jobs that rules read; their tasks are placed by sessions."""
+        self.flat = FlatRules()
         self.shared: dict[str, object] = {}
         """Memory that several plugins of the session use, by a name of their own."""
         self.entering: list[Callable[[World], None]] = []
@@ -323,10 +325,7 @@ class Registration:
     # --- nodes --------------------------------------------------------------------------------
 
     def add_pre_predicate_fn(
-        self,
-        fn: Callable[[TaskInfo, World], str | None],
-        *,
-        concerns: Callable[[TaskClass], bool] = lambda _: True,
+        self, fn: Callable[[TaskInfo, World], str | None], *, concerns: Concerns = any_class
     ) -> None:
         """Why the task cannot run on any node, or None. The first failure counts. ``concerns``: the
         classes that it can refuse at all; the others need no session."""
@@ -352,7 +351,7 @@ class Registration:
         fn: Callable[[TaskInfo, World], Sequence[Check]],
         *,
         scope: Scope,
-        concerns: Callable[[TaskClass], bool] = lambda _: True,
+        concerns: Concerns = any_class,
         symmetric: bool = False,
     ) -> None:
         """A check that depends on running tasks: on the node itself (``NODE``), or anywhere in its
@@ -390,11 +389,7 @@ class Registration:
         self.add(NODE_ORDER, rule, scalar=None)
 
     def add_batch_node_order_fn(
-        self,
-        fn: ArrayScore,
-        *,
-        concerns: Callable[[TaskClass], bool] = lambda _: True,
-        symmetric: bool = False,
+        self, fn: ArrayScore, *, concerns: Concerns = any_class, symmetric: bool = False
     ) -> None:
         """(task, rows, world) -> a score per row, computed together. Added. ``concerns``: the
         classes for which rows differ; the others need no session. ``symmetric``: requests of other
@@ -413,11 +408,16 @@ class Registration:
         """(task, rows, scores, world) -> the row to take, None to abstain. The first row counts."""
         self.add(BEST_NODE, None, scalar=fn)
 
-    def add_device_choice_fn(
-        self, fn: DeviceChoice, *, concerns: Callable[[TaskClass], bool] = lambda _: True
-    ) -> None:
+    def add_device_choice_fn(self, fn: DeviceChoice, *, concerns: Concerns = any_class) -> None:
         """(task, row, world) -> what a task placed there takes of the node's devices. Added."""
         self.add(DEVICE_CHOICE, concerns, scalar=lambda *asked: joined_devices(fn(*asked)))
+
+    def add_devices_idle_fn(
+        self, fn: Callable[[TaskInfo, World], Mask], *, concerns: Concerns = any_class
+    ) -> None:
+        """Rows where what the task would take of devices is free now, for a check that goes by what
+        will be free once others have left. All rules must agree."""
+        self.add(DEVICES_IDLE, concerns, scalar=fn)
 
     def add_hyper_node_order_fn(
         self,
@@ -431,13 +431,13 @@ class Registration:
         self.add(HYPER_NODE_ORDER, alone, scalar=fn)
 
     def add_hyper_node_gradient_for_job_fn(
-        self, fn: Callable[[SessionJob, Domain, Purpose, World], list[list[Domain]]]
+        self, fn: Callable[[SessionJob, HyperDomain, Purpose, World], list[list[HyperDomain]]]
     ) -> None:
         """The domains to try for a job below the given one, best group first. First plugin only."""
         self.add(HYPER_NODE_GRADIENT_FOR_JOB, None, scalar=fn)
 
     def add_hyper_node_gradient_for_sub_job_fn(
-        self, fn: Callable[[SubJob, Domain, Purpose, World], list[list[Domain]]]
+        self, fn: Callable[[SubJob, HyperDomain, Purpose, World], list[list[HyperDomain]]]
     ) -> None:
         """As :meth:`add_hyper_node_gradient_for_job_fn`, for one sub job."""
         self.add(HYPER_NODE_GRADIENT_FOR_SUB_JOB, None, scalar=fn)

@@ -16,6 +16,10 @@ from shared.model.model import Node, TaskClass
 if TYPE_CHECKING:
     from shard_worker.session_model.job import TaskInfo
     from shard_worker.session_model.world import World
+    from shared.units.things import Things
+
+    DeviceChoice = Callable[[TaskInfo, int, World], Things]
+    Simulated = Callable[[TaskInfo, TaskInfo, int, World], str | None]
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.framework.answers import Answers
+from shard_worker.framework.broken_gangs import BrokenGangs
 from shard_worker.framework.eligibility import Eligibility
 from shard_worker.framework.extension_points import (
     ALLOCATABLE,
@@ -38,14 +39,13 @@ from shard_worker.framework.extension_points import (
     PREDICATE,
     QUEUE_ORDER,
     TASK_ORDER,
-    Compare,
     Point,
-    Rank,
 )
 from shard_worker.framework.operation import Operation
 from shard_worker.framework.plugin_errors import PluginError
-from shard_worker.framework.registered import Registered, there
+from shard_worker.framework.queue_choice import QueueChoice
 from shard_worker.framework.rules import ABSTAIN, Mask, NodeColumns, Rows
+from shard_worker.framework.sort_keys import Key, sort_key
 from shard_worker.session_model.demands import Served
 from shard_worker.session_model.queue_limits import Lacking
 from shard_worker.session_model.queue_totals import charge_total
@@ -69,12 +69,9 @@ None: nothing at all. Never less than Allocatable admits."""
 Lacks = Callable[[QueueInfo, Requests, ClusterInfo], Lacking | None]
 """(queue, request, cluster) -> why the queue does not admit the request; None: it does."""
 
-Key = tuple[Any, ...]
-"""A sort key; the smaller key goes first."""
 Points = tuple[Point[Any, Any], ...]
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-Ranking = Registered[Callable[[T, ClusterInfo], Rank] | None, Compare[T] | None]
 
 BLOCK = 1 << 13
 """Rows scored at a time: the intermediate arrays stay in the processor's cache."""
@@ -114,6 +111,18 @@ class Session(Answers):
         """What a queue deserves by slot; empty where it has no jobs, or no plugin deals shares."""
         self.most: Shares = _no_shares
         """What a queue may have at most by slot, as things stand; empty as above."""
+        self.queue_choice: QueueChoice[Any] | None = None
+        """Chooses among sibling queues with the next job of each; None: by QueueOrder alone."""
+        self.group_key: Callable[[JobInfo, int], Key] | None = None
+        """Which group of a job goes first, by (job, index of the group); None: its tasks go by
+        TaskOrder alone."""
+        self.protected_seconds: Callable[[ClusterInfo], float] = _not_at_all
+        """How long after its start a job may be protected from eviction at most."""
+        self.broken_gang: BrokenGangs | None = None
+        """Which gangs are below their minimum, and for how long they may be; None: nobody is
+        evicted for that."""
+        self.depths: Mapping[str, int] = {}
+        """Action -> how many jobs of each queue it tries, the first in order; absent: all."""
 
         self.committed: list[Operation] = []
         """Operations of committed statements over the world, in order; the session's caller takes
@@ -151,7 +160,7 @@ class Session(Answers):
         """Remove the task's own scheduling gate; it may be placed once that has happened. Its queue
         reserves room for it from now on."""
         if task.key not in self.ungated and task.job.queue is not None:
-            charge_total(task.job.queue, "reserved", task.requests, +1)
+            charge_total(task.job.queue, "reserved", task.charged, +1)
         self.ungated[task.key] = task
 
     def skip(self, job: SessionJob, word: Reason, detail: str = "") -> None:
@@ -263,7 +272,7 @@ class Session(Answers):
     def job_key(self, info: JobInfo, cluster: ClusterInfo) -> Key:
         """The JobOrder key. The caller adds Volcano's last tie-break: creation, then uid (here
         jid)."""
-        return _keys(self.rules(JOB_ORDER), info, cluster)
+        return sort_key(self.rules(JOB_ORDER), info, cluster)
 
     @property
     def sorts_jobs(self) -> bool:
@@ -273,11 +282,17 @@ class Session(Answers):
 
     def queue_key(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
         """The QueueOrder key. The caller adds the last tie-break."""
-        return _keys(self.rules(QUEUE_ORDER), queue, cluster)
+        return sort_key(self.rules(QUEUE_ORDER), queue, cluster)
 
     def task_key(self, role: Role) -> Key:
         """TaskOrder, of the roles of one job; members of a role go by their index."""
         return tuple(h.fn(role) for h in self.rules(TASK_ORDER) if h.fn is not None)
+
+    def role_key(self, info: JobInfo, role: Role) -> Key:
+        """The place of a role's tasks among those of their job: by group, where a rule orders
+        groups, then by TaskOrder."""
+        group = () if self.group_key is None else self.group_key(info, role.group)
+        return (group, self.task_key(role))
 
     def overused(self, queue: QueueInfo, cluster: ClusterInfo) -> bool:
         """Overused: the queue has its share and gets no further turn."""
@@ -411,38 +426,13 @@ class Session(Answers):
         return total
 
 
-class _Compared:
-    """A sort key for a rule that can only compare."""
-
-    __slots__ = ("_cluster", "_compare", "_of")
-
-    def __init__(self, compare: Callable[[Any, Any, Any], float], of: Any, cluster: Any) -> None:
-        self._compare = compare
-        self._of = of
-        self._cluster = cluster
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Compared) and not self._compare(
-            self._of, other._of, self._cluster
-        )
-
-    def __lt__(self, other: _Compared) -> bool:
-        return self._compare(self._of, other._of, self._cluster) < 0
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def _keys(rules: Sequence[Ranking[T]], of: T, cluster: ClusterInfo) -> Key:
-    return tuple(
-        [
-            _Compared(there(rule.scalar), of, cluster) if rule.fn is None else rule.fn(of, cluster)
-            for rule in rules
-        ]
-    )
-
-
 def _nobody(operations: Sequence[Operation]) -> None:
     del operations
+
+
+def _not_at_all(cluster: ClusterInfo) -> float:
+    del cluster
+    return 0.0
 
 
 def _no_shares(queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:

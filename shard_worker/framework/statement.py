@@ -130,9 +130,9 @@ class WorldStatement:
         job, before = task.job, task.status
         job.move(task, status)
         if job.queue is not None:
-            charge(job.queue, task.requests, by)
+            charge(job.queue, task.charged, by)
             if Status.PENDING in (before, status) and reserves(task.role):
-                charge_total(job.queue, "reserved", task.requests, -by)
+                charge_total(job.queue, "reserved", task.charged, -by)
         # Listeners last: rules that count by events see job and queue with this operation in them.
         if by > 0:
             self._ssn.tell_allocated(task)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.framework.extension_points import DEVICES_IDLE
 from shard_worker.framework.rules import Mask
 from shard_worker.placement.block_maxima import noise
 from shard_worker.view.mode import Mode
@@ -86,7 +87,7 @@ def choose(ssn: Session, task: TaskInfo, mask: Mask) -> tuple[int, Level] | None
 def levels(ssn: Session, task: TaskInfo, mask: Mask) -> list[tuple[Level, NDArray[np.intp]]]:
     """The rows of each level, in the order in which levels are tried."""
     world = ssn.world
-    idle = mask & world.fits_idle(task.cls)
+    idle = mask & fits_idle(ssn, task)
     # A row is in one level only: one that fits now is never taken as a promise.
     future = mask & ~idle & world.fits_future(task.cls)
     own_rows = world.own()
@@ -96,6 +97,15 @@ def levels(ssn: Session, task: TaskInfo, mask: Mask) -> list[tuple[Level, NDArra
         (Level.FUTURE_OWN, np.flatnonzero(future & own_rows)),
         (Level.FUTURE_OTHER, np.flatnonzero(future & ~own_rows)),
     ]
+
+
+def fits_idle(ssn: Session, task: TaskInfo) -> Mask:
+    """The rows with room for the task now, also on the devices that a plugin would choose."""
+    fits = ssn.world.fits_idle(task.cls)
+    for rule in ssn.rules(DEVICES_IDLE):
+        if rule.fn(task.cls):
+            fits &= rule.scalar(task, ssn.world)
+    return fits
 
 
 def best(ssn: Session, task: TaskInfo, rows: NDArray[np.intp]) -> int:

@@ -19,6 +19,9 @@ FITS_NOW = IDLE / 2
 def pick(compiled: Compiled) -> tuple[int, Level] | None:
     """The row for the next task of a class and its level; None where no node takes it, ever."""
     row, key = compiled.own.top()
+    level = None if key == NEVER else compiled.by_score(row)
+    if level is not None:
+        return row, level
     if key > FITS_NOW:
         return row, Level.IDLE_OWN
     # One set of maxima: every node counts as own (mode none), or others' have been masked out (mode

@@ -102,7 +102,7 @@ class Statement:
         self.operations.append(Shift(kind, cls, row, times))
 
     def rollback(self, to: int = 0) -> None:
-        """Undo every operation after a checkpoint; the view is as if they had never been."""
+        """Undo every operation after a checkpoint, on the view too."""
         undone = self.operations[to:]
         del self.operations[to:]
         if len(undone) < MANY:

@@ -9,7 +9,7 @@ others'.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +18,14 @@ from shard_worker.framework.session import Session
 from shard_worker.placement.block_maxima import NEVER, BlockMaxima, Keys, noise
 from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
-from shard_worker.view.node_reasons import FOREIGN, PARTLY, QUARANTINED, STALE_SPEC
+from shard_worker.view.node_reasons import FOREIGN, NO_DEVICE, PARTLY, QUARANTINED, STALE_SPEC
 from shard_worker.view.view import View
 from shared.messages.messages import Level
 from shared.messages.reason import Reason
 from shared.messages.skips import written
 from shared.model.model import Requests
 from shared.units.quantity import quantity
-from shared.units.things import lacking
+from shared.units.things import Things, lacking
 
 IDLE = 2.0**20
 """Added to the key of a row that fits now, so that every idle row sorts before every future one."""
@@ -36,9 +36,9 @@ FEW = 6
 
 REMEMBERED = 1 << 14
 """Cached results by row state."""
-_State = tuple[bytes, int] | tuple[bytes, int, int, int]
+_State = tuple[Hashable, ...]
 """The state of a row: amounts and look code; for classes with named things also how many tasks fit
-in the future, and now."""
+in the future, and now; for those with devices what each has left."""
 SomeRows = NDArray[np.intp] | slice
 
 
@@ -66,7 +66,10 @@ class Compiled:
         "_columns",
         "_counts",
         "_cursor",
+        "_devices",
+        "_idle",
         "_judged",
+        "_levels",
         "_looks",
         "_noise",
         "_own",
@@ -97,6 +100,9 @@ class Compiled:
         self._session = session
         self._noise = noise_of
         self._amounts = tuple(amount for _, amount in self.requests)
+        self._levels = session.flat.levels
+        rule = session.flat.devices
+        self._devices = rule if rule is not None and rule.concerns(self.spec, view) else None
         self._reasons: tuple[int, dict[str, int]] | None = None
         self._judge_all()
         self._cursor = view.changes.end
@@ -150,16 +156,16 @@ class Compiled:
         self._own = view.own.copy() if self.mode is Mode.SOFT else np.ones(view.size, np.bool_)
         by_look = self._session.scores_by_look(self.spec, view)
         self._looks = view.looks().codes if by_look else np.arange(view.size)
-        self._judged: dict[_State, tuple[int, float]] = {}
+        self._judged: dict[_State, tuple[int, bool, float]] = {}
         every = slice(view.size)
         self._counts, idle = self._room_of(every)
         self.room = int(self._counts.sum())
         """Tasks of this class that all nodes together could take, now or in the future."""
+        self._idle = idle
         keys = self._keys(every, score, self._counts, idle)
-        self.own = BlockMaxima(np.where(self._own, keys, NEVER))
-        self.other = (
-            BlockMaxima(np.where(self._own, NEVER, keys)) if self.mode is Mode.SOFT else None
-        )
+        split = self.mode is Mode.SOFT and self._levels is None
+        self.own = BlockMaxima(np.where(self._own, keys, NEVER) if split else keys)
+        self.other = BlockMaxima(np.where(self._own, NEVER, keys)) if split else None
         self._revision = view.revision
 
     def _pass_static(self) -> NDArray[np.bool_]:
@@ -183,6 +189,10 @@ class Compiled:
             future, now = self._view.things.counts(self.spec.things, self._view.size)
             np.minimum(counts, future[rows], out=counts)
             idle &= now[rows] > 0
+        if self._devices is not None:
+            future, now = self._devices.counts(self.spec, self._view)
+            np.minimum(counts, future[rows], out=counts)
+            idle &= now[rows] > 0
         np.maximum(counts, 0, out=counts)
         return counts, idle
 
@@ -195,7 +205,9 @@ class Compiled:
     ) -> Keys:
         """As :meth:`_judge_state` computes them, with the noise: the same to the last bit."""
         keys: Keys = np.clip(score, -SCORE_LIMIT, SCORE_LIMIT)
-        keys += idle * IDLE
+        keys += idle * (IDLE if self._levels is None else self._levels.idle)
+        if self._levels is not None and self.mode is Mode.SOFT:
+            keys += self._own[rows] * self._levels.own
         keys += self._noise[rows]
         keys[counts == 0] = NEVER
         return keys
@@ -204,7 +216,7 @@ class Compiled:
         """Judge these rows (no repetition) anew."""
         counts, idle = self._room_of(rows)
         self.room += int(counts.sum() - self._counts[rows].sum())
-        self._counts[rows] = counts
+        self._counts[rows], self._idle[rows] = counts, idle
         score = self._session.score(self.spec, self._view, rows)
         keys = self._keys(rows, score, counts, idle)
         if self.other is None:
@@ -223,7 +235,9 @@ class Compiled:
         state: _State = (self._view.columns.state(row), self._looks.item(row))
         if self.spec.things:
             fitting = self._view.things.count_at(self.spec.things, row)
-            state = (state[0], state[1], *fitting)
+            state = (*state, *fitting)
+        if self._devices is not None:
+            state = (*state, *self._devices.rooms(self._view, row))
         # After a placement nodes of one kind with equal amounts recur all the time: one score
         # serves them all. Noise is added after, as it differs from row to row.
         judged = self._judged.get(state)
@@ -231,8 +245,11 @@ class Compiled:
             if len(self._judged) >= REMEMBERED:
                 self._judged.clear()
             judged = self._judged[state] = self._judge_state(row)
-        fits, key = judged
+        fits, idle, key = judged
+        if self._levels is not None and self.mode is Mode.SOFT:
+            key += self._own.item(row) * self._levels.own
         key += self._noise.item(row)
+        self._idle[row] = idle
         self.room += fits - self._counts.item(row)
         self._counts[row] = fits
         if self.other is None or self._own.item(row):
@@ -240,8 +257,9 @@ class Compiled:
         else:
             self.other.set(row, key)
 
-    def _judge_state(self, row: int) -> tuple[int, float]:
-        """(how many tasks fit in the future, key without noise) of a row that passes the masks.
+    def _judge_state(self, row: int) -> tuple[int, bool, float]:
+        """(how many tasks fit in the future, does one fit now, key without noise and what depends
+        on the shard) of a row that passes the masks.
 
         Rows in the same state get the same answer, so it is computed once for all of them.
         """
@@ -258,14 +276,21 @@ class Compiled:
             future, now = self._view.things.count_at(self.spec.things, row)
             fits = min(fits, future) if self._columns else future
             idle &= now > 0
+        if self._devices is not None:
+            rooms = self._devices.rooms(self._view, row)
+            future, now = self._devices.count_at(self.spec, self._view, row, rooms)
+            fits = min(fits, future)
+            idle &= now > 0
         if not fits:
-            return 0, NEVER
+            return 0, False, NEVER
         score = self._session.score_row(self.spec, self._view, row)
         # The same operations in the same order as `_keys`: a row judged alone must get the very key
         # that it gets among many, or the choice between equals would depend on how many rows had
         # changed.
         key = min(max(score, -SCORE_LIMIT), SCORE_LIMIT)
-        return fits, key + IDLE if idle else key
+        if idle:
+            key += IDLE if self._levels is None else self._levels.idle
+        return fits, idle, key
 
     # --- questions ----------------------------------------------------------------------------
 
@@ -273,8 +298,21 @@ class Compiled:
         """(fits now, fits in the future) on one row, by all rules."""
         if row >= self._view.size or self._counts.item(row) == 0:
             return False, False
-        maxima = self.own if self.other is None or self._own.item(row) else self.other
-        return maxima.key(row) >= IDLE / 2, True
+        return self._idle.item(row), True
+
+    def by_score(self, row: int) -> Level | None:
+        """The level of a row where one sum of scores decides; None where the levels do."""
+        if self._levels is None:
+            return None
+        if self._idle.item(row):
+            return Level.IDLE_OWN if self._own.item(row) else Level.IDLE_OTHER
+        return Level.FUTURE_OWN if self._own.item(row) else Level.FUTURE_OTHER
+
+    def devices_at(self, row: int) -> tuple[Things, bool] | None:
+        """(what a task takes of the row's devices, whether they have room now)"""
+        if self._devices is None:
+            return (), True
+        return self._devices.choose(self.spec, self._view, row)
 
     def is_own(self, row: int) -> bool:
         """Does the mode treat this row as one of the shard's own?"""
@@ -335,6 +373,8 @@ class Compiled:
             charge(f"Insufficient {view.slot_name(slot)}", short)
         for name, room in view.things.rooms(self.spec.things):
             charge(lacking(name), room.over(view.size, room.future) < 1)
+        if self._devices is not None:
+            charge(NO_DEVICE, self._devices.counts(self.spec, view)[0] < 1)
         charge(PARTLY, remaining)
         return counts
 

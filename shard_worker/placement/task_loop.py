@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from shard_worker.framework.statement import WorldStatement
     from shard_worker.placement.worksheet import SubSheet
     from shard_worker.session_model.job import SubJob, TaskInfo
-    from shard_worker.view.hyper_tree import Domain, HyperTree
+    from shard_worker.view.hyper_tree import HyperDomain, HyperTree
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class Filling:
         sheet: SubSheet,
         *,
         tree: HyperTree | None = None,
-        domain: Domain | None = None,
+        domain: HyperDomain | None = None,
     ) -> None:
         """``domain`` None: on any node. ``tree``: record the domains that the tasks reach."""
         self.ssn = ssn
@@ -166,7 +166,7 @@ class Filling:
         return int((exists if self.within is None else exists & self.within).sum())
 
 
-def _mask(ssn: Session, domain: Domain) -> Mask:
+def _mask(ssn: Session, domain: HyperDomain) -> Mask:
     mask = np.zeros(ssn.world.size, np.bool_)
     mask[domain.rows] = True
     return mask

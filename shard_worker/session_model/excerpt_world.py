@@ -63,7 +63,7 @@ def open_world(
     world = World(
         total=excerpt.total,
         free=excerpt.free,
-        promised=excerpt.promised,
+        promised=dict(excerpt.promised),
         view=view,
         mode=mode,
         whole=False,
@@ -71,6 +71,8 @@ def open_world(
         tree=view.known.tree(view.nodes),
         objects=view.known.objects,
         priority_classes=view.known.priority_classes,
+        queue_shares=excerpt.shares,
+        job_starts=excerpt.starts,
     )
     names: dict[str, QueueInfo] = {}
     for queue_excerpt in excerpt.queues:
@@ -102,7 +104,7 @@ def open_world(
 def _queue(excerpt: QueueExcerpt) -> QueueInfo:
     info = QueueInfo(queue=decode_queue(excerpt.spec), jobs=excerpt.jobs)
     for name, total in zip(TOTALS, excerpt.totals, strict=True):
-        setattr(info, name, total)
+        setattr(info, name, dict(total))  # a turn may open several sessions from one excerpt
     return info
 
 

@@ -121,6 +121,6 @@ def take_up(world: World, queue: QueueInfo, job: SessionJob) -> None:
     add(queue.requested, job.requested.items(), 1)
     for task in job.tasks:
         if task.status is Status.RELEASING and task.row >= 0:
-            add(queue.releasing, task.requests, 1)
+            add(queue.releasing, task.charged, 1)
         elif task.status is Status.PENDING and reserves(task.role):
-            add(queue.reserved, task.requests, 1)
+            add(queue.reserved, task.charged, 1)

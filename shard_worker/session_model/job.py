@@ -71,6 +71,11 @@ class TaskInfo:
         return self.cls.requests
 
     @property
+    def charged(self) -> Requests:
+        """What its job and its queue count of it."""
+        return self.cls.charged
+
+    @property
     def taking(self) -> TaskClass:
         """Its class, with its devices: what it takes of its node."""
         return self.cls.with_devices(self.devices)
@@ -304,18 +309,18 @@ class SessionJob(JobInfo):
             self._add(self.held, group, by)
         elif status is Status.PIPELINED:
             self._add(self.waiting, group, by)
-            add(self.nominated, task.requests, by)
+            add(self.nominated, task.charged, by)
         elif status is Status.PENDING and task.backfilled:
             self._add(self.best_effort, group, by)
         if bits & OCCUPYING._value_:
             self.using += by
-            add(self.allocated, task.requests, by)
+            add(self.allocated, task.charged, by)
         elif status is Status.PENDING:
             if not task.backfilled:
                 self.pending += by
-            add(self.requested, task.requests, by)
+            add(self.requested, task.charged, by)
             if task.role.gated:
-                add(self.gated, task.requests, by)
+                add(self.gated, task.charged, by)
         elif bits & LOST._value_:
             self.failed += by
 

@@ -94,6 +94,9 @@ class OtherJobs:
     def jids(self) -> list[int]:
         return self.table.jids()
 
+    def jids_on_nodes(self) -> list[int]:
+        return self.table.jids_on_nodes()
+
     def evictable(self, size: int) -> Mask:
         if self._evictable is None:
             counts = self.table.counts((TaskState.BOUND, TaskState.RUNNING), size)
@@ -102,16 +105,16 @@ class OtherJobs:
 
     def job(self, jid: int) -> SessionJob | None:
         """The job with its tasks; None if the job, or a class of its tasks, is unknown here."""
-        told = self.table.job(jid)
-        if told is None:
+        row = self.table.job(jid)
+        if row is None:
             return None
-        job, classes = self.reading.decoded.job(told.spec), self.view.classes
+        job, classes = self.reading.decoded.job(row.spec), self.view.classes
         # Dropped, or not read from the log yet: a job without its classes is nobody's victim in
         # this turn.
         if any(role.cid not in classes for role in job.roles):
             return None
         statuses = _STATUSES
-        if told.gone:
+        if row.gone:
             statuses = _OF_LEAVING_JOBS
         elif jid in self.spared:
             statuses = _OF_SPARED_JOBS
@@ -119,15 +122,15 @@ class OtherJobs:
             job,
             queue=self.queues.get(job.queue),
             classes=classes,
-            states=[statuses[state] for state in told.states],
-            rows=array("i", told.rows),
+            states=[statuses[state] for state in row.states],
+            rows=array("i", row.rows),
             backfilled=self.backfills,
         )
         nominated = self._nominated(jid)
-        if told.started or nominated or told.devices:
+        if row.started or nominated or row.devices:
             for task in session_job.tasks:
-                task.devices = told.devices.get(task.tix, ())
-                task.started = told.started.get(task.tix, 0.0)
+                task.devices = row.devices.get(task.tix, ())
+                task.started = row.started.get(task.tix, 0.0)
                 task.nominated = nominated.get(task.tix, -1)
         if job.min_resources is not None:
             members = session_job.held[0]

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shared.model.model import Job, Queue, TaskClass
+from shared.model.model import Job, Node, Queue, TaskClass
 from shared.model.objects import ClusterObjects
 from shared.units.slots import BASE
+from shared.units.things import Vector
 
 Amounts = dict[int, int]
 """slot -> amount; a missing slot is 0."""
@@ -98,6 +99,8 @@ class QueueInfo:
     """Part of its jobs' minResources that they were admitted with and do not hold yet."""
     kept: Amounts = field(default_factory=dict)
     """Sum of what each of its jobs holds up to its minResources: the rest is elastic."""
+    gated: Amounts = field(default_factory=dict)
+    """The part of ``requested`` of members with scheduling gates."""
     reserved: Amounts = field(default_factory=dict)
     """Requests of its pending tasks whose gate the scheduler has removed: reserved for them."""
     claimed: Amounts = field(default_factory=dict)
@@ -128,6 +131,12 @@ class ClusterInfo:
     """Seconds since 1970."""
     names: Sequence[str] = BASE
     """Of slots."""
+    nodes: dict[int, Node] = field(default_factory=dict)
+    """By row. A session over a world has them in its view instead."""
+    foreign: dict[int, dict[int | str, int | Vector]] = field(default_factory=dict)
+    """Row -> slot or named thing -> what pods that are not ours use there."""
+    nodes_revision: int = 0
+    """Rises with every change of a node, or of what others use."""
     objects: ClusterObjects = field(default_factory=ClusterObjects)
     tiers: frozenset[str] = frozenset()
     """The names that tiers of hyper nodes have."""

@@ -39,6 +39,10 @@ class Others(Protocol):
         """All jobs."""
         ...
 
+    def jids_on_nodes(self) -> Sequence[int]:
+        """The jobs with tasks on any node."""
+        ...
+
     def job(self, jid: int) -> SessionJob | None:
         """A job as it stands now; None where it is gone."""
         ...
@@ -70,6 +74,14 @@ class World(ClusterInfo):
     """Row -> the tasks there in states :data:`ON_NODE`, in the order of arrival, as far as they
     were read: see :meth:`tasks_on`."""
 
+    queue_shares: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Queue -> what it has of cores, memory and GPUs after the cluster was divided, where the
+    coordinator told it."""
+    job_starts: Mapping[int, float] = field(default_factory=dict)
+    """jid -> when the job started, seconds since 1970, where the coordinator told it."""
+    derived: dict[str, object] = field(default_factory=dict)
+    """What rules read of the view and keep for the next question, each by a name of its own."""
+
     _linked: list[SessionJob] = field(default_factory=list)
     _rows_read: set[int] = field(default_factory=set)
     _all_read: bool = False
@@ -97,6 +109,12 @@ class World(ClusterInfo):
         volume, a claim or a budget with it or with a job that it may evict. All, where the world is
         whole."""
         return self._linked if not self.whole else self.session_jobs()
+
+    def jobs_on_nodes(self) -> Iterable[SessionJob]:
+        """The jobs with tasks on nodes, and those that were looked at."""
+        for jid in () if self.others is None else self.others.jids_on_nodes():
+            self._read(jid)
+        return cast("Iterable[SessionJob]", list(self.jobs.values()))
 
     def session_job(self, jid: int) -> SessionJob:
         """Errors: KeyError."""
@@ -156,9 +174,9 @@ class World(ClusterInfo):
         """Rows with tasks on them; of very many, those on which victims are looked for."""
         if self.others is None:
             return list(self.resident)
-        found = self.others.evictable(self.size)
-        found[list(self.resident)] = True
-        return np.flatnonzero(found).tolist()
+        evictable = self.others.evictable(self.size)
+        evictable[list(self.resident)] = True
+        return np.flatnonzero(evictable).tolist()
 
     def evictable_rows(self) -> Mask:
         """The rows on which a task is bound or running, or was when it was last looked at. Not to
@@ -229,8 +247,8 @@ class World(ClusterInfo):
         return self._rows[1].get(name, -1)
 
     def devices(self, prefix: str, dimension: int = 0) -> Devices:
-        """What all nodes have of devices whose names begin so, and what is left of it now, with
-        what this session took."""
+        """What all nodes have of devices whose names begin so, and what is left of it now and once
+        all that leaves has left, with what this session did."""
         return self.view.things.devices(prefix, dimension, self.size)
 
     def idle(self, slot: int) -> NDArray[np.int64]:

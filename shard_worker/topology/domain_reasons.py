@@ -20,7 +20,7 @@ from shared.units.slots import PODS
 if TYPE_CHECKING:
     from shard_worker.session_model.job import TaskInfo
     from shard_worker.topology.domain_search import DomainSearch
-    from shard_worker.view.hyper_tree import Domain
+    from shard_worker.view.hyper_tree import HyperDomain
     from shared.model.topology import Topology
 
 GIB = 2**30
@@ -90,11 +90,11 @@ def _within(
     return ""
 
 
-def _short(room: DomainRoom, tasks: Sequence[TaskInfo], domain: Domain) -> bool:
+def _short(room: DomainRoom, tasks: Sequence[TaskInfo], domain: HyperDomain) -> bool:
     return any(room.free(slot)[domain.index] < n for slot, n in requested(tasks).items())
 
 
-def shortfall(room: DomainRoom, tasks: Sequence[TaskInfo], among: Sequence[Domain]) -> str:
+def shortfall(room: DomainRoom, tasks: Sequence[TaskInfo], among: Sequence[HyperDomain]) -> str:
     """The amounts free in all, and in the one of these domains that has the most."""
     tier = max(domain.tier for domain in among)
     indices = [domain.index for domain in among]

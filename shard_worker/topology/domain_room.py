@@ -20,7 +20,7 @@ from shard_worker.session_model.status import Status
 if TYPE_CHECKING:
     from shard_worker.framework.session import Session
     from shard_worker.session_model.job import SessionJob, TaskInfo
-    from shard_worker.view.hyper_tree import Domain, HyperTree
+    from shard_worker.view.hyper_tree import HyperDomain, HyperTree
     from shared.model.model import TaskClass
 
 Ints = NDArray[np.int64]
@@ -63,7 +63,7 @@ class DomainRoom:
         return np.where(passes, np.maximum(room, 0), 0)
 
     def hopeless(
-        self, domain: Domain, alike: Alike, enough: Callable[[], bool], question: str = ""
+        self, domain: HyperDomain, alike: Alike, enough: Callable[[], bool], question: str = ""
     ) -> bool:
         """Whether the job would fail even if these tasks filled all room of the domain.
         ``question``: distinguishes callers' ``enough`` in the cache of answers for the same tasks.

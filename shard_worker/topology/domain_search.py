@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from shard_worker.framework.operation import Operation
 from shard_worker.framework.rules import Purpose
 from shard_worker.framework.statement import WorldStatement
+from shard_worker.placement.candidates import fits_idle
 from shard_worker.placement.error_cache import ErrorCache
 from shard_worker.placement.task_loop import Filling, FillResult
 from shard_worker.topology.domain_room import DomainRoom, alike
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from shard_worker.framework.session import Session
     from shard_worker.placement.worksheet import Mark, Sheet, SubSheet
     from shard_worker.session_model.job import SubJob, TaskInfo
-    from shard_worker.view.hyper_tree import Domain, HyperTree
+    from shard_worker.view.hyper_tree import HyperDomain, HyperTree
 
 
 @dataclass(slots=True)
 class Tried:
     """A dry run of a job that succeeded in one domain."""
 
-    domain: Domain
+    domain: HyperDomain
     operations: list[Operation]
     mark: Mark
     score: float = 0.0
@@ -45,7 +46,7 @@ class Tried:
 class TriedSub:
     """A dry run of one sub job that succeeded in one domain."""
 
-    domain: Domain
+    domain: HyperDomain
     operations: list[Operation]
     at: int
     """The position in the sub job's sheet that it reached."""
@@ -70,7 +71,7 @@ class DomainSearch:
 
     # --- the job ------------------------------------------------------------------------------
 
-    def run(self, within: Domain) -> bool:
+    def run(self, within: HyperDomain) -> bool:
         """Place as much as one turn may; True if that makes the job ready or pipelined."""
         for group in self.ssn.job_gradients(self.job, within, Purpose.ALLOCATE):
             open_to = self._with_room(group)
@@ -79,7 +80,7 @@ class DomainSearch:
                 return True
         return False
 
-    def _try_all(self, domains: list[Domain]) -> bool:
+    def _try_all(self, domains: list[HyperDomain]) -> bool:
         """Place the job in the best of these domains; False if none takes it."""
         for domain, most in self._in_order(domains):
             # The bounds descend: no later domain can score higher than what is found, so that
@@ -96,7 +97,7 @@ class DomainSearch:
         self.sheet.restore(self.best.mark)
         return True
 
-    def _promised(self, domains: Sequence[Domain]) -> list[Domain]:
+    def _promised(self, domains: Sequence[HyperDomain]) -> list[HyperDomain]:
         """The domains that contain every domain nominated for a sub job; they come first."""
         names = {sheet.sub.nominated_hyper_node for sheet in self.sheet.queued} - {""}
         promised = [self.tree.domains[name] for name in names if name in self.tree.domains]
@@ -106,14 +107,14 @@ class DomainSearch:
         """Whether the job is ready or pipelined, so that it may keep its placements."""
         return self.ssn.ready(self.job) or self.ssn.pipelined(self.job)
 
-    def _with_room(self, group: Sequence[Domain]) -> list[Domain]:
+    def _with_room(self, group: Sequence[HyperDomain]) -> list[HyperDomain]:
         """The domains of the group whose room does not rule the job out."""
         groups = alike(t for sub in self.sheet.queued for t in sub.left())
         possible = [domain for domain in group if not self.room.hopeless(domain, groups, self.good)]
         self.counted_out += len(group) - len(possible)
         return possible
 
-    def _in_order(self, domains: list[Domain]) -> list[tuple[Domain, float]]:
+    def _in_order(self, domains: list[HyperDomain]) -> list[tuple[HyperDomain, float]]:
         """The domains by an upper bound of the job's score there, best first.
 
         The bound is known only if a single sub job is placed whole and scores do not depend on
@@ -135,7 +136,7 @@ class DomainSearch:
         }
         return sorted(((d, best[d.name]) for d in domains), key=lambda scored: -scored[1])
 
-    def _scores(self, sub: SubJob, domains: Iterable[Domain]) -> dict[str, float]:
+    def _scores(self, sub: SubJob, domains: Iterable[HyperDomain]) -> dict[str, float]:
         rows = {domain.name: domain.rows.tolist() for domain in domains}
         return self.ssn.hyper_node_scores(sub, rows) if rows else {}
 
@@ -150,7 +151,7 @@ class DomainSearch:
             sub.allocated_hyper_node = tree.lca(sub.allocated_hyper_node, reached)
             sub.nominated_hyper_node = ""
 
-    def _try_job(self, domain: Domain) -> Tried | None:
+    def _try_job(self, domain: HyperDomain) -> Tried | None:
         """Place the whole job in a domain as a dry run, and roll it back."""
         before = self.sheet.mark()
         at = {name: sub.allocated_hyper_node for name, sub in self.job.subs.items()}
@@ -166,7 +167,7 @@ class DomainSearch:
             self.job.subs[name].allocated_hyper_node = where
         return Tried(domain, operations, mark, score, reached) if good else None
 
-    def _fill_job(self, domain: Domain) -> tuple[float, dict[str, str]]:
+    def _fill_job(self, domain: HyperDomain) -> tuple[float, dict[str, str]]:
         total, reached = 0.0, {}
         while self.sheet.queued:
             sheet = self.sheet.pop(self.ssn)
@@ -183,7 +184,7 @@ class DomainSearch:
 
     # --- a sub job ----------------------------------------------------------------------------
 
-    def _place_sub(self, sheet: SubSheet, within: Domain) -> float | None:
+    def _place_sub(self, sheet: SubSheet, within: HyperDomain) -> float | None:
         """Place one sub job in the best domain below ``within``; returns its score, None if it has
         no place."""
         sub = sheet.sub
@@ -202,7 +203,7 @@ class DomainSearch:
                 return best.score
         return None
 
-    def _open_to(self, sheet: SubSheet, group: Sequence[Domain]) -> list[Domain]:
+    def _open_to(self, sheet: SubSheet, group: Sequence[HyperDomain]) -> list[HyperDomain]:
         ssn, sub = self.ssn, sheet.sub
         groups, question = alike(sheet.left()), f"sub job {sub.name}"
         good = lambda: ssn.sub_ready(sub) or ssn.sub_pipelined(sub)  # noqa: E731
@@ -210,7 +211,7 @@ class DomainSearch:
         self.counted_out += len(group) - len(possible)
         return possible
 
-    def _best_of(self, sheet: SubSheet, domains: list[Domain]) -> TriedSub | None:
+    def _best_of(self, sheet: SubSheet, domains: list[HyperDomain]) -> TriedSub | None:
         """The dry run with the highest score; the first one on ties."""
         sub = sheet.sub
         if self.ssn.scored_alone(sub):
@@ -229,7 +230,7 @@ class DomainSearch:
             attempt.score = scores[attempt.domain.name]
         return max(tried, key=lambda attempt: attempt.score, default=None)
 
-    def _try_sub(self, sheet: SubSheet, domain: Domain) -> TriedSub | None:
+    def _try_sub(self, sheet: SubSheet, domain: HyperDomain) -> TriedSub | None:
         """Place a sub job in a domain as a dry run, and roll it back."""
         start, at = self.statement.checkpoint, sheet.at
         sheet.failed = {}
@@ -243,7 +244,7 @@ class DomainSearch:
 
     # --- promised domains ---------------------------------------------------------------------
 
-    def _promised_in(self, sub: SubJob, within: Domain) -> bool:
+    def _promised_in(self, sub: SubJob, within: HyperDomain) -> bool:
         """Whether the nominated domain is below the one being tried. True for a deleted one, which
         :meth:`_as_nominated` drops."""
         domain = self.tree.domains.get(sub.nominated_hyper_node)
@@ -266,7 +267,7 @@ class DomainSearch:
             task.nominated = -1
         return False
 
-    def _on_nominated(self, sheet: SubSheet, domain: Domain) -> bool:
+    def _on_nominated(self, sheet: SubSheet, domain: HyperDomain) -> bool:
         ssn, rows = self.ssn, set(domain.rows.tolist())
         queue = sheet.sub.job.queue
         tasks = sheet.left()
@@ -294,7 +295,7 @@ def put_on_nominated(ssn: Session, statement: WorldStatement, task: TaskInfo) ->
     """Place the task on its nominated node: allocated, pipelined, or False if neither is
     possible."""
     row = task.nominated
-    if ssn.world.fits_idle(task.cls)[row]:
+    if fits_idle(ssn, task)[row]:
         statement.allocate(task, row)
     elif ssn.world.fits_future(task.cls)[row]:
         statement.pipeline(task, row)

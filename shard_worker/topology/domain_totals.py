@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from shard_worker.session_model.job import SubJob
 from shard_worker.session_model.world import World
 from shard_worker.topology.allocated_domains import tree_of
-from shard_worker.view.hyper_tree import NOWHERE, Domain, HyperTree
+from shard_worker.view.hyper_tree import NOWHERE, HyperDomain, HyperTree
 from shared.model.model import Requests
 
 Ints = NDArray[np.int64]
@@ -38,10 +38,10 @@ class DomainTotals:
         return self.tree.sums(self.world.view.column(kind, slot))
 
     @staticmethod
-    def _at(sums: list[Ints], slot: int, domain: Domain) -> int:
+    def _at(sums: list[Ints], slot: int, domain: HyperDomain) -> int:
         return int(sums[slot][domain.index]) if slot < len(sums) else 0
 
-    def had_room(self, domain: Domain, needed: Requests) -> bool:
+    def had_room(self, domain: HyperDomain, needed: Requests) -> bool:
         """Whether the request fitted what was idle, or about to be, in the domain when the session
         opened."""
         return any(
@@ -49,7 +49,7 @@ class DomainTotals:
             for sums in (self._idle, self._future)
         )
 
-    def could_hold(self, domain: Domain, needed: Requests) -> bool:
+    def could_hold(self, domain: HyperDomain, needed: Requests) -> bool:
         """Whether the request would fit the domain if it were empty."""
         return all(
             int(self._sums("allocatable", slot)[domain.index]) >= amount for slot, amount in needed
@@ -90,7 +90,7 @@ class DomainTotals:
                     indices[domain.rows] = domain.index
         return indices
 
-    def share(self, sub: SubJob, domain: Domain) -> float:
+    def share(self, sub: SubJob, domain: HyperDomain) -> float:
         """The fraction of the sub job's tasks that are already in the domain."""
         if not sub.tasks:
             return 1.0

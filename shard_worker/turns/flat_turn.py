@@ -40,6 +40,8 @@ class PlacedTurn:
     """Placements of a gang that were undone, because the rest of it found no room."""
     ungated: list[int] = field(default_factory=list)
     """Tasks of the job whose own scheduling gate may go: their queue has room for them."""
+    promise_seconds: float = 0.0
+    """How long its promises hold at least."""
     unanswered: dict[str, int] = field(default_factory=dict)
     """What was decided without the answer of another server: sentence -> number of questions."""
 
@@ -188,12 +190,24 @@ class _Attempt:
             if choice is None:
                 return False
             at, level = choice
+        chosen = compiled.devices_at(at)
+        if chosen is None:
+            return False
+        devices, at_once = chosen
+        if not at_once:
+            level = nominated(level)
         idle = is_idle(level)
         if now and not idle:
             return False
         kind = ALLOCATE if idle else NOMINATE
         self.statement.place(
-            cid=run.cid, group=run.group, task=task, row=at, level=level, kind=kind
+            cid=run.cid,
+            group=run.group,
+            task=task,
+            row=at,
+            level=level,
+            kind=kind,
+            devices=devices,
         )
         progress = self.progress
         _count(progress.held if idle else progress.waiting, progress.parent, run.group, 1)
@@ -280,6 +294,7 @@ class _Attempt:
                     row=place.row,
                     level=nominated(place.level),
                     kind=NOMINATE,
+                    devices=place.devices,
                 )
             self.found.core = self.statement.placed(self.begin)
 

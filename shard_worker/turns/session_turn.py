@@ -7,12 +7,13 @@ is as before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from shard_worker.dialects.volcano.actions.run import run_action, run_for_job
+from shard_worker.dialects.open_session import binds_as_placed, run_for_job
+from shard_worker.dialects.volcano.actions.run import run_action
 from shard_worker.dialects.volcano.plugins.node.extender import Extender
 from shard_worker.eviction.victims import joined
 from shard_worker.framework.operation import OpKind
@@ -23,19 +24,20 @@ from shard_worker.placement.statement import Statement
 from shard_worker.placement.task_class import too_large
 from shard_worker.session_model.decoded_jobs import Decoded
 from shard_worker.session_model.excerpt_world import Opened, open_world
-from shard_worker.session_model.job import SessionJob, TaskInfo
+from shard_worker.session_model.job import SessionJob
 from shard_worker.session_model.other_jobs import Reading
 from shard_worker.session_model.status import Status
 from shard_worker.turns.extender_http import Ask, answered, ask_over_http
 from shard_worker.turns.flat_turn import PlacedTurn
 from shard_worker.turns.guards import NAMES_VICTIMS, Guards
 from shard_worker.turns.reservation import rows_for
+from shard_worker.turns.victim_runs import Did, evictions_of, victim_runs
 from shard_worker.view.columns import NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shared.codec.packed import replace
 from shared.messages import messages
-from shared.messages.excerpt import EXCERPT, Excerpt
+from shared.messages.excerpt import EXCERPT, VICTIMS, Excerpt
 from shared.messages.messages import (
     ALLOCATE,
     NOMINATE,
@@ -54,6 +56,9 @@ LOOSE = {Status.ALLOCATED: OpKind.ALLOCATE, Status.PIPELINED: OpKind.PIPELINE}
 
 COLUMN = {OpKind.ALLOCATE: USED, OpKind.PIPELINE: NOMINATED, OpKind.EVICT: RELEASING}
 
+MOVE_SECONDS = 600.0
+"""How long a victim's new place is promised to it: until it has left the old one, which may take
+its whole grace period."""
 NO_VICTIMS = "no task may be evicted for it"
 NOTHING_TO_DO = "nothing to do"
 
@@ -93,16 +98,6 @@ class SessionPlaced(PlacedTurn):
             reason=self.reason,
             domains=self.domains,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Did:
-    """An operation of a session that is in effect at its end."""
-
-    kind: OpKind
-    task: TaskInfo
-    row: int
-    reason: str = ""
 
 
 class SessionTurns:
@@ -231,7 +226,7 @@ class SessionTurns:
         # `revision` stays and no compiled class of flat turns is thrown away.
         view.withheld[held_back] = False
         try:
-            first = self._run(turn, session, job)
+            first = run_for_job(session, job, turn.action, elastic=turn.tail)
         finally:
             view.withheld[held_back] = True
         self._fill(placed, turn, opened, session, _take_back(session, job, first), first=first)
@@ -246,23 +241,6 @@ class SessionTurns:
             if job.unschedulable:
                 placed.reasons, placed.failed_role = dict(job.unschedulable), job.failed_role
         return placed
-
-    @staticmethod
-    def _run(turn: Turn, session: Session, job: SessionJob) -> int:
-        """Run the action for the job; return how many operations its first step committed.
-
-        Allocate takes one further step for each elastic task of the turn, as long as each is bound.
-        """
-        elastic = turn.tail - 1 if session.ready(job) else turn.tail
-        run_for_job(session, job, turn.action)
-        first = committed = len(session.committed)
-        while turn.action == "allocate" and committed and elastic > 0:
-            run_for_job(session, job, turn.action)
-            if len(session.committed) == committed:
-                break
-            committed = len(session.committed)
-            elastic -= 1
-        return first
 
     def _world(self, excerpt: Excerpt, now: float) -> Opened:
         return self._open_world(excerpt, now=now, decoded=self._decoded, reading=self._reading)
@@ -289,15 +267,14 @@ class SessionTurns:
     ) -> None:
         """``first``: number of placements that are accepted or refused together, 0 = all."""
         job = opened.world.session_job(turn.jid)
-        evictions = [op for op in did if op.kind is OpKind.EVICT]
         places = [op for op in did if op.kind is not OpKind.EVICT and op.task.job is job]
-        is_ready = session.ready(job)
+        binds = binds_as_placed(session, job)
         before = result.statement.checkpoint
         # Victims before placements, as the ledger judges them (decision 0028): what is nominated
         # may count on what leaves, what is allocated may not.
-        self._evict(result, evictions, session, opened, turn.action)
+        self._evict(result, did, session, opened, turn.action)
         for op in places:
-            allocated = op.kind is OpKind.ALLOCATE and is_ready
+            allocated = op.kind is OpKind.ALLOCATE and binds
             result.statement.place(
                 cid=op.task.cid,
                 group=op.task.role.group,
@@ -324,30 +301,22 @@ class SessionTurns:
     def _evict(
         self,
         result: SessionPlaced,
-        evictions: list[Did],
+        did: Sequence[Did],
         session: Session,
         opened: Opened,
         action: str,
     ) -> None:
+        evictions = evictions_of(did)
         if not evictions:
             return
-        runs: dict[tuple[int, int, int], EvictRun] = {}
-        for op in evictions:
-            task, spec = op.task, op.task.job.job
-            result.statement.let_go(task.taking, op.row)
-            key = (spec.jid, task.cid, task.role.group)
-            run = runs.get(key)
-            if run is None:
-                run = EvictRun(spec.jid, spec.spec, task.cid, task.role.group, [], [], guards=0)
-                runs[key] = run
-            run.tasks.append(task.tix)
-            run.rows.append(op.row)
-        guards, job_of = Guards(session, action), opened.world.session_job
-        result.evictions = [
-            replace(run, guards=guards.of(job_of(run.jid), run.group)) for run in runs.values()
-        ]
+        guards = Guards(session, action)
+        result.evictions = victim_runs(result.statement, did, view=self._view, guards=guards.of)
+        if any(run.to for run in result.evictions):
+            result.promise_seconds = MOVE_SECONDS
         result.reason = joined(op.reason for op in evictions)
         self._moves(result, opened, [run.jid for run in result.evictions])
+        if VICTIMS in opened.versions:
+            result.domains.append(DomainOp(VICTIMS, 1, "le", opened.versions[VICTIMS]))
 
     @staticmethod
     def _moves(result: SessionPlaced, opened: Opened, jids: Iterable[int]) -> None:
@@ -365,14 +334,14 @@ def _take_back(session: Session, job: SessionJob | None, first: int = 0) -> list
     ``first`` operations were committed) only what they committed counts.
     """
     world = session.world
-    did = [Did(op.kind, op.task, op.row, op.reason) for op in session.committed]
+    did = [Did(op.kind, op.task, op.row, op.taking, op.reason) for op in session.committed]
     listed = {id(operation.task) for operation in did if operation.kind is not OpKind.EVICT}
     others = [] if job is None else [task for task in job.tasks if id(task) not in listed]
-    loose = [Did(LOOSE[t.status], t, t.row) for t in others if t.status in LOOSE]
+    loose = [Did(LOOSE[t.status], t, t.row, t.taking) for t in others if t.status in LOOSE]
     # Off the view again before the statement puts it there: a session shifts amounts only, the
     # statement also notes the version of each row, which the ledger compares.
     for operation in reversed(did + loose):
-        world.view.shift(COLUMN[operation.kind], operation.task.taking, operation.row, -1)
+        world.view.shift(COLUMN[operation.kind], operation.taking, operation.row, -1)
     return did if first else did + loose
 
 

@@ -29,24 +29,24 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(slots=True, eq=False)
-class Domain:
+class HyperDomain:
     """A hyper node. Compared by identity."""
 
     name: str
     tier: int
     rows: NDArray[np.intp]
     """Real nodes below it, ascending."""
-    parent: Domain | None = None
-    children: list[Domain] = field(default_factory=list)
+    parent: HyperDomain | None = None
+    children: list[HyperDomain] = field(default_factory=list)
     """By name."""
     index: int = 0
     """In :attr:`HyperTree.listed`; a parent comes before its children."""
     depth: int = 0
     """0 for the root."""
 
-    def within(self, ancestor: Domain) -> bool:
+    def within(self, ancestor: HyperDomain) -> bool:
         """Whether this domain is the other one, or below it."""
-        at: Domain | None = self
+        at: HyperDomain | None = self
         while at is not None and at.depth > ancestor.depth:
             at = at.parent
         return at is ancestor
@@ -59,9 +59,9 @@ class Domain:
 class HyperTree:
     """``domains`` has every domain by name, the root :data:`TOP` among them."""
 
-    root: Domain
-    domains: dict[str, Domain]
-    listed: list[Domain] = field(default_factory=list)
+    root: HyperDomain
+    domains: dict[str, HyperDomain]
+    listed: list[HyperDomain] = field(default_factory=list)
     """Every domain, parents first."""
     tiers: tuple[int, ...] = ()
     """Every tier, the root's included, ascending."""
@@ -120,7 +120,7 @@ class HyperTree:
             return self.tier_names.get(topology.highest_tier_name, topology.highest_tier)
         return topology.highest_tier
 
-    def widest(self, name: str, tier: int) -> Domain | None:
+    def widest(self, name: str, tier: int) -> HyperDomain | None:
         """The highest domain above (or equal to) this one whose tier is not above ``tier``."""
         highest, at = None, self.domains.get(name)
         while at is not None and at.tier <= tier:
@@ -139,12 +139,12 @@ def build_tree(hyper_nodes: Iterable[HyperNode], nodes: Sequence[Node | None]) -
         _no_cycle(parents)
         own_rows = _own_rows(hyper_by_name.values(), nodes)
     except _Broken as broken:
-        root = Domain(TOP, top, every)
+        root = HyperDomain(TOP, top, every)
         return _finish(root, {}, len(nodes), problem=str(broken))
     domains = {
-        name: Domain(name, hyper.tier, own_rows[name]) for name, hyper in hyper_by_name.items()
+        name: HyperDomain(name, hyper.tier, own_rows[name]) for name, hyper in hyper_by_name.items()
     }
-    root = Domain(TOP, top, every)
+    root = HyperDomain(TOP, top, every)
     for name in sorted(domains):
         domain, parent = domains[name], parents.get(name)
         domain.parent = root if parent is None else domains[parent]
@@ -239,7 +239,7 @@ def _pattern(hyper: HyperNode, member: Member) -> re.Pattern[str]:
         ) from None
 
 
-def _finish(root: Domain, names: dict[str, int], size: int, *, problem: str = "") -> HyperTree:
+def _finish(root: HyperDomain, names: dict[str, int], size: int, *, problem: str = "") -> HyperTree:
     listed = [root]
     for domain in listed:  # grows while it is gone through: parents first
         for child in domain.children:

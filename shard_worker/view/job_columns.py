@@ -53,8 +53,8 @@ class JobColumns:
         inside = np.minimum(at, max(self.count - 1, 0))
         if not self.count:
             return np.full(len(jids), -1, np.int64)
-        found = (have[inside] == jids) & self.column("known")[inside]
-        return np.where(found, inside, -1)
+        present = (have[inside] == jids) & self.column("known")[inside]
+        return np.where(present, inside, -1)
 
     def slot(self, jid: int) -> int:
         at = int(np.searchsorted(self.column("jid"), jid))

@@ -28,6 +28,20 @@ class Devices(NamedTuple):
     """0 where a node has no such device."""
     free: NDArray[np.int64]
     """What is neither used nor promised; below 0 where more is used than there is."""
+    later: NDArray[np.int64]
+    """What is not promised once all that leaves has left: at least what is free."""
+
+
+class DeviceRooms(NamedTuple):
+    """Devices of all nodes as columns ``[device][row]``, in their first dimension."""
+
+    names: list[str]
+    there: NDArray[np.bool_]
+    """Whether the row has such a device."""
+    idle: NDArray[np.int64]
+    future: NDArray[np.int64]
+    """What is free now, and once the leaving have left and the promised have come; 0 where there is
+    no such device."""
 
 
 _FIRST = 8
@@ -40,7 +54,7 @@ Told = tuple[int, str, bytes]
 """A record as it travels: (row, name, record)."""
 
 
-class Room(NamedTuple):
+class ThingRoom(NamedTuple):
     """How many tasks fit on some rows: once all leaving tasks have left, and now."""
 
     rows: NDArray[np.intp]
@@ -51,9 +65,9 @@ class Room(NamedTuple):
 
     def over(self, size: int, counts: Column) -> Column:
         """Counts of these rows (``future`` or ``idle``) expanded to all ``size`` rows."""
-        found = np.full(size, self.other_rows)
-        found[self.rows] = counts
-        return found
+        room = np.full(size, self.other_rows)
+        room[self.rows] = counts
+        return room
 
 
 class _Thing:
@@ -105,31 +119,40 @@ class _Thing:
         self.at[int(self.rows[at])] = at
         del self.at[row]
 
-    def room(self, asked: Vector, offered: Vector) -> Room:
+    def room(self, asked: Vector, offered: Vector) -> ThingRoom:
         count = self.count
         future = np.full(count, _ENDLESS)
         idle = future.copy()
         for dimension, (amount, offer) in enumerate(zip(asked, offered, strict=True)):
             if amount:
-                told = self.amounts[:, dimension, :count]
-                free = np.maximum(told[ALLOCATABLE], offer) - told[USED]
+                amounts = self.amounts[:, dimension, :count]
+                free = np.maximum(amounts[ALLOCATABLE], offer) - amounts[USED]
                 np.minimum(idle, free // amount, out=idle)
-                later = free + told[RELEASING] - told[NOMINATED]
+                later = free + amounts[RELEASING] - amounts[NOMINATED]
                 np.minimum(future, later // amount, out=future)
         other = min((o // a for a, o in zip(asked, offered, strict=True) if a), default=_ENDLESS)
-        return Room(self.rows[:count], np.maximum(future, 0), np.maximum(idle, 0), other)
+        return ThingRoom(self.rows[:count], np.maximum(future, 0), np.maximum(idle, 0), other)
 
 
 _NOBODY = _Thing()
 
 
+def _promised(amounts: NDArray[np.int64], *, later: bool) -> NDArray[np.int64]:
+    """What promises take of what is idle. Of what leaves they take first: later the rest of that
+    is free, too."""
+    taken: NDArray[np.int64] = amounts[NOMINATED] - amounts[RELEASING]
+    return taken if later else np.maximum(taken, 0)
+
+
 class NodeThings:
     """Every named thing that is in use, from the ledger's records."""
 
-    __slots__ = ("_followed", "_things")
+    __slots__ = ("_followed", "_names", "_things")
 
     def __init__(self) -> None:
         self._things: dict[str, _Thing] = {}
+        self._names: dict[str, list[str]] = {}
+        """Prefix -> the names of things that begin so, as they were last asked for."""
         self._followed = np.full(0, UNTOLD, dtype=np.int64)
         """By row: the newest version that the log told of any thing there.
 
@@ -176,7 +199,7 @@ class NodeThings:
         self._followed[row] = max(self._followed[row], version)
 
     def _take(self, row: int, name: str, version: int, flat: Sequence[int]) -> None:
-        thing = self._things.setdefault(name, _Thing())
+        thing = self._thing(name)
         at = thing.place_of(row)
         thing.versions[at] = version
         # The record replaces what was there, but for what open statements have on top, as in the
@@ -188,16 +211,24 @@ class NodeThings:
             amounts += (allocatable, used + observed, releasing, nominated)
         self._tidy(name, row)
 
+    def _thing(self, name: str) -> _Thing:
+        thing = self._things.get(name)
+        if thing is None:
+            thing = self._things[name] = _Thing()
+            self._names.clear()
+        return thing
+
     def _tidy(self, name: str, row: int) -> None:
         thing = self._things[name]
         thing.tidy(row)
         if not thing.count:
             del self._things[name]
+            self._names.clear()
 
     def shift(self, kind: int, things: Things, row: int, times: int) -> None:
         """Add ``times`` what a task takes for an open statement; its inverse is ``-times``."""
         for name, amounts in things:
-            thing = self._things.setdefault(name, _Thing())
+            thing = self._thing(name)
             at = thing.place_of(row)
             for dimension, amount in enumerate(amounts):
                 thing.amounts[kind, dimension, at] += amount * times
@@ -206,7 +237,7 @@ class NodeThings:
 
     # --- questions ------------------------------------------------------------------------------
 
-    def rooms(self, things: Things) -> Iterator[tuple[str, Room]]:
+    def rooms(self, things: Things) -> Iterator[tuple[str, ThingRoom]]:
         """For each thing, how many tasks that take this much of it fit."""
         for name, amounts in things:
             thing = self._things.get(name, _NOBODY)
@@ -246,9 +277,9 @@ class NodeThings:
             thing = self._things.get(name)
             if thing is None or row not in thing.at:
                 continue
-            told = thing.amounts[:, : len(amounts), thing.at[row]]
-            offered = np.maximum(told[ALLOCATABLE], implied(name, len(amounts)))
-            if (offered - told[USED] + told[RELEASING] - told[NOMINATED] < 0).any():
+            stored = thing.amounts[:, : len(amounts), thing.at[row]]
+            offered = np.maximum(stored[ALLOCATABLE], implied(name, len(amounts)))
+            if (offered - stored[USED] + stored[RELEASING] - stored[NOMINATED] < 0).any():
                 return False
         return True
 
@@ -259,55 +290,88 @@ class NodeThings:
         thing = self._things.get(name)
         if thing is None or row not in thing.at:
             return [int(offer) for offer in offered]
-        told = thing.amounts[:, :dimensions, thing.at[row]]
-        free = np.maximum(told[ALLOCATABLE], offered) - told[USED]
-        found: list[int] = (free + told[RELEASING] - told[NOMINATED]).tolist()
-        return found
+        amounts = thing.amounts[:, :dimensions, thing.at[row]]
+        free = np.maximum(amounts[ALLOCATABLE], offered) - amounts[USED]
+        free_then: list[int] = (free + amounts[RELEASING] - amounts[NOMINATED]).tolist()
+        return free_then
 
     def names(self, prefix: str) -> list[str]:
-        """The things in use, or declared, whose names begin so."""
-        return sorted(name for name in self._things if name.startswith(prefix))
+        """The things in use, or declared, whose names begin so. Not to be changed by the caller."""
+        names = self._names.get(prefix)
+        if names is None:
+            names = sorted(name for name in self._things if name.startswith(prefix))
+            self._names[prefix] = names
+        return names
+
+    def device_columns(self, prefix: str, size: int) -> DeviceRooms:
+        """What the things whose names begin so have left, over ``size`` rows."""
+        names = self.names(prefix)
+        there = np.zeros((len(names), size), np.bool_)
+        idle = np.zeros((len(names), size), np.int64)
+        future = np.zeros((len(names), size), np.int64)
+        for at, name in enumerate(names):
+            thing = self._things[name]
+            rows, amounts = thing.rows[: thing.count], thing.amounts[:, 0, : thing.count]
+            has = amounts[ALLOCATABLE] > 0
+            there[at, rows] = has
+            idle[at, rows] = free = np.where(has, amounts[ALLOCATABLE] - amounts[USED], 0)
+            future[at, rows] = np.where(has, free + amounts[RELEASING] - amounts[NOMINATED], 0)
+        return DeviceRooms(names, there, idle, future)
+
+    def device_rooms(self, prefix: str, row: int) -> Iterator[tuple[str, int, int]]:
+        """(name, free now, free in the future) of each that one row has."""
+        for name in self.names(prefix):
+            thing = self._things[name]
+            at = thing.at.get(row)
+            if at is not None:
+                offered, used, leaving, promised = thing.amounts[:, 0, at].tolist()
+                if offered > 0:
+                    yield name, offered - used, offered - used + leaving - promised
 
     def devices(self, prefix: str, dimension: int, size: int) -> Devices:
         """The things whose names begin so, over ``size`` rows."""
         names = self.names(prefix)
         offered = np.zeros((len(names), size), np.int64)
-        free = np.zeros((len(names), size), np.int64)
+        free, later = np.zeros_like(offered), np.zeros_like(offered)
         for at, name in enumerate(names):
             offered[at] = self.offered(name, dimension + 1, size)[dimension]
             free[at] = self.free(name, dimension + 1, size)[dimension]
-        return Devices(names, offered, free)
+            later[at] = self.free(name, dimension + 1, size, later=True)[dimension]
+        return Devices(names, offered, free, later)
 
-    def free(self, name: str, dimensions: int, size: int) -> Column:
+    def free(self, name: str, dimensions: int, size: int, *, later: bool = False) -> Column:
         """What is neither used nor promised of a thing, ``[dimension][row]``. Below 0 where more is
-        used than there is."""
-        found = np.repeat(np.array(implied(name, dimensions))[:, np.newaxis], size, axis=1)
+        used than there is. ``later``: once all that leaves has left."""
+        totals = np.repeat(np.array(implied(name, dimensions))[:, np.newaxis], size, axis=1)
         thing = self._things.get(name)
         if thing is not None:
-            rows, told = thing.rows[: thing.count], thing.amounts[:, :dimensions, : thing.count]
-            idle = np.maximum(told[ALLOCATABLE], found[:, rows]) - told[USED]
-            found[:, rows] = idle - np.maximum(told[NOMINATED] - told[RELEASING], 0)
-        return found
+            rows, amounts = thing.rows[: thing.count], thing.amounts[:, :dimensions, : thing.count]
+            idle = np.maximum(amounts[ALLOCATABLE], totals[:, rows]) - amounts[USED]
+            totals[:, rows] = idle - _promised(amounts, later=later)
+        return totals
 
-    def at(self, name: str, dimensions: int, row: int) -> tuple[Vector, Vector]:
-        """(what one row offers of a thing, what is neither used nor promised of that)."""
+    def at(
+        self, name: str, dimensions: int, row: int, *, later: bool = False
+    ) -> tuple[Vector, Vector]:
+        """(what one row offers of a thing, what is neither used nor promised of that). ``later``:
+        once all that leaves has left."""
         thing = self._things.get(name)
         if thing is None or row not in thing.at:
             offered = implied(name, dimensions)
             return offered, offered
-        told = thing.amounts[:, :dimensions, thing.at[row]]
-        most = np.maximum(told[ALLOCATABLE], np.array(implied(name, dimensions)))
-        free = most - told[USED] - np.maximum(told[NOMINATED] - told[RELEASING], 0)
+        amounts = thing.amounts[:, :dimensions, thing.at[row]]
+        most = np.maximum(amounts[ALLOCATABLE], np.array(implied(name, dimensions)))
+        free = most - amounts[USED] - _promised(amounts, later=later)
         return tuple(most.tolist()), tuple(free.tolist())
 
     def offered(self, name: str, dimensions: int, size: int) -> Column:
         """What each row offers of a thing, ``[dimension][row]``."""
-        found = np.repeat(np.array(implied(name, dimensions))[:, np.newaxis], size, axis=1)
+        totals = np.repeat(np.array(implied(name, dimensions))[:, np.newaxis], size, axis=1)
         thing = self._things.get(name)
         if thing is not None:
             rows, declared = thing.rows[: thing.count], thing.amounts[ALLOCATABLE, :dimensions]
-            found[:, rows] = np.maximum(found[:, rows], declared[:, : thing.count])
-        return found
+            totals[:, rows] = np.maximum(totals[:, rows], declared[:, : thing.count])
+        return totals
 
     # --- the whole ------------------------------------------------------------------------------
 

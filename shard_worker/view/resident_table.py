@@ -106,6 +106,11 @@ class ResidentTable:
         jids: list[int] = self.jobs.column("jid")[self.jobs.column("known")].tolist()
         return jids
 
+    def jids_on_nodes(self) -> list[int]:
+        """The jobs with a task on any node, by number."""
+        jids: list[int] = np.unique(self.column("jid")[self.column("row") >= 0]).tolist()
+        return jids
+
     def counts(self, states: Iterable[TaskState], size: int) -> Ints:
         """How many tasks in one of these states each row has."""
         wanted = np.zeros(len(TaskState), np.bool_)
@@ -259,8 +264,8 @@ class ResidentTable:
         columns["row"][lines], columns["state"][lines] = rows, states
         named = cids != _KEPT
         columns["cid"][lines[named]] = cids[named]
-        told = taken != _KEPT
-        columns["devices"][lines[told]] = taken[told]
+        changed = taken != _KEPT
+        columns["devices"][lines[changed]] = taken[changed]
         columns["started"][lines[states == TaskState.BINDING]] = 0.0
         columns["started"][lines[states == TaskState.RUNNING]] = now
         self.revision += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from shard_worker.view.coded_column import CodedColumn
 from shard_worker.view.columns import KINDS, Column, Columns, RowChanges
 from shard_worker.view.known_objects import KnownObjects
 from shard_worker.view.node_things import NodeThings
+from shard_worker.view.promises import renominate, take_moves
 from shard_worker.view.resident_table import ResidentTable
 from shared.ledger.entries.intake_batch import (
     DropClass,
@@ -36,9 +38,9 @@ from shared.ledger.entries.log import (
     StatusEntry,
 )
 from shared.ledger.entries.snapshot import Nomination, Snapshot
-from shared.ledger.protocol import Ledger
 from shared.ledger.records import HEAD, WIDTH, unpack_nodes
-from shared.messages.messages import NOMINATE, Rows, Run
+from shared.ledger.residents import Residents
+from shared.messages.messages import NOMINATE, EvictRun, Rows, Run
 from shared.model.constraints import Taint
 from shared.model.model import Node, Requests, TaskClass
 from shared.records.quarantine import quarantined_row
@@ -58,6 +60,14 @@ Images = tuple[tuple[str, int], ...]
 def _look(node: Node) -> Look:
     labels = sorted(item for item in node.labels.items() if item[0] != HOSTNAME)
     return node.taints, tuple(labels)
+
+
+class LoadsView(Protocol):
+    """The part of :class:`shared.ledger.protocol.Ledger` that fills an empty view."""
+
+    async def snapshot(self, *, workload: bool = ...) -> Snapshot: ...
+
+    async def read_residents(self) -> Residents: ...
 
 
 class View:
@@ -161,7 +171,7 @@ class View:
 
     # --- keeping up ---------------------------------------------------------------------------
 
-    async def begin(self, ledger: Ledger) -> str:
+    async def begin(self, ledger: LoadsView) -> str:
         """Fill an empty view from a ledger; returns the log's id to go on from."""
         snapshot = await ledger.snapshot(workload=False)
         # Rows first, residents second, and the log from the older position: changes in between are
@@ -371,22 +381,19 @@ class View:
     # --- nominations --------------------------------------------------------------------------
 
     def _committed(self, committed: Committed) -> None:
-        runs = [run for run in (*committed.core, *committed.tail) if run.kind == NOMINATE]
+        runs, expiry = [*committed.core, *committed.tail], committed.expiry
+        self.take_promises(committed.jid, committed.priority, runs, committed.evictions, expiry)
         for jid in committed.dropped:
-            self.nominations.pop(jid, None)
-        self.renominate(
-            committed.jid, priority=committed.priority, expiry=committed.expiry, runs=runs
-        )
+            if jid != committed.jid:
+                self.nominations.pop(jid, None)
 
-    def renominate(self, jid: int, *, priority: int, expiry: float, runs: list[Run]) -> None:
-        """Replace all nominations of a job by those of its accepted statement (empty ``runs``: by
-        none)."""
-        earlier = self.nominations.pop(jid, None)
-        if runs:
-            since = earlier.since if earlier is not None else expiry
-            self.nominations[jid] = Nomination(
-                jid=jid, priority=priority, since=since, expiry=expiry, runs=runs
-            )
+    def take_promises(
+        self, jid: int, priority: int, runs: list[Run], evictions: list[EvictRun], expiry: float
+    ) -> None:
+        """Take those of an accepted statement: its job's, and those of jobs whose tasks move."""
+        own = [run for run in runs if run.kind == NOMINATE]
+        renominate(self.nominations, jid, priority=priority, expiry=expiry, runs=own)
+        take_moves(self.nominations, evictions, expiry=expiry)
 
     # --- open statements ----------------------------------------------------------------------
 

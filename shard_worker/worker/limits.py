@@ -9,7 +9,7 @@ INQUIRY_CLASSES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorkerLimits:
     """Bounds of a worker."""
 
     batch_operations: int = 256

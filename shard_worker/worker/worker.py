@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from shard_worker.dialects.open_session import opened_again
+from shard_worker.dialects.open_session import turn_session
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.session import Session
 from shard_worker.inquiry.findings import InquiryFinding
@@ -29,7 +29,7 @@ from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.attempts import Attempt, Tally
 from shard_worker.worker.figures import WorkerFigures
-from shard_worker.worker.limits import INQUIRY_CLASSES, Limits
+from shard_worker.worker.limits import INQUIRY_CLASSES, WorkerLimits
 from shard_worker.worker.refusals import (
     HOPELESS,
     NOT_AS_TOLD,
@@ -90,18 +90,20 @@ class Worker:
         mode: Mode,
         shard: int,
         seed: int = 0,
-        limits: Limits | None = None,
+        limits: WorkerLimits | None = None,
         ask: Ask = ask_over_http,
     ) -> None:
         """``seed`` breaks ties between equal nodes; different for each shard, or they conflict."""
         self.session = session
         self.view = view
         self.shard = shard
-        self.limits = limits or Limits()
+        self.limits = limits or WorkerLimits()
         self.classes = CompiledClasses(
             view=view, session=session, mode=mode, seed=seed, limit=self.limits.compiled_classes
         )
-        self._turns = SessionTurns(lambda: opened_again(session), view=view, mode=mode, ask=ask)
+        self._in_part = not session.keeps_gangs
+        """Kept, because every statement says it."""
+        self._turns = SessionTurns(lambda: turn_session(session), view=view, mode=mode, ask=ask)
         """For turns that need a session."""
         self._figures = WorkerFigures()
         self._traced: set[str] = set()
@@ -310,7 +312,8 @@ class Worker:
     def _statement(self, turn: Turn, placed: PlacedTurn) -> messages.Statement:
         waits = any(op.kind == NOMINATE for op in (*placed.core, *placed.tail))
         # Until it was renewed, by a turn that may take as long as this one: a gang of thousands.
-        lasts = 2 * self._elapsed() + self.limits.nomination_seconds
+        lasts = 2 * self._elapsed() + self.limits.nomination_seconds if waits else 0.0
+        lasts = max(lasts, placed.promise_seconds)
         return messages.Statement(
             jid=turn.jid,
             job_version=turn.job_version,
@@ -320,8 +323,8 @@ class Worker:
             tail=runs_of(placed.tail),
             displaced=list(placed.displaced),
             domains=[],
-            expiry=self._now + lasts if waits else 0.0,
-            in_part=not self.session.keeps_gangs,
+            expiry=self._now + lasts if lasts else 0.0,
+            in_part=self._in_part,
         )
 
     # --- committing ---------------------------------------------------------------------------
@@ -373,12 +376,8 @@ class Worker:
         runs = [*message.core, *tail]
         for jid in message.displaced:
             self.view.nominations.pop(jid, None)
-        self.view.renominate(
-            turn.jid,
-            priority=turn.priority,
-            expiry=message.expiry,
-            runs=[run for run in runs if run.kind == NOMINATE],
-        )
+        expiry, evictions = message.expiry, message.evictions
+        self.view.take_promises(turn.jid, turn.priority, runs, evictions, expiry)
         rechecked = Verdict.RECHECKED in answer.tail or answer.verdict is Verdict.RECHECKED
         self._count(attempt, Verdict.RECHECKED if rechecked else Verdict.COMMITTED)
         for verdict in answer.tail:

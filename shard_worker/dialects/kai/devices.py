@@ -9,25 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.dialects.kai.rules.devices import (
-    WHOLE,
-    DeviceChoice,
-    DeviceRoom,
-    GpuRequest,
-    Score,
-    choose,
-    gpu_request,
-)
+from shard_worker.dialects.kai.rules.devices import DeviceChoice, DeviceRoom, Score, choose
 from shard_worker.framework.rules import Check, Mask
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.world import World
+from shard_worker.view.node_reasons import NO_DEVICE
+from shared.model.gpu_request import WHOLE, GpuRequest, gpu_request
+from shared.model.kai_devices import LEAST_MEMORY, MEMORY_LABEL, PREFIX, memory_of
 from shared.units.things import Things
-
-PREFIX = "kai-gpu/"
-MEMORY_LABEL = "nvidia.com/gpu.memory"
-LEAST_MEMORY = 100
-"""MiB of a device of a node without the label; labels are rounded down to hundreds."""
-NO_DEVICE = "node(s) didn't have enough room on their GPUs"
 
 
 class DeviceColumns(NamedTuple):
@@ -71,6 +60,8 @@ def _counted(marks: Mask) -> NDArray[np.int64]:
 
 def request_of(task: TaskInfo, names: Sequence[str]) -> GpuRequest | None:
     """What a task asks of GPUs; None for nothing. ``names``: of slots."""
+    if task.cls.gpu_share is not None:
+        return task.cls.gpu_share
     gpus = sum(
         amount
         for slot, amount in task.requests
@@ -79,8 +70,45 @@ def request_of(task: TaskInfo, names: Sequence[str]) -> GpuRequest | None:
     return gpu_request(dict(task.role.annotations), gpus // WHOLE)
 
 
+FEW_ROWS = 32
+"""Up to so many changed rows are read one by one; reading all costs about as much (500 nodes)."""
+
+
+class _Kept(NamedTuple):
+    """Columns as they were read last."""
+
+    columns: DeviceColumns
+    cursor: int
+    revision: int
+
+
 def device_columns(world: World) -> DeviceColumns:
-    """The devices as they stand now, with what the session has done."""
+    """The devices as they stand now, with what the session has done. Not to be changed, nor kept,
+    by the caller: the arrays are those of the next call."""
+    view = world.view
+    kept = world.derived.get(PREFIX)
+    if isinstance(kept, _Kept) and kept.revision == view.revision:
+        rows = view.changes.since(kept.cursor)
+        if rows is not None and len(changed := set(rows)) <= FEW_ROWS:
+            for row in changed:
+                _read_row(world, kept.columns, row)
+            world.derived[PREFIX] = kept._replace(cursor=view.changes.end)
+            return kept.columns
+    columns = _read_columns(world)
+    world.derived[PREFIX] = _Kept(columns, view.changes.end, view.revision)
+    return columns
+
+
+def _read_row(world: World, columns: DeviceColumns, row: int) -> None:
+    things = world.view.things
+    for at, name in enumerate(columns.names):
+        is_there = things.at(name, 1, row)[0][0] > 0
+        future, idle = things.count_at(((name, (1,)),), row) if is_there else (0, 0)
+        columns.there[at, row], columns.idle[at, row] = is_there, idle
+        columns.future[at, row] = future
+
+
+def _read_columns(world: World) -> DeviceColumns:
     things, size = world.view.things, world.size
     names = things.names(PREFIX)
     there = np.zeros((len(names), size), np.bool_)
@@ -97,17 +125,12 @@ def device_columns(world: World) -> DeviceColumns:
 def device_memory(world: World) -> NDArray[np.int64]:
     """MiB of a device, by row."""
     column = world.view.label(MEMORY_LABEL)
-    memory = [_rounded(value) for value in column.values]
+    memory = [memory_of(value) for value in column.values]
     found = np.full(world.size, LEAST_MEMORY, np.int64)
     codes = column.codes[: world.size]
     known = codes >= 0
     found[known] = np.array(memory, np.int64)[codes[known]] if memory else LEAST_MEMORY
     return found
-
-
-def _rounded(text: str) -> int:
-    memory = int(text) if text.isdecimal() else 0
-    return max(memory // 100 * 100, LEAST_MEMORY)
 
 
 def parts(request: GpuRequest, world: World) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ import numpy as np
 from shard_worker.framework.rules import Check
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.world import World
-from shared.model.model import Requests
+from shared.model.model import Pairs, Requests
 
 MIG = "nvidia.com/mig-"
 """Begins the name of an instance's resource; as an annotation it marks a legacy pod."""
@@ -35,14 +35,29 @@ def mig_amount(requests: Requests, names: Sequence[str]) -> int:
     return sum(slices(names[slot]) * amount for slot, amount in requests if slot < len(names))
 
 
+def mig_slots(names: Sequence[str]) -> list[tuple[int, int]]:
+    """(slot, slices of its profile) of the resources that are instances. ``names``: of slots."""
+    return [(slot, number) for slot, name in enumerate(names) if (number := slices(name))]
+
+
+def is_mig(name: str) -> bool:
+    """Whether a resource is an instance of a GPU."""
+    return name.startswith(MIG)
+
+
 def wants_mig(task: TaskInfo, world: World) -> bool:
     names = world.view.slot_names
-    return any(slot < len(names) and names[slot].startswith(MIG) for slot, _ in task.requests)
+    return any(slot < len(names) and is_mig(names[slot]) for slot, _ in task.requests)
 
 
 def is_legacy(task: TaskInfo) -> bool:
     """Whether an annotation, and no request, asks for instances."""
-    return any(key.startswith(MIG) for key, _ in task.role.annotations)
+    return names_instances(task.role.annotations)
+
+
+def names_instances(annotations: Pairs) -> bool:
+    """Whether a legacy pod has these annotations."""
+    return any(key.startswith(MIG) for key, _ in annotations)
 
 
 def refused_legacy(task: TaskInfo, world: World) -> str | None:

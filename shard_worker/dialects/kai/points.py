@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shard_worker.framework.extension_points import Combine, Half, Point, Rank
 
 if TYPE_CHECKING:
+    from shard_worker.dialects.kai.evictions import Generator, Proposal
     from shard_worker.dialects.kai.model import KaiJob, Member
     from shard_worker.dialects.kai.rules.amounts import Amounts
     from shard_worker.dialects.kai.rules.capacity import OverCapacity
@@ -48,3 +49,31 @@ JOB_OVER_CAPACITY: Point[Capacity, None] = _point(
 )
 GPU_ORDER: Point[Score, None] = _point("GPUOrder", Half.PLACE, Combine.SUM)
 SUBSET_NODES: Point[None, NodeSets] = _point("SubsetNodes", Half.PLACE, Combine.EACH)
+
+CAN_RECLAIM: Point[Callable[[KaiJob, Amounts], bool], None] = _point(
+    "CanReclaimResources", Half.BOTH, Combine.FIRST_ANSWER
+)
+RECLAIM_VICTIM: Point[Callable[[KaiJob, KaiJob], bool], None] = _point(
+    "ReclaimVictimFilter", Half.BOTH, Combine.ALL
+)
+PREEMPT_VICTIM: Point[Callable[[KaiJob, KaiJob], bool], None] = _point(
+    "PreemptVictimFilter", Half.BOTH, Combine.ALL
+)
+RECLAIM_VALIDATOR: Point[Callable[[Proposal], bool], None] = _point(
+    "ReclaimScenarioValidator", Half.PLACE, Combine.ALL
+)
+RECLAIM_COST: Point[Callable[[KaiJob, Amounts], bool], None] = _point(
+    "ReclaimCost", Half.PLACE, Combine.ALL
+)
+PREEMPT_VALIDATOR: Point[Callable[[Proposal], bool], None] = _point(
+    "PreemptScenarioValidator", Half.PLACE, Combine.ALL
+)
+OVER_QUOTA: Point[Capacity, None] = _point(
+    "IsNonPreemptibleJobOverQueueQuota", Half.BOTH, Combine.FIRST_ANSWER
+)
+SOLUTION_START: Point[Callable[[], None], None] = _point(
+    "OnJobSolutionStart", Half.PLACE, Combine.EACH
+)
+SCENARIO_GENERATOR: Point[tuple[str, Generator], None] = _point(
+    "ScenarioGenerator", Half.PLACE, Combine.EACH
+)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from shard_worker.dialects.kai.plugins.gpus import GpuPack, GpuSharingOrder, GpuSpread
+from shard_worker.dialects.kai.plugins.min_runtime import MinRuntime
 from shard_worker.dialects.kai.plugins.nodes import (
     NodeAvailability,
     NodePlacement,
@@ -16,6 +17,7 @@ from shard_worker.dialects.kai.plugins.orders import Elastic, Kubeflow, Priority
 from shard_worker.dialects.kai.plugins.predicates import Predicates
 from shard_worker.dialects.kai.plugins.proportion import Proportion
 from shard_worker.dialects.kai.plugins.topology import TopologyAware
+from shard_worker.dialects.kai.search.generators import MultiNodeGang, NodeLocalGreedy
 from shard_worker.dialects.kai.session import KaiSession
 from shared.policy.model import PluginOption, Policy, PolicyError
 
@@ -32,6 +34,7 @@ PLUGINS: dict[str, Callable[[PluginOption], KaiPlugin]] = {
     "gpusharingorder": GpuSharingOrder,
     "gpuspread": GpuSpread,
     "kubeflow": Kubeflow,
+    "minruntime": MinRuntime,
     "nodeavailability": NodeAvailability,
     "nodeplacement": NodePlacement,
     "nominatednode": NominatedNode,
@@ -40,6 +43,8 @@ PLUGINS: dict[str, Callable[[PluginOption], KaiPlugin]] = {
     "proportion": Proportion,
     "ray": Ray,
     "resourcetype": ResourceType,
+    "sg-multinodegang": MultiNodeGang,
+    "sg-nodelocalgreedy": NodeLocalGreedy,
     "taskorder": TaskOrder,
     "topology": TopologyAware,
 }
@@ -50,18 +55,16 @@ WITHOUT_RULES: dict[str, str] = {
     "subgrouporder": "sub groups always have this order",
     "snapshot": "quadrant snapshot gives what it serves",
     "reflectjoborder": "quadrant queue order gives what it serves",
-    "minruntime": "it protects from evictions, of which there are none yet",
-    "sg-nodelocalgreedy": "it looks for victims, of which there are none yet",
-    "sg-multinodegang": "it looks for victims, of which there are none yet",
     "podaffinity": "pod affinity is required or ignored, not preferred, yet",
 }
 """Plugins that are taken and register nothing, and why."""
 
 
-def open_kai_session(policy: Policy) -> KaiSession:
+def open_kai_session(policy: Policy, session: KaiSession | None = None) -> KaiSession:
     """Create the policy's plugins and let each register, in the policy's order; KAI's tiers are one
-    list. Raises PolicyError if a plugin is not in this version."""
-    session = KaiSession(policy)
+    list. ``session``: registers with this one, which is of the policy. Raises PolicyError if a
+    plugin is not in this version."""
+    session = KaiSession(policy) if session is None else session
     with session.speaking(0, PluginOption("devices")):
         session.keep_devices()
     for tier, options in enumerate(policy.tiers):

@@ -11,6 +11,8 @@ from shard_worker.dialects.kai.devices import (
     request_of,
     things_of,
 )
+from shard_worker.dialects.kai.eviction_points import EvictionPoints
+from shard_worker.dialects.kai.evictions import SearchFigures
 from shard_worker.dialects.kai.mig import mig_checks, refused_legacy
 from shard_worker.dialects.kai.model import (
     KaiJob,
@@ -32,12 +34,15 @@ from shard_worker.dialects.kai.points import (
 )
 from shard_worker.dialects.kai.rules.amounts import Amounts, total
 from shard_worker.dialects.kai.rules.capacity import OverCapacity
-from shard_worker.dialects.kai.rules.devices import FRACTION, MEMORY, NUMBER, WHOLE, Score
+from shard_worker.dialects.kai.rules.devices import Score
+from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
 from shard_worker.dialects.kai.rules.queue_order import Candidate
 from shard_worker.framework.rules import Check, Mask, Scope
 from shard_worker.framework.session import Session
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
+from shared.model.gpu_request import FRACTION, MEMORY, NUMBER, WHOLE
+from shared.model.model import Pairs, TaskClass
 from shared.policy.kai_model import KaiPolicy
 from shared.policy.model import Policy
 
@@ -50,6 +55,10 @@ if TYPE_CHECKING:
 class KaiSession(Session):
     """The combined rules of a KAI policy over a world, which :meth:`enter` sets."""
 
+    divides = True
+    """Whether it divides the cluster among queues; a worker's turn goes by what the coordinator
+    divided."""
+
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
         self._rules |= {point: [] for point in KAI_POINTS.values()}
@@ -58,14 +67,24 @@ class KaiSession(Session):
         """By name, those whose ancestors are all there."""
         self.kai_jobs: dict[int, KaiJob] = {}
         """By jid, those whose queue is a leaf of the tree."""
-        self._memories: list[int] = []
-        """MiB of a device of each node."""
+        self._memories = (0, 0)
+        """MiB of the smallest device of any node, and of the largest."""
+        self._amounts: dict[tuple[TaskClass, Pairs], Amounts] = {}
+        """What tasks hold of their queues, of classes of which that is the same everywhere."""
         self.cluster = Amounts()
         """What there is to divide among queues."""
         self.over_capacity: dict[int, OverCapacity] = {}
         """jid -> the last refusal by a queue of its chain."""
         self.started: dict[int, float] = {}
         """jid -> when the job's first tasks were bound in this session, seconds since 1970."""
+        self.stale: dict[int, float | None] = {}
+        """jid -> since when the job is no whole gang, as far as that changed; None: it is again."""
+        self.evictions = EvictionPoints(self)
+        self.searches = SearchFigures()
+        self.counts_first = True
+        """Whether searches leave out what cannot succeed by the counts; the outcome is the same."""
+        self.clock: Callable[[], float] | None = None
+        """Seconds, for the budgets of searches by time; None: only their counts are looked at."""
 
     # --- registration ---------------------------------------------------------------------------
 
@@ -112,7 +131,9 @@ class KaiSession(Session):
 
     def _read(self, world: World) -> None:
         objects, names = world.objects, world.view.slot_names
-        self._memories = device_memory(world)[world.view.exists()].tolist()
+        memories = device_memory(world)[world.view.exists()]
+        if len(memories):
+            self._memories = int(memories.min()), int(memories.max())
         flat = not self.kai.options.full_hierarchy_fairness
         self.queues = queue_tree(objects.kai_queues.values(), flat=flat)
         self.cluster = amounts_of(tuple(world.total.items()), names)
@@ -131,7 +152,7 @@ class KaiSession(Session):
     def _count(self, job: KaiJob, world: World) -> None:
         """Count what a job holds and waits for in its queues."""
         for task in job.job.tasks:
-            amounts = self.amounts_of_task(task, world, min(self._memories, default=0))
+            amounts = self.amounts_of_task(task, world, self._memories[0])
             if task.status & OCCUPYING:
                 job.queue.charge(amounts, preemptible=job.preemptible)
                 job.queue.ask(amounts)
@@ -146,15 +167,24 @@ class KaiSession(Session):
         """What tasks hold of their queue together, or ask of it while they have no node. A request
         by GPU memory then counts as on the node with the smallest devices; ``at_least``: with the
         largest."""
-        memory = (max if at_least else min)(self._memories, default=0)
+        memory = self._memories[at_least]
         return total(self.amounts_of_task(task, self.world, memory) for task in tasks)
+
+    def asks_next(self, job: KaiJob) -> Amounts:
+        """What a job asks for in its next turn."""
+        return self.asked_by(tasks_to_allocate(job.root, simulated=True))
 
     def amounts_of_task(self, task: TaskInfo, world: World, memory: int) -> Amounts:
         """``memory``: of a device, for a task without a node."""
+        # Asked of every victim of a search, several times; only a share by memory depends on more.
+        known = self._amounts.get((task.cls, task.role.annotations))
+        if known is not None:
+            return known
         names = world.view.slot_names
         amounts = amounts_of(task.requests, names)
         request = request_of(task, names)
         if request is None or request.part == WHOLE:
+            self._amounts[task.cls, task.role.annotations] = amounts
             return amounts
         if request.memory and task.row >= 0:
             memory = int(device_memory(world)[task.row])
@@ -162,6 +192,15 @@ class KaiSession(Session):
         return amounts._replace(gpu=part * request.devices)
 
     # --- answers --------------------------------------------------------------------------------
+
+    def rows(self) -> Mask:
+        """The nodes that jobs may be placed on."""
+        return self.world.view.exists()
+
+    def may_lose(self, job: KaiJob) -> bool:
+        """Whether this session may let the job's tasks leave their nodes."""
+        del job
+        return True
 
     def kai_job_key(self, job: KaiJob) -> SortKey:
         """The smaller key goes first; ties by creation, then uid."""

@@ -26,15 +26,26 @@ class TurnOrder:
         self, ssn: KaiSession, jobs: Iterable[KaiJob], *, depth: int | None = None
     ) -> None:
         """``depth``: of each leaf, only the first so many jobs."""
-        self._ssn = ssn
-        self._lines: dict[QueueState, Line] = {}
+        lines: dict[QueueState, Line] = {}
         for job in jobs:
-            self._lines.setdefault(job.queue, []).append(self._entry(job))
+            lines.setdefault(job.queue, []).append((ssn.kai_job_key(job), job.job.job.jid, job))
         if depth is not None:
-            self._lines = {leaf: nsmallest(depth, line) for leaf, line in self._lines.items()}
-        for line in self._lines.values():
+            lines = {leaf: nsmallest(depth, line) for leaf, line in lines.items()}
+        for line in lines.values():
             heapify(line)
-        queues = dict.fromkeys(queue for leaf in self._lines for queue in leaf.chain)
+        self._begin(ssn, lines)
+
+    @classmethod
+    def of_lines(cls, ssn: KaiSession, lines: dict[QueueState, Line]) -> TurnOrder:
+        """Over lines that are in order already, and that are the order's from now on."""
+        order = cls.__new__(cls)
+        order._begin(ssn, lines)
+        return order
+
+    def _begin(self, ssn: KaiSession, lines: dict[QueueState, Line]) -> None:
+        self._ssn = ssn
+        self._lines = lines
+        queues = dict.fromkeys(queue for leaf in lines for queue in leaf.chain)
         self._roots = [queue for queue in queues if len(queue.chain) == 1]
         self._children = {
             queue: [child for child in queue.children if child in queues] for queue in queues
@@ -63,6 +74,10 @@ class TurnOrder:
         """Note that a job's queues hold something else than before."""
         self._forget(job.queue)
 
+    def refresh(self) -> None:
+        """Note that any queue may hold something else than before."""
+        self._best.clear()
+
     def _forget(self, leaf: QueueState) -> None:
         for queue in leaf.chain:
             self._best.pop(queue, None)
@@ -89,7 +104,7 @@ class TurnOrder:
         return None if job is None else (job, self._candidate(queue, job))
 
     def _candidate(self, queue: QueueState, job: KaiJob) -> Candidate:
-        asks = self._ssn.asked_by(tasks_to_allocate(job.root))
+        asks = self._ssn.asked_by(tasks_to_allocate(job.root, simulated=True))
         return Candidate(figures_of(queue), cluster=self._ssn.cluster, asks=asks)
 
 

@@ -18,7 +18,7 @@ from shard_worker.framework.rules import Check, EventHandler, Mask
 from shard_worker.framework.session import Session
 from shard_worker.kube_scheduler.cel.tree import CelError
 from shard_worker.kube_scheduler.devices.pools import DeviceShelf, Key, Offer, Pools
-from shard_worker.kube_scheduler.devices.search import DeviceUsage, Got, OpenClaim, Search
+from shard_worker.kube_scheduler.devices.search import DeviceSearch, DeviceUsage, Got, OpenClaim
 from shard_worker.kube_scheduler.filters.claim_users import ClaimUsers
 from shard_worker.kube_scheduler.filters.node_checks import terms_mask
 from shard_worker.kube_scheduler.filters.volumes import placed
@@ -177,9 +177,9 @@ class DeviceClaimFilter:
         if (reason := self.pre_predicate(task, world)) is not None:
             return [Check(reason, np.zeros(world.size, np.bool_), curable=False)]
         reached = self._reached(task, world)
-        found = [] if reached.all() else [Check(ELSEWHERE, reached, curable=False)]
+        checks = [] if reached.all() else [Check(ELSEWHERE, reached, curable=False)]
         wanted = [each for each in _wanted(task, world) if each.key not in self._claims.given]
-        return [*found, *self._free(wanted)] if wanted else found
+        return [*checks, *self._free(wanted)] if wanted else checks
 
     def _reached(self, task: TaskInfo, world: World) -> Mask:
         """Nodes that reach the devices of the task's allocated claims."""
@@ -249,7 +249,7 @@ class DeviceClaimFilter:
         for shelf, mask in self._wide:
             if mask[row]:
                 offers += shelf.offers
-        return Search(self._pools, offers, self._usage).run(open_claims)
+        return DeviceSearch(self._pools, offers, self._usage).run(open_claims)
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -261,20 +261,20 @@ class DeviceClaimFilter:
         if task in self._claims:
             return
         every = _wanted(task, world)
-        given = self._claims.given
-        fresh = [wanted for wanted in every if wanted.key not in given]
+        allocated = self._claims.given
+        fresh = [claim for claim in every if claim.key not in allocated]
         try:
             got = self._search(fresh, task.row) if fresh else []
         except CelError:
             got = None
-        for wanted in every:
+        for claim in every:
             # got is None where it runs on a node on which it never could have been put
-            if wanted.key not in given and got is not None:
-                mine = [one for one in got if one.claim == wanted.key]
-                given[wanted.key] = _Served(mine, task.row)
-                for one in mine:
-                    self._use(one)
-        self._claims.add(task, [each.key for each in every if each.key in given])
+            if claim.key not in allocated and got is not None:
+                devices = [device for device in got if device.claim == claim.key]
+                allocated[claim.key] = _Served(devices, task.row)
+                for device in devices:
+                    self._use(device)
+        self._claims.add(task, [each.key for each in every if each.key in allocated])
 
     def _release(self, task: TaskInfo) -> None:
         if self._ssn.world is not self._world:
@@ -286,7 +286,7 @@ class DeviceClaimFilter:
     def got(self, task: TaskInfo) -> list[Got]:
         """The devices that this session gave to the claims of a placed task."""
         self._begin(self._ssn.world)
-        return [one for served in self._claims.of(task) for one in served.got]
+        return [device for served in self._claims.of(task) for device in served.got]
 
 
 def _parts(usage: DeviceUsage, offer: Offer) -> tuple[tuple[str, int], ...]:

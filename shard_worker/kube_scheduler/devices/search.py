@@ -79,7 +79,7 @@ class _Alternative:
     name: str
 
 
-class Search:
+class DeviceSearch:
     """One search. It changes ``usage`` while it runs, and restores it."""
 
     def __init__(self, pools: Pools, offers: Sequence[Offer], usage: DeviceUsage) -> None:

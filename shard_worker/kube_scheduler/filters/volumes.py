@@ -28,6 +28,7 @@ from shared.model.objects import ClusterObjects
 from shared.model.storage import StorageClass, Volume, VolumeClaim
 
 IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+LOST = "bound to non-existent persistentvolume"
 NO_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
 AFFINITY = "node(s) had volume node affinity conflict"
 NOTHING_FREE = "node(s) didn't find available persistent volumes to bind"
@@ -106,8 +107,7 @@ class VolumeBinding:
             if claim is None:
                 return f'persistentvolumeclaim "{name}" not found'
             if claim.phase == "Lost":
-                lost = f'bound to non-existent persistentvolume "{claim.volume}"'
-                return f'persistentvolumeclaim "{name}" {lost}'
+                return f'persistentvolumeclaim "{name}" {LOST} "{claim.volume}"'
             if not bound(claim) and not waits(claim, world.objects):
                 return IMMEDIATE
         return None

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shard_worker.dialects.kai.actions.placing import Placing
 from shard_worker.dialects.kai.model import KaiJob
+from shard_worker.dialects.kai.placing import Placing
 from shard_worker.dialects.kai.rules.groups import must_wait, tasks_to_allocate
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.kai.turn_order import TurnOrder
@@ -45,7 +45,7 @@ def turn(ssn: KaiSession, job: KaiJob) -> bool:
         return False
     had_tasks = job.job.census.of(OCCUPYING) > 0
     statement = WorldStatement(ssn)
-    if not Placing(ssn, statement, job).place(job.root, tasks, ssn.world.view.exists()):
+    if not Placing(ssn, statement, job).place(job.root, tasks, ssn.rows()):
         statement.rollback()
         return False
     if must_wait(job.root):

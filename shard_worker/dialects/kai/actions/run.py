@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from shard_worker.dialects.kai.actions import allocate
+from collections.abc import Callable
+
+from shard_worker.dialects.kai.actions import (
+    allocate,
+    consolidation,
+    preempt,
+    reclaim,
+    stale_gang_eviction,
+)
+from shard_worker.dialects.kai.actions.searching import EvictingAction
 from shard_worker.dialects.kai.session import KaiSession
 
-EVICTING = frozenset({"consolidation", "reclaim", "preempt", "stalegangeviction"})
-"""Actions that are taken and do nothing in this version; the policy warns of them."""
+ACTIONS: dict[str, Callable[[KaiSession], None]] = {
+    action.NAME: action.execute
+    for action in (allocate, consolidation, reclaim, preempt, stale_gang_eviction)
+}
+
+
+EVICTING: dict[str, Callable[[KaiSession], EvictingAction]] = {
+    action.NAME: action.evicting for action in (consolidation, reclaim, preempt)
+}
+"""Actions that search victims for one job."""
 
 
 def run_action(session: KaiSession, name: str) -> None:
     """Run one action over the session's world."""
-    if name == "allocate":
-        allocate.execute(session)
-    elif name not in EVICTING:
+    if name not in ACTIONS:
         raise KeyError(f"KAI has no action {name}")
+    ACTIONS[name](session)
 
 
 def run_actions(session: KaiSession) -> None:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.dialects.kai.devices import device_columns, parts, request_of
-from shard_worker.dialects.kai.rules.devices import WHOLE
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Mask, Scores
 from shard_worker.session_model.job import TaskInfo
+from shared.model.gpu_request import WHOLE
 from shared.policy.model import PluginOption
 
 if TYPE_CHECKING:

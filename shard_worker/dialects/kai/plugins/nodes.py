@@ -15,10 +15,10 @@ from shard_worker.dialects.kai.devices import (
     parts,
     request_of,
 )
-from shard_worker.dialects.kai.rules.devices import WHOLE
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Scores
 from shard_worker.session_model.job import TaskInfo
+from shared.model.gpu_request import WHOLE
 from shared.policy.model import PluginOption, PolicyError
 from shared.units.slots import CPU
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.rules.groups import elastic_class
 from shard_worker.dialects.kai.session import KaiSession
-from shard_worker.session_model.job import TaskInfo
+from shared.model.model import Role
 from shared.policy.model import PluginOption
 
 TASK_PRIORITY = "kai.scheduler/task-priority"
@@ -48,7 +48,7 @@ class Kubeflow:
         del option
 
     def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_kai_task_order_fn(_not_master)
+        ssn.add_kai_task_order_fn(lambda task: not_master(task.role))
 
 
 class Ray:
@@ -60,7 +60,7 @@ class Ray:
         del option
 
     def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_kai_task_order_fn(lambda task: label(task, RAY_NODE) != "head")
+        ssn.add_kai_task_order_fn(lambda task: not_head(task.role))
 
 
 class TaskOrder:
@@ -72,25 +72,31 @@ class TaskOrder:
         del option
 
     def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_kai_task_order_fn(_task_priority)
+        ssn.add_kai_task_order_fn(lambda task: task_priority(task.role))
 
 
-def label(task: TaskInfo, key: str) -> str:
-    """The value of a pod's label, "" where it has none."""
-    return dict(task.role.labels).get(key, "")
+def not_master(role: Role) -> bool:
+    """Whether a pod is no master and no launcher of Kubeflow's."""
+    return not any(_label(role, key).lower() in KUBEFLOW_FIRST for key in KUBEFLOW_ROLES)
+
+
+def not_head(role: Role) -> bool:
+    """Whether a pod is not the head of a Ray cluster."""
+    return _label(role, RAY_NODE) != "head"
+
+
+def task_priority(role: Role) -> tuple[float, ...]:
+    """The priority that a pod's label gives it; a value that is no number counts as none, as in
+    KAI."""
+    try:
+        return 0, -int(_label(role, TASK_PRIORITY))
+    except ValueError:
+        return 1, 0
+
+
+def _label(role: Role, key: str) -> str:
+    return dict(role.labels).get(key, "")
 
 
 def _elastic(job: KaiJob) -> float:
     return elastic_class(job.root)
-
-
-def _not_master(task: TaskInfo) -> bool:
-    return not any(label(task, key).lower() in KUBEFLOW_FIRST for key in KUBEFLOW_ROLES)
-
-
-def _task_priority(task: TaskInfo) -> tuple[float, ...]:
-    """A value that is no number counts as none, as in KAI."""
-    try:
-        return 0, -int(label(task, TASK_PRIORITY))
-    except ValueError:
-        return 1, 0

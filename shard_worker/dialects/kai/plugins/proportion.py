@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from shard_worker.dialects.kai.model import KaiJob, QueueState
+from shard_worker.dialects.kai.plugins.reclaiming import Reclaiming
 from shard_worker.dialects.kai.rules.amounts import Amounts
 from shard_worker.dialects.kai.rules.capacity import OverCapacity, QueueRoom, over_capacity
 from shard_worker.dialects.kai.rules.fair_share import QueueDemand, fair_shares
@@ -23,7 +24,8 @@ class Proportion:
     name = "proportion"
 
     def __init__(self, option: PluginOption) -> None:
-        self._k = max(Fraction(option.text("kValue") or "1"), Fraction(0))
+        self._k = max(Fraction(str(option.number("kValue", 1.0))), Fraction(0))
+        self._multiplier = Fraction(option.text("relcaimerSaturationMultiplier") or "1")
         self._ssn: KaiSession | None = None
         self._charged: dict[int, Amounts] = {}
         """id of a task -> what this session charged for it: an undone one has no node any more,
@@ -34,11 +36,14 @@ class Proportion:
         ssn.entering.append(self._divide)
         ssn.add_kai_queue_order_fn(first)
         ssn.add_job_over_capacity_fn(refused)
+        Reclaiming(ssn, self._multiplier)
         ssn.add_event_handler(EventHandler(self._charge, self._discharge))
 
     def _divide(self, world: World) -> None:
         del world
         ssn = self._session
+        if not ssn.divides:
+            return
         shares = fair_shares(ssn.cluster, map(demand_of, ssn.queues.values()), k=self._k)
         for queue in ssn.queues.values():
             queue.fair_share = shares[queue.uid]

@@ -33,7 +33,12 @@ UNITS = Amounts(cpu=1, memory=1, gpu=1000)
 
 def total(parts: Iterable[Amounts]) -> Amounts:
     """The sum of the parts."""
-    return Amounts(*map(sum, zip(*parts, strict=True))) if (parts := list(parts)) else NOTHING
+    cpu = memory = gpu = 0
+    for part in parts:
+        cpu += part[0]
+        memory += part[1]
+        gpu += part[2]
+    return Amounts(cpu, memory, gpu)
 
 
 def within(amount: int, bound: int) -> bool:

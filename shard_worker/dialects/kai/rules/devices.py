@@ -7,57 +7,10 @@ now, and what will be once the leaving have left and the promised have come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-WHOLE = 1000
-"""Parts of a device."""
-STEP = 10
-"""Shares are hundredths of a device."""
-FRACTION = "gpu-fraction"
-MEMORY = "gpu-memory"
-NUMBER = "gpu-fraction-num-devices"
-
-
-class GpuRequest(NamedTuple):
-    """What a pod asks of each of ``devices`` distinct devices."""
-
-    devices: int
-    part: int = 0
-    """Thousandths; 0 for a request by memory."""
-    memory: int = 0
-    """MiB; 0 for a request by share."""
-
-    def part_of(self, device_memory: int) -> int:
-        """The share of a device of this memory (MiB), rounded up to a hundredth."""
-        if not self.memory:
-            return self.part
-        return -(-self.memory * 100 // device_memory) * STEP
-
-
-def gpu_request(annotations: Mapping[str, str], whole: int) -> GpuRequest | None:
-    """What a pod's annotations ask for, or else so many whole devices; None for nothing. What
-    cannot be read counts as absent: such pods are refused before they come here."""
-    number = _whole_number(annotations.get(NUMBER, "1")) or 1
-    if FRACTION in annotations:
-        part = _share(annotations[FRACTION])
-        return GpuRequest(number, part=part) if part else None
-    if MEMORY in annotations:
-        memory = _whole_number(annotations[MEMORY])
-        return GpuRequest(number, memory=memory) if memory else None
-    return GpuRequest(whole, part=WHOLE) if whole else None
-
-
-def _share(text: str) -> int:
-    try:
-        return round(Fraction(text) * 100) * STEP
-    except (ValueError, ZeroDivisionError):
-        return 0
-
-
-def _whole_number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+from shared.model.gpu_request import WHOLE
 
 
 class DeviceRoom(NamedTuple):

@@ -132,36 +132,38 @@ def _by_weight(
         another = False
         hungry = [peer for peer in peers if peer.requestable > shares[peer.uid]]
         weights = _effective_weights(hungry, k)
-        everything, whole = left, sum(weights, Fraction(0))
+        everything, whole = left, sum(weights)
         if not whole:
             break
         for peer, weight in zip(hungry, weights, strict=True):
-            part = everything * weight / whole
+            part = everything * weight  # in parts of ``whole``
             need = peer.requestable - shares[peer.uid]
-            if need <= part:
+            if need * whole <= part:
                 given = need
                 remainders.pop(peer, None)
-                another |= need < part
+                another |= need * whole < part
             else:
-                given = part // unit * unit
-                if part > given:
-                    remainders[peer] = part - given
+                given = part // (whole * unit) * unit
+                if (rest := part - given * whole) > 0:
+                    remainders[peer] = Fraction(rest, whole)
             shares[peer.uid] += given
             left -= given
     return left, remainders
 
 
-def _effective_weights(hungry: Sequence[Claim], k: Fraction) -> list[Fraction]:
+def _effective_weights(hungry: Sequence[Claim], k: Fraction) -> list[int]:
     """The parts' proportions: a queue that used more than its weight gets less, down to
-    nothing."""
+    nothing.
+
+    KAI's ``weight + k * (weight - usage)``, of weights that are parts of their sum, multiplied by
+    every denominator: whole numbers are as exact as fractions, and five times as fast to divide by.
+    """
     whole = sum(peer.weight for peer in hungry)
     if not whole:
-        return [Fraction(0)] * len(hungry)
-    weights = [Fraction(peer.weight, whole) for peer in hungry]
-    return [
-        max(Fraction(0), weight + k * (weight - Fraction(peer.usage, USAGE_ONE)))
-        for weight, peer in zip(weights, hungry, strict=True)
-    ]
+        return [0] * len(hungry)
+    sign = 1 if whole > 0 else -1  # all of KAI's weights of -1 are equals, see its own tests
+    own, of_usage = USAGE_ONE * (k.denominator + k.numerator), k.numerator * abs(whole)
+    return [max(0, sign * peer.weight * own - of_usage * peer.usage) for peer in hungry]
 
 
 def _by_remainder(

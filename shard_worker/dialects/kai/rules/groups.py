@@ -58,8 +58,11 @@ class PodSet(Generic[T]):
 
     def number(self, states: Status) -> int:
         """Tasks in any of these states."""
-        bits = states._value_
-        return sum(1 for task in self.tasks if task.status._value_ & bits)
+        bits, number = states._value_, 0
+        for task in self.tasks:  # asked of every victim of a search: a generator costs as much
+            if task.status._value_ & bits:
+                number += 1
+        return number
 
     @property
     def satisfied(self) -> bool:
@@ -78,7 +81,12 @@ class PodSet(Generic[T]):
 
     @property
     def order_key(self) -> OrderKey:
-        return _order_key(self.name, self.satisfied, self.number(ACTIVE), self.minimum)
+        return order_key(
+            self.name,
+            satisfied=self.satisfied,
+            held=self.number(ACTIVE),
+            threshold=self.minimum,
+        )
 
     def pod_sets(self) -> Iterator[PodSet[T]]:
         yield self
@@ -114,7 +122,8 @@ class SubGroupSet(Generic[T]):
 
     @property
     def order_key(self) -> OrderKey:
-        return _order_key(self.name, self.satisfied, self.satisfied_members, self.least)
+        held = self.satisfied_members
+        return order_key(self.name, satisfied=self.satisfied, held=held, threshold=self.least)
 
     def ordered(self) -> list[PodSet[T] | SubGroupSet[T]]:
         """The members in sub group order."""
@@ -130,7 +139,7 @@ class SubGroupSet(Generic[T]):
             yield from pod_set.tasks
 
 
-def _order_key(name: str, satisfied: bool, held: int, threshold: int) -> OrderKey:
+def order_key(name: str, *, satisfied: bool, held: int, threshold: int) -> OrderKey:
     """Missing members first; then those of a minimum by how far they are beyond it, then those
     without one by how much they have."""
     if not satisfied:
@@ -193,6 +202,21 @@ def _surplus_task(group: SubGroupSet[T]) -> list[T]:
         elif member.number(ACTIVE) > member.minimum:
             return _active(member)[-1:]
     return []
+
+
+def is_surplus(root: SubGroupSet[T], tasks: Sequence[T]) -> bool:
+    """Whether what :func:`tasks_to_evict` said is one task beyond a minimum, which may go whatever
+    became of others."""
+    return tasks == _surplus_task(root)
+
+
+def is_whole(group: PodSet[T] | SubGroupSet[T]) -> bool:
+    """Whether every set of the tree holds its minimum or nothing."""
+    if isinstance(group, PodSet):
+        return not 0 < group.number(ACTIVE) < group.minimum
+    if not any(pod_set.number(ACTIVE) for pod_set in group.pod_sets()):
+        return True
+    return group.satisfied and all(map(is_whole, group.members))
 
 
 def _surplus_member(group: SubGroupSet[T]) -> list[T]:

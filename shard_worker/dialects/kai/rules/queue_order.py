@@ -76,13 +76,30 @@ def over_utilized(queue: QueueFigures) -> bool:
 
 def dominant_share(allocated: Amounts, allocatable: Amounts, cluster: Amounts) -> Fraction:
     """The largest part of its share that a queue uses of any resource."""
-    return max(map(_used_part, allocated, allocatable, cluster, UNITS))
+    # Compared as whole numbers, so that one exact fraction is made and not three: this is half of
+    # what a comparison of queues costs.
+    most, of = _used_part(allocated[0], allocatable[0], cluster[0], UNITS[0])
+    for at in (1, 2):
+        used, share = _used_part(allocated[at], allocatable[at], cluster[at], UNITS[at])
+        if used * of > most * share:
+            most, of = used, share
+    return Fraction(most, of)
 
 
-def _used_part(allocated: int, share: int, cluster: int, unit: int) -> Fraction:
+def _used_part(allocated: int, share: int, cluster: int, unit: int) -> tuple[int, int]:
+    """(numerator, denominator above 0)."""
     if share == UNLIMITED:
         share = cluster
-    return Fraction(allocated, share) if share else Fraction(allocated, unit) * WITHOUT_SHARE
+    return (allocated, share) if share > 0 else (allocated * WITHOUT_SHARE, unit)
+
+
+Part = tuple[float, Fraction]
+"""A fraction, and before it the nearest float: rounding never turns an order round, so that two
+parts are compared exactly, and nearly always by their floats alone."""
+
+
+def _part(fraction: Fraction) -> Part:
+    return fraction.numerator / fraction.denominator, fraction
 
 
 class Candidate:
@@ -107,7 +124,7 @@ class Candidate:
         self.allocatable = allocatable(queue)
 
     @cached_property
-    def key(self) -> tuple[bool, bool, int, bool, Fraction, Fraction]:
+    def key(self) -> tuple[bool, bool, int, bool, Part, Part]:
         """The first six steps; the smaller key goes first."""
         queue, share = self.queue, self.allocatable
         with_job = self.with_job
@@ -116,8 +133,8 @@ class Candidate:
             not all_within(with_job, queue.quota),
             -queue.priority,
             any(has > 0 and may == 0 for has, may in zip(with_job, share, strict=True)),
-            dominant_share(with_job.minus(self.victims), share, self.cluster),
-            dominant_share(queue.allocated, share, self.cluster),
+            _part(dominant_share(with_job.minus(self.victims), share, self.cluster)),
+            _part(dominant_share(queue.allocated, share, self.cluster)),
         )
 
     @property
@@ -142,8 +159,11 @@ def compare(left: Candidate, right: Candidate) -> Comparison:
 
 
 def _smaller_share(left: Candidate, right: Candidate) -> bool:
+    return _is_less(left.allocatable, right.allocatable)
+
+
+def _is_less(mine: Amounts, theirs: Amounts) -> bool:
     """Less of one resource, and more of none."""
-    mine, theirs = left.allocatable, right.allocatable
     return mine != theirs and all_within(mine, theirs)
 
 
@@ -153,9 +173,9 @@ def first(candidates: Sequence[Candidate]) -> int:
     best = min(candidate.key for candidate in candidates)
     level = [i for i, candidate in enumerate(candidates) if candidate.key == best]
     if len(level) > 1:
-        level = [
-            i for i in level if not any(_smaller_share(candidates[j], candidates[i]) for j in level)
-        ]
+        shares = {candidates[i].allocatable for i in level}
+        least = {share for share in shares if not any(_is_less(other, share) for other in shares)}
+        level = [i for i in level if candidates[i].allocatable in least]
     return min(level, key=lambda i: candidates[i].age)
 
 
@@ -164,7 +184,7 @@ def last(candidates: Sequence[Candidate]) -> int:
     worst = max(candidate.key for candidate in candidates)
     level = [i for i, candidate in enumerate(candidates) if candidate.key == worst]
     if len(level) > 1:
-        level = [
-            i for i in level if not any(_smaller_share(candidates[i], candidates[j]) for j in level)
-        ]
+        shares = {candidates[i].allocatable for i in level}
+        most = {share for share in shares if not any(_is_less(share, other) for other in shares)}
+        level = [i for i in level if candidates[i].allocatable in most]
     return max(level, key=lambda i: candidates[i].age)

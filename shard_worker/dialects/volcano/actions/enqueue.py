@@ -19,7 +19,8 @@ from shard_worker.session_model.workload import ClusterInfo, JobInfo, QueueInfo
 from shared.messages.reason import Reason
 
 if TYPE_CHECKING:
-    from shard_worker.framework.session import Key, Session
+    from shard_worker.framework.session import Session
+    from shard_worker.framework.sort_keys import Key
 
 
 def execute(ssn: Session) -> None:

@@ -40,7 +40,9 @@ def reclaim_job(ssn: Session, job: SessionJob) -> None:
 
 def _for_job(ssn: Session, job: SessionJob) -> None:
     """Evict for the tasks of a job until it no longer starves; all or nothing."""
-    search = Reclaiming(ssn, WorldStatement(ssn), action=NAME, tests=TESTS, rules=ssn.reclaimable)
+    search = ReclaimSearch(
+        ssn, WorldStatement(ssn), action=NAME, tests=TESTS, rules=ssn.reclaimable
+    )
     if not search.serve(job) and search.failed is not None:
         _tell(ssn, job, search.failed)
 
@@ -52,7 +54,7 @@ def _tell(ssn: Session, job: SessionJob, task: TaskInfo) -> None:
     tell(ssn, job, refusals)
 
 
-class Reclaiming(NodeSearch):
+class ReclaimSearch(NodeSearch):
     """Finds nodes for the tasks of one job, in the order of the nodes."""
 
     def eligible(self, task: TaskInfo) -> bool:

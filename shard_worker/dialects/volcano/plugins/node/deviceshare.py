@@ -12,6 +12,7 @@ the same rules.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,10 +87,10 @@ class SharedGpu:
         """What the request takes of the thing."""
         return self.name, (self.share(ask), self.need(ask), ask.cores)
 
-    def give(self, ask: Ask) -> None:
-        self.users += self.share(ask)
-        self.used_memory += self.need(ask)
-        self.used_cores += ask.cores
+    def give(self, ask: Ask, times: int = 1) -> None:
+        self.users += times * self.share(ask)
+        self.used_memory += times * self.need(ask)
+        self.used_cores += times * ask.cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,7 @@ class DeviceShare:
         if self._weight:
             ssn.add_batch_node_order_fn(self._score, concerns=self._may_ask)
         ssn.add_device_choice_fn(self._take, concerns=self._may_ask)
+        ssn.add_devices_idle_fn(self._idle, concerns=self._may_ask)
 
     def _may_ask(self, cls: TaskClass) -> bool:
         """Whether tasks of the class may ask for devices: true for every class with more than cpu,
@@ -149,24 +151,33 @@ class DeviceShare:
         return any(slot > 2 for slot, _ in cls.requests)
 
     def _fits(self, task: TaskInfo, world: World) -> list[Check]:
+        """Nodes whose devices have room once all that leaves has left. Volcano looks at what is
+        on them now, and its preempt does not ask once more whether its victims made room."""
         ask = self.ask(task, world)
-        if ask is None:
-            return []
+        return [] if ask is None else [Check(NO_DEVICE, self._rows(ask, world, later=True))]
+
+    def _idle(self, task: TaskInfo, world: World) -> Mask:
+        """Nodes whose devices have room now."""
+        ask = self.ask(task, world)
+        return world.view.exists() if ask is None else self._rows(ask, world, later=False)
+
+    def _rows(self, ask: Ask, world: World, *, later: bool) -> Mask:
         if not world.whole:
-            return [Check(NO_DEVICE, self._able(ask, world) >= ask.devices)]
+            return self._able(ask, world, later=later) >= ask.devices
         mask: Mask = np.ones(world.size, np.bool_)
         for row, node in enumerate(world.view.nodes):
             if node is not None:
-                mask[row] = self._choose(task, world, row) is not None
-        return [Check(NO_DEVICE, mask)]
+                devices = self.devices(world, row, later=later)
+                mask[row] = self._pick(devices, ask) is not None
+        return mask
 
-    def _able(self, ask: Ask, world: World) -> NDArray[np.int64]:
+    def _able(self, ask: Ask, world: World, *, later: bool) -> NDArray[np.int64]:
         """How many devices of each row take the request: :meth:`SharedGpu.takes` over all rows."""
         things, size = world.view.things, world.size
         able = np.zeros(size, np.int64)
         for name in things.names(self._prefix):
             offered = things.offered(name, DIMENSIONS, size)
-            free = things.free(name, DIMENSIONS, size)
+            free = things.free(name, DIMENSIONS, size, later=later)
             memory = offered[MEMORY] if ask.memory is None else ask.memory
             shares = offered[SHARES] if ask.cores == ALL_CORES else 1
             fits = (free[SHARES] >= np.maximum(shares, 1)) & (free[MEMORY] >= memory)
@@ -212,9 +223,13 @@ class DeviceShare:
         return None
 
     def _choose(self, task: TaskInfo, world: World, row: int) -> list[SharedGpu] | None:
-        """The devices that the task gets on a node; None if the node cannot serve it."""
+        """The devices that the task gets on a node: free now, or else once all that leaves has
+        left; None if the node cannot serve it."""
         ask = self.ask(task, world)
-        return None if ask is None else self._pick(self.devices(world, row), ask)
+        if ask is None:
+            return None
+        now = self._pick(self.devices(world, row), ask)
+        return self._pick(self.devices(world, row, later=True), ask) if now is None else now
 
     def _pick(self, devices: list[SharedGpu], ask: Ask) -> list[SharedGpu] | None:
         sign = -1 if self._policy == BINPACK else 1
@@ -222,40 +237,63 @@ class DeviceShare:
         able.sort(key=lambda d: (sign * d.used_memory, sign * d.users))
         return able[: ask.devices] if len(able) >= ask.devices else None
 
-    def devices(self, world: World, row: int) -> list[SharedGpu]:
-        """The node's devices, with their usage."""
+    def devices(self, world: World, row: int, *, later: bool = False) -> list[SharedGpu]:
+        """The node's devices, with their usage: of now, or once all that leaves has left and who
+        was promised a device has it."""
         devices = [
             SharedGpu(device.name, device.id, device.capacity[SHARES], device.capacity[MEMORY])
             for device in node_devices(world.node(row), world.view.slot_names)
             if device.name.startswith(self._prefix)
         ]
         if world.whole:
-            self._count_residents(devices, world, row)
+            self._count_residents(devices, world, row, later=later)
         else:
             for device in devices:
-                _read_usage(device, world, row)
+                _read_usage(device, world, row, later=later)
         return devices
 
-    def _count_residents(self, devices: list[SharedGpu], world: World, row: int) -> None:
-        """Add the usage of the tasks on the node, as they came."""
+    def _count_residents(
+        self, devices: list[SharedGpu], world: World, row: int, *, later: bool
+    ) -> None:
+        """Add the usage of the tasks on the node, as they came. ``later``: then without those that
+        leave, and with those that are promised a place."""
+        leaving: list[tuple[SharedGpu, Ask]] = []
+        promised: list[tuple[TaskInfo, Ask]] = []
         for resident in world.tasks_on(row):
             ask = self.ask(resident, world)
-            if ask is None or resident.status is Status.PIPELINED:
+            if ask is None:
                 continue
-            placed = {name for name, _ in resident.devices}
-            assigned = dict(resident.role.annotations).get(ASSIGNED, "")
-            chosen = [
-                device
-                for device in devices
-                if device.name in placed or (device.id and device.id in assigned and not placed)
-            ]
-            for device in chosen or self._pick(devices, ask) or ():
+            if resident.status is Status.PIPELINED:
+                promised.append((resident, ask))
+                continue
+            for device in self._taken(resident, ask, devices):
                 device.give(ask)
+                if resident.status is Status.RELEASING:
+                    leaving.append((device, ask))
+        if later:
+            # After all who are there were counted: where no annotation says it, who leaves decides
+            # which device the others are found on.
+            for device, ask in leaving:
+                device.give(ask, -1)
+            for task, ask in promised:
+                for device in self._taken(task, ask, devices):
+                    device.give(ask)
+
+    def _taken(self, task: TaskInfo, ask: Ask, devices: list[SharedGpu]) -> Sequence[SharedGpu]:
+        """The devices of its node that a task has."""
+        placed = {name for name, _ in task.devices}
+        assigned = dict(task.role.annotations).get(ASSIGNED, "")
+        chosen = [
+            device
+            for device in devices
+            if device.name in placed or (device.id and device.id in assigned and not placed)
+        ]
+        return chosen or self._pick(devices, ask) or ()
 
 
-def _read_usage(device: SharedGpu, world: World, row: int) -> None:
+def _read_usage(device: SharedGpu, world: World, row: int, *, later: bool) -> None:
     """What the ledger says of the device: a node's declaration of now may be ahead of it."""
-    offered, free = world.view.things.at(device.name, DIMENSIONS, row)
+    offered, free = world.view.things.at(device.name, DIMENSIONS, row, later=later)
     device.shares, device.memory = offered[SHARES], offered[MEMORY]
     device.users = device.shares - free[SHARES]
     device.used_memory = device.memory - free[MEMORY]

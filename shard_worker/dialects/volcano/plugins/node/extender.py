@@ -170,17 +170,17 @@ class Extender:
     def unanswered(self, answers: Mapping[str, object]) -> dict[str, int]:
         """What was decided without an answer: sentence -> number of questions."""
         points = {f"{self.url}/{verb}": point for point, verb in self._verbs.items() if verb}
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for key, answer in answers.items():
-            known = _answer(answer)
-            if FAILED in known:
+            parsed = _answer(answer)
+            if FAILED in parsed:
                 point = points[key.partition(" ")[0]]
                 then = WITHOUT[point][self._ignorable]
-                found[f"extender.{point}Verb: no answer ({known[FAILED]}); {then}"] += 1
-        kept = dict(found.most_common(REASONS))
-        if rest := found.total() - sum(kept.values()):
-            kept["further questions to the extender had no answer"] = rest
-        return kept
+                counts[f"extender.{point}Verb: no answer ({parsed[FAILED]}); {then}"] += 1
+        frequent = dict(counts.most_common(REASONS))
+        if rest := counts.total() - sum(frequent.values()):
+            frequent["further questions to the extender had no answer"] = rest
+        return frequent
 
     # --- asking -------------------------------------------------------------------------------
 

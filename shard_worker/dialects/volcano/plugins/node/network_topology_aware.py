@@ -27,7 +27,7 @@ from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo, request
 from shard_worker.session_model.status import Status
 from shard_worker.session_model.world import World
 from shard_worker.topology.domain_totals import DomainTotals
-from shard_worker.view.hyper_tree import NOWHERE, Domain
+from shard_worker.view.hyper_tree import NOWHERE, HyperDomain
 from shared.model.model import Requests
 from shared.model.topology import Topology
 from shared.policy.model import PluginOption
@@ -85,8 +85,8 @@ class NetworkTopologyAware:
     # --- gradients ----------------------------------------------------------------------------
 
     def _for_job(
-        self, job: SessionJob, within: Domain, purpose: Purpose, world: World
-    ) -> list[list[Domain]]:
+        self, job: SessionJob, within: HyperDomain, purpose: Purpose, world: World
+    ) -> list[list[HyperDomain]]:
         return self._gradients(
             job.job.topology,
             within,
@@ -97,8 +97,8 @@ class NetworkTopologyAware:
         )
 
     def _for_sub_job(
-        self, sub: SubJob, within: Domain, purpose: Purpose, world: World
-    ) -> list[list[Domain]]:
+        self, sub: SubJob, within: HyperDomain, purpose: Purpose, world: World
+    ) -> list[list[HyperDomain]]:
         pending = [task for task in sub.tasks if task.status is Status.PENDING]
         return self._gradients(
             sub.topology,
@@ -112,13 +112,13 @@ class NetworkTopologyAware:
     def _gradients(
         self,
         topology: Topology | None,
-        within: Domain,
+        within: HyperDomain,
         *,
         allocated: str,
         needed: Requests,
         purpose: Purpose,
         world: World,
-    ) -> list[list[Domain]]:
+    ) -> list[list[HyperDomain]]:
         """Domains grouped by tier, the lowest tier first; for evictions the highest first, up to a
         maximum number of domains."""
         totals = self._totals(world)
@@ -128,7 +128,7 @@ class NetworkTopologyAware:
         root = _search_root(totals, within, allocated, highest)
         if root is None:
             return []
-        groups: dict[int, list[Domain]] = {}
+        groups: dict[int, list[HyperDomain]] = {}
         for domain in _below(root):
             if domain.tier <= highest and (
                 # Volcano does not filter by resources once some tasks are placed: the domain is
@@ -142,12 +142,14 @@ class NetworkTopologyAware:
         return ordered if purpose is Purpose.ALLOCATE else self._widest(ordered)
 
     @staticmethod
-    def _eligible(totals: DomainTotals, domain: Domain, needed: Requests, purpose: Purpose) -> bool:
+    def _eligible(
+        totals: DomainTotals, domain: HyperDomain, needed: Requests, purpose: Purpose
+    ) -> bool:
         if purpose is Purpose.ALLOCATE:
             return totals.had_room(domain, needed)
         return totals.could_hold(domain, needed)
 
-    def _widest(self, groups: list[list[Domain]]) -> list[list[Domain]]:
+    def _widest(self, groups: list[list[HyperDomain]]) -> list[list[HyperDomain]]:
         """The groups from the highest tier down, cut off at the maximum number of domains;
         unchanged if that is not above 0."""
         if self._most <= 0:
@@ -250,8 +252,8 @@ def _positive(weight: int) -> int:
 
 
 def _search_root(
-    totals: DomainTotals, within: Domain, allocated: str, highest: int
-) -> Domain | None:
+    totals: DomainTotals, within: HyperDomain, allocated: str, highest: int
+) -> HyperDomain | None:
     """The domain to search: ``within``, or the part of it that the placed tasks allow."""
     if not allocated:
         return within
@@ -263,7 +265,7 @@ def _search_root(
     return bound if bound.within(within) else None
 
 
-def _below(root: Domain) -> Iterator[Domain]:
+def _below(root: HyperDomain) -> Iterator[HyperDomain]:
     """The domain and all domains below it, breadth first."""
     listed = [root]
     for domain in listed:

@@ -49,7 +49,7 @@ class ResourceStrategyFit:
     name = "resource-strategy-fit"
 
     def __init__(self, option: PluginOption) -> None:
-        self._strategy = Strategy(
+        self._strategy = StrategyScorer(
             weight=option.number("resourceStrategyFitWeight", 10.0), ways=_ways(option)
         )
         listed = [part.strip() for part in option.text("sra.resources").split(",")]
@@ -110,7 +110,7 @@ class ResourceStrategyFit:
         return [Check(SHORT, passes)]
 
 
-class Strategy:
+class StrategyScorer:
     """The scorer by the strategy and weight of each resource."""
 
     node_local = True
@@ -119,13 +119,13 @@ class Strategy:
         self._weight = weight
         self._ways = ways
 
-    def overridden(self, marks: Mapping[str, str]) -> Strategy | None:
+    def overridden(self, marks: Mapping[str, str]) -> StrategyScorer | None:
         """This strategy with a pod's annotations applied; None if they change nothing."""
         kind, weights = marks.get(TYPE_MARK, ""), _weights(marks.get(WEIGHT_MARK, ""))
         if kind not in (MOST, LEAST) or not weights:
             return None
         ways = {name: Way(kind == MOST, weight) for name, weight in weights.items()}
-        return Strategy(weight=self._weight, ways=ways)
+        return StrategyScorer(weight=self._weight, ways=ways)
 
     def rows(self, cls: TaskClass, view: NodeColumns, rows: Rows) -> Scores:
         total = np.zeros(len(view.column("used", 0)[rows]))

@@ -22,7 +22,8 @@ from shard_worker.dialects.volcano.plugins.queue.capacity_devices import Claimed
 from shard_worker.dialects.volcano.plugins.queue.capacity_reclaim import Reclaim, deserves_more
 from shard_worker.eviction.victims import in_order
 from shard_worker.framework.rules import PERMIT, REJECT, EventHandler, Purpose
-from shard_worker.framework.session import Key, Session
+from shard_worker.framework.session import Session
+from shard_worker.framework.sort_keys import Key
 from shard_worker.session_model.queue_limits import CLOSED, Lacking, beyond, exceeds_with
 from shard_worker.session_model.queue_totals import QUEUE_GATE, reserves, used, whole
 from shard_worker.session_model.queue_tree import (

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.framework.rules import PERMIT, REJECT, Purpose
-from shard_worker.framework.session import Key, Session
+from shard_worker.framework.session import Session
+from shard_worker.framework.sort_keys import Key
 from shard_worker.session_model.queue_limits import (
     CLOSED,
     Lacking,

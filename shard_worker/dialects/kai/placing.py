@@ -26,6 +26,8 @@ class Placing:
     ssn: KaiSession
     statement: WorldStatement
     job: KaiJob
+    only_promises: bool = False
+    """Whether nothing is bound, even where there is room now."""
     _by_name: NDArray[np.intp] | None = field(default=None, init=False)
 
     def place(self, group: Member, tasks: Sequence[TaskInfo], within: Mask) -> bool:
@@ -59,6 +61,9 @@ class Placing:
             self._failed(task, candidates.reasons)
             return False
         row = self._best(task, nodes, candidates.mask)
+        if self.only_promises:
+            self.statement.pipeline(task, row)
+            return True
         devices = choice_at(task, row, world, ssn.gpu_score)
         if world.fits_idle(task.cls)[row] and (devices is None or devices.now):
             self.statement.allocate(task, row)
@@ -87,5 +92,6 @@ class Placing:
 
     def _failed(self, task: TaskInfo, reasons: dict[str, int]) -> None:
         job = self.job.job
-        if not job.unschedulable:
+        # What a search tries is no verdict on the job, or on its victims.
+        if not self.only_promises and not job.unschedulable:
             job.unschedulable, job.failed_role = reasons, task.role.name

@@ -1,0 +1,229 @@
+"""What the actions have in common that search victims for jobs: whose turn it is, what is not
+searched for, and the search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+
+from shard_worker.dialects.kai.evictions import Ended, Proposal, Scenario
+from shard_worker.dialects.kai.model import KaiJob
+from shard_worker.dialects.kai.rules.amounts import Amounts
+from shard_worker.dialects.kai.rules.budget import ActionBudget
+from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
+from shard_worker.dialects.kai.rules.signatures import FailedSearches, Footprint
+from shard_worker.dialects.kai.search.job_lines import JobLines, order_of
+from shard_worker.dialects.kai.search.simulation import Simulator, jobs_of
+from shard_worker.dialects.kai.search.solver import Search, solve
+from shard_worker.dialects.kai.search.statement import SearchStatement
+from shard_worker.dialects.kai.search.victims import VictimOrder
+from shard_worker.dialects.kai.session import KaiSession
+from shard_worker.dialects.kai.turn_order import TurnOrder
+from shard_worker.session_model.job import TaskInfo
+from shard_worker.session_model.status import OCCUPYING, Status
+
+
+def always(job: KaiJob, asks: Amounts) -> bool:
+    """Search for every job."""
+    del job, asks
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictingAction:
+    """What tells one evicting action from another."""
+
+    name: str
+    victim: Callable[[KaiJob, KaiJob], bool]
+    """(the job, another one that may be evicted) -> whether it may be a victim."""
+    validate: Callable[[Proposal], bool]
+    may_search: Callable[[KaiJob, Amounts], bool] = always
+    """(job, what it asks for next) -> whether victims may be searched for it."""
+    may_cost: Callable[[KaiJob, Amounts], bool] = always
+    """(job, what victims lose at least) -> whether they may lose so much at all."""
+    preemptible_only: bool = False
+    """Whether they are searched for jobs alone that may be evicted themselves."""
+    most_victims: int | None = None
+    """Jobs that are victims of one search at most."""
+    one_memory: bool = False
+    """Whether what failed in one queue tells of jobs of all queues."""
+
+
+def run(ssn: KaiSession, action: EvictingAction) -> None:
+    """Search victims for one waiting job after the other, and commit what is found."""
+    _Run(ssn, action).run()
+
+
+def run_for(ssn: KaiSession, action: EvictingAction, job: KaiJob) -> bool:
+    """Search victims for this job alone; True where some were found, which is committed."""
+    return _Run(ssn, action).run_for(job)
+
+
+class _Run:
+    """One run of an action."""
+
+    def __init__(self, ssn: KaiSession, action: EvictingAction) -> None:
+        self._ssn = ssn
+        self._action = action
+        jobs = ssn.kai_jobs.values()
+        self._waiting = JobLines(ssn, filter(_is_waiting, jobs))
+        self._running = JobLines(ssn, filter(self._may_lose, jobs))
+        self._failed: dict[str, FailedSearches] = {}
+        """By queue."""
+
+    def run(self) -> None:
+        ssn, action = self._ssn, self._action
+        budget = ActionBudget(ssn.kai.budgets, action.name, ssn.clock)
+        jobs = [job for job in ssn.kai_jobs.values() if self._is_searched_for(job)]
+        order = TurnOrder(ssn, jobs, depth=ssn.kai.queue_depth.get(action.name))
+        while (job := order.pop()) is not None and budget.exhausted() is None:
+            statement = self._search(job, budget)
+            if statement is not None:
+                self._commit(statement)
+                order.refresh()
+
+    def run_for(self, job: KaiJob) -> bool:
+        if not self._is_searched_for(job):
+            return False
+        budget = ActionBudget(self._ssn.kai.budgets, self._action.name, self._ssn.clock)
+        statement = self._search(job, budget)
+        if statement is not None:
+            self._commit(statement)
+        return statement is not None
+
+    def _is_searched_for(self, job: KaiJob) -> bool:
+        if self._action.preemptible_only and not job.preemptible:
+            return False
+        return _is_waiting(job) and not is_delayed(job, self._ssn.world.now)
+
+    def _search(self, job: KaiJob, budget: ActionBudget) -> SearchStatement | None:
+        """The statement that lets victims go for the job, in effect; None where none is found."""
+        ssn, action = self._ssn, self._action
+        tasks = tasks_to_allocate(job.root, simulated=True)
+        asks = ssn.asked_by(tasks)
+        if not tasks or not action.may_search(job, asks):
+            return None
+        memory = self._memory(job)
+        signature, footprint = signature_of(job), footprint_of(job)
+        if ssn.kai.options.use_scheduling_signatures and memory.is_hopeless(signature, footprint):
+            ssn.searches.passed_over += 1
+            return None
+        if any(ssn.pre_predicate(task) is not None for task in tasks):
+            return None  # no eviction changes that
+        ssn.evictions.start_solution()
+        ssn.searches.searches += 1
+        search = Search(
+            ssn=ssn,
+            job=job,
+            victims=VictimOrder(ssn, self._running.lines, self._victims(job)),
+            simulator=Simulator(
+                ssn, self._waiting, self._validator(job, asks), reason_for(job, action.name)
+            ),
+            budget=budget.job(),
+            may_cost=action.may_cost,
+            counts=ssn.counts_first,
+        )
+        outcome = solve(search)
+        ssn.searches.ended[job.job.job.jid] = outcome.ended.value
+        if outcome.ended in (Ended.EXHAUSTED, Ended.IMPOSSIBLE):
+            memory.failed(signature, footprint)
+        return outcome.statement
+
+    def _commit(self, statement: SearchStatement) -> None:
+        changed = jobs_of(self._ssn, [operation.task for operation in statement.operations])
+        statement.commit()
+        self._failed.clear()
+        for job in changed:
+            self._waiting.put(job, here=_is_waiting(job))
+            self._running.put(job, here=self._may_lose(job))
+
+    def _may_lose(self, job: KaiJob) -> bool:
+        """Whether a job may be a victim at all. What was promised is kept: KAI would take it away
+        again in the same cycle (docs/decisions/0077)."""
+        census = job.job.census
+        return (
+            job.preemptible
+            and census.of(OCCUPYING) > 0
+            and not census.of(Status.PIPELINED)
+            and self._ssn.may_lose(job)
+        )
+
+    def _victims(self, job: KaiJob) -> Callable[[KaiJob], bool]:
+        """Whether a job may be a victim."""
+        is_victim, most = self._action.victim, self._action.most_victims
+
+        def accepts(other: KaiJob) -> bool:
+            return other.job is not job.job and is_victim(job, other)
+
+        if most is None:
+            return accepts
+        # KAI takes whichever its map gives first; here they are those that would go first.
+        entries = [entry for line in self._running.lines.values() for entry in line]
+        last = sorted((entry for entry in entries if accepts(entry[2])), key=order_of)[-most:]
+        chosen = {entry[1] for entry in last}
+        return lambda other: other.job.job.jid in chosen
+
+    def _validator(self, job: KaiJob, asks: Amounts) -> Callable[[Scenario], bool]:
+        ssn, validate = self._ssn, self._action.validate
+        held: dict[int, Amounts] = {}
+
+        def amounts_of(task: TaskInfo) -> Amounts:
+            return held[id(task)]
+
+        def valid(scenario: Scenario) -> bool:
+            tasks = scenario.tasks
+            by_job: dict[int, list[TaskInfo]] = {}
+            for task in tasks:
+                by_job.setdefault(task.job.job.jid, []).append(task)
+                if id(task) not in held:
+                    held[id(task)] = ssn.asked_by([task])
+            victims = [(other, by_job[other.job.job.jid]) for other in jobs_of(ssn, tasks)]
+            return validate(Proposal(job=job, asks=asks, victims=victims, amounts_of=amounts_of))
+
+        return valid
+
+    def _memory(self, job: KaiJob) -> FailedSearches:
+        queue = "" if self._action.one_memory else job.queue.uid
+        return self._failed.setdefault(queue, FailedSearches())
+
+
+def _is_waiting(job: KaiJob) -> bool:
+    return job.waits and job.root.ready
+
+
+def reason_for(job: KaiJob, action: str) -> str:
+    """Of an eviction, for people: the action, and for whom."""
+    return f"{action}: for {job.key} of queue {job.queue.record.name}"
+
+
+def is_delayed(job: KaiJob, now: float) -> bool:
+    """Whether nobody is evicted for a job yet."""
+    created = job.group.created if job.group.created is not None else job.job.job.created
+    delay = job.group.preemption_delay
+    return delay > 0 and now < created + delay
+
+
+def signature_of(job: KaiJob) -> Hashable:
+    """The same for jobs that ask for the same kind of place: what their waiting tasks' classes say
+    but for amounts, their priority, and where their sub groups have to be."""
+    kinds = {
+        (
+            task.role.labels,
+            task.cls.selector,
+            task.cls.affinity,
+            task.cls.tolerations,
+            task.cls.constraints,
+        )
+        for task in _waiting(job)
+    }
+    constraints = (job.group.topology, *(sub.topology for sub in job.group.sub_groups))
+    return frozenset(kinds), job.job.job.priority, job.preemptible, constraints
+
+
+def footprint_of(job: KaiJob) -> Footprint:
+    """What the waiting tasks ask for, the largest first."""
+    return sorted((dict(task.requests) for task in _waiting(job)), key=sorted)
+
+
+def _waiting(job: KaiJob) -> Iterable[TaskInfo]:
+    return tasks_to_allocate(job.root, simulated=True)

@@ -1,0 +1,135 @@
+"""What a search for victims asks and answers: units that go together, scenarios, probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shard_worker.dialects.kai.model import KaiJob
+from shard_worker.dialects.kai.rules.amounts import Amounts
+from shard_worker.session_model.job import TaskInfo
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvictionUnit:
+    """Tasks of one job that go together, or not at all."""
+
+    job: KaiJob
+    tasks: tuple[TaskInfo, ...]
+    alone: bool = False
+    """Whether it may go whatever becomes of earlier units of its job; else those go with it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scenario:
+    """Victims that go together: those of a smaller probe, and further ones."""
+
+    recorded: tuple[TaskInfo, ...] = ()
+    units: tuple[EvictionUnit, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[TaskInfo, ...]:
+        return (*self.recorded, *(task for unit in self.units for task in unit.tasks))
+
+    @property
+    def fingerprint(self) -> frozenset[int]:
+        """The same for two scenarios with the same victims."""
+        return frozenset(map(id, self.tasks))
+
+
+class VictimCount(Protocol):
+    """Victims that are added one by one, and whether what they leave could be enough."""
+
+    def add(self, unit: EvictionUnit) -> None: ...
+
+    def enough(self) -> bool: ...
+
+
+class Uncounted:
+    """A set of victims that is always worth a simulation."""
+
+    def add(self, unit: EvictionUnit) -> None:
+        """Nothing is counted."""
+
+    def enough(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """One question of a search: can so many tasks of a job be placed, and over whose places?"""
+
+    job: KaiJob
+    """As if it waited for these tasks alone."""
+    tasks: Sequence[TaskInfo]
+    order: Iterable[EvictionUnit]
+    """Who may go, the first to go first."""
+    feasible: NDArray[np.bool_]
+    """Rows that are looked at without anybody leaving them."""
+    gpus: NDArray[np.int64]
+    """Thousandths of GPUs by row that nobody holds, or that are about to be free."""
+    gpus_of: Callable[[TaskInfo], int]
+    """Thousandths of GPUs that a task holds or asks for."""
+    node_name: Callable[[int], str]
+    gathering: Callable[[], VictimCount]
+    """An empty set of victims beside the recorded ones."""
+    recorded: tuple[TaskInfo, ...] = ()
+    """Victims of a smaller probe."""
+
+    def units(self) -> Iterator[EvictionUnit]:
+        """The victims' order without those that are recorded."""
+        known = set(self.recorded)
+        for unit in self.order:
+            if known.isdisjoint(unit.tasks):
+                yield unit
+            elif left := tuple(task for task in unit.tasks if task not in known):
+                yield EvictionUnit(unit.job, left, unit.alone)
+
+
+Generator = Callable[[Probe], Iterator[Scenario]]
+"""Scenarios to try for a probe, in order, until one succeeds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A scenario after its simulation, for validators: who goes, moves or stays, by the states of
+    the tasks."""
+
+    job: KaiJob
+    """For which it is."""
+    asks: Amounts
+    """What the job asks for next, as a whole."""
+    victims: Sequence[tuple[KaiJob, Sequence[TaskInfo]]]
+    """Each job once, with its tasks of the scenario."""
+    amounts_of: Callable[[TaskInfo], Amounts]
+    """What a victim holds where it was."""
+
+
+class Ended(Enum):
+    """How a search came out."""
+
+    SOLVED = "solved"
+    EXHAUSTED = "no scenario succeeds"
+    IMPOSSIBLE = "no scenario can succeed"
+    NO_GENERATOR = "no plugin of the policy generates scenarios"
+    NOTHING_ASKED = "the job asks for nothing"
+    BUDGET = "a budget ended it"
+
+
+@dataclass(slots=True)
+class SearchFigures:
+    """What the searches of a session did, for whoever explains or measures."""
+
+    searches: int = 0
+    simulated: int = 0
+    ruled_out: int = 0
+    """Scenarios that a count excluded before they were simulated."""
+    passed_over: int = 0
+    """Jobs that were not searched for, since one like it had failed."""
+    ended: dict[int, str] = field(default_factory=dict)
+    """jid -> how its last search ended."""

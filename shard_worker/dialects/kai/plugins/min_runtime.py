@@ -1,0 +1,108 @@
+"""minruntime: who has not run for long enough is not evicted."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from shard_worker.dialects.kai.evictions import Proposal
+from shard_worker.dialects.kai.model import KaiJob
+from shard_worker.dialects.kai.rules.groups import ACTIVE, is_elastic
+from shard_worker.dialects.kai.rules.min_runtime import (
+    ReclaimMethod,
+    is_protected,
+    longest,
+    preempt_runtime,
+    reclaim_runtime,
+)
+from shard_worker.dialects.kai.session import KaiSession
+from shard_worker.session_model.workload import ClusterInfo
+from shared.policy.model import PluginOption
+
+
+class MinRuntime:
+    """A protected job without surplus tasks is no victim; of one with some, those may go alone."""
+
+    name = "minruntime"
+
+    def __init__(self, option: PluginOption) -> None:
+        self._preempt = _seconds(option, "defaultPreemptMinRuntime")
+        self._reclaim = _seconds(option, "defaultReclaimMinRuntime")
+        self._method = ReclaimMethod(option.text("reclaimResolveMethod") or "lca")
+        self._against_reclaim: dict[tuple[str, str], float] = {}
+        """(queue of the reclaimer, of the victim) -> seconds: asked of every candidate."""
+        self._ssn: KaiSession | None = None
+
+    def on_session_open(self, ssn: KaiSession) -> None:
+        self._ssn = ssn
+        points = ssn.evictions
+        points.add_preempt_victim_filter_fn(
+            lambda job, other: not self._from_preempt(other) or is_elastic(other.root)
+        )
+        points.add_reclaim_victim_filter_fn(
+            lambda job, other: not self._from_reclaim(job, other) or is_elastic(other.root)
+        )
+        points.add_preempt_validator_fn(
+            lambda proposal: all(
+                keeps_minimum(other) for other, _ in proposal.victims if self._from_preempt(other)
+            )
+        )
+        points.add_reclaim_validator_fn(self._valid_reclaim)
+
+    def _valid_reclaim(self, proposal: Proposal) -> bool:
+        return all(
+            keeps_minimum(other)
+            for other, _ in proposal.victims
+            if self._from_reclaim(proposal.job, other)
+        )
+
+    def _from_preempt(self, victim: KaiJob) -> bool:
+        chain = [queue.record.name for queue in victim.queue.chain]
+        times = {
+            queue.record.name: queue.record.preempt_min_runtime for queue in victim.queue.chain
+        }
+        return self._is_protected(victim, preempt_runtime(chain, times, self._preempt))
+
+    def _from_reclaim(self, job: KaiJob, victim: KaiJob) -> bool:
+        key = job.queue.uid, victim.queue.uid
+        runtime = self._against_reclaim.get(key)
+        if runtime is None:
+            runtime = self._against_reclaim[key] = self._reclaim_runtime(job, victim)
+        return self._is_protected(victim, runtime)
+
+    def _reclaim_runtime(self, job: KaiJob, victim: KaiJob) -> float:
+        chain = victim.queue.chain
+        return reclaim_runtime(
+            [queue.record.name for queue in job.queue.chain],
+            [queue.record.name for queue in chain],
+            {queue.record.name: queue.record.reclaim_min_runtime for queue in chain},
+            self._reclaim,
+            self._method,
+        )
+
+    def _is_protected(self, job: KaiJob, runtime: float) -> bool:
+        if self._ssn is None:
+            raise RuntimeError("minruntime has no session yet")
+        started = self._ssn.started.get(job.job.job.jid, job.group.last_start)
+        return is_protected(started, runtime, self._ssn.world.now)
+
+
+class LongestRuntime:
+    """How far back a service has to know when jobs started."""
+
+    def __init__(self, option: PluginOption) -> None:
+        arguments = ("defaultPreemptMinRuntime", "defaultReclaimMinRuntime")
+        self._defaults = [_seconds(option, name) for name in arguments]
+
+    def seconds(self, cluster: ClusterInfo) -> float:
+        queues = cluster.objects.kai_queues.values()
+        times = ((queue.preempt_min_runtime, queue.reclaim_min_runtime) for queue in queues)
+        return longest(chain.from_iterable(times), self._defaults)
+
+
+def keeps_minimum(job: KaiJob) -> bool:
+    """Whether every pod set of a job has its minimum, as things stand."""
+    return all(pod_set.number(ACTIVE) >= pod_set.minimum for pod_set in job.root.pod_sets())
+
+
+def _seconds(option: PluginOption, name: str) -> float:
+    return option.duration(name, 0.0)

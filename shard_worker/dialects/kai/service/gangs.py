@@ -1,0 +1,127 @@
+"""A PodGroup's tree of sub groups as the engine's groups: what its job is admitted with, and what
+the ledger holds it to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2s
+
+from shared.ledger.gang_minimum import stored_minimum
+from shared.messages.messages import Group
+from shared.model.kai import KaiPodGroup, KaiSubGroup
+from shared.model.model import Job
+from shared.records.specs import OBJECT_KEYS
+
+TREE = "quadrant.dev/kai-tree"
+"""Annotation of a job whose PodGroup has sub groups or a topology constraint. A session places it,
+and not the columns; the value differs where the tree does, so that the job is another."""
+NO_PART = 2**31 - 1
+"""Minimum of a sub group that its PodGroup does not name any more: nobody satisfies it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangGroups:
+    """The groups of a job below the job itself, each after the one that it is in."""
+
+    names: list[str] = field(default_factory=list)
+    parents: dict[str, str] = field(default_factory=dict)
+    """Name -> the group that it is in; "" for the job itself."""
+    members: dict[str, int] = field(default_factory=dict)
+    """Name -> the pods that it needs at least."""
+    children: dict[str, int] = field(default_factory=dict)
+    """Name -> how many of the groups in it must have what they need; 0 for a pod set. "" is the
+    job."""
+    optional: set[str] = field(default_factory=set)
+    """Those that the job can do without."""
+
+    @property
+    def always(self) -> tuple[tuple[str, int], ...]:
+        """(name, pods that it needs in any case)"""
+        return tuple((n, 0 if n in self.optional else self.members[n]) for n in self.names)
+
+
+def gang_of(group: KaiPodGroup) -> GangGroups:
+    gang = GangGroups()
+    if group.sub_groups:
+        gang.members[""] = _take(gang, group, "", group.min_sub_group, optional=False)
+    else:
+        gang.members[""] = group.min_member
+    return gang
+
+
+def _take(
+    gang: GangGroups, group: KaiPodGroup, parent: str, needed: int | None, *, optional: bool
+) -> int:
+    """Take the sub groups below one; returns the pods that it needs at least."""
+    below = list(group.children(parent))
+    gang.children[parent] = least = len(below) if needed is None else needed
+    optional |= least < len(below)
+    return sum(sorted(_member(gang, group, sub, optional=optional) for sub in below)[:least])
+
+
+def _member(gang: GangGroups, group: KaiPodGroup, sub: KaiSubGroup, *, optional: bool) -> int:
+    gang.names.append(sub.name)
+    gang.parents[sub.name] = sub.parent
+    if optional:
+        gang.optional.add(sub.name)
+    if group.is_pod_set(sub):
+        gang.members[sub.name] = sub.min_member or 0
+        gang.children[sub.name] = 0
+    else:
+        least = _take(gang, group, sub.name, sub.min_sub_group, optional=optional)
+        gang.members[sub.name] = least
+    return gang.members[sub.name]
+
+
+def kai_group_key(job: Job) -> str:
+    """The key of the PodGroup that a job is of, among stored objects."""
+    return OBJECT_KEYS[KaiPodGroup] + job.key
+
+
+def stored_groups(job: Job, groups: list[Group], group: object) -> list[Group]:
+    """A job's groups with the minima that the ledger holds it to; as they are where ``group`` is no
+    PodGroup of KAI's. A sub group that the PodGroup does not have any more is satisfied by
+    nobody."""
+    if not isinstance(group, KaiPodGroup) or job.kind != "PodGroup" or job.dangling:
+        return groups
+    gang, names = gang_of(group), ("", *(name for name, _ in job.role_minima))
+    return [
+        Group(
+            held.parent,
+            stored_minimum(gang.members.get(name, NO_PART), gang.children.get(name, 0)),
+            held.held,
+        )
+        for name, held in zip(names, groups, strict=True)
+    ]
+
+
+def tree_mark(group: KaiPodGroup) -> tuple[tuple[str, str], ...]:
+    """The annotation of the group's job; none where columns place it."""
+    if group.topology is None and not group.sub_groups:
+        return ()
+    described = repr((group.min_sub_group, group.sub_groups, group.topology)).encode()
+    return ((TREE, blake2s(described, digest_size=8).hexdigest()),)
+
+
+def lacking_sub_group(group: KaiPodGroup, pods: Mapping[str, int]) -> tuple[str, int, int] | None:
+    """(sub group, its pods, those that it needs) of the first that is missing to the gang; None
+    where all are there that it needs. ``pods``: how many exist, by pod set."""
+    return _lacking(group, "", group.min_sub_group, pods)
+
+
+def _lacking(
+    group: KaiPodGroup, parent: str, needed: int | None, pods: Mapping[str, int]
+) -> tuple[str, int, int] | None:
+    below = list(group.children(parent))
+    found = []
+    for sub in below:
+        if not group.is_pod_set(sub):
+            lacks = _lacking(group, sub.name, sub.min_sub_group, pods)
+        else:
+            there, least = pods.get(sub.name, 0), sub.min_member or 0
+            lacks = (sub.name, there, least) if there < least else None
+        if lacks is not None:
+            found.append(lacks)
+    least = len(below) if needed is None else needed
+    return found[0] if len(below) - len(found) < least else None

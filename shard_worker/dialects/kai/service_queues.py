@@ -1,0 +1,197 @@
+"""KAI's queues in a service: fair shares and queue order on the coordinator's live totals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from shard_worker.dialects.kai.model import amounts_of
+from shard_worker.dialects.kai.rules.amounts import NOTHING, RESOURCES, Amounts
+from shard_worker.dialects.kai.rules.fair_share import QueueDemand, fair_shares
+from shard_worker.dialects.kai.rules.queue_order import Candidate, QueueFigures, first
+from shard_worker.dialects.kai.service_totals import DivisibleTotal
+from shard_worker.framework.session import Session
+from shard_worker.session_model.queue_totals import used
+from shard_worker.session_model.workload import Amounts as BySlot
+from shard_worker.session_model.workload import ClusterInfo, QueueInfo
+from shared.codec.packed import replace
+from shared.model.kai import KaiQueue
+from shared.policy.kai_model import KaiPolicy
+from shared.policy.model import Policy
+from shared.units.queue_slots import GPU_SHARE
+from shared.units.slots import CPU, MEMORY
+
+
+def order_queues(session: Session, policy: Policy) -> QueueShares:
+    """Have a service's session divide and order queues as the policy says."""
+    shares = QueueShares(policy)
+    session.queue_choice = shares
+    session.depths = (policy.kai or KaiPolicy()).queue_depth
+    session.add_queue_order_fn(key=shares.key)
+    return shares
+
+
+class QueueShares:
+    """proportion: fair shares by the tree, and whose turn it is among siblings. Without the plugin
+    the oldest queue goes first."""
+
+    def __init__(self, policy: Policy) -> None:
+        kai = policy.kai or KaiPolicy()
+        options = (option for tier in policy.tiers for option in tier)
+        proportion = next((option for option in options if option.name == "proportion"), None)
+        self.is_on = proportion is not None
+        self.k = Fraction(1 if proportion is None else proportion.number("kValue", 1.0))
+        self.flat = not kai.options.full_hierarchy_fairness
+        """Only leaves count, below one parent without bounds."""
+        self._whole = DivisibleTotal(kai.options)
+        self._gpu_slot = -1
+        """The slot in which queues count GPUs of every kind; -1 where no class has it."""
+        self._fair: dict[str, Amounts] = {}
+        self._rank: dict[str, float] = {}
+        """Queue -> its place by age and name."""
+        self._total = NOTHING
+        self._computed_for: tuple[ClusterInfo, int] | None = None
+
+    # --- figures --------------------------------------------------------------------------------
+
+    def total(self, cluster: ClusterInfo) -> Amounts:
+        """What there is to divide among the queues."""
+        self._refresh(cluster)
+        return self._total
+
+    def fair(self, cluster: ClusterInfo) -> Mapping[str, Amounts]:
+        """The fair share of every queue that counts, by name."""
+        self._refresh(cluster)
+        return self._fair
+
+    def figures(self, queue: QueueInfo, cluster: ClusterInfo) -> QueueFigures | None:
+        """A queue as it is compared; None for one that is not KAI's."""
+        self._refresh(cluster)
+        name = queue.queue.name
+        record = cluster.objects.kai_queues.get(name)
+        if record is None:
+            return None
+        return QueueFigures(
+            uid=name,
+            created=record.created,
+            priority=record.priority,
+            quota=share_of(record, "quota"),
+            limit=share_of(record, "limit"),
+            fair_share=self._fair.get(name, NOTHING),
+            allocated=self._amounts(queue.allocated if self.flat else used(queue), cluster),
+        )
+
+    def counted(self, cluster: ClusterInfo) -> list[KaiQueue]:
+        """The queues among which the total is divided, the oldest first."""
+        records = cluster.objects.kai_queues.values()
+        by_age = sorted(records, key=lambda queue: (queue.created, queue.name))
+        if not self.flat:
+            return by_age
+        inner = {record.parent for record in records}
+        return [replace(record, parent="") for record in by_age if record.name not in inner]
+
+    def requested(self, cluster: ClusterInfo) -> dict[str, Amounts]:
+        """What each queue and all below it hold or ask for. Pods with gates do not count yet."""
+        totals: dict[str, Amounts] = {}
+        for info in cluster.queues.values():
+            own = self._amounts(info.requested, cluster)
+            if info.gated:
+                own = own.minus(self._amounts(info.gated, cluster))
+            for queue in self.chain(info):
+                name = queue.queue.name
+                totals[name] = totals.get(name, NOTHING).plus(own)
+        return totals
+
+    def usage(self, cluster: ClusterInfo) -> dict[str, Amounts]:
+        """What queues used over time, in billionths of the cluster; without those of which nothing
+        is known."""
+        return {name: Amounts(*used) for name, used in cluster.objects.queue_usage.items()}
+
+    # --- the choice (framework/queue_choice.py) ---------------------------------------------------
+
+    def chain(self, queue: QueueInfo) -> tuple[QueueInfo, ...]:
+        return (queue,) if self.flat else (queue, *queue.above)
+
+    def shares(self, cluster: ClusterInfo) -> Mapping[str, tuple[int, int, int]]:
+        return self.fair(cluster)
+
+    def contender(self, queue: QueueInfo, asks: BySlot, cluster: ClusterInfo) -> Candidate:
+        figures = self.figures(queue, cluster) or QueueFigures(uid=queue.queue.name)
+        return Candidate(figures, cluster=self._total, asks=self._amounts(asks, cluster))
+
+    def first(self, contenders: Sequence[Candidate]) -> int:
+        if self.is_on:
+            return first(contenders)
+        return min(range(len(contenders)), key=lambda at: contenders[at].age)
+
+    # --- by itself ------------------------------------------------------------------------------
+
+    def key(self, queue: QueueInfo, cluster: ClusterInfo) -> tuple[float, ...]:
+        """A queue's place where nobody asks for its next job: the keys from the root down to it, so
+        that siblings are compared where two paths part."""
+        path = self.chain(queue)[::-1]
+        return tuple(part for info in path for part in self._own_key(info, cluster))
+
+    def _own_key(self, queue: QueueInfo, cluster: ClusterInfo) -> tuple[float, ...]:
+        figures = self.figures(queue, cluster)
+        if figures is None:
+            return (float("inf"),) * 7
+        if not self.is_on:
+            return (self._rank[figures.uid],)
+        over, beyond, priority, without, (with_job, _), (share, _) = Candidate(
+            figures, cluster=self._total
+        ).key
+        return over, beyond, priority, without, with_job, share, self._rank[figures.uid]
+
+    # --- dividing -------------------------------------------------------------------------------
+
+    def _refresh(self, cluster: ClusterInfo) -> None:
+        computed = self._computed_for
+        if computed is not None and computed[0] is cluster and computed[1] == cluster.revision:
+            return
+        counted = self.counted(cluster)
+        self._rank = {queue.name: float(at) for at, queue in enumerate(counted)}
+        self._total = self._whole.of(cluster)
+        requested, usage = self.requested(cluster), self.usage(cluster)
+        demands = [
+            demand_of(
+                record,
+                requested.get(record.name, NOTHING),
+                usage=usage.get(record.name, NOTHING),
+            )
+            for record in counted
+        ]
+        self._fair = fair_shares(self._total, demands, k=self.k)
+        self._computed_for = (cluster, cluster.revision)
+
+    # --- amounts --------------------------------------------------------------------------------
+
+    def _amounts(self, amounts: BySlot, cluster: ClusterInfo) -> Amounts:
+        """What queues count of an amount. GPUs of every kind have a slot of their own there
+        (docs/decisions/0064), which also has parts of devices."""
+        names, at = cluster.names, self._gpu_slot
+        if at < 0 or names[at] != GPU_SHARE:  # a slot that nothing uses may get another name
+            at = self._gpu_slot = names.index(GPU_SHARE) if GPU_SHARE in names else -1
+        if at < 0:
+            return amounts_of(tuple(amounts.items()), names)
+        return Amounts(amounts.get(CPU, 0), amounts.get(MEMORY, 0), amounts.get(at, 0))
+
+
+def demand_of(record: KaiQueue, requested: Amounts, *, usage: Amounts = NOTHING) -> QueueDemand:
+    """What a queue brings to the division."""
+    return QueueDemand(
+        uid=record.name,
+        parent=record.parent or None,
+        created=record.created,
+        priority=record.priority,
+        quota=share_of(record, "quota"),
+        limit=share_of(record, "limit"),
+        weight=share_of(record, "weight"),
+        requested=requested,
+        usage=usage,
+    )
+
+
+def share_of(record: KaiQueue, part: str) -> Amounts:
+    """A queue's quotas, limits or weights."""
+    return Amounts(*(getattr(getattr(record, name), part) for name in RESOURCES))

@@ -1,0 +1,34 @@
+"""The choice among sibling queues by what each of them would place next.
+
+QueueOrder (:mod:`shard_worker.framework.extension_points`) ranks each queue by itself. A dialect
+that compares queues together with the next job of each registers a choice instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from shard_worker.session_model.workload import Amounts, ClusterInfo, QueueInfo
+
+C = TypeVar("C")
+"""A queue with its next job, as the choice compares it; opaque to the caller."""
+
+
+class QueueChoice(Protocol[C]):
+    def chain(self, queue: QueueInfo) -> tuple[QueueInfo, ...]:
+        """The queue and those above it that are compared with their siblings, nearest first."""
+        ...
+
+    def contender(self, queue: QueueInfo, asks: Amounts, cluster: ClusterInfo) -> C:
+        """A queue whose next job, its own or of a queue below it, asks for these amounts. Valid
+        until a total of the queue or of the cluster changes."""
+        ...
+
+    def shares(self, cluster: ClusterInfo) -> Mapping[str, tuple[int, int, int]]:
+        """Queue -> its fair share of cores, memory and GPUs."""
+        ...
+
+    def first(self, contenders: Sequence[C]) -> int:
+        """The index of the sibling that goes first."""
+        ...
