@@ -27,14 +27,14 @@ from coordinator.dispatch.inquiry_client import Inquiries
 from coordinator.dispatch.worker_client import Shards
 from coordinator.explain.explainer import Explainer
 from coordinator.explain.planner import Planner
-from coordinator.intake.documents.kinds import JOB, POD, POD_GROUP, Kind
+from coordinator.intake.documents.kinds import JOB, KAI_POD_GROUP, POD, POD_GROUP, Kind
 from coordinator.intake.intake import Intake
 from coordinator.objects.timeline import Stories
 from shared.manifests.text.errors import TextError, TextLimits
 from shared.manifests.text.text import Form, read_objects
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-EXPLAINED = (POD, POD_GROUP, JOB)
+EXPLAINED = (POD, POD_GROUP, KAI_POD_GROUP, JOB)
 VIRTUAL = (
     *(
         (

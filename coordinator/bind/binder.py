@@ -44,7 +44,8 @@ def plan_binds(
     node: Callable[[int], str | None],
 ) -> BindPlan | None:
     """Columns for the driver. Tasks of removed jobs are left out (their entry is only
-    acknowledged).
+    acknowledged), and so are members that a job does not have: a leader that stood still may read
+    here what its successor has placed, before it knows that it was deposed.
 
     None where a node is not known yet: workers learn of a new node from the log, and their
     placement there may be read here before the coordinator knows the node. Plan again a little
@@ -59,11 +60,16 @@ def plan_binds(
     nodes: list[str] = []
     durations: list[float | None] = []
     codes: list[int] = []
+    statements: list[str] = []
     for entry in entries:
-        for jid, _cid, tasks, places in entry.binds:
+        for jid, _cid, placed, on in entry.binds:
             job = jobs(jid)
             if job is None:
                 continue
+            known = [job.known_role(tix) for tix in placed]
+            roles = [role for role in known if role is not None]
+            tasks = [tix for tix, role in zip(placed, known, strict=True) if role is not None]
+            places = [row for row, role in zip(on, known, strict=True) if role is not None]
             jids += [jid] * len(tasks)
             tixs += tasks
             rows += places
@@ -77,9 +83,9 @@ def plan_binds(
             # comes late of its earlier incarnation cannot be taken for the new one (decision 0018).
             names += [f"{jid}.{tix}" for tix in tasks]
             pods += [f"{job.namespace}/{job.pod_name(tix)}" for tix in tasks]
-            roles = [job.role_of(tix) for tix in tasks]
             durations += [role.duration for role in roles]
             codes += [role.exit_code for role in roles]
+            statements += [entry.id] * len(tasks)
     return BindPlan(
         ids=[entry.id for entry in entries],
         jids=jids,
@@ -92,6 +98,7 @@ def plan_binds(
             nodes=nodes,
             durations=durations,
             exit_codes=codes if any(codes) else [],
+            entries=statements,
         ),
     )
 
@@ -237,6 +244,7 @@ def part_of(plan: BindPlan, positions: list[int]) -> BindPlan:
             nodes=[r.nodes[i] for i in positions],
             durations=[r.durations[i] for i in positions],
             exit_codes=[r.exit_codes[i] for i in positions] if r.exit_codes else [],
+            entries=[r.entries[i] for i in positions] if r.entries else [],
         ),
     )
 
@@ -255,10 +263,16 @@ _REPORTED = {
 }
 
 
-def read_reports(reports: Reports, *, rows: Mapping[str, int]) -> list[StatusItem]:
+def read_reports(
+    reports: Reports,
+    *,
+    rows: Mapping[str, int],
+    jobs: Callable[[int], Job | None] = lambda jid: None,
+) -> list[StatusItem]:
     """The cluster's reports as ledger items; consecutive reports of one kind and job are merged.
 
-    ``rows``: node name -> row, deleted nodes included.
+    ``rows``: node name -> row, deleted nodes included. ``jobs``: what the books know of a job;
+    asked where a task is on a node that somebody else chose.
 
     The order within a job is kept, because a task starts before it ends.
     """
@@ -267,6 +281,11 @@ def read_reports(reports: Reports, *, rows: Mapping[str, int]) -> list[StatusIte
     for kind, task, node in zip(reports.kinds, reports.tasks, reports.nodes, strict=True):
         head, _, tix = task.partition(".")
         jid = int(head)
+        if kind == Report.BOUND:
+            last.pop(jid, None)
+            if (adopted := _adopted(jid, int(tix), rows.get(node), jobs)) is not None:
+                _append_adopted(items, adopted)
+            continue
         previous = last.get(jid)
         if previous is None or previous[0] != kind:
             item = StatusItem(state=_REPORTED[Report(kind)], jid=jid, tasks=[], rows=[])
@@ -278,3 +297,27 @@ def read_reports(reports: Reports, *, rows: Mapping[str, int]) -> list[StatusIte
         # -1 is no task's row: the script changes nothing whose record names another row.
         item.rows.append(rows.get(node, -1))
     return items
+
+
+def _adopted(
+    jid: int, tix: int, row: int | None, jobs: Callable[[int], Job | None]
+) -> StatusItem | None:
+    """What to record of a task that is on a node; None where the job, the member or the node is not
+    known (any more): reconciling finds it again once they are."""
+    job = jobs(jid)
+    role = None if job is None else job.known_role(tix)
+    if role is None or row is None:
+        return None
+    return StatusItem(TaskState.BOUND, jid, [tix], [row], role.cid, role.group)
+
+
+def _append_adopted(items: list[StatusItem], adopted: StatusItem) -> None:
+    """Append, merged into the last item where that adopts members of the same role."""
+    previous = items[-1] if items else None
+    if previous is not None and replace(previous, tasks=[], rows=[]) == replace(
+        adopted, tasks=[], rows=[]
+    ):
+        previous.tasks.extend(adopted.tasks)
+        previous.rows.extend(adopted.rows)
+    else:
+        items.append(adopted)

@@ -18,7 +18,8 @@ from coordinator.jobs.state import JobState, Standing
 from coordinator.order.order import Order
 from shared.codec.packed import replace
 from shared.ledger.entries.stored import Evicted, TaskRecord
-from shared.messages.messages import UNSUCCESSFUL, StatusItem, TaskState
+from shared.messages.messages import ENDED, UNSUCCESSFUL, StatusItem, TaskState
+from shared.model.model import Job
 
 Task = tuple[int, int]
 """(jid, tix)"""
@@ -26,6 +27,9 @@ Task = tuple[int, int]
 _BEFORE = (TaskState.PENDING, TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 """States that the books may have for a victim that the ledger has as leaving: reports are under
 way."""
+
+_OF_INCARNATIONS = (TaskState.RUNNING, TaskState.RELEASING, *ENDED)
+"""States that only the cluster's word brings: what it says is about one incarnation."""
 
 
 class Victims:
@@ -81,6 +85,8 @@ class Victims:
             tasks, rows = [tix for tix, _ in fresh], [row for _, row in fresh]
             self._places.moved(StatusItem(TaskState.RELEASING, jid, tasks, rows), tasks, rows)
             order.evict(state, tasks, rows)
+        if victims.to and fresh and jid in order.jobs:
+            order.promised_to_victims(state, dict(zip(victims.tasks, victims.to, strict=True)))
         waiting = order.jobs.get(victims.by)
         if waiting is not None and waiting.standing is Standing.NOMINATED:
             order.nominations.wait_for(waiting, victims.rows)
@@ -130,7 +136,12 @@ class Victims:
 
     def read(self, reports: Reports, rows: Mapping[str, int]) -> list[StatusItem]:
         """Reports as ledger items, without those about earlier incarnations."""
-        return self.ended(read_reports(_current(reports, self._lives), rows=rows))
+        current = _current(reports, self._lives)
+        return self.ended(read_reports(current, rows=rows, jobs=self._job))
+
+    def _job(self, jid: int) -> Job | None:
+        state = self._order.known(jid)
+        return None if state is None else state.job
 
     def answered(self, plan: BindPlan, answers: BindAnswers) -> BindAnswers:
         """The cluster's answers to binds, with OVER for earlier incarnations: those binds did take
@@ -148,39 +159,54 @@ class Victims:
 
     def ended(self, items: list[StatusItem]) -> list[StatusItem]:
         """Turn failures of evicted tasks into a return to pending, unless their job is being
-        deleted."""
+        deleted. Every item names the incarnations that it is about."""
         changed: list[StatusItem] = []
         for item in items:
             state = self._order.jobs.get(item.jid) if item.state in UNSUCCESSFUL else None
             if state is None or state.evicted.isdisjoint(item.tasks):
-                changed.append(item)
+                changed.append(self._named(item))
             else:
                 changed += _divided(item, state)
         return changed
 
-    def current(self, items: list[StatusItem]) -> list[StatusItem]:
-        """The items without ends of incarnations that are already recorded.
+    def _named(self, item: StatusItem) -> StatusItem:
+        """The item with the present incarnations of its tasks; as it is where all are first ones,
+        which is nearly always so."""
+        state = self._order.known(item.jid)
+        if state is None or not state.lives or item.state not in _OF_INCARNATIONS or item.cid >= 0:
+            return item
+        return replace(item, incarnations=tuple(state.lives.get(tix, 0) for tix in item.tasks))
 
-        A report and a reconcile pass may both say that a victim ended. Once the first is recorded,
-        the task may be placed again, even on its old node: the second would release the next
-        incarnation's place. Call it after the previous batch is applied and before this one is
-        sent: no victim becomes a new incarnation in between.
+    def current(self, items: list[StatusItem]) -> list[StatusItem]:
+        """The items without what they say of incarnations that are over.
+
+        A report may come twice, and a reconcile pass may say the same. Once the first is recorded,
+        a victim, or a task that a policy of its Job begins anew, is pending as its next
+        incarnation, or placed again, even on its old node: the second would end that one. Call it
+        after the previous batch is applied and before this one is sent: no task becomes another
+        incarnation in between.
         """
-        if not any(item.incarnations for item in items):
-            return items
-        current = [self._still(item) if item.incarnations else item for item in items]
+        current = [self._still(item) for item in items]
         return [item for item in current if item.tasks]
 
     def _still(self, item: StatusItem) -> StatusItem:
-        state = self._order.known(item.jid)
-        if state is None:
+        victims = item.state is TaskState.PENDING
+        if victims and not item.incarnations:
+            return item  # a refused bind, or tasks that begin anew
+        if not victims and (item.state not in _OF_INCARNATIONS or item.cid >= 0):
             return item
-        columns = zip(item.tasks, item.rows, item.incarnations, strict=True)
+        state = self._order.known(item.jid)
+        if state is None or not (victims or state.lives):
+            return item
+        # An item without incarnations was made when all its tasks were first ones.
+        lives = item.incarnations or (0,) * len(item.tasks)
         remaining = [
             (tix, row, life)
-            for tix, row, life in columns
-            if tix in state.evicted and state.lives.get(tix, 0) == life
+            for tix, row, life in zip(item.tasks, item.rows, lives, strict=True)
+            if state.lives.get(tix, 0) == life and (tix in state.evicted or not victims)
         ]
+        if len(remaining) == len(item.tasks):
+            return item
         return replace(
             item,
             tasks=[tix for tix, _, _ in remaining],
@@ -241,8 +267,8 @@ def _divided(item: StatusItem, job: JobState) -> list[StatusItem]:
         ]
         if members:
             tasks, rows = [t for t, _ in members], [r for _, r in members]
-            ended = state is TaskState.PENDING
-            lives = tuple(job.lives.get(t, 0) for t in tasks) if ended else ()
+            named = state is TaskState.PENDING or bool(job.lives)
+            lives = tuple(job.lives.get(t, 0) for t in tasks) if named else ()
             parts.append(replace(item, state=state, tasks=tasks, rows=rows, incarnations=lives))
     return parts
 

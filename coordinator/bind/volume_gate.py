@@ -37,8 +37,8 @@ class VolumeGate:
             state = jobs[jid]
             if state is not None and self.unbound(state.job, plan.tasks[i]):
                 waits.append(i)
-        kept = set(waits)
-        goes = [i for i in range(len(plan.jids)) if i not in kept]
+        waiting = set(waits)
+        goes = [i for i in range(len(plan.jids)) if i not in waiting]
         return part_of(plan, goes), part_of(plan, waits)
 
     def _has_claims(self, job: Job) -> bool:

@@ -84,12 +84,19 @@ ENTRIES = (
     CommandEntry(
         "queue",
         "coordinator.cli.scheduling.queue",
-        "List, describe, close and open queues",
+        "List, describe, close and open queues; divide among them",
         ANSWERS,
         "app",
     ),
     CommandEntry(
         "shard", "coordinator.cli.scheduling.shard", "List and describe shards", ANSWERS, "app"
+    ),
+    CommandEntry(
+        "shadow",
+        "coordinator.cli.scheduling.shadow",
+        "Compare with the scheduler of a Kubernetes cluster",
+        ANSWERS,
+        "app",
     ),
     CommandEntry(
         "replay",

@@ -82,7 +82,7 @@ def _markdown(text: str) -> str:
 
 
 def _rows(command: Any, *, server: bool) -> list[tuple[str, str]]:
-    """What is written, and what it means."""
+    """Rows of the table of options: usage and meaning."""
     context = _context("", command)
     return [
         (_written(param, context), _meaning(param, context))

@@ -45,6 +45,8 @@ class BindRequests:
     durations: list[float | None]
     exit_codes: list[int] = field(default_factory=list)
     """The exit code each will have (0: success); empty if all succeed."""
+    entries: list[str] = field(default_factory=list)
+    """The entry of the bind stream that placed each; empty where nobody asks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class Report(IntEnum):
     RELEASING = 1
     SUCCEEDED = 2
     FAILED = 3
+    BOUND = 4  # it is on this node, whoever bound it: adopted
 
 
 @dataclass(frozen=True, slots=True)

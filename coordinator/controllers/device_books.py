@@ -13,7 +13,7 @@ from coordinator.intake.intake import Intake
 from shard_worker.kube_scheduler.cel.tree import CelError
 from shard_worker.kube_scheduler.devices.claims import ELSEWHERE, NONE_FREE, UNJUDGED
 from shard_worker.kube_scheduler.devices.pools import DeviceShelf, Offer, Pools
-from shard_worker.kube_scheduler.devices.search import DeviceUsage, Got, OpenClaim, Search
+from shard_worker.kube_scheduler.devices.search import DeviceSearch, DeviceUsage, Got, OpenClaim
 from shared.manifests.kubernetes.devices import read_claim
 from shared.model.constraints import Terms
 from shared.model.devices import ResourceClaim, ResourceClaimTemplate, own_claim
@@ -76,21 +76,25 @@ class ClaimBooks:
             if claim is None:
                 return why
             claims.append(claim)
-        wanted = [OpenClaim(c.key, c.model.requests, c.model.matches) for c in claims if c.open]
+        open_claims = [
+            OpenClaim(c.key, c.model.requests, c.model.matches) for c in claims if c.open
+        ]
         try:
-            found = Search(self._pools, self._offers(user.node), self._usage).run(wanted)
+            devices = DeviceSearch(self._pools, self._offers(user.node), self._usage).run(
+                open_claims
+            )
         except CelError as error:
             return f"{UNJUDGED}{error}"
-        if found is None:
+        if devices is None:
             return NONE_FREE
-        for got in found:
+        for got in devices:
             self._usage.add(got)
         for claim in claims:
             status = claim.written.setdefault("status", {})
             before = users_of(claim.written)
             if claim.open:
-                mine = [got for got in found if got.claim == claim.key]
-                status["allocation"] = self._allocation(mine, user.node)
+                allocated = [got for got in devices if got.claim == claim.key]
+                status["allocation"] = self._allocation(allocated, user.node)
             if all(known.get("uid") != uid for known in before):
                 reserved = {"resource": "pods", "name": user.pod, "uid": uid}
                 status["reservedFor"] = [*before, reserved]

@@ -50,17 +50,17 @@ class DeviceClaims:
     async def free_forever(self) -> None:
         """Take devices back from claims that nobody uses any more; also from those of pods that
         left while nobody led."""
-        seen = -1
+        version = -1
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             changes = self._core.order.accounts.capacity.changes
-            if changes == seen:
+            if changes == version:
                 continue
-            seen = changes
+            version = changes
             try:
                 await self._free()
             except StoreRefused:
-                seen = -1
+                version = -1
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def _free(self) -> None:

@@ -44,7 +44,7 @@ class DeviceController:
     def users(self, plan: BindPlan) -> list[DeviceUser]:
         """The tasks of the plan that claim devices. For most plans this costs a look at the classes
         of their jobs."""
-        order, found = self._core.order, list[DeviceUser]()
+        order, users = self._core.order, list[DeviceUser]()
         jobs = {jid: order.jobs[jid].job for jid in dict.fromkeys(plan.jids) if jid in order.jobs}
         claiming = {jid for jid, job in jobs.items() if any(map(self._rules, job.roles))}
         for i, jid in enumerate(plan.jids) if claiming else ():
@@ -52,8 +52,8 @@ class DeviceController:
             rules = self._rules(jobs[jid].role_of(tix)) if jid in claiming else None
             if rules is not None and node is not None:  # without it, the cluster answers the bind
                 claims, templates = rules.claims, rules.claim_templates
-                found.append(DeviceUser(i, jobs[jid], tix, node, claims, templates))
-        return found
+                users.append(DeviceUser(i, jobs[jid], tix, node, claims, templates))
+        return users
 
     def _rules(self, role: Role) -> Constraints | None:
         """The constraints of tasks that claim devices; None for others."""
@@ -94,7 +94,7 @@ class DeviceController:
     def unused(self) -> list[tuple[Key, Json | None]]:
         """Claims that some pod uses no more, and what is left of them: None of a claim that was
         made for this pod."""
-        found: list[tuple[Key, Json | None]] = []
+        changes: list[tuple[Key, Json | None]] = []
         for claim in list(self._core.order.accounts.cluster.objects.claims.values()):
             key = Key(CLAIM, claim.namespace, claim.name)
             document = self._intake.documents.get(key)
@@ -108,13 +108,13 @@ class DeviceController:
             over = {user.get("uid") for user in users if user not in left}
             owners = written["metadata"].get("ownerReferences") or ()
             if not left and any(owner.get("uid") in over for owner in owners):
-                found.append((key, None))
+                changes.append((key, None))
                 continue
             written["status"]["reservedFor"] = left
             if not left:
                 written["status"].pop("allocation", None)
-            found.append((key, written))
-        return found
+            changes.append((key, written))
+        return changes
 
     def free(self, now: float) -> Admission:
         """Write what is left of the claims that stay."""

@@ -1,4 +1,5 @@
-"""The job controller in the coordinator process: passes events in, executes its actions."""
+"""The controllers of Jobs and of KAI's PodGroups in the coordinator process: passes events in,
+executes their actions."""
 
 from __future__ import annotations
 
@@ -6,9 +7,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 
 import structlog
 
+from coordinator.controllers.group_backoffs import LOOK_SECONDS, GroupBackoffs, mark_failed
+from coordinator.controllers.group_starts import GroupStarts, mark_started
 from coordinator.controllers.job_controller import (
     Action,
     End,
@@ -19,7 +23,9 @@ from coordinator.controllers.job_controller import (
     Restart,
 )
 from coordinator.core.coordinator import Coordinator
+from coordinator.intake.admission.result import Admission
 from coordinator.intake.changes import Changes
+from coordinator.intake.dialect_change import take_up_dialect
 from coordinator.intake.documents.document import Document
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
@@ -41,6 +47,8 @@ class JobLoop:
     ) -> None:
         """``clock``: seconds since 1970."""
         self.controller = JobController(core.order.jobs.get)
+        self._starts = GroupStarts(core)
+        self._backoffs = GroupBackoffs(core)
         self._intake = intake
         self._clock = clock
         self._moved = asyncio.Event()
@@ -50,22 +58,27 @@ class JobLoop:
     def restored(self, documents: Iterable[Document]) -> None:
         """At the start: find again what became due while no coordinator ran."""
         self.controller.published(documents, (), self._clock())
+        self._backoffs.published(self._intake.registry.objects.values())
         self._moved.set()
 
     def published(self, changes: Changes) -> None:
         self.controller.published(changes.documents, changes.documents_gone, self._clock())
+        self._backoffs.published(changes.objects)
         self._moved.set()
 
-    def recorded(self, items: Iterable[StatusItem]) -> None:
-        due = self.controller.next_due()
-        self.controller.recorded((item.jid for item in items), self._clock())
-        if self.controller.asks or self.controller.next_due() != due:
+    def recorded(self, items: Sequence[StatusItem]) -> None:
+        due, now = self.controller.next_due(), self._clock()
+        self.controller.recorded((item.jid for item in items), now)
+        began = self._starts.recorded(items, now)
+        if began or self.controller.asks or self.controller.next_due() != due:
             self._moved.set()
 
     # --- what is done -----------------------------------------------------------------------------
 
     async def run(self, writer: IntakeWriter, begin_anew: BeginsAnew) -> None:
-        """Until it is cancelled."""
+        """Until it is cancelled. What the other dialect left is settled first."""
+        with contextlib.suppress(StoreRefused):  # logged and counted; tried by the next leader
+            await take_up_dialect(writer, self._intake)
         while True:
             # Before the actions are taken: what becomes due meanwhile sets it again.
             self._moved.clear()
@@ -74,10 +87,27 @@ class JobLoop:
                 async with asyncio.TaskGroup() as group:
                     for action in actions[at : at + AT_ONCE]:
                         group.create_task(self._try(writer, begin_anew, action))
-            due = self.controller.next_due()
+            if started := self._starts.take():
+                await self._mark(writer, partial(mark_started, self._intake, started))
+            if self._backoffs.watches and (failed := self._backoffs.look()):
+                await self._mark(writer, partial(mark_failed, self._intake, failed))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if due is None else max(0.0, due - self._clock())):
+                async with asyncio.timeout(self._pause()):
                     await self._moved.wait()
+
+    def _pause(self) -> float | None:
+        """Seconds until something is due; None where nothing is."""
+        due = self.controller.next_due()
+        pauses = [] if due is None else [max(0.0, due - self._clock())]
+        pauses += [LOOK_SECONDS] if self._backoffs.watches else []
+        return min(pauses, default=None)
+
+    async def _mark(self, writer: IntakeWriter, write: Callable[[float], Admission]) -> None:
+        """Write something on KAI's PodGroups."""
+        try:
+            await writer.apply(write)
+        except StoreRefused as error:
+            log.error("PodGroups are not marked", why=error.message)
 
     async def _try(self, writer: IntakeWriter, begin_anew: BeginsAnew, action: Action) -> None:
         try:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from coordinator.intake.documents.document import Document
 from shared.errors import Refusal
-from shared.manifests.parse import parse
+from shared.manifests.parse import parse_stored
 from shared.manifests.volcano.objects import JobManifest
 from shared.manifests.volcano.policies import (
     ANY,
@@ -75,7 +75,7 @@ def rules_of(document: Document) -> Rules | None:
     """The policies of a Job; None for a Job without any."""
     if not any(sign in document.body for sign in _SIGNS):
         return None
-    manifest = parse(document.object())
+    manifest = parse_stored(document.object())
     if isinstance(manifest, Refusal) or not isinstance(manifest, JobManifest):
         return None
     roles = tuple(

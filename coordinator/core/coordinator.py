@@ -352,7 +352,7 @@ class Coordinator:
         for jid, nomination in nominations.items():
             state = self.order.jobs.get(jid)
             if state is not None and (
-                state.standing is Standing.OPEN or state.releasing_nominations
+                state.standing is Standing.OPEN or self.order.takes_up(state, nomination, now)
             ):
                 continue
             if state is None or not state.nominated or nomination.expiry <= now:

@@ -25,6 +25,7 @@ from shared.codec.packed import replace
 from shared.messages.messages import (
     ENDED,
     GUARD_GANG,
+    GUARD_REST,
     DomainOp,
     EvictRun,
     Statement,
@@ -55,7 +56,7 @@ class Action(Enum):
     deletes them."""
 
 
-class Obstacle(Enum):
+class EvictionObstacle(Enum):
     ENDING = "the pod is ending by itself; send it again"
     ENDED = "the pod has ended; nothing of it is on a node"
     UNPLACED = "the pod waits for a node, so there is nothing to stop"
@@ -76,7 +77,7 @@ class EvictionPlan:
 
 @dataclass(frozen=True, slots=True)
 class EvictionRefusal:
-    obstacle: Obstacle
+    obstacle: EvictionObstacle
     detail: str = ""
 
 
@@ -115,24 +116,26 @@ class PodEvictions:
         if task_state == TaskState.RELEASING:
             # It keeps its uid, for whose end whoever drains would wait in vain: once it has ended,
             # it is answered so. Who deletes does not wait for it.
-            return Leaving() if action is Action.DELETE else EvictionRefusal(Obstacle.ENDING)
+            return (
+                Leaving() if action is Action.DELETE else EvictionRefusal(EvictionObstacle.ENDING)
+            )
         if task_state in ENDED:
-            return EvictionRefusal(Obstacle.ENDED)
+            return EvictionRefusal(EvictionObstacle.ENDED)
         if task_state == TaskState.PENDING:
             # Whoever drains listed it on a node: it left with its gang since, and that is all that
             # was asked for.
             left = action is Action.EVICT
-            return EvictionRefusal(Obstacle.LEFT if left else Obstacle.UNPLACED)
+            return EvictionRefusal(EvictionObstacle.LEFT if left else EvictionObstacle.UNPLACED)
         keys = order.spanning.keys(jid)
         if _moves(state) or order.spanning.touched(keys):
-            return EvictionRefusal(Obstacle.BUSY)
+            return EvictionRefusal(EvictionObstacle.BUSY)
         tasks = self._gang_of(state, tix) if order.session.keeps_gangs else [tix]
         if waiting := self._wait_for_volumes(state, tasks):
             return VolumeWait(tuple((jid, t) for t in waiting))
         if any(state.states[t] not in EVICTABLE for t in tasks):
-            return EvictionRefusal(Obstacle.BUSY)
+            return EvictionRefusal(EvictionObstacle.BUSY)
         if action is Action.EVICT and (why := self._exceeded(state, tasks, objects)):
-            return EvictionRefusal(Obstacle.BUDGET, why)
+            return EvictionRefusal(EvictionObstacle.BUDGET, why)
         statement = self._statement(state, tasks, keys, f"{action.value}: for {whom}")
         return EvictionPlan(statement, tuple((jid, t) for t in tasks), tuple(keys))
 
@@ -162,7 +165,7 @@ class PodEvictions:
         if state is None or state.states[tix] not in EVICTABLE:
             return None
         why = self._exceeded(state, [tix], objects)
-        return EvictionRefusal(Obstacle.BUDGET, why) if why else None
+        return EvictionRefusal(EvictionObstacle.BUDGET, why) if why else None
 
     # --- a plan on its way ----------------------------------------------------------------------
 
@@ -236,8 +239,8 @@ class PodEvictions:
         """The members of a group once these have left, and those whose eviction the ledger has and
         the books have not yet."""
         job, info = state.job, state.info
-        known = {t for jid, t in self._committed if jid == job.jid} - state.evicted
-        gone = sum(group in _chain(job, job.role_of(t).group) for t in known.union(leaving))
+        committed = {t for jid, t in self._committed if jid == job.jid} - state.evicted
+        gone = sum(group in _chain(job, job.role_of(t).group) for t in committed.union(leaving))
         return info.held[group] + info.best_effort[group] - gone
 
     def _placed(self, state: JobState, group: int) -> list[int]:
@@ -293,16 +296,18 @@ class PodEvictions:
         )
 
     def _guards(self, state: JobState, group: int, leaving: list[int]) -> int:
-        """Have the ledger check that the gang is whole or gone afterwards. A gang in part already,
-        as where members have ended, would be refused for ever: it is not checked."""
+        """Have the ledger check that the gang is whole or gone afterwards, but for members that
+        have ended. A gang that is in part already would be refused for ever: it is not checked."""
         if not self._order.session.keeps_gangs:
             return 0
-        job, info = state.job, state.info
+        job, rest = state.job, 0
         for above in _chain(job, group):
-            gone = sum(above in _chain(job, job.role_of(tix).group) for tix in leaving)
-            if 0 < info.held[above] - gone < job.groups[above].minimum:
-                return 0
-        return GUARD_GANG
+            members = self._members(state, above, leaving)
+            if 0 < members < job.groups[above].minimum:
+                if not set(leaving).issuperset(self._placed(state, above)):
+                    return 0
+                rest = max(rest, members)
+        return GUARD_GANG + rest * GUARD_REST
 
     # --- budgets --------------------------------------------------------------------------------
 

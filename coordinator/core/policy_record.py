@@ -4,7 +4,7 @@ eviction."""
 from __future__ import annotations
 
 from shared.ledger.entries.intake_batch import PutObject
-from shared.policy.model import Policy
+from shared.policy.model import Dialect, Policy
 from shared.records.specs import POLICY_KEY, encode_policy
 
 
@@ -15,7 +15,8 @@ def policy_op(policy: Policy) -> PutObject:
 
 
 def policy_mapping(policy: Policy) -> dict[str, object]:
-    """Actions in order; per tier the plugins with arguments and switches, where they have any."""
+    """Actions in order; per tier the plugins with arguments and switches, where they have any; the
+    dialect where it is not Volcano's, as records from before there were two say nothing of it."""
     tiers = [
         [
             {"name": option.name}
@@ -25,4 +26,5 @@ def policy_mapping(policy: Policy) -> dict[str, object]:
         ]
         for tier in policy.tiers
     ]
-    return {"actions": list(policy.actions), "tiers": tiers}
+    dialect = {} if policy.dialect is Dialect.VOLCANO else {"dialect": policy.dialect.value}
+    return {"actions": list(policy.actions), "tiers": tiers} | dialect

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator.dispatch.dispatcher import Dispatcher
@@ -60,4 +60,14 @@ def status(
             }
             for s in dispatcher.shards.values()
         ],
+    }
+
+
+def resources_of(order: Order, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Capacity and usage of the cluster, by resource name, in the slot's unit."""
+    total, idle = order.accounts.cluster.total, order.accounts.capacity.idle
+    return {
+        names[slot]: {"total": amount, "used": amount - idle.get(slot, 0)}
+        for slot, amount in sorted(total.items())
+        if amount
     }

@@ -24,7 +24,7 @@ SECONDS = 3.0
 RETRY_AFTER = 1.0
 
 
-class NoAnswer(Exception):
+class InquiryUnanswered(Exception):
     """No worker answered; the text lists those asked and their errors."""
 
 
@@ -58,9 +58,11 @@ class Inquiries:
             async with asyncio.timeout(self._seconds):
                 return await self._shards.inquire(shard, inquiry)
         except TimeoutError as error:
-            raise NoAnswer(f"shard {shard} gave no answer within {self._seconds:g} s") from error
+            raise InquiryUnanswered(
+                f"shard {shard} gave no answer within {self._seconds:g} s"
+            ) from error
         except WorkerLost as error:
-            raise NoAnswer(str(error)) from error
+            raise InquiryUnanswered(str(error)) from error
 
     async def ask_any(self, shards: list[int], inquiry: Inquiry) -> tuple[int, InquiryFindings]:
         """Ask these shards in order, two at most; returns the first that answers and its answer.
@@ -69,6 +71,6 @@ class Inquiries:
         for shard in shards[:2]:  # each may take its time
             try:
                 return shard, await self.ask(shard, inquiry)
-            except NoAnswer as error:
+            except InquiryUnanswered as error:
                 errors.append(str(error))
-        raise NoAnswer("; ".join(errors) or "no shard has a worker")
+        raise InquiryUnanswered("; ".join(errors) or "no shard has a worker")

@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from coordinator.jobs.capability import BoundKind
 from coordinator.jobs.pending_reasons import Why
 from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
 from shard_worker.inquiry.funnel import FunnelCheck
 from shared.messages.messages import ALLOCATE, OutcomeCode
 from shared.messages.reason import Reason
 from shared.model.model import Job
+from shared.policy.model import Dialect
 from shared.units.amount_text import listed, name_of
 from shared.units.quantity import quantity, unit_of
 
@@ -67,7 +69,10 @@ def _tried(change: tuple[str, InquiryFinding]) -> dict[str, Any]:
 
 def more_quota(why: Why, job: Job, names: Sequence[str]) -> str:
     """The quota that its queue lacks, as a proposal."""
-    return f"{listed(why.short, names)} more for queue {job.queue}" if why.short else "more quota"
+    if not why.short:
+        return "more quota"
+    queue = job.queue if why.bound is None else why.bound.queue
+    return f"{listed(why.short, names)} more for queue {queue}"
 
 
 def _within_quota(
@@ -126,9 +131,7 @@ _NEXT = {
     Reason.NOT_SERVED: "change the policy or the job, as said above; the policy file is followed",
     Reason.NO_MATCHING_NODES: _CHANGE,
     Reason.EXCEEDS_NODE_CAPACITY: _CHANGE,
-    Reason.EXCEEDS_CAPABILITY: (
-        "change the request, or the capability of queue {queue} or of one above it"
-    ),
+    Reason.EXCEEDS_CAPABILITY: ("change the request, or the {most} of queue {queue}"),
     Reason.LARGER_THAN_SHARD: "use fewer shards, mode soft, or a smaller gang",
     Reason.QUEUE_CLOSED: "open queue {queue}",
     Reason.GATED: "do as said above",
@@ -145,9 +148,14 @@ _NEXT = {
     Reason.WAITING_FOR_TURN: "its turn comes",
     Reason.PENDING_EVALUATION: "its turn comes",
 }
-"""What happens next by itself, or what somebody has to do; ``queue``: the job's."""
+"""What happens next by itself, or what somebody has to do. ``queue``: the job's, or the one above
+it that does not let the job in; ``most``: what its bound is called."""
 
 
-def next_step(why: Why, job: Job) -> str:
-    """What happens next, or what somebody has to do."""
-    return _NEXT[why.reason].format(queue=job.queue)
+def next_step(why: Why, job: Job, dialect: Dialect = Dialect.VOLCANO) -> str:
+    """What happens next, or what somebody has to do. ``dialect``: whose words queues go by."""
+    queue, most = job.queue, dialect.most
+    if why.bound is not None:
+        queue = why.bound.queue
+        most = "quota" if why.bound.kind is BoundKind.QUOTA else most
+    return _NEXT[why.reason].format(queue=queue, most=most)

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
+from coordinator.explain.queue_tree import share_figures, tree_of
 from coordinator.jobs.state import JobState, amounts, by_state, core_need, deleted_members
 from coordinator.jobs.wait_times import RecentWaits
 from shard_worker.session_model.queue_totals import used
 from shard_worker.session_model.workload import QueueInfo
 from shared.messages.messages import ENDED, TaskState
+from shared.policy.model import Dialect
 from shared.units.amount_text import by_name, plural
+from shared.units.times import rfc3339, span
 
 RUNS = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 
@@ -46,9 +49,14 @@ def quota(core: Coordinator, state: JobState, names: Sequence[str]) -> list[dict
     need = core_need(state, accounts.classes, list(state.job.roles)) if state.info.pending else ()
     requested = amounts(need, accounts.classes)
     queues = []
+    is_tree = core.order.session.policy.dialect is Dialect.KAI
+    tree = tree_of(core) if is_tree else None
     at = core.order.lines.queues.get(state.info.qid)
     while at is not None:
-        queues.append({"queue": at.info.queue.name} | _figures(core, at.info, requested, names))
+        figures = _figures(core, at.info, requested, names)
+        if tree is not None and at.info.queue.name in tree.books:
+            figures |= share_figures(tree, at.info.queue.name, list(by_name(requested, names)))
+        queues.append({"queue": at.info.queue.name} | figures)
         at = core.order.lines.queues.get(at.info.queue.parent)
     if queues:
         queues[0]["asks"] = by_name(requested, names)
@@ -82,6 +90,18 @@ def victims(state: JobState) -> dict[str, Any] | None:
     worst = sorted(vain.refusals.items(), key=lambda item: (-item[1], item[0]))
     reasons = [{"why": reason, "tasks": count} for reason, count in worst]
     return {"action": vain.action, "considered": sum(vain.refusals.values()), "kept": reasons}
+
+
+def preemption_delay(core: Coordinator, state: JobState, now: float) -> dict[str, str] | None:
+    """Until when a PodGroup of KAI's has nobody evicted for it; None where it may, or is none."""
+    group = core.order.accounts.cluster.objects.kai_groups.get(state.job.key)
+    if group is None or state.job.kind != "PodGroup":
+        return None
+    until = state.job.created + group.preemption_delay
+    if until <= now:
+        return None
+    text = f"until then nobody is evicted for it (preemptionDelay {span(group.preemption_delay)})"
+    return {"until": rfc3339(until), "message": text}
 
 
 def estimate(likes: RecentWaits, state: JobState, now: float) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.inquiry_client import Inquiries
 from coordinator.explain.advice import advice, next_step
-from coordinator.explain.estimate import estimate, gang, quota, victims
+from coordinator.explain.estimate import estimate, gang, preemption_delay, quota, victims
 from coordinator.explain.job_story import story_of
 from coordinator.explain.past_story import past_story
 from coordinator.explain.probe import Seen, look, look_here
@@ -27,6 +27,7 @@ from coordinator.explain.queue_position import holders, place_in_queue
 from coordinator.explain.subject import ExplainTarget, find_subject
 from coordinator.explain.verdict import room
 from coordinator.intake.admission.registry import Registry
+from coordinator.intake.documents.kinds import BY_KIND
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, Standing, deleted_members
 from coordinator.objects.timeline import Stories, Story
@@ -98,6 +99,8 @@ class Explainer:
         if reason is None:
             return answer | _no_reason(state) | await self._here(state, subject.tix)
         answer["victims"] = victims(state)
+        if delay := preemption_delay(core, state, now):
+            answer["delay"] = delay
         answer["eta"] = estimate(core.tally.waits.likes, state, now)
         if subject.tix >= 0:
             answer |= await self._here(state, subject.tix)
@@ -107,7 +110,7 @@ class Explainer:
             # A look that found no place is noted as a turn would be, so that `get` and events say
             # what this answer says (decision 0036).
             reason = self._looked(why(core, state, names=names) or reason, state, probe)
-            answer["room"] = room(finding)
+            answer["room"] = room(finding, reason.reason)
             if probe.placement_scores is not None and finding.code is OutcomeCode.PLACED:
                 answer.setdefault("here", here(core, state, probe.placement_scores))
         self._reported(state.job.jid)
@@ -116,7 +119,7 @@ class Explainer:
             answer["incomplete"] = f"{probe.silent}; what follows is what the coordinator remembers"
         if finding is not None and finding.funnels:
             answer |= self._figures(reason, state, probe, finding, names)
-        answer["next"] = next_step(reason, state.job)
+        answer["next"] = next_step(reason, state.job, core.order.session.policy.dialect)
         return answer
 
     async def _here(self, state: JobState, tix: int) -> dict[str, Any]:
@@ -175,7 +178,7 @@ class Explainer:
         head: dict[str, Any] = {
             "apiVersion": API_VERSION,
             "kind": "Explanation",
-            "of": {"kind": kind, "namespace": job.namespace, "name": job.name},
+            "of": {"kind": BY_KIND[kind].written, "namespace": job.namespace, "name": job.name},
             "queue": job.queue,
             "phase": _phase(state),
             "ageSeconds": round(max(0.0, now - job.created), 1),
@@ -197,11 +200,11 @@ class Explainer:
 
     def _without_answers(self, state: JobState) -> list[dict[str, Any]]:
         """What is decided for the job without the answer of another server."""
-        told = [
+        reports = [
             {"message": text, "questions": count} for text, count in state.tries.unanswered.items()
         ]
         missing = self._core.order.excerpts.usage_missing()
-        return [*told, {"message": missing}] if missing else told
+        return [*reports, {"message": missing}] if missing else reports
 
     def _attempts(self, state: JobState) -> dict[str, int]:
         tries = state.tries

@@ -20,7 +20,7 @@ from coordinator.errors import Problem
 from coordinator.explain.queue_position import place_in_queue
 from coordinator.explain.subject import find_subject
 from coordinator.intake.admission.registry import Registry
-from coordinator.jobs.pending_order import QueueState
+from coordinator.jobs.pending_order import PendingQueue
 from coordinator.jobs.state import JobState, Standing, amounts, core_need
 from shard_worker.framework.extension_points import OVERUSED
 from shared.messages.messages import Outcome, OutcomeCode, Turn
@@ -163,7 +163,7 @@ class JobTrace:
             if place.position:
                 self._report(TraceStage.JOB_ORDER, text)
 
-    def _queue_text(self, state: JobState, queue: QueueState) -> str:
+    def _queue_text(self, state: JobState, queue: PendingQueue) -> str:
         """Whether the queue is skipped, by which plugins, or takes the job's tasks."""
         order, name = self._core.order, queue.info.queue.name
         session, cluster = order.session, order.accounts.cluster

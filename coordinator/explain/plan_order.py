@@ -68,8 +68,8 @@ def picked(
         first = min(free, key=lambda number: _key(order, jobs[number], cluster))
         job, at = jobs[first], remaining[first]
         turn, queue = job.turns[at], cluster.queues[job.queue.queue.qid]
-        asked = amounts(tuple((run.cid, len(run.tasks)) for run in turn.runs), classes)
-        if not within_capability(queue, asked):
+        requests = amounts(tuple((run.cid, len(run.tasks)) for run in turn.runs), classes)
+        if not within_capability(queue, requests):
             del remaining[first]
             if not at:
                 result.denied[first] = _frozen(queue)
@@ -77,7 +77,7 @@ def picked(
         result.turns.append((first, at, turn))
         if (first, at) not in misses:
             _hold(job.state, turn.runs, classes)
-            charge(queue, asked.items(), 1)
+            charge(queue, requests.items(), 1)
         out.add(first)
         remaining[first] = at + 1
         if at + 1 == len(job.turns):

@@ -16,8 +16,9 @@ from typing import Any
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.facts import entry_figures, never
+from coordinator.core.reasons.quota import bounded
 from coordinator.core.reasons.reasons import placeless
-from coordinator.dispatch.inquiry_client import Inquiries, NoAnswer
+from coordinator.dispatch.inquiry_client import Inquiries, InquiryUnanswered
 from coordinator.errors import Problem
 from coordinator.explain.hypothetical_turns import best_shards, draft_turn, planned_turn
 from coordinator.explain.plan import BEST_FIRST, Plan, Planned, PlanVerdict
@@ -32,7 +33,7 @@ from coordinator.explain.verdict import (
 )
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.intake import Intake
-from coordinator.jobs.capability import held, upwards
+from coordinator.jobs.capability import QueueBound, bound_of, held, upwards
 from coordinator.jobs.pending_reasons import (
     NEVER,
     Why,
@@ -55,8 +56,6 @@ from shared.messages.reason import Reason
 from shared.model.model import Job, TaskClass
 from shared.records.specs import SLOTS_KEY, decode_slots, encode_class
 from shared.slices import Steps, at_once, in_slices
-from shared.units.amount_text import listed, name_of
-from shared.units.quantity import quantity
 from shared.units.slots import Slots
 
 JOBS = 200
@@ -120,7 +119,7 @@ class Planner:
                 await self._behind_walls(drawn, candidates)
             else:
                 await self._anywhere(drawn, candidates)
-        except NoAnswer as error:
+        except InquiryUnanswered as error:
             for candidate in candidates:
                 if candidate.planned.finding is None:
                     candidate.planned.silent = str(error)
@@ -140,15 +139,17 @@ class Planner:
             order = await in_slices(picked(self._core.order, jobs, drawn.classes, misses=misses))
             tried = [replace(candidates[number], turn=turn) for number, _, turn in order.turns]
             shard, answer = await self._inquiries.ask_any(shards, drawn.inquiry(tried))
-            told = list(zip(order.turns, answer.findings, strict=False))
-            missed = {(number, at) for (number, at, _), f in told if f.code not in _FOUND_A_PLACE}
+            answered = list(zip(order.turns, answer.findings, strict=False))
+            missed = {
+                (number, at) for (number, at, _), f in answered if f.code not in _FOUND_A_PLACE
+            }
             # What found no place takes no share: the picks after it are others then.
             if missed == misses or len(candidates) == 1:
                 break
             misses = missed
         drawn.plan.revision = answer.log_id
         findings: dict[int, list[InquiryFinding]] = {}
-        for (number, _, _), finding in told:
+        for (number, _, _), finding in answered:
             findings.setdefault(number, []).append(finding)
         for number, candidate in enumerate(candidates):
             if number in findings:
@@ -244,7 +245,10 @@ class _Drawing:
             self._core, queue, tuple(needed.items()), classes=self.classes, names=self.plan.names
         )
         if obstacle is not None:
-            planned.verdict, planned.why = PlanVerdict.NEVER, Why(*obstacle)
+            planned.verdict, planned.why = (
+                PlanVerdict.NEVER,
+                Why(obstacle.reason, obstacle.message, bound=obstacle.bound),
+            )
             return None
         planned.why = self._obstacle(queue, state.info, needed)
         if planned.why is not None:
@@ -289,9 +293,9 @@ class _Drawing:
             for slot, limit in above.queue.capability or ():
                 used = self._held(above, slot) + charged.get(slot, 0)
                 if slot in requested and used + requested[slot] > limit:
-                    return self._quota(
-                        above, slot, used=used, limit=limit, requested=requested[slot]
-                    )
+                    names = self.plan.names
+                    bound = bound_of(above, slot, limit, requested, names=names, has=used)
+                    return self._quota(bound, queue.queue.name)
         for above in upwards(self._core.order.lines.queues, queue):
             charged = self._charged.setdefault(above.queue.qid, {})
             for slot, amount in requested.items():
@@ -303,18 +307,15 @@ class _Drawing:
         live = queues.get(queue.queue.qid)
         return 0 if live is None else held(queues, live.info, slot)
 
-    def _quota(self, queue: QueueInfo, slot: int, *, used: int, limit: int, requested: int) -> Why:
-        names = self.plan.names
-        resource = name_of(slot, names)
-        short = {slot: used + requested - limit}
+    def _quota(self, bound: QueueBound, leaf: str) -> Why:
+        wait = bounded(bound, leaf, self.plan.names, uses="would use")
         return Why(
             Reason.WAITING_FOR_QUOTA,
-            f"queue {queue.queue.name} would use {quantity(resource, used)} of the "
-            f"{quantity(resource, limit)} {resource} it may have, the job asks "
-            f"{quantity(resource, requested)}; short by {listed(short, names)}",
-            requested={slot: requested},
-            available={slot: max(0, limit - used)},
-            short=short,
+            wait.message,
+            requested=wait.requested,
+            available=wait.available,
+            short=wait.short,
+            bound=bound,
         )
 
     # --- what workers say -------------------------------------------------------------------------
@@ -377,12 +378,14 @@ class _Drawing:
 
     def denied(self, candidate: _Candidate, queue: QueueInfo) -> Why | None:
         """Why the capability of a queue, or of one above it, does not admit a job now."""
-        asked = amounts(tuple(candidate.needed.items()), self.classes)
+        requests = amounts(tuple(candidate.needed.items()), self.classes)
         for info in (queue, *queue.above):
             for slot, limit in info.queue.capability or ():
-                has = info.allocated.get(slot, 0) + info.releasing.get(slot, 0)
-                if slot in asked and has + asked[slot] > limit:
-                    return self._quota(info, slot, used=has, limit=limit, requested=asked[slot])
+                has = held(self._core.order.lines.queues, info, slot)
+                if slot in requests and has + requests[slot] > limit:
+                    names = self.plan.names
+                    bound = bound_of(info, slot, limit, requests, names=names, has=has)
+                    return self._quota(bound, queue.queue.name)
         return None
 
     def _verdict(self, finding: InquiryFinding, job: Job) -> tuple[PlanVerdict, Why | None]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from coordinator.core.coordinator import Coordinator
-from coordinator.dispatch.inquiry_client import Inquiries, NoAnswer
+from coordinator.dispatch.inquiry_client import Inquiries, InquiryUnanswered
 from coordinator.explain.advice import more_quota
 from coordinator.explain.hypothetical_turns import best_shards, draft_turn, here_turn, session_turn
 from coordinator.explain.verdict import KEPT, larger_than_shards
@@ -61,7 +61,7 @@ async def look(
                 return Seen(silent="no shard has a worker")
         else:
             answers = [await inquiries.ask_any(shards, inquiry)]
-    except NoAnswer as error:
+    except InquiryUnanswered as error:
         return Seen(silent=str(error))
     all_found = [(shard, answer.findings) for shard, answer in answers]
     # The answer nearest to a placement counts: `OutcomeCode` is in that order.
@@ -99,7 +99,7 @@ async def look_here(
     try:
         inquiry = Inquiry([here_turn(core, state, turn, tix)], [{}])
         shard, answer = await inquiries.ask_any(best_shards(core, {}, shard), inquiry)
-    except NoAnswer:
+    except InquiryUnanswered:
         return None
     scores = answer.findings[0].placement_scores
     return (scores[0], shard) if scores else None

@@ -35,7 +35,7 @@ def place_in_queue(core: Coordinator, state: JobState) -> QueuePosition:
     queue = core.order.lines.queues.get(state.info.qid)
     if queue is None:
         return QueuePosition(0, 0)
-    waiting = [entry for line in queue.lines.values() for entry in _standing(core, line)]
+    waiting = [entry for line in queue.lines.values() for entry in waiting_entries(core, line)]
     own_entry = next((entry for entry in waiting if entry[2] == state.job.jid), None)
     if own_entry is None:
         return QueuePosition(0, len(waiting))
@@ -48,7 +48,7 @@ def place_in_queue(core: Coordinator, state: JobState) -> QueuePosition:
     )
 
 
-def _standing(core: Coordinator, line: Line) -> Iterator[Entry]:
+def waiting_entries(core: Coordinator, line: Line) -> Iterator[Entry]:
     """The valid entries of a line."""
     for entry in line.heap:
         state = core.order.jobs.get(entry[2])

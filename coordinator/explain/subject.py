@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from coordinator.core.coordinator import Coordinator
 from coordinator.errors import not_found
 from coordinator.intake.admission.registry import Registry, unpack_task
-from coordinator.intake.documents.kinds import BY_KIND
+from coordinator.intake.documents.document import Key
+from coordinator.intake.documents.kinds import BY_KIND, unread
 
 _UID = 37
 """Length of the suffix that a Job's PodGroup name has: a dash and a uid."""
@@ -24,7 +25,7 @@ class ExplainTarget:
 def find_subject(
     core: Coordinator, registry: Registry, kind: str, *, namespace: str, name: str
 ) -> ExplainTarget:
-    """``kind``: Pod, PodGroup or Job. Raises Problem (404)."""
+    """``kind``: Pod, PodGroup of either dialect, or Job. Raises Problem (404)."""
     key = f"{namespace}/{name}"
     subject: ExplainTarget | None = None
     match kind:
@@ -33,7 +34,7 @@ def find_subject(
             subject = _member(registry, namespace, name) if packed is None else None
             if packed is not None:
                 subject = ExplainTarget(*unpack_task(packed))
-        case "PodGroup" if key in registry.groups:
+        case registry.group_kind if key in registry.groups:
             subject = ExplainTarget(registry.groups[key])
         case "Job" if key in registry.batch_jobs:
             subject = ExplainTarget(registry.batch_jobs[key])
@@ -43,7 +44,11 @@ def find_subject(
             pass
     if subject is None or core.order.known(subject.jid) is None:
         api_kind = BY_KIND[kind]
-        raise not_found(api_kind.plural, name, group=api_kind.group)
+        problem = not_found(api_kind.plural, name, group=api_kind.group)
+        why = unread(kind, registry.dialect)
+        if why is not None and Key(kind, namespace, name) in registry.documents:
+            problem.message = f'{api_kind.resource} "{name}": {why}'
+        raise problem
     return subject
 
 

@@ -35,12 +35,18 @@ ROOM = frozenset({Reason.NOT_ENOUGH_RESOURCES, Reason.FRAGMENTED})
 """Two reasons that the totals of the cluster decide between."""
 
 
-def room(finding: InquiryFinding) -> str:
+_QUEUES = frozenset({Reason.WAITING_FOR_QUOTA, Reason.EXCEEDS_CAPABILITY, Reason.QUEUE_CLOSED})
+"""Reasons that a queue is the cause of, whatever nodes have."""
+
+
+def room(finding: InquiryFinding, reason: Reason = Reason.WAITING_FOR_TURN) -> str:
     """How many of the tasks that start together a worker found room for, as a sentence.
 
     Tasks, never amounts: the amounts of a job are those of its published reason (decision 0036).
     """
     if finding.code is OutcomeCode.PLACED:
+        if reason in _QUEUES:
+            return "nodes have room for it now, its queue has not"
         return "there is room for it now; it is placed when its turn comes"
     role = finding.funnels[0]
     if finding.code is not OutcomeCode.INFEASIBLE or (role.funnel.matching and _beyond(role)):

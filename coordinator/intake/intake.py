@@ -33,9 +33,11 @@ from coordinator.intake.admission.documents import (
 from coordinator.intake.admission.draft import Draft
 from coordinator.intake.admission.gangs import admit_job, admit_pod_group
 from coordinator.intake.admission.kai import (
+    admit_job_to_leaf,
     admit_kai_pod_group,
     admit_kai_queue,
     admit_kai_topology,
+    admit_pod_to_leaf,
     as_kai_pod,
     keep_unread,
 )
@@ -48,7 +50,7 @@ from coordinator.intake.admission.queue_gate import (
 from coordinator.intake.admission.queues import admit_queues
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.admission.restore import decode, mark_deleting, take_up
-from coordinator.intake.admission.result import Admission
+from coordinator.intake.admission.result import Admission, merged
 from coordinator.intake.admission.step import AdmissionStep, key_of, kind_of
 from coordinator.intake.documents.document import Document, Key
 from shard_worker.session_model.queue_totals import opens_gate
@@ -69,20 +71,26 @@ from shared.slices import Steps, at_once
 FEW_BYTES = 8 << 10
 """An object up to this size cannot exceed the limit on values, so they need not be counted."""
 
+_KAI: dict[type, Callable[[AdmissionStep, Any], None]] = {
+    KaiTopology: admit_kai_topology,
+    KaiQueue: admit_kai_queue,
+    KaiPodGroup: admit_kai_pod_group,
+}
+"""Of KAI's kinds: a PodGroup is held against the queues and topologies of its list."""
 _JUDGES: dict[type, Callable[[AdmissionStep, Any], None]] = {
     PriorityClass: admit_priority_class,
     HyperNode: admit_hyper_node,
     NodeManifest: admit_node,
-    **dict.fromkeys(get_args(WorldObject), admit_object),
-    KaiTopology: admit_kai_topology,
-    KaiQueue: admit_kai_queue,
-    KaiPodGroup: admit_kai_pod_group,
+    **{kind: admit_object for kind in get_args(WorldObject) if kind not in _KAI},
+    **_KAI,
     InertObject: admit_inert,
     PodGroupManifest: admit_pod_group,
     JobManifest: admit_job,
     PodManifest: admit_pod,
 }
 """In the order of admission. Queues, whose order among themselves matters, come before nodes."""
+
+_JUDGES_OF_KAI = _JUDGES | {JobManifest: admit_job_to_leaf, PodManifest: admit_pod_to_leaf}
 
 _OF_VOLCANO: tuple[type, ...] = (QueueManifest, PodGroupManifest, HyperNode)
 """Kinds that nothing looks at under a policy of KAI's."""
@@ -109,20 +117,24 @@ class Intake:
         images: bool | None = None,
         ours: frozenset[str] | None = None,
         dialect: Dialect = Dialect.VOLCANO,
+        flat: bool = False,
+        dated: bool = False,
     ) -> None:
-        """``dialect``: of the policy in force. ``ours``: the scheduler names that are ours; None:
-        all. ``images``: keep which images nodes have and tasks need (default: as ``observe``).
-        Tasks with different images are then in different classes."""
+        """``dialect``: of the policy in force. ``flat``: it counts no queue above another.
+        ``ours``: the scheduler names that are ours; None: all. ``dated``: take creation times as
+        written (default: as ``observe``). ``images``: keep which images nodes have and tasks need
+        (default: as ``observe``). Tasks with different images are then in different classes."""
         self._images = observe if images is None else images
-        self._dialect = dialect
+        self._dialect, self._flat = dialect, flat
         self.registry = self._empty()
         self._observe = observe
+        self._dated = dated or observe
         self._ours = ours
         self.node_of: Callable[[str, str], str] = lambda namespace, name: ""
         """Returns the node of a pod, "" for none; replaced by the owner of that knowledge."""
 
     def _empty(self) -> Registry:
-        return Registry(images=self._images, dialect=self._dialect)
+        return Registry(images=self._images, dialect=self._dialect, flat=self._flat)
 
     @property
     def documents(self) -> dict[Key, Document]:
@@ -219,11 +231,15 @@ class Intake:
         for manifest, _, _ in items_parsed:
             manifests.setdefault(type(manifest), []).append(manifest)
         draft = Draft(self.registry)
-        step = AdmissionStep(draft, now, self._observe, planting, self._ours, self._dialect)
+        step = AdmissionStep(
+            draft, now, self._observe, self._dated, planting, self._ours, self._dialect
+        )
+        if KaiQueue in manifests:
+            step.sent = {id(m): sent for m, sent, _ in items_parsed if type(m) is KaiQueue}
         unread = _OF_VOLCANO if self._dialect is Dialect.KAI else ()
         for kind in unread:
             yield from _each(step, keep_unread, manifests.pop(kind, ()))
-        for kind, judge in _JUDGES.items():
+        for kind, judge in (_JUDGES_OF_KAI if unread else _JUDGES).items():
             yield from _each(step, judge, manifests.get(kind, ()))
             if kind is PriorityClass and not unread:
                 admit_queues(step, manifests.get(QueueManifest, ()))
@@ -273,6 +289,10 @@ class Intake:
         """
         key = Key(kind, namespace if kind in NAMESPACED else "", name)
         return remove(self.registry, key, now, keep=keep)
+
+    def remove_all(self, keys: Iterable[Key], now: float) -> Admission:
+        """Delete these objects, as :meth:`remove` does; what cannot be deleted is refused alone."""
+        return merged(remove(self.registry, key, now, keep=True) for key in keys)
 
     def remember(self, key: Key, state: dict[str, Any] | None) -> Admission:
         """Store a controller's state of an object (phase, retries) in its document."""

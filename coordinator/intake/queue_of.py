@@ -77,7 +77,7 @@ def present_queue(kind: object, key: str, names: QueueNames) -> str | None:
         case "Pod":
             task = names.pods.get(key)
             jid = -1 if task is None else task >> _TASK_BITS
-        case "PodGroup":
+        case "PodGroup" | "KaiPodGroup":
             job = group_job(key, names)
             return None if job is None else job.queue
         case "Job":

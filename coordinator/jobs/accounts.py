@@ -8,7 +8,7 @@ from the task states and compares.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.jobs.claims import ClaimBook
@@ -31,11 +31,13 @@ from shard_worker.session_model.queue_totals import (
 from shard_worker.session_model.workload import Amounts, ClusterInfo, JobInfo, QueueInfo, add
 from shared.messages.messages import ALLOCATE, HOLDING, UNSUCCESSFUL, Outcome, TaskState
 from shared.model.model import Node, Queue, Requests, Role, TaskClass, WorldObject
+from shared.units.things import Vector
 
 PENDING_STATE = int(TaskState.PENDING)
 _USING = frozenset({TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING})
 _OUTSIDE = frozenset({TaskState.PENDING, *UNSUCCESSFUL})
 _HOLDING = frozenset(HOLDING)
+_TOTALS = ("allocated", "requested", "gated", "releasing", "inqueue", "kept", "reserved")
 
 
 @dataclass(slots=True)
@@ -103,7 +105,6 @@ class Accounts:
         self.claims = ClaimBook(self.cluster)
         self.volumes = VolumeBook()
         self.gates = GateRemovals(self.cluster, self.classes)
-        self._nodes: dict[int, Requests] = {}
 
     def begin(self, now: float) -> None:
         """Start a session: values derived from totals and queues are recomputed."""
@@ -136,19 +137,27 @@ class Accounts:
     def put_node(self, node: Node) -> None:
         """Add or update a node."""
         self.drop_node(node.row)
-        self._nodes[node.row] = node.allocatable
+        self.cluster.nodes[node.row] = node
         self._offer(node.allocatable, +1)
 
     def drop_node(self, row: int) -> None:
-        offered = self._nodes.pop(row, None)
-        if offered is not None:
-            self._offer(offered, -1)
+        node = self.cluster.nodes.pop(row, None)
+        if node is not None:
+            self._offer(node.allocatable, -1)
 
     def _offer(self, requests: Requests, sign: int) -> None:
         add(self.cluster.total, requests, sign)
         add(self.capacity.idle, requests, sign)
         if sign > 0:
             self.capacity.freed()
+        self.cluster.nodes_revision += 1
+        self.dirty = True
+
+    def observe(self, foreign: dict[int, dict[int | str, int | Vector]]) -> None:
+        """Take what pods that are not ours use, by row."""
+        self.cluster.foreign = foreign
+        self.cluster.nodes_revision += 1
+        self.capacity.freed()
         self.dirty = True
 
     # --- jobs ---------------------------------------------------------------------------------
@@ -184,6 +193,7 @@ class Accounts:
         queue, info = self.queue(state), state.info
         if info.requested:
             add(queue.requested, info.requested.items(), sign)
+            add(queue.gated, info.gated.items(), sign)
         if info.allocated:
             add(queue.requested, info.allocated.items(), sign)
             charge(queue, info.allocated.items(), sign)
@@ -193,8 +203,8 @@ class Accounts:
         for role in state.job.roles:
             if role.annotations and reserves(role):
                 waiting = state.states.count(PENDING_STATE, role.first, role.first + role.count)
-                requests = self.classes[role.cid].requests
-                charge_total(queue, "reserved", requests, sign * waiting)
+                charged = self.classes[role.cid].charged
+                charge_total(queue, "reserved", charged, sign * waiting)
         if not any(state.states):
             self.tasks[TaskState.PENDING] += sign * len(state.states)
             return
@@ -211,7 +221,7 @@ class Accounts:
                     add(self.capacity.idle, requests, -sign * count)
                 if before == TaskState.RELEASING:
                     add(self.capacity.releasing, requests, sign * count)
-                    add(queue.releasing, requests, sign * count)
+                    add(queue.releasing, cls.charged, sign * count)
 
     def queue(self, state: JobState) -> QueueInfo:
         qid = state.info.qid
@@ -234,12 +244,12 @@ class Accounts:
     def _promise(self, state: JobState, sign: int) -> None:
         queue = self.queue(state)
         for cid, count in state.charge:
-            requests = self.classes[cid].requests
+            cls = self.classes[cid]
             if queue.above:
-                charge(queue, requests, sign * count)
+                charge(queue, cls.charged, sign * count)
             else:
-                add(queue.allocated, requests, sign * count)
-            add(self.capacity.promised, requests, sign * count)
+                add(queue.allocated, cls.charged, sign * count)
+            add(self.capacity.promised, cls.requests, sign * count)
 
     # --- tasks --------------------------------------------------------------------------------
 
@@ -299,6 +309,7 @@ class Accounts:
     ) -> None:
         info, cls = state.info, self.classes[role.cid]
         queue, requests, capacity = self.queue(state), cls.requests, self.capacity
+        charged = cls.charged
         # Differences and no recount: a state change costs the same whatever the job's size
         # (decision 0035).
         if (before in _OUTSIDE) != (new in _OUTSIDE):
@@ -314,12 +325,12 @@ class Accounts:
         if (before in _USING) != (new in _USING):
             sign = count if new in _USING else -count
             info.using += sign
-            add(info.allocated, requests, sign)
+            add(info.allocated, charged, sign)
             if queue.above:
-                charge(queue, requests, sign)
+                charge(queue, charged, sign)
             else:
-                add(queue.allocated, requests, sign)
-            add(queue.requested, requests, sign)
+                add(queue.allocated, charged, sign)
+            add(queue.requested, charged, sign)
             if cls.constraints is not None:
                 self.claims.moved(queue, state.job, cls.constraints, sign)
         if (before in _HOLDING) != (new in _HOLDING):
@@ -327,7 +338,7 @@ class Accounts:
         if TaskState.RELEASING in (before, new):
             leaving = count if new is TaskState.RELEASING else -count
             add(capacity.releasing, requests, leaving)
-            add(queue.releasing, requests, leaving)
+            add(queue.releasing, charged, leaving)
         if (before in _USING and new not in _USING) or (before in _HOLDING and new not in _HOLDING):
             capacity.freed()  # it begins to leave: can be promised; it left: can be taken
         self.dirty = True
@@ -338,12 +349,14 @@ class Accounts:
             count_group(info.best_effort, state.job.groups, role.group, delta)
         else:
             info.pending += delta
-        add(info.requested, cls.requests, delta)
-        add(self.queue(state).requested, cls.requests, delta)
+        queue = self.queue(state)
+        add(info.requested, cls.charged, delta)
+        add(queue.requested, cls.charged, delta)
         if role.gated:
-            add(info.gated, cls.requests, delta)
+            add(info.gated, cls.charged, delta)
+            add(queue.gated, cls.charged, delta)
         elif role.annotations and reserves(role):
-            charge_total(self.queue(state), "reserved", cls.requests, delta)
+            charge_total(queue, "reserved", cls.charged, delta)
 
     def refigure(self, state: JobState) -> None:
         """Update what the totals count of a job's minResources, and its phase."""
@@ -358,14 +371,6 @@ class Accounts:
         if not waits_for_entry(info.phase) or info.allocated or info.figures is not None:
             book(self.cluster, self.queue(state), info)
 
-    def resources(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
-        """Capacity and usage of the cluster, by resource name, in the slot's unit."""
-        return {
-            names[slot]: {"total": total, "used": total - self.capacity.idle.get(slot, 0)}
-            for slot, total in sorted(self.cluster.total.items())
-            if total
-        }
-
     # --- invariants ---------------------------------------------------------------------------
 
     def validate(self, jobs: Iterable[JobState]) -> None:
@@ -376,8 +381,8 @@ class Accounts:
         promised: Amounts = {}
         tasks: Counter[int] = Counter()
         queues: dict[int, QueueInfo] = {}
-        for requests in self._nodes.values():
-            add(idle, requests, 1)
+        for node in self.cluster.nodes.values():
+            add(idle, node.allocatable, 1)
         for state in jobs:
             self._validate_job(state)
             queue = queues.setdefault(state.info.qid, QueueInfo(queue=self.queue(state).queue))
@@ -385,25 +390,23 @@ class Accounts:
             for total in (queue.allocated, queue.requested):
                 add(total, list(state.info.allocated.items()), 1)
             add(queue.requested, list(state.info.requested.items()), 1)
-            if (
-                state.counted
-                and state.info.qid >= 0
-                and (own_figures := figures(state.info)) is not None
-            ):
+            add(queue.gated, list(state.info.gated.items()), 1)
+            own_figures = figures(state.info) if state.counted and state.info.qid >= 0 else None
+            if own_figures is not None:
                 add(queue.inqueue, own_figures.inqueue.items(), 1)
                 add(queue.kept, own_figures.kept.items(), 1)
             tasks.update(state.states)
             for role in state.job.roles:
-                requests = self.classes[role.cid].requests
+                cls = self.classes[role.cid]
                 part = state.states[role.first : role.first + role.count]
                 if reserves(role):
-                    add(queue.reserved, requests, part.count(TaskState.PENDING))
-                add(idle, requests, -sum(part.count(s) for s in HOLDING))
-                for total in (releasing, queue.releasing):
-                    add(total, requests, part.count(TaskState.RELEASING))
+                    add(queue.reserved, cls.charged, part.count(TaskState.PENDING))
+                add(idle, cls.requests, -sum(part.count(s) for s in HOLDING))
+                add(releasing, cls.requests, part.count(TaskState.RELEASING))
+                add(queue.releasing, cls.charged, part.count(TaskState.RELEASING))
             for cid, count in state.charge:
-                for total in (promised, queue.allocated):
-                    add(total, self.classes[cid].requests, count)
+                add(promised, self.classes[cid].requests, count)
+                add(queue.allocated, self.classes[cid].charged, count)
         self.gates.add_to(queues)
         assert _same(idle, self.capacity.idle), ("idle", idle, self.capacity.idle)
         assert _same(releasing, self.capacity.releasing), ("releasing", releasing)
@@ -412,7 +415,7 @@ class Accounts:
         for qid, recorded in [*self.cluster.queues.items(), (-1, self.nowhere)]:
             now = queues.pop(qid, QueueInfo(queue=recorded.queue))
             assert recorded.jobs == now.jobs, (recorded.queue.name, "jobs", recorded.jobs, now.jobs)
-            for name in ("allocated", "requested", "releasing", "inqueue", "kept", "reserved"):
+            for name in _TOTALS:
                 left, right = getattr(recorded, name), getattr(now, name)
                 assert _same(left, right), (recorded.queue.name, name, left, right)
         assert not queues, ("no such queue", list(queues))

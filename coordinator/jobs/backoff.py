@@ -3,12 +3,14 @@
 Infeasible jobs need no parking: their line waits for capacity. Parked are those that find room
 every time and never keep it: the ledger refuses the placement, the turn is lost with its worker, or
 the cluster refuses the bind. They are not lost: each is tried once more when capacity is freed, at
-most every :data:`PARK_SECONDS`, and at once when somebody changes the job.
+most every :data:`PARK_SECONDS`, without that after :data:`STILL_SECONDS`, and at once when somebody
+changes the job.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import deque
 
 from coordinator.jobs.state import JobState
 
@@ -18,6 +20,10 @@ that is only unlucky has half a minute; one that crashes its worker has cost 20 
 
 PARK_SECONDS = 30.0
 """Shortest time between two attempts of a parked job."""
+STILL_SECONDS = 300.0
+"""Longest time between them. What refused the job (a webhook of the cluster, a worker that ran out
+of memory) may be well again without any capacity being freed, as in a full cluster of jobs that run
+for weeks."""
 
 
 class Parking:
@@ -29,8 +35,9 @@ class Parking:
         """Times that a job was parked, since the start."""
         self._due: list[tuple[float, int, int]] = []
         """Heap of (when, jid, stamp)."""
-        self._ripe: list[tuple[int, int]] = []
-        """(jid, stamp): their time is over, they wait for capacity."""
+        self._ripe: deque[tuple[float, int, int]] = deque()
+        """(when at the latest, jid, stamp), soonest first: they may be tried as soon as capacity is
+        freed."""
         self._seen = -1
         """The count of capacity changes when the last of those became ripe."""
 
@@ -48,11 +55,12 @@ class Parking:
         """(jid, stamp) of the jobs to try once more; ``changes`` is the count of capacity
         changes."""
         woken: list[tuple[int, int]] = []
-        if self._ripe and changes != self._seen:
-            woken, self._ripe = self._ripe, []
+        while self._ripe and (changes != self._seen or self._ripe[0][0] <= now):
+            _, jid, stamp = self._ripe.popleft()
+            woken.append((jid, stamp))
         while self._due and self._due[0][0] <= now:
-            _, jid, stamp = heapq.heappop(self._due)
-            self._ripe.append((jid, stamp))
+            when, jid, stamp = heapq.heappop(self._due)
+            self._ripe.append((when - PARK_SECONDS + STILL_SECONDS, jid, stamp))
             # Capacity that was freed while the job was parked does not count: it is tried again for
             # what is freed after its time is over.
             self._seen = changes
@@ -65,4 +73,5 @@ class Parking:
 
     def next_due(self) -> float | None:
         """When :meth:`wake` may return a job although nothing happened; None for never."""
-        return self._due[0][0] if self._due else None
+        soonest = [waiting[0][0] for waiting in (self._due, self._ripe) if waiting]
+        return min(soonest, default=None)

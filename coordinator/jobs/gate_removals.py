@@ -39,7 +39,7 @@ class GateRemovals:
         if not due:
             return False
         for tix in due:
-            requests = self._classes[job.role_of(tix).cid].requests
+            requests = self._classes[job.role_of(tix).cid].charged
             reserved[tix] = (state.info.qid, requests)
             self._charge(state.info.qid, requests, +1)
         self._reserved[job.jid] = reserved

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from coordinator.jobs.state import JobState, count_group
 from shared.messages.messages import Level, Outcome, TaskState
@@ -41,6 +41,13 @@ class Nominations:
         for row in state.waits_for:
             self._jobs.setdefault(row, set()).add(state.job.jid)
         return bool(state.waits_for)
+
+    def move(self, state: JobState, places: Mapping[int, int]) -> None:
+        """Note the nodes that tasks of a job move to: they wait for whoever leaves those."""
+        self.drop(state)
+        state.nominated = dict(places)
+        self._count(state, +1)
+        self.wait_for(state, places.values())
 
     def wait_for(self, state: JobState, rows: Iterable[int]) -> None:
         """Let a nominated job wait for the tasks that leave these nodes, as far as it is nominated

@@ -46,7 +46,7 @@ class Line:
 
     need: Need
     amounts: Amounts
-    queue: QueueState
+    queue: PendingQueue
     number: int = 0
     """Unique per line."""
     jobs: int = 0
@@ -80,7 +80,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class QueueState:
+class PendingQueue:
     info: QueueInfo
     lines: dict[Need, Line] = field(default_factory=dict)
     waiting: int = 0

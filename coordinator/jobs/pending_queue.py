@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
 from coordinator.jobs.accounts import ClusterCapacity
-from coordinator.jobs.pending_order import Line, LineBlock, LineOrder, QueueState
+from coordinator.jobs.pending_order import Line, LineBlock, LineOrder, PendingQueue
 from coordinator.jobs.pending_reasons import word
 from coordinator.jobs.pending_tree import Entry, LineKey, Room
 from coordinator.jobs.state import JobState, Need, Standing
@@ -48,9 +48,11 @@ class Lines:
         self.scanned = scanned
         self._lines = 0
         """Number of lines ever created."""
-        self.queues: dict[int, QueueState] = {}
+        self.queues: dict[int, PendingQueue] = {}
         self.standings: Counter[Standing] = Counter()
         """Jobs by state."""
+        self.out: Counter[int] = Counter()
+        """Queue -> its jobs with an open turn."""
         self._reasons: Counter[WaitReason] = Counter()
         """Jobs outside the lines, by reason."""
         self._urgent: deque[tuple[int, int]] = deque()
@@ -80,6 +82,8 @@ class Lines:
         (self._reasons if line is None else line.reasons)[reason] += 1
         self.standings[state.standing] -= 1
         self.standings[standing] += 1
+        if (was_out := state.standing is Standing.OPEN) is not (standing is Standing.OPEN):
+            self.out[state.info.qid] += -1 if was_out else 1
         if state.line is not line:
             self._change_line(state.line, line)
         state.standing, state.reason, state.line = standing, reason, line
@@ -118,7 +122,7 @@ class Lines:
 
     # --- lines --------------------------------------------------------------------------------
 
-    def line(self, queue: QueueState, need: Need, amounts: Callable[[], Amounts]) -> Line:
+    def line(self, queue: PendingQueue, need: Need, amounts: Callable[[], Amounts]) -> Line:
         """The queue's line for this need, created where missing. Its first job must join it
         next."""
         line = queue.lines.get(need)
@@ -128,7 +132,7 @@ class Lines:
             queue.lines[need] = line
         return line
 
-    def _keep_in_order(self, queue: QueueState) -> LineOrder:
+    def _keep_in_order(self, queue: PendingQueue) -> LineOrder:
         """Keep the queue's lines sorted from now on, until none of them is left."""
         order = queue.order = LineOrder(self._capacity)
         for line in queue.lines.values():
@@ -146,7 +150,7 @@ class Lines:
             if not queue.lines:
                 queue.order = None
 
-    def drop_emptied(self, queue: QueueState, *, skipped: bool = False) -> None:
+    def drop_emptied(self, queue: PendingQueue, *, skipped: bool = False) -> None:
         """Remove lines without jobs. Lines that the order skips stay unless ``skipped`` is set: a
         scan does not look at them either."""
         if queue.order is None:
@@ -161,7 +165,7 @@ class Lines:
             else:
                 self.drop(line)
 
-    def clear(self, queue: QueueState) -> None:
+    def clear(self, queue: PendingQueue) -> None:
         """Remove all lines; their jobs must be lined up again."""
         for line in queue.lines.values():
             # First, as jobs still point to these lines: one that leaves its line later must not
@@ -228,7 +232,7 @@ class Lines:
         state = self._jobs.get(entry[2])
         return state is not None and state.stamp == entry[3] and state.standing is Standing.READY
 
-    def first(self, queue: QueueState, room: Room) -> tuple[Line, Entry] | None:
+    def first(self, queue: PendingQueue, room: Room) -> tuple[Line, Entry] | None:
         """Of the lines whose need fits into ``room``, the one with the first job, and that job's
         entry."""
         order = queue.order
@@ -243,7 +247,23 @@ class Lines:
                 order.tree.move(node, top)
         return None
 
-    def head(self, queue: QueueState) -> Line | None:
+    def in_order(self, queue: PendingQueue) -> Iterator[Entry]:
+        """The valid entries of a queue, best first. Looks at no more than it must to give as many
+        as are taken, and at every line once."""
+        lines = list(queue.lines.values())
+        # A heap of candidates: an entry of a line's heap comes in with the one above it taken out.
+        ahead = [(line.heap[0], at, 0) for at, line in enumerate(lines) if line.heap]
+        heapq.heapify(ahead)
+        while ahead:
+            entry, at, index = heapq.heappop(ahead)
+            heap = lines[at].heap
+            for below in (2 * index + 1, 2 * index + 2):
+                if below < len(heap):
+                    heapq.heappush(ahead, (heap[below], at, below))
+            if self._holds(entry):
+                yield entry
+
+    def head(self, queue: PendingQueue) -> Line | None:
         """The line with the first job of the queue, blocked or not."""
         if queue.order is not None:
             self.drop_emptied(queue, skipped=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from coordinator.jobs.capability import QueueBound
 from shard_worker.dialects.volcano.reasons import PASSING, is_missing
 from shard_worker.view.node_reasons import FOREIGN, PARTLY, QUARANTINED, STALE_SPEC
 from shared.messages import skips
@@ -30,7 +31,9 @@ NEVER = frozenset(
 
 KEPT_OUT = frozenset({Reason.OTHER_SCHEDULER, Reason.NOT_SERVED})
 """Reasons of jobs that are not ours to place, or not under this policy."""
-INVALID = frozenset({*KEPT_OUT, Reason.NOT_ENOUGH_TASKS, Reason.PLUGIN_ERROR})
+INVALID = frozenset(
+    {*KEPT_OUT, Reason.NOT_ENOUGH_TASKS, Reason.PLUGIN_ERROR, Reason.ATTEMPTS_EXHAUSTED}
+)
 """Reasons of jobs that JobValid refuses: they wait until the job or the policy changes."""
 
 
@@ -56,6 +59,8 @@ class Why:
     requested: Mapping[int, float] = field(default_factory=dict)
     available: Mapping[int, float] = field(default_factory=dict)
     short: Mapping[int, float] = field(default_factory=dict)
+    bound: QueueBound | None = None
+    """The queue that does not let the job in, and by what; None where no queue does so."""
 
 
 def of_counts(counts: Mapping[str, int]) -> Reason:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from coordinator.jobs.gang_repair import left_short
 from coordinator.jobs.state import JobState, Standing
 from coordinator.jobs.table import JobBook
+from shared.ledger.entries.snapshot import Nomination
 from shared.messages.messages import ENDED, HOLDING, TaskState
 from shared.messages.reason import Reason
 
@@ -32,6 +36,8 @@ class Repairs(JobBook):
         # (decision 0022, rule 4).
         elif state is TaskState.LOST or (state is TaskState.FAILED and _lost_before(job)):
             self._note_short(job)
+        if evicted and job.nominated and not job.waits_for:
+            self._wake_nominated(jid)
         if jid in self.gangs:
             self.gangs.settle(job)
         if job.stopping and state in OFF:
@@ -47,6 +53,41 @@ class Repairs(JobBook):
         self.accounts.leave(state, tasks, leaving=True)
         self.requeue(state)
         self.moved(state.job.jid)
+
+    def promised_to_victims(self, state: JobState, places: Mapping[int, int]) -> None:
+        """Let evicted tasks of a job wait for the nodes (rows) that the ledger promised them in the
+        same statement. Not where a turn of the job is out: its statement replaces every promise."""
+        if state.standing is Standing.OPEN or state.releasing_nominations:
+            return
+        self.nominations.move(state, places)
+        counts = Counter(state.job.role_of(tix).cid for tix in places)
+        self.accounts.promise(state, sorted(counts.items()))
+        self.lines.stand(state, Standing.NOMINATED, Reason.WAITING_FOR_VICTIMS)
+        state.stamp += 1
+        self.nominations.look_again(state, self.now)
+
+    def takes_up(self, state: JobState, nomination: Nomination, now: float) -> bool:
+        """Take up the promise of evicted tasks that an earlier coordinator knew of. False where it
+        is no such promise, or the job relies on one already; True also where its end is being
+        recorded."""
+        if state.nominated or nomination.expiry <= now or state.releasing_nominations:
+            return state.releasing_nominations
+        places = {
+            tix: row
+            for run in nomination.runs
+            for tix, row in zip(run.tasks, run.rows, strict=True)
+            if tix in state.evicted or (state.lives.get(tix) and not state.states[tix])
+        }
+        if places:
+            self.promised_to_victims(state, places)
+        return bool(state.nominated)
+
+    def _wake_nominated(self, jid: int) -> None:
+        state = self.jobs[jid]
+        if state.standing is Standing.NOMINATED and not state.evicted.isdisjoint(state.nominated):
+            self.nominations.look_again(state, self.now)  # they have not left their old nodes yet
+        else:
+            super()._wake_nominated(jid)
 
     def restarted(self, jid: int, tasks: list[int]) -> None:
         """Return tasks that had ended to pending, each as a new incarnation, as the ledger recorded
@@ -131,7 +172,8 @@ class Repairs(JobBook):
             self._release(self.jobs[jid])
 
     def _wake_parked(self) -> None:
-        """Give parked jobs another attempt, where capacity was freed after their pause."""
+        """Give parked jobs another attempt: where capacity was freed after their pause, or after a
+        long one."""
         for jid, stamp in self.parking.wake(self.now, self.accounts.capacity.changes):
             state = self.jobs.get(jid)
             if state is not None and state.stamp == stamp:

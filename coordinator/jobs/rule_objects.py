@@ -12,19 +12,19 @@ from shared.model.storage import ResourceQuota
 
 def put_rule_object(objects: ClusterObjects, value: WorldObject) -> bool:
     """Add or update an object; False where no such rule reads its kind."""
-    found = _place(objects, value)
-    if found is None:
+    place = _place(objects, value)
+    if place is None:
         return False
-    table, key = found
+    table, key = place
     table[key] = value
     return True
 
 
 def drop_rule_object(objects: ClusterObjects, value: WorldObject) -> bool:
-    found = _place(objects, value)
-    if found is None:
+    place = _place(objects, value)
+    if place is None:
         return False
-    table, key = found
+    table, key = place
     table.pop(key, None)
     return True
 

@@ -306,9 +306,9 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
         cls = classes[role.cid]
         if fresh and not state.backfills(cls):
             info.pending += role.count
-            add(info.requested, cls.requests, role.count)
+            add(info.requested, cls.charged, role.count)
             if role.gated:
-                add(info.gated, cls.requests, role.count)
+                add(info.gated, cls.charged, role.count)
             continue
         part = by_state(state.states[role.first : role.first + role.count])
         pending = part.get(TaskState.PENDING, 0)
@@ -317,15 +317,15 @@ def recount(state: JobState, classes: dict[int, TaskClass]) -> None:
         info.failed += failed
         if using := sum(part.get(s, 0) for s in _USING):
             info.using += using
-            add(info.allocated, cls.requests, using)
+            add(info.allocated, cls.charged, using)
         if state.backfills(cls):
             count_group(info.best_effort, job.groups, role.group, pending)
         else:
             info.pending += pending
         if pending:
-            add(info.requested, cls.requests, pending)
+            add(info.requested, cls.charged, pending)
             if role.gated:
-                add(info.gated, cls.requests, pending)
+                add(info.gated, cls.charged, pending)
     for tix in state.evicted:
         count_group(info.held, job.groups, job.role_of(tix).group, -1)
 
@@ -411,7 +411,7 @@ def core_need(
 def amounts(need: Need, classes: dict[int, TaskClass]) -> Amounts:
     total: Amounts = {}
     for cid, count in need:
-        add(total, classes[cid].requests, count)
+        add(total, classes[cid].charged, count)
     return total
 
 

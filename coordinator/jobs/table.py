@@ -15,7 +15,7 @@ from coordinator.jobs.backoff import Parking
 from coordinator.jobs.deletion import Departures
 from coordinator.jobs.gang_repair import Gangs
 from coordinator.jobs.nominations import Nominations
-from coordinator.jobs.pending_order import PROBE_LIMIT_SECONDS, PROBE_SECONDS, QueueState
+from coordinator.jobs.pending_order import PROBE_LIMIT_SECONDS, PROBE_SECONDS, PendingQueue
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_reasons import of_invalid
 from coordinator.jobs.state import JobState, Need, Standing, amounts, core_need, open_job
@@ -391,14 +391,15 @@ class JobBook:
 
     def _need(self, state: JobState) -> Need:
         if state.need is None:
-            roles, classes = self._roles(state.job), self.accounts.classes
+            roles, classes = self._roles(state), self.accounts.classes
             state.need = core_need(state, classes, roles, gangs=self.session.keeps_gangs)
         return state.need
 
-    def _roles(self, job: Job) -> list[Role]:
-        if len(job.roles) == 1:
-            return list(job.roles)
-        return sorted(job.roles, key=lambda role: (self.session.task_key(role), role.first))
+    def _roles(self, state: JobState) -> list[Role]:
+        roles, key = state.job.roles, self.session.role_key
+        if len(roles) == 1:
+            return list(roles)
+        return sorted(roles, key=lambda role: (key(state.info, role), role.first))
 
     # --- queues -------------------------------------------------------------------------------
 
@@ -407,12 +408,11 @@ class JobBook:
         if existing is not None:
             existing.info.queue = queue
         else:
-            state = QueueState(info=QueueInfo(queue=queue))
+            state = PendingQueue(info=QueueInfo(queue=queue))
             self.lines.queues[queue.qid] = state
             self.accounts.cluster.queues[queue.qid] = state.info
             self.queue_ids[queue.name] = queue.qid
-        self.accounts.unlinked = True
-        self.accounts.dirty = True
+        self.accounts.unlinked = self.accounts.dirty = True
         self.accounts.capacity.freed()
         for jid in sorted(self._orphans.get(queue.name, ())):
             self._replace(self.jobs[jid], self.jobs[jid].job)

@@ -37,7 +37,7 @@ from shared.ledger.entries.log import (
 from shared.ledger.entries.repair import Table
 from shared.ledger.entries.stored import ThingAsk
 from shared.ledger.errors import LedgerAltered
-from shared.messages.messages import ALLOCATE, Rows, StatusItem, TaskState
+from shared.messages.messages import ALLOCATE, Rows, StatusItem, TaskState, promises_of
 from shared.units.slots import PODS
 from shared.units.things import Things
 
@@ -211,13 +211,18 @@ class Picture:
                     self._have(jid, tix, run.devices)
                 yield
         if promised:
-            self.nominations[jid] = tuple(promised)
-            self.nomination_records.pop(jid, None)
+            self._promise(jid, promised)
+        for moving, moves in promises_of(statement.evictions).items():
+            self._promise(moving, [(run.cid, tuple(run.to), run.devices) for run in moves])
         for victims in statement.evictions:
             self._moved(victims.jid)
             for tasks, _ in _steps(victims.tasks, victims.rows):
                 self.tasks.evict(victims.jid, tasks)
                 yield
+
+    def _promise(self, jid: int, runs: Sequence[tuple[int, tuple[int, ...], Things]]) -> None:
+        self.nominations[jid] = tuple(runs)
+        self.nomination_records.pop(jid, None)
 
     def _recorded(self, item: StatusItem) -> Iterator[None]:
         jid, columns = item.jid, self.tasks

@@ -22,7 +22,7 @@ from coordinator.jobs.state import JobState
 from coordinator.objects import events
 from coordinator.objects.context import ReadModel, group_name
 from coordinator.objects.timeline import Stories, Story
-from coordinator.objects.watchers import Expired
+from coordinator.objects.watchers import WatchExpired
 from shared.model.model import Job
 
 Json = dict[str, Any]
@@ -95,9 +95,9 @@ class Ring:
     def since(self, version: int) -> list[Published]:
         """The publications after a version, oldest first. Raises Expired."""
         if version < self.first:
-            raise Expired(f"version {version} is of an earlier coordinator")
+            raise WatchExpired(f"version {version} is of an earlier coordinator")
         if version < self.floor:
-            raise Expired(f"version {version} is too old; {self.floor} is the oldest kept")
+            raise WatchExpired(f"version {version} is too old; {self.floor} is the oldest kept")
         published = []
         for item in reversed(self._items):
             if item.version <= version:
@@ -139,7 +139,7 @@ class ChangeReader:
             for key, last in self._published(item, kind.kind):
                 self._note(ObjectChange(item.version, item.type, key, last))
         match kind.kind:
-            case "Pod" | "PodGroup" | "Job":
+            case "Pod" | "PodGroup" | "KaiPodGroup" | "Job":
                 for jid, story in self._stories.since(since):
                     for key, version in self._moved(jid, story, since, kind.kind):
                         self._touch(key, version)
@@ -217,10 +217,13 @@ class ChangeReader:
                 if record is not None:
                     key = Key(kind, job.namespace, group_name(record.document))
                     yield key, story.version
-            case _ if job.kind == kind and not job.dangling:
+            case _ if self._document_kind(job) == kind and not job.dangling:
                 yield Key(kind, job.namespace, job.name), story.version
             case _:
                 pass
+
+    def _document_kind(self, job: Job) -> str:
+        return self._read_model.registry.group_kind if job.kind == "PodGroup" else job.kind
 
     def _events(self, since: int, cluster_events: list[events.ClusterHappening]) -> None:
         for cluster_event in cluster_events:

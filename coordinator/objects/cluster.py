@@ -14,6 +14,7 @@ from coordinator.intake.documents.kinds import NAMESPACE, SHARD
 from coordinator.intake.documents.metadata import SHARD as SHARD_ANNOTATION
 from coordinator.intake.documents.metadata import annotate, condition, virtual, written
 from coordinator.objects.context import ReadModel, shard_name
+from coordinator.objects.gangs import mark_unread
 from shard_worker.session_model.workload import Amounts
 from shared.model.model import Node
 from shared.records.quarantine import Quarantine
@@ -82,7 +83,7 @@ def written_queue(read_model: ReadModel, record: Record, version: int) -> Json:
     value["spec"] = value.get("spec") or {}
     name = record.document.key.name
     counts = read_model.groups_of(name)
-    qid = read_model.core.order.queue_ids.get(name, -1)
+    qid = read_model.queue_id(record.document.key.kind, name)
     queue_state = read_model.core.order.lines.queues.get(qid)
     state = (value.get("status") or {}).get("state") or "Open"
     value["status"] = {
@@ -98,6 +99,7 @@ def written_queue(read_model: ReadModel, record: Record, version: int) -> Json:
     }
     if queue_state is not None:
         value["status"]["requested"] = quantities(queue_state.info.requested, read_model.names)
+    mark_unread(read_model, value["status"], record.document.key.kind)
     return value
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import orjson
@@ -16,7 +17,9 @@ from coordinator.intake.documents.index import Record, Shelf
 from coordinator.intake.documents.labels import JOB_NAME, JOB_NAMESPACE, QUEUE_LABEL
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, Standing
+from coordinator.objects.queue_trees import requested_below
 from coordinator.objects.timeline import Story
+from shard_worker.session_model.workload import Amounts
 from shared.manifests.fields.metadata import GROUP_NAME, QUEUE_NAME, TASK_SPEC
 from shared.messages.messages import TaskState
 from shared.messages.reason import Reason
@@ -104,6 +107,26 @@ class ReadModel:
         if self._counts is None:
             self._counts = self._queues()
         return self._counts.get(queue) or Counter()
+
+    def queue_id(self, kind: str, name: str) -> int:
+        """The number of a queue; -1 where it does not count, or is of the other dialect."""
+        if kind != self.registry.queue_kind:
+            return -1
+        return self.core.order.queue_ids.get(name, -1)
+
+    @cached_property
+    def requested(self) -> Mapping[str, Amounts]:
+        """What each queue of the tree, and all below it, hold or ask for."""
+        return requested_below(self.core.order.accounts.cluster)
+
+    @cached_property
+    def children(self) -> Mapping[str, Sequence[str]]:
+        """KAI's queues by the name of their parent."""
+        queues = self.core.order.accounts.cluster.objects.kai_queues.values()
+        names: dict[str, list[str]] = {}
+        for queue in queues:
+            names.setdefault(queue.parent, []).append(queue.name)
+        return names
 
     # --- pods of Jobs -------------------------------------------------------------------------
 

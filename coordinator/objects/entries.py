@@ -8,12 +8,13 @@ from typing import Any
 
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
-from coordinator.intake.documents.kinds import POD, POD_GROUP
+from coordinator.intake.documents.kinds import POD, POD_GROUP, unread
 from coordinator.intake.documents.labels import TASK_INDEX
 from coordinator.intake.documents.metadata import written
 from coordinator.objects.cluster import written_namespace, written_node, written_queue
 from coordinator.objects.context import ReadModel, group_name, role_of
-from coordinator.objects.gangs import job_group, written_group, written_job
+from coordinator.objects.gangs import job_group, mark_unread, written_group, written_job
+from coordinator.objects.kai import written_kai_group, written_kai_queue
 from coordinator.objects.pods import PodTask, job_pod, node_of, phase_of, task_of, written_pod
 from shared.manifests.fields.metadata import TASK_SPEC
 
@@ -22,7 +23,12 @@ Render = Callable[[ReadModel, Record, int], Json]
 
 
 def _as_written(read_model: ReadModel, record: Record, version: int) -> Json:
-    return written(record.document, version)
+    value = written(record.document, version)
+    status = value.get("status") or {}
+    if unread(record.document.key.kind, read_model.registry.dialect) is not None:
+        mark_unread(read_model, status, record.document.key.kind)
+        value["status"] = status
+    return value
 
 
 _RENDER: dict[str, Render] = {
@@ -31,6 +37,8 @@ _RENDER: dict[str, Render] = {
     "Namespace": written_namespace,
     "Node": written_node,
     "Queue": written_queue,
+    "KaiPodGroup": written_kai_group,
+    "KaiQueue": written_kai_queue,
 }
 
 
@@ -131,8 +139,8 @@ class PodEntry(WrittenEntry):
         return self._task
 
     def field(self, path: str) -> str:
-        known = _field_of_task(self._read_model, self._task, path)
-        return super().field(path) if known is None else known
+        value = _field_of_task(self._read_model, self._task, path)
+        return super().field(path) if value is None else value
 
     def _render(self) -> Json:
         return written_pod(self._read_model, self._record, self._task, self._version)
@@ -171,8 +179,8 @@ class JobPodEntry(ObjectEntry):
         return self._read_model.template(self._job, role.name).labels | dict(role.labels) | index
 
     def field(self, path: str) -> str:
-        known = _field_of_task(self._read_model, self._task, path)
-        return super().field(path) if known is None else known
+        value = _field_of_task(self._read_model, self._task, path)
+        return super().field(path) if value is None else value
 
     def _render(self) -> Json:
         return job_pod(

@@ -38,7 +38,7 @@ NAMED = 5
 
 _CLUSTER = -1
 """Stands in for a jid in events of shards and queues."""
-_LETTER = {"Pod": "p", "PodGroup": "g", "Job": "j"}
+_LETTER = {"Pod": "p", "PodGroup": "g", "KaiPodGroup": "g", "Job": "j"}
 LEVELS = {level.value: f"L{level.value}" for level in Level}
 _OF_WAITING = frozenset((EventReason.FAILED_SCHEDULING, EventReason.UNSCHEDULABLE))
 _LEVELS = {
@@ -236,7 +236,7 @@ def _event(read_model: ReadModel, state: JobState, happening: Happening) -> Even
         about = Key("Pod", job.namespace, job.pod_name(tix))
         return EventEntry(read_model, about, happening, job.jid, tix) if about.name else None
     if job.kind == "PodGroup":
-        about = Key("PodGroup", job.namespace, job.name)
+        about = Key(read_model.registry.group_kind, job.namespace, job.name)
     elif (document := _job_document(read_model, job.jid)) is not None:
         about = document.key
     else:

@@ -9,7 +9,7 @@ from coordinator.controllers.restarts import RESTARTING, behind, incarnations
 from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
-from coordinator.intake.documents.kinds import JOB, POD_GROUP
+from coordinator.intake.documents.kinds import JOB, POD_GROUP, unread
 from coordinator.intake.documents.metadata import REASON as REASON_ANNOTATION
 from coordinator.intake.documents.metadata import annotate, condition, owned_by, virtual, written
 from coordinator.jobs.pending_reasons import Why
@@ -29,6 +29,8 @@ _STARTED = (
     TaskState.RELEASING,
     *ENDED,
 )
+READ = "Read"
+"""Condition of an object: whether the policy in force looks at it."""
 READY = "tasks in gang are ready to be scheduled"
 """Reason of the condition ``Scheduled``, as in Volcano."""
 
@@ -38,8 +40,17 @@ def written_group(read_model: ReadModel, record: Record, version: int) -> Json:
     value = written(record.document, version)
     value["spec"] = value.get("spec") or {}
     value["status"] = group_status(read_model, record.document)
-    _annotate(read_model, value, record.document.jid)
+    mark_unread(read_model, value["status"], record.document.key.kind)
+    annotate_reason(read_model, value, record.document.jid)
     return value
+
+
+def mark_unread(read_model: ReadModel, status: Json, kind: str) -> None:
+    """Add the condition of an object that is kept and not looked at, since the policy in force is
+    of the other dialect."""
+    if (message := unread(kind, read_model.registry.dialect)) is not None:
+        unread_condition = condition(READ, False, reason="OtherDialect", message=message, at=None)
+        status["conditions"] = [*(status.get("conditions") or ()), unread_condition]
 
 
 def job_group(read_model: ReadModel, job: Document, version: int) -> Json:
@@ -61,7 +72,7 @@ def job_group(read_model: ReadModel, job: Document, version: int) -> Json:
         value["spec"] |= {"minTaskMember": minima} if minima else {}
         value["spec"] |= _closeness(state.job)
     value["status"] = group_status(read_model, job)
-    _annotate(read_model, value, job.jid)
+    annotate_reason(read_model, value, job.jid)
     return value
 
 
@@ -113,7 +124,7 @@ def group_status(read_model: ReadModel, document: Document) -> Json:
         "running": counts["running"],
         "succeeded": counts["succeeded"],
         "failed": counts["failed"],
-        **_waits(read_model, state, document.generation),
+        **waiting_status(read_model, state, document.generation),
     }
 
 
@@ -128,7 +139,7 @@ def task_counts(state: JobState) -> dict[str, int]:
     }
 
 
-def _annotate(read_model: ReadModel, value: Json, jid: int) -> None:
+def annotate_reason(read_model: ReadModel, value: Json, jid: int) -> None:
     why = read_model.why(jid)
     annotate(value["metadata"], {REASON_ANNOTATION: why.reason.value if why else ""})
 
@@ -136,7 +147,7 @@ def _annotate(read_model: ReadModel, value: Json, jid: int) -> None:
 # --- why it waits -------------------------------------------------------------------------------
 
 
-def _waits(read_model: ReadModel, state: JobState, generation: int) -> Json:
+def waiting_status(read_model: ReadModel, state: JobState, generation: int) -> Json:
     """Conditions in Volcano's words, with the more precise reason in the explanation."""
     jid, why = state.job.jid, read_model.why(state.job.jid)
     members, minimum = state.info.held[0], state.job.groups[0].minimum
@@ -190,7 +201,7 @@ def written_job(read_model: ReadModel, record: Record, version: int) -> Json:
     value = written(document, version)
     state = read_model.state(document.jid)
     value["status"] = _job_status(read_model, document, state)
-    _annotate(read_model, value, document.jid)
+    annotate_reason(read_model, value, document.jid)
     return value
 
 
@@ -216,7 +227,7 @@ def _job_status(read_model: ReadModel, document: Document, state: JobState | Non
         "minAvailable": state.job.groups[0].minimum,
         "retryCount": memory.get("retryCount", 0),
         "version": document.generation,
-        **_waits(read_model, state, document.generation),
+        **waiting_status(read_model, state, document.generation),
     }
 
 

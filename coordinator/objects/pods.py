@@ -28,8 +28,10 @@ from coordinator.objects.context import ReadModel
 from shared.manifests.fields.metadata import SCHEDULER_NAME
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
 from shared.model.devices import own_claim
+from shared.model.kai_devices import group_labels, received
 from shared.model.model import Role
 from shared.model.node_devices import device_annotations
+from shared.units.things import Things
 from shared.units.times import rfc3339
 
 Json = dict[str, Any]
@@ -149,6 +151,8 @@ def _with_state(read_model: ReadModel, value: Json, task: PodTask) -> Json:
             **_devices(read_model, task),
         },
     )
+    if labels := group_labels(_taken(read_model, task)):
+        metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
     status: Json = {"phase": phase_of(task), "conditions": _conditions(read_model, task)}
     if task.state is TaskState.LOST:
         status["reason"] = LOST_REASON
@@ -163,15 +167,15 @@ def _with_state(read_model: ReadModel, value: Json, task: PodTask) -> Json:
 def _claim_statuses(read_model: ReadModel, value: Json, task: PodTask) -> list[Json]:
     """Which ResourceClaims were made for the pod, by their names in it. One that its author named
     is shown as written."""
-    asked = [c for c in value["spec"].get("resourceClaims") or () if c.get(_TEMPLATE)]
-    state = read_model.state(task.jid) if asked else None
+    templated = [c for c in value["spec"].get("resourceClaims") or () if c.get(_TEMPLATE)]
+    state = read_model.state(task.jid) if templated else None
     if state is None:
         return []
     written: list[Json] = (value.get("status") or {}).get("resourceClaimStatuses") or []
     by_name = {status.get("name"): status for status in written}
     known = read_model.core.order.accounts.cluster.objects.claims
     metadata, claims = value["metadata"], list[Json]()
-    for claim in asked:
+    for claim in templated:
         own = own_claim(state.job.uid, metadata["name"], claim[_TEMPLATE])
         if claim["name"] in by_name:
             claims.append(by_name[claim["name"]])
@@ -184,10 +188,17 @@ def _claim_statuses(read_model: ReadModel, value: Json, task: PodTask) -> list[J
 
 
 def _devices(read_model: ReadModel, task: PodTask) -> dict[str, str]:
-    """Which devices of its node the task has, as Volcano writes it."""
-    state, node = read_model.state(task.jid), read_model.core.nodes.get(task.row)
-    devices = () if state is None else state.devices.get(task.tix, ())
-    return device_annotations(node, devices) if node is not None and devices else {}
+    """Which devices of its node the task has, as Volcano and KAI write it."""
+    node, devices = read_model.core.nodes.get(task.row), _taken(read_model, task)
+    if node is None or not devices:
+        return {}
+    return device_annotations(node, devices) | received(devices)
+
+
+def _taken(read_model: ReadModel, task: PodTask) -> Things:
+    """What the task takes of devices of its node."""
+    state = read_model.state(task.jid)
+    return () if state is None or task.row < 0 else state.devices.get(task.tix, ())
 
 
 def _conditions(read_model: ReadModel, task: PodTask) -> list[Json]:

@@ -13,6 +13,7 @@ from coordinator.controllers.restarts import RESTARTING
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.observer import EventReason
 from coordinator.core.reasons.reasons import why
+from coordinator.intake.admission.registry import Registry
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import Kind
 from coordinator.jobs.pending_reasons import Why, of_counts
@@ -20,6 +21,7 @@ from coordinator.jobs.state import JobState
 from coordinator.ledger_audit.findings import Finding, Subject
 from coordinator.objects.context import NOT_TRIED, shard_name
 from coordinator.objects.events import ClusterHappening
+from coordinator.objects.queue_trees import QueueVersions
 from coordinator.objects.story_texts import (
     REMEMBERED,
     evicted_text,
@@ -72,12 +74,12 @@ class Observing:
         core: Coordinator,
         *,
         first: int,
-        names: Callable[[], Sequence[str]],
+        registry: Callable[[], Registry],
         notify: Callable[[], None],
     ) -> None:
-        """``names``: the resource name of each slot."""
+        """``registry``: intake's current objects."""
         self.core = core
-        self._names = names
+        self._registry = registry
         self.version = first
         """The version of the latest change."""
         self.told: list[ClusterHappening] = []
@@ -86,8 +88,7 @@ class Observing:
         self._notify = notify
         self.stories = Stories()
         """The story of each job: its changes and events."""
-        self._queues: dict[int, int] = {}
-        """qid -> version at which one of its jobs last changed."""
+        self._queues = QueueVersions(core)
         self._shards: dict[int, int] = {}
         self._nodes: dict[str, int] = {}
         """Node name -> version at which it was last quarantined, released, or found with a wrong
@@ -200,7 +201,7 @@ class Observing:
             case Subject.QUEUE:
                 names = {qid: name for name, qid in core.order.queue_ids.items()}
                 name = names.get(number, f"queue {number}")
-                self._of_cluster(Key("Queue", "", name), reason, message)
+                self._of_cluster(Key(self._registry().queue_kind, "", name), reason, message)
                 shown = f"queue {name}"
             case Subject.JOB | Subject.TASK | Subject.NOMINATION:
                 shown = self._job_contradicted(finding, reason, message)
@@ -270,11 +271,16 @@ class Observing:
 
     def _move(self, state: JobState, tasks: Sequence[int] | None) -> Story:
         self.version += 1
-        self._queues[state.info.qid] = self.version
+        self._queues.moved[state.info.qid] = self.version
         return self.stories.move(state.job.jid, self.version, tasks, of=len(state.states))
 
-    def queue_version(self, name: str) -> int:
-        return self._queues.get(self.core.order.queue_ids.get(name, -1), 0)
+    def _names(self) -> Sequence[str]:
+        """The resource name of each slot."""
+        return self._registry().slots.names
+
+    def queue_version(self, kind: str, name: str) -> int:
+        """The version at which the status of a queue of this kind last changed."""
+        return self._queues.at(kind, name, now=self.version)
 
     def shard_version(self, shard: int) -> int:
         return self._shards.get(shard, self._first)
@@ -284,9 +290,9 @@ class Observing:
 
     def moved_cluster(self, kind: Kind, since: int) -> Iterator[tuple[Key, int]]:
         """Queues, shards or nodes that changed after a version without being written."""
-        if kind.kind == "Queue":
-            for name, qid in self.core.order.queue_ids.items():
-                version = self._queues.get(qid, 0)
+        if kind.kind == self._registry().queue_kind:
+            for name in self.core.order.queue_ids:
+                version = self.queue_version(kind.kind, name)
                 if version > since:
                     yield Key(kind.kind, "", name), version
         elif kind.kind == "Node":

@@ -70,10 +70,9 @@ class Objects(Observing):
         super().__init__(
             core,
             first=epoch << EPOCH_BITS,
-            names=lambda: registry().slots.names,
+            registry=registry,
             notify=self._watchers.notify,
         )
-        self._registry = registry
         self._clock = clock or (lambda: core.order.now)
         self._started = self._clock()
         self._shelves: defaultdict[str, Shelf] = defaultdict(Shelf)
@@ -113,6 +112,7 @@ class Objects(Observing):
                 self._came(document.jid)
             elif document.key.kind == "Queue":
                 self._queue_published(before.document if before is not None else None, document)
+            self._queues.published(self.version, document, before)
         self._watchers.notify()
 
     def _put(self, document: Document, version: int) -> Record | None:
@@ -167,6 +167,7 @@ class Objects(Observing):
         self.version += 1
         state = self.core.order.known(document.jid)
         self._ring.add(self.version, "DELETED", key, record=record, state=state)
+        self._queues.published(self.version, document)
         self._leave(key.namespace)
         if self._implied(key):
             self.version += 1
@@ -283,8 +284,8 @@ class Objects(Observing):
         if key.kind == "Pod" and record.task >= 0:
             task = task_of(read_model, *unpack_task(record.task))
             return PodEntry(read_model, record, version, task)
-        if key.kind == "Queue":
-            version = max(version, self.queue_version(key.name))
+        if key.kind == self._registry().queue_kind:
+            version = max(version, self.queue_version(key.kind, key.name))
         elif key.kind == "Node":
             version = max(version, self.node_version(key.name))
         return WrittenEntry(read_model, record, version)
@@ -406,8 +407,8 @@ class Objects(Observing):
         if kind is NAMESPACE:
             records, first = self._shelves[kind.kind].records, self._ring.first
             for name in self._namespaces.names():
-                made = namespace_object(name, first, started=self._started)
-                entry = MadeEntry(Key(kind.kind, "", name), made)
+                namespace = namespace_object(name, first, started=self._started)
+                entry = MadeEntry(Key(kind.kind, "", name), namespace)
                 yield self._written(read_model, records[name]) if name in records else entry
             return
         shards = self.core.dispatcher.shards.values()

@@ -8,7 +8,7 @@ GATHER_SECONDS = 0.02
 """Delay before watchers are woken, so that changes which come together are sent together."""
 
 
-class Expired(Exception):
+class WatchExpired(Exception):
     """Changes since that version are no longer known; the client must list again."""
 
 

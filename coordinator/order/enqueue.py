@@ -60,7 +60,7 @@ class EnqueueGate:
         if not self.waiting or not self._due(cluster, now):
             return []
         self._asked, self._revision = now, cluster.revision
-        found: list[tuple[JobState, Reason | None]] = []
+        waiting: list[tuple[JobState, Reason | None]] = []
         infos = [state.info for state in self.waiting.values()]
         # The session's own action over the same totals: two implementations of one rule would
         # differ some day in what they count (decision 0035).
@@ -68,11 +68,11 @@ class EnqueueGate:
             jid = info.job.jid
             if entered:
                 self.why.pop(jid, None)
-                found.append((self.waiting.pop(jid), None))
+                waiting.append((self.waiting.pop(jid), None))
             else:
                 why = self.why[jid] = refusal(session, cluster, info)[0]
-                found.append((self.waiting[jid], why))
-        return found
+                waiting.append((self.waiting[jid], why))
+        return waiting
 
     def _due(self, cluster: ClusterInfo, now: float) -> bool:
         if now < self._asked + ASK_SECONDS:

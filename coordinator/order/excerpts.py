@@ -9,14 +9,21 @@ and come first; those that were left out are named, and not evicted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.state import JobState
 from coordinator.order.cross_node import OF_PLACING, Spanning
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import Amounts, QueueInfo, add
-from shared.messages.excerpt import EXCERPT, TOTALS, Excerpt, JobExcerpt, QueueExcerpt
+from shared.messages.excerpt import (
+    EXCERPT,
+    TOTALS,
+    VICTIMS,
+    Excerpt,
+    JobExcerpt,
+    QueueExcerpt,
+)
 from shared.messages.messages import NOBODY, TaskState
 from shared.model.model import Job, Queue
 from shared.records.specs import encode_queue
@@ -35,15 +42,18 @@ below 10% of the time."""
 
 RANK_SECONDS_A_JOB = 1e-5
 
+ANY_QUEUE = frozenset({"consolidation"})
 SAME_QUEUE = frozenset({"preempt", "gangpreempt"})
 OTHER_QUEUES = frozenset({"reclaim", "gangreclaim"})
 Usage = dict[str, dict[str, float]]
 """Node name -> ``cpu`` and ``memory``, percent."""
 
-EVICTING = SAME_QUEUE | OTHER_QUEUES
+EVICTING = SAME_QUEUE | OTHER_QUEUES | ANY_QUEUE
 
 Waits = Callable[[list[str]], bool]
 
+_NO_SHARES: Mapping[str, tuple[int, int, int]] = {}
+_NO_STARTS: Mapping[int, float] = {}
 _EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
 
 
@@ -64,11 +74,18 @@ class Excerpts:
         self.limit = TASKS
         self.cut = 0
         """Number of excerpts that had to leave jobs out, since the start."""
+        self.began: float | None = None
+        """Since when this coordinator leads: it saw no task start before."""
         self._at = float("inf")
         self._ranks: dict[int, list[int]] = {}
         """Queue -> its jobs as :meth:`_ranked` orders them, computed at :attr:`_at`."""
         self._queues: dict[int, tuple[Queue, bytes]] = {}
         self._specs: dict[int, tuple[Job, bytes]] = {}
+
+    def led(self, now: float) -> None:
+        """Note that this coordinator leads."""
+        if self.began is None:
+            self.began = now
 
     def of(
         self, state: JobState, action: str, session: Session, *, waits: Waits = lambda _: False
@@ -80,6 +97,10 @@ class Excerpts:
         close = spanning.members(k for k in own_keys if k.startswith(OF_PLACING)) - {jid}
         victims = list(self._victims(state, action, session)) if action in EVICTING else []
         keys = {key for victim in victims for key in spanning.keys(victim)} | {*own_keys}
+        # A search judges by the shares and totals of all queues: of two at the same moment each
+        # would take what the rules let only one of them have.
+        shares = self._shares(session) if action in EVICTING else {}
+        keys |= {VICTIMS} if shares else set()
         order = dict.fromkeys([*sorted(close), *victims, *sorted(spanning.members(keys))])
         order.pop(jid, None)
         others = [
@@ -90,7 +111,46 @@ class Excerpts:
         if touched and waits(touched):
             return b"", touched
         counted = spanning.keyed() if action in EVICTING else set()
-        return self._write(state, others, touched, whole=len(close), counted=counted), touched
+        excerpt = self._write(
+            state,
+            others,
+            touched,
+            whole=len(close),
+            counted=counted,
+            shares=shares,
+            starts=self._starts(session) if shares else {},
+        )
+        return excerpt, touched
+
+    def _starts(self, session: Session) -> dict[int, float]:
+        """When jobs started that the policy may still protect."""
+        cluster = self._accounts.cluster
+        since = cluster.now - session.protected_seconds(cluster)
+        if since >= cluster.now:
+            return {}
+        states = (self._known(jid) for jid, info in cluster.jobs.items() if info.using)
+        starts = {state.job.jid: self._started(state) for state in states if state is not None}
+        return {jid: at for jid, at in starts.items() if at > since}
+
+    def _started(self, state: JobState) -> float:
+        """When the job's first task that runs began to. Of those that ran before this coordinator
+        led, what their PodGroup says, else from then on: rather too late than too early."""
+        cluster, key = self._accounts.cluster, state.job.key
+        running = state.states.count(TaskState.RUNNING)
+        if not running:
+            return cluster.now  # it is about to
+        known = [at for tix, at in state.started.items() if state.states[tix] == TaskState.RUNNING]
+        if len(known) == running:
+            return min(known)
+        group = cluster.objects.kai_groups.get(key) if state.job.kind == "PodGroup" else None
+        if group is not None and group.last_start is not None:
+            return group.last_start
+        return cluster.now if self.began is None else self.began
+
+    def _shares(self, session: Session) -> Mapping[str, tuple[int, int, int]]:
+        """What queues have, under a policy that divides the cluster among them."""
+        choice = session.queue_choice
+        return {} if choice is None else choice.shares(self._accounts.cluster)
 
     def of_running(
         self, states: Iterable[JobState], rows: frozenset[int]
@@ -115,6 +175,8 @@ class Excerpts:
         cluster, qid = self._accounts.cluster, state.info.qid
         if action in SAME_QUEUE:
             queues = [qid]
+        elif action in ANY_QUEUE:
+            queues = list(cluster.queues)
         else:
             queues = [
                 other_qid
@@ -155,6 +217,8 @@ class Excerpts:
         *,
         whole: int = 0,
         counted: Collection[int] = (),
+        shares: Mapping[str, tuple[int, int, int]] = _NO_SHARES,
+        starts: Mapping[int, float] = _NO_STARTS,
     ) -> bytes:
         """``whole``: this many of ``others`` are never left out, because the job's own rules need
         them. ``counted``: jobs with keys; a worker may know that one of them runs before it is
@@ -180,7 +244,9 @@ class Excerpts:
                 jobs=jobs,
                 versions={key: versions.get(key, 0) for key in keys},
                 spared=sorted(set(counted) - included),
+                starts=dict(starts),
                 usage=self._used(),
+                shares={name: (*share,) for name, share in shares.items()},
             )
         )
 
@@ -197,7 +263,7 @@ class Excerpts:
         totals = [_some(getattr(info, name)) for name in TOTALS]
         if own_job is not None and own_job.charge and own_job.info.qid == info.queue.qid:
             for cid, count in own_job.charge:
-                add(totals[0], self._accounts.classes[cid].requests, -count)
+                add(totals[0], self._accounts.classes[cid].charged, -count)
         return QueueExcerpt(cached[1], info.jobs, totals)
 
     def _job(self, state: JobState) -> JobExcerpt:

@@ -36,6 +36,7 @@ from coordinator.jobs.table import BACKFILL
 from coordinator.order.aging import RESERVE
 from coordinator.order.selection import Picking
 from coordinator.order.session_turns import Sessions
+from coordinator.order.stale_gangs import STALE
 from shard_worker.framework.session import Session
 from shared.codec.packed import replace
 from shared.messages.messages import Group, Outcome, OutcomeCode, TaskRun, Turn
@@ -46,9 +47,7 @@ URGENT_ATTEMPTS = 3
 """A job that loses conflicts goes to the front at most this many times in a row; then it waits in
 its line, so that a refusal that repeats (a full queue) cannot spin."""
 
-
-PLUGIN_SECONDS = 1.0
-PLUGIN_ASKS = 256
+PLUGIN_SECONDS, PLUGIN_ASKS = 1.0, 256
 """How often, and about how many jobs, plugins that raised are asked again after a change of
 capacity: a rule may have raised because of how full the cluster was."""
 
@@ -95,6 +94,7 @@ class Order(Sessions):
     def begin(self, now: float) -> None:
         """Open a session: recompute the shares, allow skipped queues and jobs to be tried again."""
         self.now = now
+        self.excerpts.led(now)
         self.accounts.begin(now)
         self.picking.begin(now)
         self.departures.begin(now)
@@ -139,6 +139,7 @@ class Order(Sessions):
             # a worker would find no quota, and what ends then without a placement wakes nobody.
             if need and not urgent.nominated and not self.picking.admits(urgent, need):
                 self._enqueue(urgent, Reason.WAITING_FOR_QUOTA)
+                self.picking.changed(self.accounts.queue(urgent))
                 continue
             if need and (turn := self._open_turn(urgent, need)) is not None:
                 return turn
@@ -149,6 +150,9 @@ class Order(Sessions):
 
     def _further_turn(self) -> Turn | None:
         """A turn of another action: backfill, then the evicting actions, then a reservation."""
+        stale = self.stale_gangs.next(self.jobs, self.accounts.cluster, self.now)
+        if stale and (turn := self._open_turn(stale, (), action=STALE)) is not None:
+            return turn
         # In this order (decision 0029): backfill comes after allocate, and room that is free before
         # room that is made (decision 0034).
         while (filling := self.next_to_fill()) is not None:
@@ -174,7 +178,7 @@ class Order(Sessions):
         """When to call :meth:`begin` again although nothing happened; None for never."""
         due = [self.nominations.next_due(), self.lines.next_due(), self.departures.next_due()]
         due += [self.parking.next_due(), self.gangs.next_due(), self.entry.next_due()]
-        due += [self.contention.next_due(self.now)]
+        due += [self.contention.next_due(self.now), self.stale_gangs.next_due()]
         due += [self._later[0][0]] if self._later else []
         return min((at for at in due if at is not None), default=None)
 
@@ -188,6 +192,7 @@ class Order(Sessions):
     def _open_turn(self, state: JobState, need: Need, *, action: str = ALLOCATING) -> Turn | None:
         """Open a turn of the job; None where it must wait for another open turn."""
         world, keys = b"", None
+        self.picking.changed(self.accounts.queue(state))
         if action != ALLOCATING or self.slow(state):
             world, keys = self.excerpts.of(
                 state, action, self.session, waits=lambda keys: self._must_wait(state, keys, action)
@@ -242,12 +247,12 @@ class Order(Sessions):
     def _promised_first(self, state: JobState) -> list[Role]:
         """The roles in task order; among equals those whose places are promised already, so that
         what was made free for one member is not taken by another."""
-        roles = self._roles(state.job)
+        roles = self._roles(state)
         if not state.nominated or len(roles) == 1:
             return roles
         promised = {state.job.role_of(tix).first for tix in state.nominated}
-        key = self.session.task_key
-        return sorted(roles, key=lambda role: (key(role), role.first not in promised))
+        key = self.session.role_key
+        return sorted(roles, key=lambda role: (key(state.info, role), role.first not in promised))
 
     def tried(self, turn: Turn) -> set[int]:
         """Shards that found no place for this turn's job."""
@@ -313,7 +318,7 @@ class Order(Sessions):
         self.open -= 1
         self.accounts.give_back(state)
         gates = self.accounts.gates.begin(state, outcome.ungated)
-        if action != ALLOCATING and outcome.code in _SAYS_NOTHING_OF_PLACES:
+        if action == STALE or (action != ALLOCATING and outcome.code in _SAYS_NOTHING_OF_PLACES):
             self._failed_attempt(state, outcome, action, shard)
             self._settle_members(state)
             return
@@ -350,6 +355,8 @@ class Order(Sessions):
         jid, is_infeasible = state.job.jid, outcome.code is OutcomeCode.INFEASIBLE
         if action == BACKFILL:
             self.filled(state, failed=is_infeasible)
+        elif action == STALE:
+            pass  # it is looked at again
         elif action == RESERVE:
             self.aging.chosen(jid, (row for p in outcome.placements for row in p.rows))
         elif is_infeasible:

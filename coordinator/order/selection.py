@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.capability import held, upwards, within_capability
-from coordinator.jobs.pending_order import NONE_OF_THOSE, Line, LineOrder, QueueState
+from coordinator.jobs.pending_order import NONE_OF_THOSE, Line, LineOrder, PendingQueue
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_tree import Entry
 from coordinator.jobs.state import JobState, Need, Standing, amounts
+from coordinator.order.tree_selection import TreeSelection
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.reason import Reason
@@ -47,6 +48,8 @@ class Picking:
         self._sessions = 0
         self._borrowing: set[int] = set()
         """Queues beyond their share that got something, or might have, in this session."""
+        self._tree: TreeSelection | None = None
+        """The picks of this session, where the policy compares queues with the next job of each."""
 
     def adopt(self, session: Session) -> None:
         """Use the session of another policy from now on."""
@@ -61,9 +64,17 @@ class Picking:
         self._closed.clear()
         self._blocked.clear()
         self._over_share.clear()
+        self._tree = None
+
+    def changed(self, queue: QueueInfo) -> None:
+        """Note that a queue gets a turn now, or that its jobs joined or left its lines."""
+        if self._tree is not None:
+            self._tree.changed(queue)
 
     def next(self) -> tuple[JobState, Need] | None:
         """The next job and its need; it stays in its line until its turn is opened."""
+        if self._session.queue_choice is not None:
+            return self._next_of_tree()
         while (picked := self._pick()) is not None:
             queue, line, state = picked
             if self.allowed(queue.info, line.need):
@@ -76,7 +87,32 @@ class Picking:
         # 8 on 16 GPUs each deserves 4, and the cluster stays empty for ever (decision 0010).
         return self._borrow() if self._work_conserving else None
 
-    def _pick(self) -> tuple[QueueState, Line, JobState] | None:
+    def _next_of_tree(self) -> tuple[JobState, Need] | None:
+        tree = self._tree = self._tree or self._open_tree()
+        while (head := tree.next()) is not None:
+            state, line = self._jobs[head.entry[2]], head.line
+            if self.allowed(head.queue.info, line.need):
+                return state, line.need
+            self._lines.stand(state, Standing.READY, Reason.WAITING_FOR_QUOTA, line)
+            tree.fail(head)
+        return None
+
+    def _open_tree(self) -> TreeSelection:
+        choice = self._session.queue_choice
+        assert choice is not None
+        return TreeSelection(
+            choice,
+            self._accounts,
+            self._lines,
+            now=self._now,
+            session=self._sessions,
+            depth=self._session.depths.get("allocate"),
+            fitting=lambda queue: (
+                None if queue.order is None else self._search(queue, queue.order, borrowing=False)
+            ),
+        )
+
+    def _pick(self) -> tuple[PendingQueue, Line, JobState] | None:
         """The first job of the first queue that is neither overused nor closed."""
         cluster = self._accounts.cluster
         while (queue := self._best_queue()) is not None:
@@ -88,8 +124,8 @@ class Picking:
             self._closed.add(queue.info.queue.qid)
         return None
 
-    def _best_queue(self) -> QueueState | None:
-        best: QueueState | None = None
+    def _best_queue(self) -> PendingQueue | None:
+        best: PendingQueue | None = None
         best_key: tuple[tuple[float, ...], str] | None = None
         for qid, queue in self._lines.queues.items():
             if not queue.lines or qid in self._closed:
@@ -99,11 +135,11 @@ class Picking:
                 best, best_key = queue, key
         return best
 
-    def _queue_key(self, queue: QueueState) -> tuple[tuple[float, ...], str]:
+    def _queue_key(self, queue: PendingQueue) -> tuple[tuple[float, ...], str]:
         key = self._session.queue_key(queue.info, self._accounts.cluster)
         return (key, queue.info.queue.name)
 
-    def _best_line(self, queue: QueueState) -> tuple[Line, Entry] | None:
+    def _best_line(self, queue: PendingQueue) -> tuple[Line, Entry] | None:
         """Of the lines that are not blocked, the one whose first job is first in order."""
         if queue.order is not None:
             return self._search(queue, queue.order, borrowing=False)
@@ -123,7 +159,7 @@ class Picking:
         return best
 
     def _search(
-        self, queue: QueueState, order: LineOrder, *, borrowing: bool
+        self, queue: PendingQueue, order: LineOrder, *, borrowing: bool
     ) -> tuple[Line, Entry] | None:
         """:meth:`_best_line` for many lines: skips those without room by an index, so that lines
         beyond their queue's share cost nothing."""
@@ -190,7 +226,7 @@ class Picking:
                 return self._jobs[best[1][2]], best[0].need
         return None
 
-    def _best_beyond(self, queue: QueueState) -> tuple[Line, Entry] | None:
+    def _best_beyond(self, queue: PendingQueue) -> tuple[Line, Entry] | None:
         """The first line that its queue may place beyond its share."""
         if queue.order is None:
             lines = [(line, self._lines.top(line)) for line in list(queue.lines.values())]
@@ -205,7 +241,7 @@ class Picking:
             queue.order.skip(candidate[0])
         return None
 
-    def _may_borrow(self, queue: QueueState, line: Line) -> bool:
+    def _may_borrow(self, queue: PendingQueue, line: Line) -> bool:
         if (queue.info.queue.qid, line.need) in self._blocked:
             return False
         if self._lines.held_back(line, self._now):

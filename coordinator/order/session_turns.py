@@ -9,22 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from coordinator.jobs.capability import could_ever, within_capability
 from coordinator.jobs.gate_removals import fillable
 from coordinator.jobs.pending_order import LineBlock
 from coordinator.jobs.pending_reasons import INVALID, KEPT_OUT
 from coordinator.jobs.repairs import Repairs
-from coordinator.jobs.state import JobState, Standing, progress, recount
+from coordinator.jobs.state import JobState, Standing, amounts, progress, recount
 from coordinator.jobs.table import BACKFILL
 from coordinator.order.aging import RESERVE, Aging
 from coordinator.order.cross_node import Spanning
 from coordinator.order.enqueue import EnqueueGate
-from coordinator.order.excerpts import OTHER_QUEUES, Excerpts
+from coordinator.order.excerpts import ANY_QUEUE, SAME_QUEUE, Excerpts
+from coordinator.order.stale_gangs import STALE, StaleGangs
 from coordinator.order.starvation import Contention
 from shard_worker.framework.session import Session
 from shard_worker.session_model.demands import names_tier
 from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.queue_totals import QUEUE_GATE, opens_gate, waits_for_entry, whole
-from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.messages import NOBODY, TaskState
 from shared.messages.reason import Hold, Reason, WaitReason
 from shared.model.model import Job, Pairs
@@ -40,6 +41,7 @@ class Sessions(Repairs):
         self.contention = Contention(session.policy)
         self.entry = EnqueueGate(session)
         self.aging = Aging()
+        self.stale_gangs = StaleGangs(session)
         self._unfilled: dict[int, int] = {}
         """Jobs with pending tasks that ask for nothing -> the count of capacity changes when their
         backfill was in vain, -1 where it was not."""
@@ -65,7 +67,7 @@ class Sessions(Repairs):
         self._all_slow = bool(self.session.slow)
         self._fast: dict[tuple[int, Pairs], bool] = {}
         self.allocates = "allocate" in self.session.policy.actions
-        self.further = self.fills or bool(self.contention.actions)
+        self.further = self.fills or bool(self.contention.actions) or self.stale_gangs.on
         """Whether the policy has backfill or evicting actions."""
         self._filled_at = -1
 
@@ -79,6 +81,7 @@ class Sessions(Repairs):
         """
         self.contention.adopt(session.policy)
         self.entry.adopt(session)
+        self.stale_gangs.adopt(session)
         self.session = session
         self.lines.sortable = session.sorts_jobs
         for queue in self.lines.queues.values():
@@ -138,6 +141,7 @@ class Sessions(Repairs):
         if ours is not None and job.kind == "Pod" and other_scheduler(job, ours):
             self.theirs.add(job.jid)
         super().put_job(job, states)
+        self.stale_gangs.note(job.jid)
 
     def put_leaving(self, job: Job, states: bytearray) -> None:
         # Its pods run until they are stopped, and nobody may come beside those that it keeps off.
@@ -157,6 +161,7 @@ class Sessions(Repairs):
     def drop_job(self, jid: int) -> None:
         self.entry.forget(jid)
         self.contention.gone(jid)
+        self.stale_gangs.forget(jid)
         self.aging.over(jid)
         self._unfilled.pop(jid, None)
         self._put_off.pop(jid, None)
@@ -180,10 +185,10 @@ class Sessions(Repairs):
     def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
         super().task_changed(jid, state, tasks, rows)
         job = self.jobs.get(jid)
+        if self.stale_gangs.on and state not in (TaskState.BINDING, TaskState.BOUND):
+            self.stale_gangs.note(jid)
         if state is TaskState.RUNNING and self.contention.actions and job is not None:
             job.started.update(dict.fromkeys(tasks, self.now))
-
-    # --- who needs what -----------------------------------------------------------------------
 
     def slow(self, state: JobState) -> bool:
         """Whether allocating the job needs a session."""
@@ -258,8 +263,6 @@ class Sessions(Repairs):
                 self._enqueue(state)
             elif why is not None and state.standing is Standing.WAITING:
                 self.lines.stand(state, Standing.WAITING, why)
-
-    # --- backfill -----------------------------------------------------------------------------
 
     def _of_backfill(self, state: JobState) -> WaitReason:
         self.to_fill(state)
@@ -344,12 +347,15 @@ class Sessions(Repairs):
         return None
 
     def _worth(self, state: JobState, action: str) -> bool:
-        """Whether the action may evict at all: it has a possible victim and, to take from other
-        queues, the job's own queue is within its share."""
+        """Whether the action has a possible victim, and the job's queue may have what it asks."""
         cluster, info = self.accounts.cluster, self.accounts.queue(state)
-        if action not in OTHER_QUEUES and not self.allocates:
+        if self.session.queue_choice is not None and action not in SAME_QUEUE:
+            asks = amounts(self._need(state), self.accounts.classes)
+            if not within_capability(self.lines.queues, info, asks):
+                return False
+        if action in ANY_QUEUE or (action in SAME_QUEUE and not self.allocates):
             return True  # preempt promises idle room as well, and nobody else does
-        if action not in OTHER_QUEUES:
+        if action in SAME_QUEUE:
             allocated = state.info.allocated
             return any(n > allocated.get(slot, 0) for slot, n in info.allocated.items())
         if self.session.overused(info, cluster):
@@ -382,7 +388,7 @@ class Sessions(Repairs):
                 continue
             if len(waiting) > 1 and self.session.overused(queue.info, cluster):
                 continue
-            if self._can_ever(queue.info, line.amounts):
+            if could_ever(queue.info, line.amounts):
                 candidates.append((waited, self.jobs[top[2]]))
         self.aging.gone([qid for qid, queue in self.lines.queues.items() if queue.lines])
         if not candidates:
@@ -391,13 +397,6 @@ class Sessions(Repairs):
         self.aging.asked(state.job.jid, self.now)
         return state
 
-    @staticmethod
-    def _can_ever(queue: QueueInfo, amounts: Amounts) -> bool:
-        """Whether the capabilities of the queue and its ancestors admit these amounts, were the
-        queue empty."""
-        limits = [dict(above.queue.capability or ()) for above in (queue, *queue.above)]
-        return all(limit.get(s, n) >= n for limit in limits for s, n in amounts.items())
-
     # --- a turn is out ------------------------------------------------------------------------
 
     def go_out(self, state: JobState, action: str, keys: list[str]) -> None:
@@ -405,7 +404,7 @@ class Sessions(Repairs):
         self.spanning.out_now.add(jid)
         if keys:
             self.spanning.take(jid, keys)
-        if action in (BACKFILL, RESERVE):
+        if action in (BACKFILL, RESERVE, STALE):
             self._others_out[jid] = action
         elif action != "allocate":
             self.contention.opened(jid, action)

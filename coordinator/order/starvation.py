@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coordinator.order.excerpts import EVICTING
-from shared.policy.model import Policy
+from shared.policy.model import Dialect, Policy
 
 OPEN = 8
 """Limit on open evicting turns: two that choose the same victims conflict."""
@@ -61,18 +61,24 @@ class Contention:
         self._evicted: dict[int, tuple[float, float]] = {}
         """jid -> (when it may evict again, how long it had to wait for that)."""
         self._looked = float("-inf")
+        self._most = OPEN
+        self._by_time = False
         self.adopt(policy)
 
     def adopt(self, policy: Policy) -> None:
         """Take another policy's actions; every job may try at once."""
         self.actions = tuple(name for name in policy.actions if name in EVICTING)
+        # Under KAI's rules each search depends on all that the one before took, and the same totals
+        # may give another answer later: who runs long enough is protected no more.
+        self._most = 1 if policy.dialect is Dialect.KAI else OPEN
+        self._by_time = policy.dialect is Dialect.KAI
         self._trying.clear()
         self._evicted.clear()
         self._looked = float("-inf")
 
     def may_look(self, now: float) -> bool:
         """Whether to search for starving jobs now; needs room for another open turn."""
-        room = bool(self.actions) and len(self.out) < OPEN
+        room = bool(self.actions) and len(self.out) < self._most
         return room and now >= self._looked + LOOK_SECONDS
 
     def looked(self, now: float, *, lines: int) -> None:
@@ -88,7 +94,9 @@ class Contention:
         if trying is None:
             return self.actions[0]
         # The same totals give the same answer: a pause alone does not make it worth another search.
-        if now < trying.not_before or trying.revision == revision:
+        if now < trying.not_before:
+            return None
+        if trying.revision == revision and not self._by_time:
             return None
         return self.actions[trying.step]
 

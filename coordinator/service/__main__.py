@@ -7,12 +7,15 @@ import contextlib
 import sys
 
 from coordinator.api.listener.policy import open_gate
+from coordinator.cluster.protocol import ClusterDriver
 from coordinator.cluster.simulated.client import SocketCluster
 from coordinator.dispatch.worker_client import RayShards
 from coordinator.service.metrics.loop_time import LoopTime
+from coordinator.service.observed.kubernetes import open_kubernetes
 from coordinator.service.process import exit_code, stop_on_signals
 from coordinator.service.service import Service
 from shared.garbage_collection import walk_young_objects_only
+from shared.kubeconfig import ConfigError
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.identity import expected, remembering
 from shared.ledger.retry import insist
@@ -28,7 +31,10 @@ async def serve(settings: Settings) -> None:
     async with contextlib.AsyncExitStack() as ended:
         ledger = RedisLedger(settings.access(), cluster=identity.cluster, newest=identity.log)
         ended.push_async_callback(ledger.close)
-        cluster = SocketCluster(settings.cluster_socket or "")
+        observed = open_kubernetes(settings) if settings.kubernetes else None
+        cluster: ClusterDriver = (
+            SocketCluster(settings.cluster_socket or "") if observed is None else observed.cluster
+        )
         ended.push_async_callback(cluster.close)
         shards = RayShards(
             cluster=await insist(ledger.open, call_name="open"),
@@ -43,7 +49,12 @@ async def serve(settings: Settings) -> None:
             remembering(settings.data_dir, ledger, fsync=settings.fsync)
         )
         await Service(
-            settings, ledger=ledger, cluster=cluster, shards=shards, loop_time=loop_time
+            settings,
+            ledger=ledger,
+            cluster=cluster,
+            shards=shards,
+            loop_time=loop_time,
+            observed=observed,
         ).run(stop)
 
 
@@ -53,7 +64,9 @@ def main() -> int:
     try:
         settings = load_settings()
         open_gate(settings)
-    except SettingsError as error:
+        if settings.kubernetes:
+            open_kubernetes(settings)  # what it cannot use is told here, in one line
+    except (SettingsError, ConfigError) as error:
         sys.stderr.write(f"Error: {error}\n")
         return 1
     configure_logging(settings.log_level, settings.log_format, role="coordinator")

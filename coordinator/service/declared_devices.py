@@ -24,17 +24,19 @@ async def declare_devices(
 ) -> None:
     """Store each of these nodes whose devices the ledger has otherwise. Nothing is read where no
     node declares any."""
-    wanted = {row: things for row, node in nodes.items() if (things := declared(node, slot_names))}
-    if not wanted:
+    declared_rows = {
+        row: things for row, node in nodes.items() if (things := declared(node, slot_names))
+    }
+    if not declared_rows:
         return
     snapshot = await insist(lambda: ledger.snapshot(workload=False), call_name="read devices")
-    known = {
+    stored = {
         (row, name): tuple(unpack_thing(record)[1][ALLOCATABLE::WIDTH])
         for row, name, record in snapshot.nodes.things
     }
     ops: list[IntakeOp] = []
-    for row, things in wanted.items():
-        if any(known.get((row, name)) != capacity for name, capacity in things):
+    for row, things in declared_rows.items():
+        if any(stored.get((row, name)) != capacity for name, capacity in things):
             node = nodes[row]
             allocatable, spec = list(node.allocatable), encode_node(node)
             ops.append(PutNode(row, allocatable, node.spec, spec, things))

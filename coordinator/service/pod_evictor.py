@@ -10,10 +10,10 @@ import structlog
 
 from coordinator.core.pod_evictions import (
     Action,
+    EvictionObstacle,
     EvictionPlan,
     EvictionRefusal,
     Leaving,
-    Obstacle,
     PodEvictions,
     Task,
     VolumeWait,
@@ -93,14 +93,14 @@ class PodEvictor:
                         return Leaving()
                     self._withdraw(plan.tasks)
                     deleted = action is Action.DELETE  # who deletes does not ask again
-                    return Leaving() if deleted else EvictionRefusal(Obstacle.VOLUME)
+                    return Leaving() if deleted else EvictionRefusal(EvictionObstacle.VOLUME)
                 if not isinstance(plan, EvictionPlan):
                     if isinstance(plan, Leaving) and not dry_run:
                         self._evictions.granted(task)
                     return plan
                 if dry_run or await self._commit(plan):
                     return Leaving()
-            return EvictionRefusal(Obstacle.BUSY)
+            return EvictionRefusal(EvictionObstacle.BUSY)
 
     async def restart(self, jid: int, tasks: Sequence[int]) -> None:
         """Stop those of the tasks that hold a node, so that they begin anew; none of them where

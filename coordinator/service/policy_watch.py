@@ -17,11 +17,13 @@ from typing import Any
 import orjson
 import structlog
 
+from coordinator.intake.intake import Intake
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.plugin_errors import Contain
 from shard_worker.framework.session import Session
 from shared.policy.dialect import parse_policy
 from shared.policy.file import ACCEPTED_FILE, read_text, unwrap
+from shared.policy.kai_model import flattens_queues
 from shared.policy.model import Policy, PolicyError, PolicyProblem
 from shared.policy.volcano import DEFAULT_POLICY
 from shared.secrets.credentials import hide_credentials
@@ -117,8 +119,19 @@ class PolicyFollower:
         )
         return self._in_service(session)
 
+    def open_intake(self, policy: Policy, *, observed: bool = False) -> Intake:
+        """What admits objects under a policy. ``observed``: those of a cluster that is watched,
+        which gives on the pods that are ours alone, with the times of their creation."""
+        return Intake(
+            ours=None if observed else self.ours,
+            dialect=policy.dialect,
+            flat=flattens_queues(policy.kai),
+            dated=observed,
+        )
+
     def _check_dialect(self, policy: Policy) -> None:
-        """Refuse another dialect: queues and groups of the one in force would stop to count."""
+        """Refuse another dialect: queues and groups of the one in force would stop to count. So
+        would the bounds of queues above others with another shape of the tree."""
         present = DEFAULT_POLICY if self.content is None else parse_policy(self.content)
         if policy.dialect is not present.dialect:
             message = (
@@ -126,6 +139,9 @@ class PolicyFollower:
                 f"{present.dialect.scheduler}'s is in force; a change of dialect takes a restart"
             )
             raise PolicyError(PolicyProblem("dialect", message))
+        if flattens_queues(policy.kai) is not flattens_queues(present.kai):
+            message = "it changes which queues have bounds, which takes a restart"
+            raise PolicyError(PolicyProblem("options.full-hierarchy-fairness", message))
 
     def status(self) -> dict[str, Any]:
         """``error``: why the file's present content is not in force, None where it is."""

@@ -2,7 +2,7 @@
 
 The first look is right after the leadership is taken; the second, which repairs, a moment later;
 then one every so often. In between the books are compared with the ledger, some jobs at a time.
-Workers compare their own views with the ledger (:mod:`shard_worker.worker.actor`).
+Workers compare their own views with the ledger (:mod:`shard_worker.worker.server`).
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Reconciling:
 
     async def once(self) -> bool:
         """One pass and its repairs; returns whether another should follow soon."""
-        await self._observe()
+        await self.observe()
         with contextlib.suppress(StoreRefused):  # logged; the next look tries again
             await free_unused_names(self._ledger, self._intake, self._writer)
         repairs = self._reconciler.judge(await self._look())
@@ -203,7 +203,7 @@ class Reconciling:
 
     # --- what others use ----------------------------------------------------------------------
 
-    async def _observe(self) -> None:
+    async def observe(self) -> None:
         """Store the usage of foreign pods in the ledger, so that placements take it into
         account."""
         core, slots = self._core, self._intake.registry.slots
@@ -211,6 +211,7 @@ class Reconciling:
             read = partial(self._ledger.snapshot, workload=False)
             snapshot = await insist(read, call_name="read nodes")
             core.observed = await asyncio.to_thread(observed_of, snapshot)
+            core.order.accounts.observe(core.observed)
             self._knows_observed = True
         now: dict[int, dict[int | str, Use]] = {}
         for node, used in (await self._cluster.foreign()).items():
@@ -232,7 +233,7 @@ class Reconciling:
             core.observed[row] = use
             core.tally.repaired[FindingKind.FOREIGN.value] += 1
         if changed:
-            core.order.accounts.capacity.freed()
+            core.order.accounts.observe(core.observed)
 
     def _add_theirs(self, used: dict[int, dict[int | str, Use]]) -> None:
         """Add what pods of other schedulers use on the nodes that they name."""

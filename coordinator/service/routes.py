@@ -9,6 +9,7 @@ from aiohttp import web
 from coordinator.api.auth.authorization import may_plan, may_write
 from coordinator.api.debugging import Debugging, debug_routes
 from coordinator.api.parser.pool import Parsers
+from coordinator.api.read.queue_tree import queue_tree_routes
 from coordinator.api.read.snapshot import record_routes
 from coordinator.api.read.streaming import Streams
 from coordinator.api.read.trace import trace_routes
@@ -57,5 +58,6 @@ def service_routes(
         *trace_routes(Tracer(core, names), streams),
         *debug_routes(Debugging(core, shards, lambda: names().slots.names)),
         *record_routes(core),
+        *queue_tree_routes(core),
         *write_routes(door),
     ]

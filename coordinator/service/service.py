@@ -26,10 +26,9 @@ import structlog
 
 from coordinator.api.auth.authorization import guarded
 from coordinator.api.auth.middleware import middleware as gate
-from coordinator.api.http.health import HealthCheck
 from coordinator.api.http.tracing import traces
 from coordinator.api.listener.listener import listener_options
-from coordinator.api.listener.policy import open_gate, token_checks
+from coordinator.api.listener.policy import open_gate
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.read.streaming import Streams
 from coordinator.api.server import ServedParts, Serving, StandbyServer
@@ -44,9 +43,9 @@ from coordinator.controllers.volume_controller import bind_claims
 from coordinator.core.configured import configured_core
 from coordinator.core.policy_record import policy_op
 from coordinator.core.served import notices_of
+from coordinator.core.status import resources_of
 from coordinator.core.status import status as counted
 from coordinator.dispatch.worker_client import Shards, worker_config
-from coordinator.intake.intake import Intake
 from coordinator.intake.pending_limit import PendingBound
 from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
@@ -61,16 +60,18 @@ from coordinator.service.leadership.lease_keeper import KeeperThread
 from coordinator.service.leadership.standby import Standby, Takeover
 from coordinator.service.log_trim import trim_forever
 from coordinator.service.metrics.exporter import metrics_registry
+from coordinator.service.metrics.health_checks import leader_checks
 from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.sliced_counts import WaitingCounts
+from coordinator.service.metrics.usage import usage_of
+from coordinator.service.observed.observed import ObservedCluster, walls
 from coordinator.service.pod_evictor import EVICTOR, PodEvictor
 from coordinator.service.policy_watch import PolicyFollower
 from coordinator.service.process import address_of
 from coordinator.service.reconcile_loop import Reconciling
 from coordinator.service.routes import service_routes
 from coordinator.service.stepping import step_forever
-from coordinator.service.usage_metrics import usage_of
 from coordinator.service.worker_lifecycle import Workers, WorkerTimes
 from shared.ledger.keys import log_position
 from shared.ledger.protocol import Ledger
@@ -97,9 +98,13 @@ class Service:
         cluster: ClusterDriver,
         shards: Shards,
         loop_time: LoopTime | None = None,
+        observed: ObservedCluster | None = None,
     ) -> None:
-        """``loop_time``: counts the callbacks of the event loop that runs this."""
+        """``loop_time``: counts the callbacks of the event loop that runs this. ``observed``: where
+        the objects come from; None: from whoever submits them."""
         self._settings = settings
+        self._observed = observed
+        self._ledger_id = ""
         self._shards = shards
         self._ledger = ledger
         self._cluster = cluster
@@ -109,7 +114,7 @@ class Service:
         self._listener = listener_options(settings)
         self.core = configured_core(settings, self._policies.session())
         policy = self.core.order.session.policy
-        self.intake = Intake(ours=self._policies.ours, dialect=policy.dialect)
+        self.intake = self._policies.open_intake(policy, observed=observed is not None)
         self.jobs = JobLoop(self.core, self.intake)
         self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
         self.objects: Objects
@@ -153,7 +158,7 @@ class Service:
                 if self._tokens is not None:
                     group.create_task(self._tokens.follow_forever())
                 group.create_task(self._shards.join())  # beside reading the ledger: both take long
-                await insist(self._ledger.open, call_name="open")
+                self._ledger_id = await insist(self._ledger.open, call_name="open")
                 door = StandbyServer(lambda: self.standby.leader, self._listener)
                 async with door.open(settings.listen_host, settings.listen_port, group):
                     lead = await self._take_leadership(group)
@@ -328,6 +333,10 @@ class Service:
         group.create_task(self.jobs.run(writer, restarts.begin_anew))
         group.create_task(reconciling.run_forever())
         group.create_task(reconciling.audit_forever())
+        if (observed := self._observed) is not None:
+            observed.lead(self._ledger_id, lead.leadership)
+            feed = observed.feed_forever(self.core, self.intake, writer, reconciling.observe)
+            group.create_task(feed)
 
     async def _bless(self) -> str:
         """Accept the run of the server, which must have everything that we have read."""
@@ -377,25 +386,23 @@ class Service:
                 objects=self.objects,
                 streams=streams,
                 parsers=parsers,
-                routes=service_routes(
-                    self.core,
-                    shards=self._shards,
-                    intake=self.intake,
-                    objects=self.objects,
-                    writer=writer,
-                    evictor=pods,
-                    parsers=parsers,
-                    streams=streams,
-                    history=self._settings.history,
-                ),
-                virtual=VIRTUAL,
-                middlewares=[*traces(), gate(self._tokens)],
-                checks=[
-                    HealthCheck("leading", self._leading),
-                    HealthCheck("ledger_audit", self._audited, needed=False),
-                    HealthCheck("plugins", self._plugins, needed=False),
-                    *token_checks(self._tokens),
+                routes=[
+                    *([] if self._observed is None else self._observed.routes()),
+                    *service_routes(
+                        self.core,
+                        shards=self._shards,
+                        intake=self.intake,
+                        objects=self.objects,
+                        writer=writer,
+                        evictor=pods,
+                        parsers=parsers,
+                        streams=streams,
+                        history=self._settings.history,
+                    ),
                 ],
+                virtual=VIRTUAL,
+                middlewares=[*traces(), gate(self._tokens), *walls(self._observed)],
+                checks=leader_checks(self.core, self.probes, self.counts, self._sure, self._tokens),
                 listener=self._listener,
             )
         )
@@ -403,14 +410,6 @@ class Service:
         raise _Stopped
 
     # --- what happened ------------------------------------------------------------------------
-
-    def _audited(self) -> str:
-        return self.core.tally.ledger_audit.message(time.time())
-
-    def _plugins(self) -> str:
-        if not self.core.order.session.guarded:
-            return ""
-        return self.probes.plugin_errors.message(self.counts.reasons())
 
     def _applied(self, items: list[Any], applied: list[list[int]]) -> None:
         self.core.recorded(items, applied)
@@ -432,15 +431,13 @@ class Service:
 
     # --- tell ---------------------------------------------------------------------------------
 
-    def _leading(self) -> str:
-        sure = self.leadership is not None and self.leadership.sure
-        return "" if sure else "its lease ran out, and the ledger does not renew it"
+    def _sure(self) -> bool:
+        return self.leadership is not None and self.leadership.sure
 
     def status(self) -> dict[str, Any]:
         core, busy = self.core, self.workers.busy
-        status = counted(core.order, core.dispatcher, core.tally, reasons=self.counts.reasons())
-        return status | {
-            "resources": core.order.accounts.resources(self.intake.registry.slots.names),
+        return counted(core.order, core.dispatcher, core.tally, reasons=self.counts.reasons()) | {
+            "resources": resources_of(core.order, self.intake.registry.slots.names),
             "policy": self._policies.status(),
             "worker_busy_seconds": {str(shard): round(spent, 3) for shard, spent in busy.items()},
         }

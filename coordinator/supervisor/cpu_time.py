@@ -23,9 +23,9 @@ class ProcessTime:
 def processes() -> list[ProcessTime]:
     """All readable processes; those that end meanwhile are left out."""
     return [
-        ProcessTime(pid=found.pid, parent=found.info["ppid"], seconds=times.user + times.system)
-        for found in psutil.process_iter(["ppid", "cpu_times"])
-        if (times := found.info["cpu_times"]) is not None
+        ProcessTime(pid=process.pid, parent=process.info["ppid"], seconds=times.user + times.system)
+        for process in psutil.process_iter(["ppid", "cpu_times"])
+        if (times := process.info["cpu_times"]) is not None
     ]
 
 

@@ -80,10 +80,10 @@ class LiveRun:
             except psutil.Error:
                 continue  # it ended while we looked
             if role == LEDGER:
-                mine = any(server in name for server in _SERVERS)
+                ours = any(server in name for server in _SERVERS)
             else:
-                mine = _ARGUMENT[role] in arguments
-            if mine:
+                ours = _ARGUMENT[role] in arguments
+            if ours:
                 yield child
 
 

@@ -206,14 +206,14 @@ class Supervisor:
 
     def _prepare(self) -> None:
         """Create the directories, private to this user, and take the lock against a second run."""
-        places = {name: getattr(self.settings, name) for name in ("run_dir", "data_dir", "history")}
-        self.settings = self.settings.replace(**{k: path.absolute() for k, path in places.items()})
+        paths = {k: getattr(self.settings, k) for k in ("run_dir", "data_dir", "history")}
+        self.settings = self.settings.replace(**{k: path.absolute() for k, path in paths.items()})
         run_dir = self.settings.run_dir
         # before the lock, which would be the first thing to follow a planted link
         _take_up(run_dir, f"{PREFIX}RUN_DIR")
-        kept = durable_dir(run_dir)
-        if kept != run_dir and kept in self.settings.data_dir.parents:
-            _take_up(kept, f"{PREFIX}DATA_DIR")
+        data_dir = durable_dir(run_dir)
+        if data_dir != run_dir and data_dir in self.settings.data_dir.parents:
+            _take_up(data_dir, f"{PREFIX}DATA_DIR")
         lock = open_private(run_dir / LOCK)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -239,7 +239,7 @@ class Supervisor:
             self.ray_environment = ray_head.environment(self.settings.ray_token_file, ours=False)
         if self._wants(REDIS, self.settings.redis_url):
             self._start_redis()
-        if self._wants(CLUSTER, self.settings.cluster_socket):
+        if not self.settings.kubernetes and self._wants(CLUSTER, self.settings.cluster_socket):
             self._start_cluster()
         for role in (CLUSTER, RAY):
             if role in self._children:

@@ -15,10 +15,20 @@ The queue a job goes to is judged where the object is known
 
 from __future__ import annotations
 
-from coordinator.intake.documents.kinds import ATTACHED, JOB, KINDS, POD, POD_GROUP, Kind
+from coordinator.intake.documents.kinds import (
+    ATTACHED,
+    JOB,
+    KAI_POD_GROUP,
+    KINDS,
+    POD,
+    POD_GROUP,
+    Kind,
+)
 from coordinator.intake.principal import TokenRole
 
 RECORD = "/apis/quadrant.dev/v1alpha1/record"
+QUEUE_TREE = "/apis/quadrant.dev/v1alpha1/queuetree"
+SHADOW = "/apis/quadrant.dev/v1alpha1/shadow"
 _DEBUG = ["apis", "quadrant.dev", "v1alpha1", "debug"]
 _OPEN = ("livez", "healthz", "readyz", "health")
 _READS = ("GET", "HEAD", "OPTIONS")
@@ -26,7 +36,7 @@ _ASKED = ("explain", "plans")
 """Subresources that are requested by POST and change nothing."""
 _SUBMITTED = frozenset(
     (
-        *((kind.group, kind.plural) for kind in (POD, POD_GROUP, JOB, *ATTACHED)),
+        *((kind.group, kind.plural) for kind in (POD, POD_GROUP, KAI_POD_GROUP, JOB, *ATTACHED)),
         ("quadrant.dev", "lists"),
     )
 )
@@ -53,7 +63,7 @@ def needed(method: str, route: str | None) -> TokenRole | None:
 
 
 _EVERYWHERE = frozenset(
-    (*(f"{_base(kind)}/{kind.plural}" for kind in KINDS if kind.namespaced), RECORD)
+    (*(f"{_base(kind)}/{kind.plural}" for kind in KINDS if kind.namespaced), RECORD, QUEUE_TREE)
 )
 """Routes that show all namespaces. ``/stream`` does as well, but filters by what its caller may
 see; otherwise it would be useless to a tenant."""

@@ -18,6 +18,7 @@ from coordinator.intake.documents.metadata import OWN
 Json = dict[str, Any]
 
 _STATUS = {
+    "KaiPodGroup": ("schedulingConditions",),
     "Node": ("allocatable", "capacity"),
     "PersistentVolume": ("phase",),
     "PersistentVolumeClaim": ("phase",),

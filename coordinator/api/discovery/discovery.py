@@ -12,11 +12,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from coordinator.api.http.responses import json_answer
-from coordinator.intake.documents.kinds import JOB, KINDS, POD, POD_GROUP, Kind
+from coordinator.intake.documents.kinds import JOB, KAI_POD_GROUP, KINDS, POD, POD_GROUP, Kind
 
 MAJOR, MINOR = "1", "32"
 """The Kubernetes version whose API is served; clients compare it with their own."""
-_ALL = (POD, POD_GROUP, JOB)
+_ALL = (POD, POD_GROUP, KAI_POD_GROUP, JOB)
 """Kinds in the category ``all`` of ``kubectl get all``."""
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.api.discovery.operations import NAME, NAMESPACE_PARAMETER
-from coordinator.intake.documents.kinds import JOB, POD, POD_GROUP, SHARD
+from coordinator.intake.documents.kinds import JOB, KAI_POD_GROUP, POD, POD_GROUP, SHARD
 
 Json = dict[str, Any]
 _OBJECT: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -59,17 +59,17 @@ _TRACE_BOUNDS: list[Json] = [
 def own_operations(api_version: str) -> Json:
     """Path -> operations on it, for one group and version."""
     paths: Json = {}
-    for kind in (POD, POD_GROUP, JOB):
+    for kind in (POD, POD_GROUP, KAI_POD_GROUP, JOB):
         if kind.api_version == api_version:
             root = f"/{'apis' if kind.group else 'api'}/{api_version}"
             explain = f"{root}/namespaces/{{namespace}}/{kind.plural}/{{name}}/explain"
-            text = f"Why this {kind.kind} waits, or where it is."
+            text = f"Why this {kind.written} waits, or where it is."
             paths[explain] = {
                 "parameters": [NAMESPACE_PARAMETER, NAME],
                 "get": _operation(f"explain{kind.kind}", text, _kind("Explanation")),
                 "post": _operation(f"ask{kind.kind}", text, _kind("Explanation")),
             }
-            trace = f"Each step of the next turns of this {kind.kind}, one a line, live."
+            trace = f"Each step of the next turns of this {kind.written}, one a line, live."
             paths[explain.removesuffix("explain") + "trace"] = {
                 "parameters": [NAMESPACE_PARAMETER, NAME, *_TRACE_BOUNDS],
                 "get": _operation(f"trace{kind.kind}", trace, _OBJECT),
@@ -89,6 +89,9 @@ def _of_our_group(root: str) -> Json:
         f"{root}/lists": {"post": lists},
         f"{root}/plans": {"post": plans},
         f"{root}/record": {"get": _operation("readRecord", "Beside the objects.", _OBJECT)},
+        f"{root}/queuetree": {
+            "get": _operation("readQueueTree", "KAI's queues, and who is next.", _OBJECT)
+        },
         f"{root}/status": {"get": _operation("readStatus", "Counts of everything.", _OBJECT)},
     }
 

@@ -87,6 +87,6 @@ def _shape_of_field(schema: Schema) -> Shape:
     keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
     if schema.get("type") == "array" and not keys:
         return PLAIN
-    (held,) = schema.get("allOf", [schema.get("items", {})])
-    part = held.get("$ref", "").rpartition("/")[2]
+    (items,) = schema.get("allOf", [schema.get("items", {})])
+    part = items.get("$ref", "").rpartition("/")[2]
     return Shape(shape_of(part).fields if part else {}, keys)

@@ -23,7 +23,7 @@ from coordinator.api.read.streaming import Streams, send
 from coordinator.api.read.watch import Watching
 from coordinator.errors import Problem, not_found
 from coordinator.intake.documents.kinds import EVENT, KINDS, SHARD, Kind
-from coordinator.objects.watchers import Expired
+from coordinator.objects.watchers import WatchExpired
 
 PIECE = 50
 """Objects rendered or filtered before other tasks run: 50 to 150 us each. Fewer if they are large,
@@ -106,7 +106,7 @@ class ReadHandlers:
         longer known, or the version is of another coordinator."""
         try:
             return bool(self._objects.changes(version, kind))
-        except Expired as error:
+        except WatchExpired as error:
             raise expired(str(error)) from error
 
     def _head(self, question: ReadQuestion, shown: list[Entry]) -> dict[str, Any]:

@@ -32,6 +32,8 @@ _FIELDS = {
     "Node": ("spec.unschedulable",),
     "Event": (*_INVOLVED, "reason", "reportingComponent", "source", "type"),
     "PodGroup": ("spec.queue", "status.phase"),
+    "KaiPodGroup": ("spec.queue", "status.phase"),
+    "KaiQueue": ("spec.parentQueue",),
     "Job": ("spec.queue", "status.state.phase"),
     "Queue": ("spec.parent", "status.state"),
     "Namespace": ("status.phase",),

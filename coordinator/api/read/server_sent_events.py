@@ -23,12 +23,22 @@ from coordinator.api.read.source import Change, Source
 from coordinator.api.read.streaming import Streams, next_part
 from coordinator.api.read.watch import LONGEST_SECONDS, SLICE, at_version, last_of
 from coordinator.errors import Problem
-from coordinator.intake.documents.kinds import BY_KIND, JOB, NODE, POD_GROUP, QUEUE, SHARD, Kind
+from coordinator.intake.documents.kinds import (
+    BY_KIND,
+    JOB,
+    KAI_POD_GROUP,
+    KAI_QUEUE,
+    NODE,
+    POD_GROUP,
+    QUEUE,
+    SHARD,
+    Kind,
+)
 from coordinator.intake.principal import CALLER, may_reach
-from coordinator.objects.watchers import Expired
+from coordinator.objects.watchers import WatchExpired
 from shared.errors import shown
 
-USUAL = (JOB, POD_GROUP, QUEUE, NODE, SHARD)
+USUAL = (JOB, POD_GROUP, KAI_POD_GROUP, QUEUE, KAI_QUEUE, NODE, SHARD)
 """Kinds sent if none is selected; pods are not among them."""
 HEARTBEAT_SECONDS = 15.0
 RETRY_MILLISECONDS = 2000
@@ -104,7 +114,7 @@ class _Telling:
         while not self._streams.ended and clock() < end:
             try:
                 await self._catch_up()
-            except Expired:
+            except WatchExpired:
                 await self._greet(0)
             await self._streams.moved(self._request, self._since, end - clock())
 

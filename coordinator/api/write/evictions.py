@@ -18,7 +18,7 @@ from coordinator.api.change.change import check_incarnation
 from coordinator.api.change.options import Deletion
 from coordinator.api.change.refusals import conflict
 from coordinator.api.write.ports import Evictor, May, Shown
-from coordinator.core.pod_evictions import Action, EvictionRefusal, Obstacle
+from coordinator.core.pod_evictions import Action, EvictionObstacle, EvictionRefusal
 from coordinator.errors import Cause, Problem, not_found
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import JOB, POD
@@ -85,23 +85,23 @@ class JobPods:
         task = None if evictor is None else evictor.task_of(key.namespace, key.name)
         if evictor is None or task is None:
             raise not_found(POD.plural, key.name, group=POD.group)
-        whom = CALLER.get().name
-        came = await evictor.evict(task, action=action, whom=whom, dry_run=deletion.dry_run)
+        user = CALLER.get().name
+        came = await evictor.evict(task, action=action, whom=user, dry_run=deletion.dry_run)
         if isinstance(came, EvictionRefusal):
             raise refusal(came, key)
 
 
 def refusal(came: EvictionRefusal, key: Key) -> Problem:
     match came.obstacle:
-        case Obstacle.ENDED | Obstacle.LEFT:
+        case EvictionObstacle.ENDED | EvictionObstacle.LEFT:
             # kubectl drain takes this for done, and there is indeed nothing to wait for.
             message = f'pods "{key.name}" not found on a node: {came.obstacle.value}'
             return Problem(
                 HTTPStatus.NOT_FOUND, message, reason="NotFound", kind=POD.plural, name=key.name
             )
-        case Obstacle.UNPLACED:
+        case EvictionObstacle.UNPLACED:
             return conflict(POD, key.name, came.obstacle.value)
-        case Obstacle.BUSY | Obstacle.ENDING | Obstacle.VOLUME:
+        case EvictionObstacle.BUSY | EvictionObstacle.ENDING | EvictionObstacle.VOLUME:
             return Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 came.obstacle.value,
@@ -109,7 +109,7 @@ def refusal(came: EvictionRefusal, key: Key) -> Problem:
                 name=key.name,
                 retry_after=RETRY_SECONDS,
             )
-        case Obstacle.BUDGET:
+        case EvictionObstacle.BUDGET:
             return Problem(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 came.obstacle.value,

@@ -64,7 +64,7 @@ def check(
 
 
 class _Result:
-    """One file: what it means, or what is wrong with it."""
+    """The policy of one file, or its mistakes."""
 
     def __init__(self, file: str) -> None:
         self.name = "standard input" if file == "-" else file

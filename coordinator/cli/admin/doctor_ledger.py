@@ -66,7 +66,8 @@ def _text(value: str | bytes) -> str:
 
 
 def judge(url: str, fsync: str, answers: dict[str, Any]) -> str:
-    """``fsync``: what the settings promise. Raises Failed, Doubt; else what to say of it."""
+    """Judge a server's answers; returns the text of a passed check. ``fsync``: the policy that the
+    settings promise. Raises Failed, Doubt."""
     if not answers.get("aof_enabled"):
         raise Failed(
             f"{url} keeps no append-only file: what it acknowledged dies with it",

@@ -101,7 +101,7 @@ def restore(
 def _told(
     state: ServerContent, expected: LedgerIdentityNote, condition: LedgerCondition
 ) -> list[str]:
-    """What it is, and what may be lost."""
+    """The ledger's state, and the data that accepting it may lose."""
     holds = ", ".join(f"{count} {kind}" for kind, count in state.counts.items())
     pods = "Pods that run go on; those it does not know count as used by others."
     match condition.value:

@@ -20,17 +20,20 @@ def version(
 ) -> None:
     """Print the version of this command and of the server
 
-    Where no server was named and none answers, only the first.
+    Where no server was named and none answers, only the first. With it, the schema of the ledger
+    that this version reads: one of an older schema is taken up at the first start.
     """
     from coordinator.cli.client.session import session
     from coordinator.cli.options.failure import CommandError
     from coordinator.cli.output.printing import form_of, write, write_form
+    from shared.ledger.schema import SCHEMA
 
     form = form_of(output)
     document: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": "Version",
         "clientVersion": own_version(),
+        "ledgerSchema": SCHEMA,
     }
     if not client:
         try:
@@ -42,7 +45,7 @@ def version(
     if not form.table:
         write_form(form, document)
         return
-    write(f"quadrant {document['clientVersion']}\n")
+    write(f"quadrant {document['clientVersion']}, schema {SCHEMA} of the ledger\n")
     if not client:
         remote = document.get("serverVersion", {}).get("gitVersion", "<unknown>")
         write(f"server {remote}\n")

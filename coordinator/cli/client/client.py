@@ -46,7 +46,7 @@ class KubeError(Exception):
         self.reason = reason
 
 
-class Refused(KubeError):
+class RequestRefused(KubeError):
     """The server answered, and said no: what else was asked for goes on."""
 
 
@@ -160,15 +160,15 @@ class KubeClient:
         for addresses_left in reversed(range(len(self._servers))):
             began = time.monotonic()
             try:
-                here = request._replace(target=self._target(request.target, query))
-                answer = self._once(here)
+                located = request._replace(target=self._target(request.target, query))
+                answer = self._once(located)
                 data = self._read(answer)
             except ConnectionFailed:
                 self._next()
                 if not addresses_left and busy is None:
                     raise
                 continue
-            self._tell(here, answer.status, began)
+            self._tell(located, answer.status, began)
             if answer.status != HTTPStatus.SERVICE_UNAVAILABLE or len(self._servers) == 1:
                 return answer, data
             self._next()
@@ -228,7 +228,7 @@ class KubeClient:
         if event.get("type") == "ERROR":
             status = event.get("object") or {}
             code = int(status.get("code") or 0)
-            failure = Refused if code else KubeError
+            failure = RequestRefused if code else KubeError
             raise failure(_message(status) or "the watch ended", code=code)
         return event
 
@@ -313,19 +313,21 @@ class KubeClient:
             "with `quadrant up`, or name another with --server or QUADRANT_SERVER"
         )
 
-    def _failure(self, code: int, data: bytes) -> Refused:
+    def _failure(self, code: int, data: bytes) -> RequestRefused:
         try:
             status = orjson.loads(data)
         except orjson.JSONDecodeError:
             status = None
         if not isinstance(status, dict):
-            return Refused(f"{self.server} answered {code}: {_start_of(data)}", code=code)
+            return RequestRefused(f"{self.server} answered {code}: {_start_of(data)}", code=code)
         message = _message(status) or f"{self.server} answered {code}"
         if code == 401:
             said_so = message.partition(";")[0]  # the rest tells who writes HTTP by hand what to do
             message = f"{said_so}; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"
         causes = tuple(_causes(status, message))
-        return Refused(message, code=code, reason=str(status.get("reason") or ""), causes=causes)
+        return RequestRefused(
+            message, code=code, reason=str(status.get("reason") or ""), causes=causes
+        )
 
     def _tell(self, request: _Request, status: int, began: float) -> None:
         if self._verbose:

@@ -54,10 +54,10 @@ def _quietly(ctx: Any, find: Callable[[Any], list[str]]) -> list[str]:
     from coordinator.cli.client.session import session
     from coordinator.cli.options.failure import CommandError
 
-    given = ctx.params
-    connection = Connection(server=given.get("server"), context=given.get("context"))
+    params = ctx.params
+    connection = Connection(server=params.get("server"), context=params.get("context"))
     try:
-        with session(connection, namespace=given.get("namespace"), timeout=SECONDS) as ask:
+        with session(connection, namespace=params.get("namespace"), timeout=SECONDS) as ask:
             return find(ask)
     except CommandError:
         return []

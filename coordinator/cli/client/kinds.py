@@ -148,7 +148,8 @@ def discover(client: KubeClient) -> Catalog:
             f"{access.server} ({access.origin}) is not a Quadrant server: it has no group "
             f"{OUR_GROUP}; name one with --server, --context or QUADRANT_SERVER"
         )
-    versions = ["v1", *(str(g["preferredVersion"]["groupVersion"]) for g in groups)]
+    # All versions: KAI's group has its queues in one and its PodGroups in another.
+    versions = ["v1", *(str(v["groupVersion"]) for group in groups for v in group["versions"])]
     resources: list[Resource] = []
     for version in versions:
         root = "apis" if "/" in version else "api"

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from coordinator.cli.client.client import KubeClient, KubeError
 from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.kinds import Catalog, Resource, discover
-from coordinator.cli.client.kubeconfig import ConfigError, find_access
+from coordinator.cli.client.kubeconfig import find_access
 from coordinator.cli.options.failure import as_command_errors
+from shared.kubeconfig import ConfigError
 
 Loaded = TypeVar("Loaded")
 

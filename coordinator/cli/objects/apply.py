@@ -127,7 +127,7 @@ def _apply(
     session: ServerSession, wish: ApplyItem, *, dry_run: DryRunChoice, force: bool
 ) -> Applied:
     """Raises KubeError where no server answers; a refusal is a result."""
-    from coordinator.cli.client.client import Refused
+    from coordinator.cli.client.client import RequestRefused
 
     manifest = wish.manifest
     if manifest is None:
@@ -137,7 +137,7 @@ def _apply(
         if dry_run is DryRunChoice.CLIENT:
             return Applied("configured" if before else "created", manifest.object)
         after = apply_patch(session, manifest, dry_run=dry_run is DryRunChoice.SERVER, force=force)
-    except Refused as error:
+    except RequestRefused as error:
         return Applied(error=str(error))
     if before is None:
         return Applied("created", after)

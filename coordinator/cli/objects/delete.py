@@ -161,7 +161,7 @@ class _Deletion:
         return self._ask(session, resource.path(namespace, name))
 
     def _ask(self, session: ServerSession, path: str) -> KubeError | None:
-        from coordinator.cli.client.client import Refused
+        from coordinator.cli.client.client import RequestRefused
 
         try:
             if self._dry_run is DryRunChoice.CLIENT:
@@ -169,7 +169,7 @@ class _Deletion:
             else:
                 query = {"dryRun": "All" if self._dry_run is DryRunChoice.SERVER else ""}
                 session.client.ask("DELETE", path, query)
-        except Refused as error:
+        except RequestRefused as error:
             return error
         return None
 

@@ -42,7 +42,7 @@ def describe(
 
       quadrant describe nodes -l zone=a
     """
-    from coordinator.cli.client.client import Refused
+    from coordinator.cli.client.client import RequestRefused
     from coordinator.cli.client.session import session
     from coordinator.cli.output.terminal import say_error
 
@@ -59,7 +59,7 @@ def describe(
             for name in target.names:
                 try:
                     objects.append((resource, api.client.get(resource.path(place, name))))
-                except Refused as error:
+                except RequestRefused as error:
                     failed = True
                     say_error(str(error))
         show(api, objects)
@@ -93,14 +93,14 @@ def events_about(
         events = session.catalog.resolve("events")
     except KubeError:
         return []
-    found: list[dict[str, Any]] = []
+    items: list[dict[str, Any]] = []
     for kind, name in _subjects(resource, value):
         fields = {"involvedObject.kind": kind, "involvedObject.name": name}
         if namespace:
             fields["involvedObject.namespace"] = namespace
         query = {"fieldSelector": ",".join(f"{k}={v}" for k, v in fields.items())}
-        found += session.items(events.path(namespace), query)
-    return found
+        items += session.items(events.path(namespace), query)
+    return items
 
 
 def _subjects(resource: Resource, value: dict[str, Any]) -> list[tuple[str, str]]:

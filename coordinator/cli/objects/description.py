@@ -1,4 +1,4 @@
-"""One object for a reader: who it is, what it wants, how it is, and what happened to it."""
+"""The description of one object: identity, specification, status and events."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def diff(
 
 
 def _compare(session: Any, files: list[str]) -> int:
-    from coordinator.cli.client.client import Refused
+    from coordinator.cli.client.client import RequestRefused
     from coordinator.cli.client.manifests import placed, read_files
     from coordinator.cli.objects.apply import apply_patch, live
     from coordinator.cli.output.terminal import say_error
@@ -48,7 +48,7 @@ def _compare(session: Any, files: list[str]) -> int:
             manifest = placed(session, source, value)
             before = live(session, manifest)
             after = apply_patch(session, manifest, dry_run=True)
-        except (Refused, CommandError) as error:
+        except (RequestRefused, CommandError) as error:
             say_error(f"{source}: {error}")
             code = TROUBLE
             continue

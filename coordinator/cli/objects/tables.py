@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from coordinator.cli.client.client import JSON, TABLE, KubeError, Refused
+from coordinator.cli.client.client import JSON, TABLE, KubeError, RequestRefused
 from coordinator.cli.client.kinds import Resource, Target
 from coordinator.cli.client.session import ServerSession, whole
 from coordinator.cli.output.printing import (
@@ -133,7 +133,7 @@ class Shower:
         """The named object; None, after an error message, if it cannot be read."""
         try:
             return self._client.get(path, self._query(), accept=accept)
-        except Refused as error:
+        except RequestRefused as error:
             if error.code == 404 and self._question.ignore_missing:
                 return None
             self._errors += 1

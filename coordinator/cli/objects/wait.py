@@ -75,7 +75,7 @@ def wait(
 
       quadrant wait podgroup/train-7 --for=delete
     """
-    from coordinator.cli.client.client import Refused
+    from coordinator.cli.client.client import RequestRefused
     from coordinator.cli.client.session import session
     from coordinator.cli.output.durations import seconds_of
     from coordinator.cli.output.printing import write
@@ -109,7 +109,7 @@ def wait(
                 say_error(
                     f"timed out waiting for {condition.description} on {resource.plural}/{name}"
                 )
-            except Refused as error:
+            except RequestRefused as error:
                 say_error(str(error))
             failed += 1
     if failed:

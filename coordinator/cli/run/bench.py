@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from coordinator.cli.options.policy_file import check_policy_early
-from coordinator.cli.run.bench_options import BenchOptions, BenchSize
+from coordinator.cli.run.bench_options import SESSION_ONLY, BenchOptions, BenchSize
 
 
 def bench(*, options: BenchOptions) -> None:
@@ -20,12 +20,27 @@ def bench(*, options: BenchOptions) -> None:
     reclaim is another one: a queue has every GPU of the cluster with jobs of one task, and a gang
     of whole nodes from a queue of the same weight takes half of them back. The time runs from the
     gang's submission until the cluster was told of the last eviction.
+
+    fill runs under KAI's default policy: as many jobs of one GPU as an empty cluster has GPUs, each
+    a pod of its own. The time runs from the first submission until the last bind.
+
+    With --session the core decides alone, in this process: reclaim, reclaim-many, reclaim-never and
+    consolidate search victims under KAI's policy. The time is that of the action; building the
+    cluster is not counted.
     """
     check_policy_early(policy=None if options.policy is None else options.policy.absolute())
-    if options.size is BenchSize.RECLAIM:
+    if options.session or options.size in SESSION_ONLY:
+        from coordinator.cli.run.bench_session import run_session_bench
+
+        code = run_session_bench(options)
+    elif options.size is BenchSize.RECLAIM:
         from coordinator.cli.run.bench_reclaim import run_reclaim
 
         code = run_reclaim(options)
+    elif options.size is BenchSize.FILL:
+        from coordinator.cli.run.bench_fill import run_fill
+
+        code = run_fill(options)
     else:
         from coordinator.cli.run.bench_run import run_bench
 

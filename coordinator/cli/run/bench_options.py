@@ -23,12 +23,23 @@ class BenchSize(StrEnum):
     BASIC = "basic"
     WIDE = "wide"
     RECLAIM = "reclaim"
+    FILL = "fill"
+    RECLAIM_MANY = "reclaim-many"
+    RECLAIM_NEVER = "reclaim-never"
+    CONSOLIDATE = "consolidate"
 
+
+SESSION_ONLY = frozenset({BenchSize.RECLAIM_MANY, BenchSize.RECLAIM_NEVER, BenchSize.CONSOLIDATE})
+"""Those that run with --session alone in this version."""
 
 SIZES = {
     BenchSize.BASIC: (5_000, 10_000),
     BenchSize.WIDE: (100_000, 100_000),
     BenchSize.RECLAIM: (1_000, 8_000),
+    BenchSize.FILL: (500, 4_000),
+    BenchSize.RECLAIM_MANY: (500, 4_000),
+    BenchSize.RECLAIM_NEVER: (1_000, 8_000),
+    BenchSize.CONSOLIDATE: (500, 500),
 }
 """Nodes, pods."""
 
@@ -41,7 +52,9 @@ class BenchOptions:
         BenchSize,
         typer.Argument(
             help="basic: 5,000 nodes and 10,000 pods; wide: 100,000 nodes and 100,000 pods; "
-            "reclaim: 1,000 nodes full of 8,000 pods, and a gang that has a right to half of them"
+            "reclaim: 1,000 nodes full of 8,000 pods, and a gang that has a right to half of them; "
+            "fill: 500 nodes and 4,000 jobs of one GPU under KAI's default policy; reclaim-many, "
+            "reclaim-never, consolidate: searches for victims under KAI's policy, with --session"
         ),
     ]
     other_nodes: Annotated[
@@ -64,6 +77,12 @@ class BenchOptions:
         typer.Option("--history", metavar="FILE", dir_okay=False, help="Keep the history here"),
     ] = None
     output: OutputOption = Output.TABLE
+    session: Annotated[
+        bool,
+        typer.Option(
+            "--session", help="The core alone, without a service: one session of KAI's policy"
+        ),
+    ] = False
 
     @property
     def nodes(self) -> int:

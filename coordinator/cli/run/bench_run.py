@@ -62,7 +62,7 @@ class BenchPhase:
 
 def run_bench(options: BenchOptions) -> int:
     """Returns the exit code. Raises :class:`CommandError`."""
-    return run_framed(Bench(_drive, bench_result, _show), options)
+    return run_framed(Bench(_drive, bench_result, show_bench), options)
 
 
 async def _drive(
@@ -79,12 +79,12 @@ async def _drive(
     ):
         progress.phase(f"Measuring {options.pods:,} tasks: {name}")
         phase = BenchPhase(name, prefix, options.pods)
-        phase.cpu_seconds = await cpu_of(_load(phase, items, sender), space)
+        phase.cpu_seconds = await cpu_of(load(phase, items, sender), space)
         phases.append(phase)
     return phases
 
 
-async def _load(phase: BenchPhase, items: Iterable[Item], sender: Sender) -> None:
+async def load(phase: BenchPhase, items: Iterable[Item], sender: Sender) -> None:
     """Send everything and wait until as many more tasks are bound."""
     status = await sender.api.status()
     goal = status["tasks"]["bound"] + phase.tasks
@@ -147,7 +147,7 @@ def over_budget(per_task: dict[str, float]) -> list[str]:
     return [role for role, us in spent.items() if us > BUDGET[role][0]]
 
 
-def _show(values: dict[str, Any]) -> None:
+def show_bench(values: dict[str, Any], *, unnamed: str = "the default", seconds: str = "") -> None:
     names = list(values["workloads"])
     title = f"{values['bench']}: {values['nodes']:,} nodes, {values['shards']} shards"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
@@ -169,7 +169,9 @@ def _show(values: dict[str, Any]) -> None:
     totals = (f"{sum(p['cpu_us_per_task'].values()):,.0f} us" for p in parts)
     table.add_row("CPU, all", *totals, "140 us", "per task")
     Console().print(table)
-    show_policy(values, unnamed="the default")
+    if seconds:
+        typer.echo(seconds)
+    show_policy(values, unnamed=unnamed)
     for name, part in values["workloads"].items():
         over = ", ".join(part["over_budget"]) or "none"
         typer.echo(f"Over budget with {name}: {over}")

@@ -24,7 +24,7 @@ from coordinator.supervisor.child_process import ChildDied
 from coordinator.supervisor.supervisor import Supervisor, SupervisorError
 from coordinator.verification.chaos.report import RunFailed
 from coordinator.verification.checker.report.report import HistoryError
-from coordinator.verification.workloads.bulk_client import ApiClient, ApiError, Submitted, describe
+from coordinator.verification.workloads.bulk_client import ApiClient, BulkError, Submitted, describe
 from coordinator.verification.workloads.generators import Item, lists
 from shared.settings.settings import Settings, SettingsError, load_settings
 
@@ -193,7 +193,7 @@ def run_to_exit_code(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
             return _interrupted()
         if isinstance(cause, CommandError):
             raise cause from None
-        if isinstance(cause, (ApiError, ChildDied, HistoryError, RunFailed, SupervisorError)):
+        if isinstance(cause, (BulkError, ChildDied, HistoryError, RunFailed, SupervisorError)):
             raise CommandError(str(cause)) from None
         raise
 

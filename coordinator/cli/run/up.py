@@ -18,6 +18,7 @@ from coordinator.cli.output.terminal import hint_to_path
 if TYPE_CHECKING:
     from shared.settings.settings import Settings
 
+KUBERNETES = "A Kubernetes cluster"
 DEFAULT_PORT = 8080
 """Where nothing says another, so that commands find the server without being told."""
 KUBECONFIG = "kubeconfig"
@@ -56,6 +57,43 @@ def up(
             "is lost",
         ),
     ] = False,
+    kubeconfig: Annotated[
+        Path | None,
+        typer.Option(
+            "--kubeconfig",
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            rich_help_panel=KUBERNETES,
+            help="Schedule the Kubernetes cluster of this kubeconfig, and no simulated one",
+        ),
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            rich_help_panel=KUBERNETES,
+            help="Context of that kubeconfig; otherwise its current one",
+        ),
+    ] = None,
+    in_cluster: Annotated[
+        bool,
+        typer.Option(
+            "--in-cluster",
+            rich_help_panel=KUBERNETES,
+            help="Schedule the Kubernetes cluster that this runs in, as a pod",
+        ),
+    ] = False,
+    shadow: Annotated[
+        bool,
+        typer.Option(
+            "--shadow",
+            rich_help_panel=KUBERNETES,
+            help="Decide beside the cluster's scheduler and write nothing to it: see quadrant "
+            "shadow report",
+        ),
+    ] = False,
 ) -> None:
     """Start the ledger, Ray, the coordinator and a simulated cluster, and keep them running
 
@@ -80,6 +118,10 @@ def up(
             listen_port=port,
             policy=policy,
             standby=standby or None,
+            kubeconfig=kubeconfig and kubeconfig.absolute(),
+            kube_context=context,
+            in_cluster=in_cluster or None,
+            shadow=shadow or None,
         )
         open_gate(settings)  # told here at once, not in the log of a child that cannot start
         _look_at_policy(settings)
@@ -135,6 +177,10 @@ def _tell_how_to_ask(settings: Settings, urls: list[str], *, own_ledger: bool) -
 def _next_steps(settings: Settings, *, has_token: bool) -> list[str]:
     """``has_token``: the kubeconfig names a file with a token. Lines of at most 80 characters."""
     rest = ["The cluster has the nodes that are applied to it: quadrant apply -f FILE"]
+    if settings.kubernetes:
+        rest = ["Objects live in the Kubernetes cluster: write them there, with kubectl"]
+        if settings.shadow:
+            rest.append("What would be decided otherwise: quadrant shadow report")
     if hint := hint_to_path():
         rest.append(f"Here {hint.removesuffix(' here')}")
     if settings.tokens_file is None:

@@ -32,11 +32,17 @@ SubjectName = Annotated[
     typer.Argument(metavar="[NAMESPACE/]NAME", autocompletion=complete_subjects, help="Which one"),
 ]
 
+_POD_GROUPS = (
+    ("/apis/scheduling.volcano.sh/v1beta1", "podgroups"),
+    ("/apis/scheduling.run.ai/v2alpha2", "podgroups"),
+)
 PATHS = {
-    SubjectKind.JOB: ("/apis/batch.volcano.sh/v1alpha1", "jobs"),
-    SubjectKind.POD: ("/api/v1", "pods"),
-    SubjectKind.POD_GROUP: ("/apis/scheduling.volcano.sh/v1beta1", "podgroups"),
+    SubjectKind.JOB: (("/apis/batch.volcano.sh/v1alpha1", "jobs"), *_POD_GROUPS),
+    SubjectKind.POD: (("/api/v1", "pods"),),
+    SubjectKind.POD_GROUP: _POD_GROUPS,
 }
+"""Kind -> (root, plural) of the resources that it may mean, the likeliest first. PodGroups of the
+dialect that is not in force are not found."""
 
 
 def explain(
@@ -104,11 +110,9 @@ def subject_paths(api: ServerSession, subject: SubjectKind, name: str, verb: str
             f"{name} is in namespace {own_namespace}, but -n says {api.namespace}; leave one out",
             code=EXIT_USAGE,
         )
-    tried = [subject, SubjectKind.POD_GROUP] if subject is SubjectKind.JOB else [subject]
     namespace = own_namespace or api.namespace
     return [
-        f"{root}/namespaces/{namespace}/{plural}/{plain}/{verb}"
-        for root, plural in map(PATHS.__getitem__, tried)
+        f"{root}/namespaces/{namespace}/{plural}/{plain}/{verb}" for root, plural in PATHS[subject]
     ]
 
 

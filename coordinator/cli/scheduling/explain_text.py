@@ -26,6 +26,7 @@ def explanation(answer: Answer, *, columns: int, now: float) -> list[str]:
         ("NODES", _nodes(answer)),
         ("NEAR", [_near(near) for near in answer.get("near") or ()]),
         ("VICTIMS", _victims(answer)),
+        ("DELAY", _delay(answer)),
         ("IF", [_if(entry, answer) for entry in answer.get("if") or ()]),
         ("AHEAD", _ahead(answer)),
         ("TRIED", _tried(answer)),
@@ -93,9 +94,12 @@ def _role(row: Answer) -> str:
     return f"{row['role']} {row['running']} of {row['tasks']} run{least}{leaving}"
 
 
+_BOUNDS = ("deserved", "guarantee", "capability", "quota", "fairShare")
+
+
 def _tells(row: Answer) -> bool:
     """Whether the queue has a share, a guarantee or a limit to compare its usage with."""
-    return any(row.get(name) for name in ("deserved", "guarantee", "capability"))
+    return any(row.get(name) for name in _BOUNDS)
 
 
 def _quota(row: Answer) -> str:
@@ -106,6 +110,9 @@ def _quota(row: Answer) -> str:
         for name, word in (
             ("deserved", "deserves"),
             ("guarantee", "is guaranteed"),
+            ("nonPreemptible", "of which nobody may evict"),
+            ("quota", "has a quota of"),
+            ("fairShare", "a fair share of"),
             ("capability", "may have"),
         )
         if row.get(name)
@@ -180,6 +187,11 @@ def _victims(answer: Answer) -> list[str]:
     tasks = "1 task" if victims["considered"] == 1 else f"{victims['considered']} tasks"
     reasons = ", ".join(f"{row['tasks']} {row['why']}" for row in victims["kept"])
     return [f"{victims['action']} looked at {tasks}: {reasons or 'too few to make room'}"]
+
+
+def _delay(answer: Answer) -> list[str]:
+    delay = answer.get("delay")
+    return [f"{delay['until']}: {delay['message']}"] if delay else []
 
 
 def _if(entry: Answer, answer: Answer) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +17,9 @@ from coordinator.cli.options.records import CommandGroup
 if TYPE_CHECKING:
     from coordinator.cli.scheduling.queue_figures import QueueMetrics
 
-app = CommandGroup(no_args_is_help=True, help="List, describe, close and open queues")
+app = CommandGroup(
+    no_args_is_help=True, help="List, describe, close and open queues; divide among them"
+)
 
 Names = Annotated[
     list[str],
@@ -37,15 +40,23 @@ def list_queues(
     no_headers: NoHeaders = False,
     connection: Connection,
 ) -> None:
-    """List queues: share, weight, what they have and are due, what waits in them and why"""
+    """List queues: share, weight, what they have and are due, what waits in them and why
+
+    Under a policy of KAI's: the tree of queues, with quota, limit, weight, fair share and what they
+    hold of each resource; -o wide shows resources too that the cluster has none of.
+    """
     from coordinator.cli.client.session import session
     from coordinator.cli.output.printing import TextColumns, form_of, one_or_list, write, write_form
     from coordinator.cli.output.terminal import painter, width_of
+    from coordinator.cli.scheduling import kai_queues
     from coordinator.cli.scheduling.queue_figures import METRICS, queue_figures
 
     form = form_of(output)
     with session(connection) as api:
         resource = api.catalog.resolve("queues")
+        if resource.group == kai_queues.GROUP and form.table:
+            kai_queues.print_tree(kai_queues.read_tree(api), form, no_headers=no_headers)
+            return
         queues = api.items(resource.path(None), {})
         figures = queue_figures(api.client.text(METRICS)) if form.table else {}
     if form.word == "name":
@@ -63,10 +74,96 @@ def list_queues(
 
 @app.command()
 def describe(names: Names, *, connection: Connection) -> None:
-    """Show queues in full, with what happened to them"""
-    from coordinator.cli.objects.describe import describe as described
+    """Show queues in full, with what happened to them
 
+    Under a policy of KAI's: first their shares, with those of the queues above and below them.
+    """
+    from coordinator.cli.client.session import session
+    from coordinator.cli.objects.describe import describe as described
+    from coordinator.cli.output.printing import form_of, write
+    from coordinator.cli.scheduling import kai_queues
+
+    with session(connection) as api:
+        if api.catalog.resolve("queues").group == kai_queues.GROUP:
+            tree = kai_queues.read_tree(api)
+            only = kai_queues.chain_of(tree, names)
+            if only:
+                kai_queues.print_tree(tree, form_of(""), only=only)
+                write("\n")
     described(["queues", *names], connection=connection)
+
+
+@app.command("order")
+def queue_order(*, output: Output = "", connection: Connection) -> None:
+    """Tell whose turn is next, and which of KAI's eight steps decides between the queues
+
+    The next job of each queue that has one, in the order in which they get their turn as things
+    stand now; a turn changes what comes after it. As in the service, queues are compared by what
+    they have together with the next job of each. Only under a policy of KAI's.
+    """
+    from coordinator.cli.client.session import session
+    from coordinator.cli.output.printing import TextColumns, form_of, write, write_form
+    from coordinator.cli.output.terminal import width_of
+    from coordinator.cli.scheduling import kai_queues
+
+    form = form_of(output)
+    with session(connection) as api:
+        tree = kai_queues.read_tree(api)
+    if form.word == "name":
+        write("".join(f"{entry['job']}\n" for entry in tree["order"]))
+    elif form.table:
+        columns = TextColumns(kai_queues.ORDER_HEADS, width=width_of(sys.stdout))
+        columns.rows(list(kai_queues.order_rows(tree)))
+    else:
+        write_form(form, {"kind": "QueueOrder", "order": tree["order"]})
+
+
+@app.command("shares")
+def queue_shares(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Queues and Nodes, YAML or JSON")],
+    *,
+    total: Annotated[
+        str,
+        typer.Option(
+            metavar="AMOUNTS",
+            help="What to divide, as cpu=64,memory=256Gi,nvidia.com/gpu=16; otherwise the Nodes",
+        ),
+    ] = "",
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A policy of KAI's, for its kValue")
+    ] = None,
+    output: Output = "",
+) -> None:
+    """Divide what a file describes among its queues by KAI's rules, without a server
+
+    FILE has Queues of scheduling.run.ai/v2 and Nodes, such as quadrant snapshot or kubectl get
+    writes them. A queue asks for its status.requested; one that does not say asks for everything.
+
+    Examples:
+
+      quadrant queue shares tree.yaml --total nvidia.com/gpu=16
+
+      quadrant snapshot > now.yaml && quadrant queue shares now.yaml -o json
+    """
+    from fractions import Fraction
+
+    from coordinator.cli.client.manifests import read_files
+    from coordinator.cli.options.policy_file import read_policy
+    from coordinator.cli.output.printing import form_of, write_form
+    from coordinator.cli.scheduling import kai_queues
+    from coordinator.cli.scheduling.queue_shares import shares_of
+    from coordinator.explain.queue_tree import k_value
+
+    form = form_of(output)
+    k = Fraction(1) if policy is None else k_value(read_policy(policy))
+    shares = shares_of(read_files([str(file)]), total, k=k)
+    for name in shares.left_out:
+        text = f"queue {name} is left out: a queue above it is missing, or they go round"
+        typer.echo(text, err=True)
+    if form.table:
+        kai_queues.print_tree(shares.shown, form)
+    else:
+        write_form(form, shares.shown)
 
 
 @app.command("close")
@@ -94,17 +191,21 @@ def open_queue(
 def _set_state(names: list[str], state: str, dry_run: DryRunChoice, connection: Connection) -> None:
     import orjson
 
-    from coordinator.cli.client.client import MERGE, Refused
+    from coordinator.cli.client.client import MERGE, RequestRefused
     from coordinator.cli.client.session import session
     from coordinator.cli.objects.apply import MANAGER, SUFFIX
-    from coordinator.cli.options.failure import EXIT_ERROR
+    from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
     from coordinator.cli.output.printing import write
     from coordinator.cli.output.terminal import say_error
+    from coordinator.cli.scheduling import kai_queues
 
     verb = "closed" if state == "Closed" else "opened"
     failed = False
     with session(connection) as api:
         resource = api.catalog.resolve("queues")
+        if resource.group == kai_queues.GROUP:
+            message = "queues of KAI's have no state; set a limit of 0 (spec.resources), or take "
+            raise CommandError(message + "it away again", code=EXIT_USAGE)
         for name in names:
             path = resource.path(None, name)
             query = {
@@ -117,7 +218,7 @@ def _set_state(names: list[str], state: str, dry_run: DryRunChoice, connection: 
                     api.client.get(path)
                 else:
                     api.client.ask("PATCH", path, query, body=body, content=MERGE)
-            except Refused as error:
+            except RequestRefused as error:
                 failed = True
                 say_error(str(error))
                 continue

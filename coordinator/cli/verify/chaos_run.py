@@ -57,6 +57,13 @@ def chaos_run(
             help="Have a tenant that sends what could corrupt the ledger or hold up the service",
         ),
     ] = True,
+    kai: Annotated[
+        bool,
+        typer.Option(
+            "--kai/--no-kai",
+            help="Run under KAI policies, with a tree of KAI's queues (and no hostile tenant)",
+        ),
+    ] = False,
     history: Annotated[
         Path | None,
         typer.Option(
@@ -78,6 +85,8 @@ def chaos_run(
     Examples:
 
       quadrant chaos run --seed 7 --duration 60
+
+      quadrant chaos run --kai --seed 3
 
       quadrant chaos run --duration 600 -o json
     """
@@ -108,7 +117,8 @@ def chaos_run(
             duration=duration,
             blows=plan(seed, duration, targets=kinds_of(standby)) if faults else [],
             drains=plan_drains(seed, duration) if faults else [],
-            hostile=hostile,
+            hostile=hostile and not kai,
+            of_kai=kai,
             timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
         )
         code = _run(chaos, space, console, output)

@@ -116,7 +116,7 @@ def replay(
 
       quadrant snapshot | quadrant replay - --shards 4 --mode soft --seed 1
     """
-    from coordinator.cli.verify.replay_text import run_case
+    from coordinator.cli.verify.replay_text import run_case, run_kai
 
     cases = _cases(files, policy, only, now)
     form = output or (Output.TABLE if all(case.dump for case in cases) else Output.JSON)
@@ -129,8 +129,12 @@ def replay(
     changed = False
     for case in cases:
         if case.kai is not None:
-            _alone(case, diff is not None or shards is not None or cycles > 1)
-            _show_kai(case.kai)
+            _alone(case, diff is not None or cycles > 1)
+            if shards is None:
+                _show_kai(case.kai)
+            else:
+                decided = run_kai(case.kai, shards=shards, mode=mode.value, seed=seed)
+                _show(case, _checked(case, decided), form, several=False)
             continue
         _say_notes(case, other_policy)
         run = run_case(case, cycles=cycles, shards=shards, mode=mode.value, seed=seed)
@@ -216,8 +220,8 @@ def _alone(case: Case, more: bool) -> None:
     """Refuse what this version does for Volcano's scenarios only."""
     if more:
         raise CommandError(
-            f"{case.id}: --diff, --shards and --cycles are not for scenarios of KAI, which say "
-            "themselves how many rounds they run; leave them out",
+            f"{case.id}: --diff and --cycles are not for scenarios of KAI, which say themselves "
+            "how many rounds they run; leave them out",
             code=EXIT_USAGE,
         )
 

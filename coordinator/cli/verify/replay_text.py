@@ -13,6 +13,7 @@ from coordinator.cli.output.terminal import painter, width_of
 if TYPE_CHECKING:
     from coordinator.verification.replay.cases import Case
     from coordinator.verification.replay.compare import DecisionDifference
+    from coordinator.verification.replay.kai.scenario import KaiScenario
     from coordinator.verification.replay.outcome import ReplayResult
     from shared.policy.model import Policy
 
@@ -48,6 +49,16 @@ def run_case(case: Case, *, cycles: int, shards: int | None, mode: str, seed: in
                 yield result
 
     return run
+
+
+def run_kai(scenario: KaiScenario, *, shards: int, mode: str, seed: int) -> Iterator[ReplayResult]:
+    """Decide a scenario of KAI's by a service with so many shards."""
+    from coordinator.verification.replay.kai.service import run_kai_sharded
+    from coordinator.verification.replay.sharded import ShardedRun
+    from shard_worker.view.mode import Mode
+
+    with progress(f"shards: {shards}", None) as step:
+        yield run_kai_sharded(scenario, ShardedRun(shards, Mode(mode), seed), step=step)
 
 
 @contextmanager

@@ -34,7 +34,8 @@ the last, and ``part`` (how many came before) on all but the first. Their kinds:
     partition  revision, shards: {shard: [row]}, moving: [[giver, taker, [row]]], mode
     commit     shard, statements: [{jid, verdict, alloc: [[tix, row, cid, level]], tail (how many
                of the last of them are tail), nominate: [[tix, row, cid, level]], dropped: [jid],
-               evict: [[jid, spec, cid, group, [tix], [row], guards]], reason (where it evicts),
+               evict: [[jid, spec, cid, group, [tix], [row], guards, and where they move: [new
+                        row], devices of each there]], reason (where it evicts),
                expiry (of its nominations, where it has any),
                devices: [[tix, [[name, [amount]]]]] (of the tasks that take any)}]
     refusal    shard, refused: [[jid, verdict]]
@@ -88,6 +89,7 @@ from shared.ledger.entries.log import (
     LogEntry,
     StatusEntry,
 )
+from shared.ledger.gang_minimum import minimum_of_members
 from shared.messages.messages import ALLOCATE, NOMINATE, Run, StatusItem
 from shared.model.model import Job, Role
 from shared.records.specs import POLICY_KEY, decode_class, decode_node, decode_policy, decode_queue
@@ -255,7 +257,10 @@ def _statement(committed: Committed) -> Event:
         statement["expiry"] = committed.expiry
     if committed.evictions:
         statement["evict"] = [
-            [run.jid, run.job_version, run.cid, run.group, run.tasks, run.rows, run.guards]
+            [
+                *(run.jid, run.job_version, run.cid, run.group, run.tasks, run.rows, run.guards),
+                *([run.to, run.devices] if run.to else []),
+            ]
             for run in committed.evictions
         ]
         statement["reason"] = committed.reason
@@ -373,7 +378,7 @@ def _job(op: PutJob) -> Event:
         "spec": op.spec_version,
         "key": job.key,
         "uid": job.uid,
-        "groups": [(group.parent, group.minimum) for group in op.groups],
+        "groups": [(group.parent, minimum_of_members(group.minimum)) for group in op.groups],
         "roles": [_role(job, role) for role in job.roles],
     }
     if job.priority:

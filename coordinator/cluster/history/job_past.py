@@ -80,8 +80,8 @@ def _lines(file: BinaryIO, since: float) -> Iterator[bytes]:
         middle = (begin + end) // 2
         file.seek(middle)
         file.readline()  # the rest of a line
-        found = _TIME.match(file.readline())
-        if found is not None and float(found[1]) < since:
+        match = _TIME.match(file.readline())
+        if match is not None and float(match[1]) < since:
             begin = middle
         else:
             end = middle

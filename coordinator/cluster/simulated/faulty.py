@@ -123,7 +123,7 @@ class FaultyCluster:
         reasons = [_SAID.get(fate, "") for fate in fates]
         passed = [i for i, fate in enumerate(fates) if fate in _PASSED]
         if passed:
-            reached = self._cluster.bind(_select(requests, passed), now)
+            reached = self._cluster.bind(select_requests(requests, passed), now)
             for i, answer, node in zip(passed, reached.answers, reached.where, strict=True):
                 if fates[i] is _Fate.HONEST:
                     answers[i], where[i] = answer, node
@@ -214,14 +214,15 @@ class FaultyCluster:
     def _note_refusals(self, requests: BindRequests, fates: list[_Fate], now: float) -> None:
         chosen = [i for i, fate in enumerate(fates) if fate in _SAID]
         if chosen:
-            refused = _select(requests, chosen)
+            refused = select_requests(requests, chosen)
             answers = [BindAnswer.REFUSED.name] * len(chosen)
             self._refusals.append(
                 ClusterEvent(now, "bind", refused.tasks, refused.nodes, refused.uids, answers)
             )
 
 
-def _select(requests: BindRequests, chosen: list[int]) -> BindRequests:
+def select_requests(requests: BindRequests, chosen: list[int]) -> BindRequests:
+    """The requests at these indices."""
     return BindRequests(
         tasks=[requests.tasks[i] for i in chosen],
         uids=[requests.uids[i] for i in chosen],

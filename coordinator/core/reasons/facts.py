@@ -4,10 +4,11 @@ waiting can lift."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.upper_bound import Ceiling, ceiling_of
-from coordinator.jobs.capability import upwards
+from coordinator.jobs.capability import BoundKind, QueueBound, bound_of, upwards
 from coordinator.jobs.state import Need, amounts
 from shard_worker.session_model.queue_limits import capability_of
 from shard_worker.session_model.queue_totals import whole
@@ -19,6 +20,14 @@ from shared.units.quantity import quantity
 from shared.units.slots import PODS
 
 
+class Obstacle(NamedTuple):
+    """What no waiting lifts."""
+
+    reason: Reason
+    message: str
+    bound: QueueBound | None = None
+
+
 def never(
     core: Coordinator,
     queue: QueueInfo,
@@ -26,7 +35,7 @@ def never(
     *,
     classes: dict[int, TaskClass],
     names: Sequence[str],
-) -> tuple[Reason, str] | None:
+) -> Obstacle | None:
     """The reason that keeps every job of this need out of this queue until somebody changes
     something."""
     ceiling = ceiling_of(core)
@@ -40,32 +49,41 @@ def never(
     for above in upwards(core.order.lines.queues, queue):
         for slot, limit in above.queue.capability or ():
             if needed.get(slot, 0) > limit:
-                resource = name_of(slot, names)
-                return Reason.EXCEEDS_CAPABILITY, (
-                    f"asks {quantity(resource, needed[slot])} {resource} at once, queue "
-                    f"{above.queue.name} may have {quantity(resource, limit)} at most; raise its "
-                    "capability or ask for less"
-                )
+                bound = bound_of(above, slot, limit, needed, names=names)
+                return Obstacle(Reason.EXCEEDS_CAPABILITY, _larger(core, bound, names), bound)
     if core.order.walls and core.nodes and not ceiling.some_shard(needed):
-        return Reason.LARGER_THAN_SHARD, (
+        return Obstacle(
+            Reason.LARGER_THAN_SHARD,
             f"asks {listed(counted(needed), names)} at once, which no shard has; use fewer "
-            "shards, mode soft, or a smaller gang"
+            "shards, mode soft, or a smaller gang",
         )
     return None
 
 
-def _too_large(
-    ceiling: Ceiling, slot: int, amount: int, names: Sequence[str]
-) -> tuple[Reason, str] | None:
+def _larger(core: Coordinator, bound: QueueBound, names: Sequence[str]) -> str:
+    """The sentence for a job that is larger than what a queue may ever have."""
+    resource = bound.resource(names)
+    asks, may = quantity(resource, bound.asks), quantity(resource, bound.may)
+    text = f"asks {asks} {resource} at once, queue {bound.queue} "
+    if bound.kind is BoundKind.QUOTA:
+        text += f"has a quota of {may}, and nobody may evict the job; make it preemptible, raise "
+        return text + "the quota or ask for less"
+    most = core.order.session.policy.dialect.most
+    return text + f"may have {may} at most; raise its {most} or ask for less"
+
+
+def _too_large(ceiling: Ceiling, slot: int, amount: int, names: Sequence[str]) -> Obstacle | None:
     if slot >= len(names):
         return None
     largest, resource = ceiling.node.get(slot, 0), names[slot]
     if not largest:
-        return Reason.NO_MATCHING_NODES, f"no node has {resource}; ask for what nodes offer"
+        text = f"no node has {resource}; ask for what nodes offer"
+        return Obstacle(Reason.NO_MATCHING_NODES, text)
     if amount > largest:
-        return Reason.EXCEEDS_NODE_CAPACITY, (
+        return Obstacle(
+            Reason.EXCEEDS_NODE_CAPACITY,
             f"one task asks {quantity(resource, amount)} {resource}, the largest node has "
-            f"{quantity(resource, largest)}"
+            f"{quantity(resource, largest)}",
         )
     return None
 
@@ -105,15 +123,6 @@ def balance(core: Coordinator, need: Need) -> tuple[Amounts, Amounts, Amounts]:
     could = {s: max(0, capacity.could_give(s)) for s in needed if s in capacity.offered}
     short = {s: needed[s] - free for s, free in could.items() if needed[s] > free}
     return needed, could, short
-
-
-def limits_of(core: Coordinator, queue: QueueInfo) -> dict[int, float]:
-    """The queue's present limits by slot: its share, and the capability of it and its ancestors."""
-    limits = dict(core.order.session.most(queue, core.order.accounts.cluster))
-    for above in upwards(core.order.lines.queues, queue):
-        for slot, limit in above.queue.capability or ():
-            limits[slot] = min(limits.get(slot, limit), limit)
-    return limits
 
 
 def counted(needed: Amounts) -> Amounts:

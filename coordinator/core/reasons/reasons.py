@@ -11,16 +11,11 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from coordinator.core.coordinator import Coordinator
-from coordinator.core.reasons.facts import (
-    balance,
-    counted,
-    entry_figures,
-    limits_of,
-    never,
-)
-from coordinator.jobs.capability import within_capability
+from coordinator.core.reasons.facts import balance, counted, entry_figures, never
+from coordinator.core.reasons.quota import quota_wait
+from coordinator.jobs.capability import QueueBound, within_capability
 from coordinator.jobs.gate_removals import fillable
-from coordinator.jobs.pending_order import Line, QueueState
+from coordinator.jobs.pending_order import Line, PendingQueue
 from coordinator.jobs.pending_reasons import (
     INSUFFICIENT,
     Why,
@@ -40,8 +35,7 @@ from shard_worker.session_model.workload import Amounts, QueueInfo
 from shard_worker.view.node_reasons import PARTLY
 from shared.messages.messages import OutcomeCode
 from shared.messages.reason import Hold, Reason, WaitReason
-from shared.units.amount_text import listed, name_of, plural, some
-from shared.units.quantity import quantity
+from shared.units.amount_text import listed, plural, some
 from shared.units.slots import BASE
 
 _LOOKED = frozenset({OutcomeCode.INFEASIBLE, OutcomeCode.PLACED})
@@ -67,7 +61,7 @@ def kept_out_by(
     none. It takes precedence over reasons that time resolves."""
     obstacle = never(core, queue, line.need, classes=core.order.accounts.classes, names=names)
     if obstacle is not None:
-        return obstacle[0]
+        return obstacle.reason
     return None if queue.queue.open else Reason.QUEUE_CLOSED
 
 
@@ -85,9 +79,9 @@ def line_words(
     # them, and no other job of a long line is asked.
     last = None if first is None else first.last
     looked = last is not None and bool(last.reasons) and last.code in _LOOKED
-    found = placeless(last.reasons) if last is not None and looked else None
+    message = placeless(last.reasons) if last is not None and looked else None
     return {
-        reason: _line_word(core, line, reason, found)
+        reason: _line_word(core, line, reason, message)
         for reason, count in line.reasons.items()
         if count
     }
@@ -145,7 +139,7 @@ def held_by(
     return None if last is None else HeldBy.LAST_TURN
 
 
-def untried(core: Coordinator, queue: QueueState) -> Reason:
+def untried(core: Coordinator, queue: PendingQueue) -> Reason:
     """The reason of a queue's jobs that nothing blocks, as :func:`why` returns it."""
     if core.order.session.overused(queue.info, core.order.accounts.cluster):
         return Reason.WAITING_FOR_QUOTA
@@ -175,14 +169,14 @@ class _Judge:
     def judge(self) -> Why | None:
         """The first reason that applies, in the order of the list."""
         state, job = self.state, self.state.job
-        if state.info.qid < 0:
-            fix = f"create queue {job.queue}, or name another in the job"
-            return self._say(Reason.MISCONFIGURED, f"queue {job.queue} does not exist; {fix}")
-        if job.dangling:
+        if job.dangling:  # its queue is not known before
             return self._say(
                 Reason.MISCONFIGURED,
                 f"its pods name PodGroup {job.key}, which does not exist; create it",
             )
+        if state.info.qid < 0:
+            fix = f"create queue {job.queue}, or name another in the job"
+            return self._say(Reason.MISCONFIGURED, f"queue {job.queue} does not exist; {fix}")
         kept_out = self.order.session.eligibility.kept_out(state.info, self.order.accounts.cluster)
         if kept_out is not None and (state.info.pending or any(state.info.best_effort)):
             return self._say(*kept_out)
@@ -193,7 +187,7 @@ class _Judge:
             return self._gated()
         obstacle = never(self.core, self._queue(), need, classes=self.classes, names=self.names)
         if obstacle is not None:
-            return self._amounts(obstacle[0], obstacle[1], need)
+            return self._amounts(obstacle.reason, obstacle.message, need, bound=obstacle.bound)
         if not self._queue().queue.open:
             return self._say(Reason.QUEUE_CLOSED, f"queue {job.queue} is closed; open it")
         missing = self.order.session.job_valid(state.info, self.order.accounts.cluster)
@@ -334,40 +328,22 @@ class _Judge:
         parts = [text for text, count in zip(tried, counts, strict=True) if count]
         return (
             f"every attempt to place it failed: {', '.join(parts)}; it is tried again when it is "
-            "changed, or now and then when capacity is freed"
+            "changed, when capacity is freed, twice a minute at most, or else after five minutes"
         )
 
     def _who(self) -> str:
         return f", the last by {self.state.refused_by}" if self.state.refused_by else ""
 
     def _quota(self, need: Need) -> Why:
-        """WaitingForQuota, with the first amount beyond the queue's share or capability."""
-        queue = self._queue()
         needed = amounts(need, self.classes)
-        limits = limits_of(self.core, queue)
-        over = {
-            slot: amount - max(0.0, limits[slot] - queue.allocated.get(slot, 0))
-            for slot, amount in needed.items()
-            if slot in limits and queue.allocated.get(slot, 0) + amount > limits[slot]
-        }
-        available = {slot: max(0.0, limits[slot] - queue.allocated.get(slot, 0)) for slot in over}
-        name = queue.queue.name
-        if not over:
-            text = f"queue {name} has its share; more when others leave theirs"
-            return self._say(Reason.WAITING_FOR_QUOTA, text)
-        slot = next(iter(over))
-        resource = name_of(slot, self.names)
-        used = quantity(resource, queue.allocated.get(slot, 0))
-        text = (
-            f"queue {name} uses {used} of the {quantity(resource, limits[slot])} {resource} it may "
-            f"have, the job asks {quantity(resource, needed[slot])}"
-        )
+        wait = quota_wait(self.core, self._queue(), needed, self.names)
         return self._say(
             Reason.WAITING_FOR_QUOTA,
-            f"{text}; short by {listed(over, self.names)}",
-            requested={slot: needed[slot] for slot in over},
-            available=available,
-            short=over,
+            wait.message,
+            requested=wait.requested,
+            available=wait.available,
+            short=wait.short,
+            bound=wait.bound,
         )
 
     def _short(self, need: Need) -> str:
@@ -394,9 +370,11 @@ class _Judge:
 
     # --- told -----------------------------------------------------------------------------------
 
-    def _amounts(self, reason: Reason, text: str, need: Need) -> Why:
+    def _amounts(
+        self, reason: Reason, text: str, need: Need, *, bound: QueueBound | None = None
+    ) -> Why:
         needed, could, short = balance(self.core, need)
-        return self._say(reason, text, requested=needed, available=could, short=short)
+        return self._say(reason, text, requested=needed, available=could, short=short, bound=bound)
 
     def _tried(self, reason: Reason, text: str, need: Need) -> Why:
         """A reason found by a worker's session, with its shard and time."""
@@ -425,6 +403,7 @@ class _Judge:
         requested: Mapping[int, float] | None = None,
         available: Mapping[int, float] | None = None,
         short: Mapping[int, float] | None = None,
+        bound: QueueBound | None = None,
     ) -> Why:
         return Why(
             reason=reason,
@@ -433,4 +412,5 @@ class _Judge:
             requested=requested or {},
             available=available or {},
             short=short or {},
+            bound=bound,
         )

@@ -8,8 +8,10 @@ from coordinator.intake.documents.document import Key
 from shared.errors import InvalidInput
 from shared.manifests.kubernetes.inert import InertObject
 from shared.manifests.kubernetes.objects import NodeManifest
+from shared.model.kai_devices import with_gpus
 from shared.model.model import Node, PriorityClass, WorldObject
 from shared.model.topology import HyperNode
+from shared.policy.model import Dialect
 from shared.records.specs import object_key
 
 
@@ -24,6 +26,9 @@ def admit_node(step: AdmissionStep, new: NodeManifest) -> None:
         step.notice(new, message)
     draft, old = step.draft, step.draft.nodes.get(new.name)
     before = old or draft.gone_node(new.name)
+    annotations = new.annotations
+    if step.dialect is Dialect.KAI:
+        annotations = with_gpus(annotations, new.allocatable)
     node = Node(
         row=draft.next_row if before is None else before.row,
         name=new.name,
@@ -32,7 +37,7 @@ def admit_node(step: AdmissionStep, new: NodeManifest) -> None:
         taints=new.taints,
         unschedulable=new.unschedulable,
         spec=0 if before is None else before.spec + (old is None or _moved(before, new)),
-        annotations=new.annotations,
+        annotations=annotations,
         images=new.images if draft.images else (),
     )
     if node == old:

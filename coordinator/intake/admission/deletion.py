@@ -176,7 +176,7 @@ def _drop_leaving(registry: Registry, job: Job, now: float, keep: bool) -> Admis
     """Mark a Job or PodGroup as deleted while its tasks are already being removed, so that it
     neither restarts nor stays as a finished Job."""
     out = Admission(accepted=1)
-    document = registry.documents.get(Key(job.kind, job.namespace, job.name))
+    document = registry.documents.get(key_of(registry, job))
     if document is None or document.deleting is not None:
         out.unchanged = 1
         return out
@@ -270,7 +270,7 @@ def _purge_job(registry: Registry, job: Job, out: Admission) -> None:
             registry.pods.pop(f"{job.namespace}/{name}", None)
     out.ops.append(PurgeJob(job.jid))
     out.jobs_purged.append(job.jid)
-    key = Key(job.kind, job.namespace, job.name)
+    key = key_of(registry, job)
     # The document stays and says what follows: to begin anew under another number, or how it ended
     # (decision 0018).
     if ending(registry.documents.get(key)):
@@ -286,11 +286,16 @@ def numbers_of(registry: Registry) -> PutObject:
     return PutObject(NUMBERS_KEY, encode_numbers(*numbers))
 
 
+def key_of(registry: Registry, job: Job) -> Key:
+    """The key of the document that a job has where it is no pod of its own."""
+    kind = registry.group_kind if job.kind == "PodGroup" else job.kind
+    return Key(kind, job.namespace, job.name)
+
+
 def keys_of(registry: Registry, job: Job) -> Iterator[Key]:
     """The keys of the submitted objects of a job: its Job or PodGroup, and its named pods."""
     if job.kind != "Pod":
-        kind = registry.group_kind if job.kind == "PodGroup" else job.kind
-        yield Key(kind, job.namespace, job.name)
+        yield key_of(registry, job)
     for role in job.roles:
         for name in role.names:
             if name:

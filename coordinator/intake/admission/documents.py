@@ -12,7 +12,7 @@ from coordinator.intake.admission.queues import DEFAULT
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.step import AdmissionStep, kind_of
 from coordinator.intake.documents.document import Document, Key
-from coordinator.intake.documents.kinds import BY_KIND, KINDS
+from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, KINDS
 from coordinator.intake.documents.metadata import OWN
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
@@ -179,9 +179,10 @@ def _changed(old: Document, sent: dict[str, Any], body: bytes) -> Document | Non
     """The next version of an object's document; None where the submitted object is unchanged."""
     before = old.object()
     respecified = _specified(before) != _specified(sent)
-    # The status of a claim is what its users have of it, and written by the scheduler.
-    allocated = sent["kind"] == "ResourceClaim" and sent.get("status") != before.get("status")
-    if not (respecified or allocated) and _described(before, sent) == _described(sent, sent):
+    # The status of a claim is what its users have of it, that of KAI's PodGroup where it failed.
+    read = old.key.kind in ("ResourceClaim", KAI_POD_GROUP.kind)
+    restated = read and sent.get("status") != before.get("status")
+    if not (respecified or restated) and _described(before, sent) == _described(sent, sent):
         return None
     return replace(old, body=body, generation=old.generation + respecified)
 

@@ -6,21 +6,24 @@ is a draft that is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Generic, TypeVar
 
+from coordinator.intake.admission.kai_charges import kai_charges
+from coordinator.intake.admission.membership import add_held
 from coordinator.intake.admission.registry import NO_QUEUE, Registry, unpack_task
 from coordinator.intake.documents.document import Document, Key
+from shard_worker.dialects.kai.service.gangs import kai_group_key, stored_groups
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import IntakeOp, PutJob, PutNode, PutObject, PutQueue
 from shared.manifests.kubernetes.objects import PodTemplate
-from shared.messages.messages import Group
 from shared.model.constraints import Constraints
 from shared.model.model import Job, Node, Queue, Requests, TaskClass
 from shared.model.node_devices import declared
 from shared.model.storage import Amounts
+from shared.policy.model import Dialect
 from shared.records.specs import (
     GONE_NODE_KEY,
     HYPER_NODE_KEY,
@@ -35,6 +38,7 @@ from shared.records.specs import (
 )
 from shared.records.specs_jobs import encode_job
 from shared.slices import Steps
+from shared.units.queue_slots import QUEUE_SLOTS
 from shared.units.slots import BASE, FREE, MOST_ASKED, MOST_RESOURCES, PODS, Slots
 
 K = TypeVar("K")
@@ -62,6 +66,13 @@ class DraftOverlay(Generic[K, V]):
     def __contains__(self, key: K) -> bool:
         return key in self.changed or key in self._base
 
+    def items(self) -> Iterator[tuple[K, V]]:
+        """All items, the changed ones last."""
+        for key, value in self._base.items():
+            if key not in self.changed:
+                yield key, value
+        yield from self.changed.items()
+
     def values(self) -> Iterator[V]:
         """All values, the changed ones last."""
         for key, value in self._base.items():
@@ -83,6 +94,7 @@ class Draft:
         "_offered",
         "batch_jobs",
         "classes",
+        "flat",
         "group_kind",
         "groups",
         "held",
@@ -104,6 +116,7 @@ class Draft:
     def __init__(self, base: Registry) -> None:
         self._base = base
         self.group_kind = base.group_kind
+        self.flat = base.flat
         self._new_slots: dict[str, int] = {}
         self._offered: set[str] = set()
         self._best_effort: set[int] = set()
@@ -172,33 +185,63 @@ class Draft:
         self._base.doubtful.discard(name)
         return slot
 
-    def class_of(self, template: PodTemplate) -> int:
-        """The number of a template's task class; a new one where no class equals it."""
-        cid = self.templates.get(template)
+    def class_of(self, template: PodTemplate, *, protected: bool = False) -> int:
+        """The number of a template's task class, old or new. ``protected``: see kai_charges."""
+        cid = self.templates.get((template, protected))
         if cid is None:
             requests = self.requests(template.requests, "resources.requests", offers=False)
             cls = self._class(template, requests)
-            cid = self.classes.get(cls)
-            if cid is None:
-                cid = self.classes[cls] = self.next_cid
-                self.next_cid += 1
-                if cls.best_effort:
-                    self._best_effort.add(cid)
+            cid = self._number(self._charged(cls, self._charges(cls, protected=protected)))
             # Not remembered where the class is missing: once somebody creates it, the same template
             # means another task class.
             if not template.priority_class or template.priority_class in self.priority_classes:
-                self.templates[template] = cid
+                self.templates[template, protected] = cid
         elif self._base.doubtful:
             self._base.doubtful.difference_update(name for name, _ in template.requests)
+            self._base.doubtful.difference_update(QUEUE_SLOTS)
         return cid
 
-    def find_class(self, template: PodTemplate) -> int | None:
+    def find_class(self, template: PodTemplate, *, protected: bool = False) -> int | None:
         """The number of a template's task class; None where no accepted object has it."""
-        cid = self.templates.get(template)
+        cid = self.templates.get((template, protected))
         if cid is None:
-            requests = [(self._known_slot(name), n) for name, n in template.requests]
-            cid = self.classes.get(self._class(template, tuple(sorted(requests))))
+            cls = self._class(template, self._known(template.requests))
+            charges = self._known(self._charges(cls, protected=protected))
+            cid = self.classes.get(replace(cls, charges=charges) if charges else cls)
         return cid
+
+    def recharged(self, cids: Collection[int], *, protected: bool) -> dict[int, int]:
+        """Classes -> those of the same tasks where they may, or may not, be evicted. Costs a pass
+        over all classes."""
+        classes = {cid: cls for cls, cid in self.classes.items() if cid in cids}
+        return {
+            cid: self._number(self._charged(cls, self._charges(cls, protected=protected)))
+            for cid, cls in classes.items()
+        }
+
+    def _number(self, cls: TaskClass) -> int:
+        """The number of a task class, a new one where there is none."""
+        cid = self.classes.get(cls)
+        if cid is None:
+            cid = self.classes[cls] = self.next_cid
+            self.next_cid += 1
+            if cls.best_effort:
+                self._best_effort.add(cid)
+        return cid
+
+    def _charges(self, cls: TaskClass, *, protected: bool) -> Amounts:
+        """What queues count of a task beside its requests, by the rules of the dialect."""
+        if self._base.dialect is not Dialect.KAI:
+            return ()
+        return kai_charges(cls, self._all_slots().names, self.nodes.values(), protected=protected)
+
+    def _charged(self, cls: TaskClass, charges: Amounts) -> TaskClass:
+        slots = self.requests(charges, "resources.requests", offers=True)
+        return cls if slots == cls.charges else replace(cls, charges=slots)
+
+    def _known(self, amounts: Amounts) -> Requests:
+        """Amounts by slot, -1 for names that have none; nothing is assigned."""
+        return tuple(sorted((self._known_slot(name), n) for name, n in amounts))
 
     @property
     def images(self) -> bool:
@@ -219,6 +262,7 @@ class Draft:
             tolerations=tuple(sorted(template.tolerations, key=repr)),
             constraints=constraints,
             things=template.things,
+            gpu_share=template.gpu_share,
         )
 
     def _preempts(self, template: PodTemplate) -> bool:
@@ -353,11 +397,11 @@ class Draft:
         return sorted(self.queues.changed.values(), key=depth)
 
     def _put_job(self, job: Job) -> PutJob:
-        of_job = self.held.get(job.jid)
         groups = list(job.groups)
-        if of_job:
-            for group, count in of_job.items():
-                _add_held(groups, group, count)
+        for group, count in (self.held.get(job.jid) or {}).items():
+            add_held(groups, group, count)
+        if len(groups) > 1 and self._base.dialect is Dialect.KAI:
+            groups = stored_groups(job, groups, self.objects.get(kai_group_key(job)))
         return PutJob(job.jid, self.qid(job.queue), job.spec, groups, encode_job(job))
 
     def _all_slots(self) -> Slots:
@@ -404,11 +448,3 @@ class Draft:
             base.gone_nodes.pop(name, None)
         base.next_row, base.next_qid, base.next_jid = self.next_row, self.next_qid, self.next_jid
         base.next_cid = self.next_cid
-
-
-def _add_held(groups: list[Group], group: int, count: int) -> None:
-    """Add to a group and every ancestor of it."""
-    while group >= 0:
-        g = groups[group]
-        groups[group] = Group(g.parent, g.minimum, g.held + count)
-        group = g.parent

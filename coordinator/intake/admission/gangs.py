@@ -14,7 +14,7 @@ from coordinator.intake.documents.labels import JOB_NAME, JOB_NAMESPACE, QUEUE_L
 from shared.codec.packed import replace
 from shared.errors import InvalidInput, not_in_this_version
 from shared.manifests.fields.metadata import TASK_SPEC
-from shared.manifests.parse import parse
+from shared.manifests.parse import parse_stored
 from shared.manifests.volcano.objects import JobManifest, PodGroupManifest, RoleManifest
 from shared.manifests.volcano.policies import DependsOn
 from shared.manifests.volcano.topology import PARTITION_ID
@@ -46,7 +46,7 @@ def _described(step: AdmissionStep, job: Job, new: PodGroupManifest) -> Job:
         queue=new.queue,
         created=step.created(new.created),
         priority=step.priority(new, new.priority_class),
-        groups=make_groups(new.minimum, new.role_minima),
+        groups=make_groups(new.minimum, new.role_minima, new.role_parents),
         role_minima=new.role_minima,
         min_resources=None
         if new.min_resources is None
@@ -84,10 +84,16 @@ def _change(step: AdmissionStep, old: Job, new: PodGroupManifest) -> None:
         if role in members:
             field, remedy = f"spec.minTaskMember.{role}", "set it before the role's first pod"
             raise not_in_this_version(field, minimum, remedy)
+    groups = make_groups(new.minimum, minima, new.role_parents)
+    for at, group in enumerate(groups):
+        if group.parent >= at:
+            name, above = minima[at - 1][0], minima[group.parent - 1][0]
+            message = f"came after {name}, and cannot be put above it; delete the PodGroup first"
+            raise InvalidInput("spec.subGroups", above, message)
     job = replace(
         _described(step, old, new),
         created=old.created,
-        groups=make_groups(new.minimum, minima),
+        groups=groups,
         role_minima=minima,
     )
     # Applied again without a change: no new version, or each apply of a user would end the job's
@@ -144,7 +150,7 @@ def _come(step: AdmissionStep, new: JobManifest) -> None:
     if any(role.depends_on for role in new.roles):
         late = {role.name for role in new.roles if role.depends_on}
         first = tuple(role for role in new.roles if role.name not in late)
-        job = replace(whole, roles=_roles(step, first, new, _minima(new)))
+        job = replace(whole, roles=_roles(step, first, new, whole))
         if new.minimum > job.tasks:
             step.notice(
                 new,
@@ -166,7 +172,7 @@ def add_roles(step: AdmissionStep, new: JobManifest, job: Job, names: Sequence[s
     taken."""
     existing = {role.name for role in job.roles}
     missing = [role for role in new.roles if role.name in names and role.name not in existing]
-    roles = _roles(step, missing, new, _minima(new), first=job.tasks)
+    roles = _roles(step, missing, new, job, first=job.tasks)
     check_free(step.draft, step.draft.known_pods, replace(job, roles=roles))
     if roles:
         grown = replace(job, roles=job.roles + roles, spec=job.spec + 1)
@@ -178,10 +184,12 @@ def _same(
     step: AdmissionStep, new: JobManifest, jid: int | None, document: Document | None
 ) -> bool:
     """Whether a Job equals the stored one of its name, be that running, restarting or finished."""
-    if any(step.draft.find_class(role.template) is None for role in new.roles):
-        return False
     old = None if jid is None else step.draft.jobs.get(jid) or step.draft.leaving(jid)
-    before = None if document is None else parse(document.object())
+    protected = old is not None and step.protected(old)
+    classes = (step.draft.find_class(role.template, protected=protected) for role in new.roles)
+    if None in classes:
+        return False
+    before = None if document is None else parse_stored(document.object())
     if isinstance(before, JobManifest):
         if _dependencies(before) != _dependencies(new):
             return False
@@ -208,7 +216,7 @@ def _dependencies(manifest: JobManifest) -> dict[str, DependsOn | None]:
 
 def _job(step: AdmissionStep, new: JobManifest, jid: int) -> Job:
     minima = _minima(new)
-    return Job(
+    job = Job(
         jid=jid,
         namespace=new.namespace,
         name=new.name,
@@ -218,7 +226,6 @@ def _job(step: AdmissionStep, new: JobManifest, jid: int) -> Job:
         created=step.created(new.created),
         priority=step.priority(new, new.priority_class),
         groups=make_groups(new.minimum, minima),
-        roles=_roles(step, new.roles, new, minima),
         role_minima=minima,
         labels=new.labels,
         annotations=new.annotations,
@@ -227,22 +234,24 @@ def _job(step: AdmissionStep, new: JobManifest, jid: int) -> Job:
         priority_class=new.priority_class,
         preempts=step.preempts(new.priority_class),
     )
+    return replace(job, roles=_roles(step, new.roles, new, job))
 
 
 def _roles(
     step: AdmissionStep,
     manifests: Sequence[RoleManifest],
     new: JobManifest,
-    minima: Sequence[tuple[str, int]],
+    job: Job,
     first: int = 0,
 ) -> tuple[Role, ...]:
     """The roles that have members, numbered from ``first`` on."""
+    protected, minima = step.protected(job), _minima(new)
     roles: list[Role] = []
     for role in manifests:
         if role.count:
             new_role = Role(
                 name=role.name,
-                cid=step.draft.class_of(role.template),
+                cid=step.draft.class_of(role.template, protected=protected),
                 first=first,
                 count=role.count,
                 group=group_of(role.name, minima),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -48,12 +48,22 @@ class GangMember:
     uid: str = ""
 
 
-def make_groups(minimum: int, role_minima: Sequence[tuple[str, int]]) -> tuple[Group, ...]:
-    """Group 0 for the job, then one per role minimum.
+def make_groups(
+    minimum: int,
+    role_minima: Sequence[tuple[str, int]],
+    parents: Mapping[str, str] | None = None,
+) -> tuple[Group, ...]:
+    """Group 0 for the job, then one per role minimum. ``parents``: see
+    :attr:`PodGroupManifest.role_parents`.
 
     Volcano does not look at the roles where the job's minimum is below the sum of theirs, so there
     their groups ask for nothing.
     """
+    if parents is not None:
+        index = {name: at for at, (name, _) in enumerate(role_minima, start=1)}
+        within = (index.get(parents.get(name, ""), 0) for name, _ in role_minima)
+        least = (n for _, n in role_minima)
+        return (Group(-1, minimum), *map(Group, within, least))
     ignored = minimum < sum(n for _, n in role_minima)
     return (
         Group(-1, minimum),
@@ -214,3 +224,11 @@ def _unnamed(role: Role, removed: set[int]) -> Role:
 def regroup(job: Job) -> tuple[Role, ...]:
     """The roles of a job, each with its group by the job's role minima."""
     return tuple(replace(r, group=group_of(r.name, job.role_minima)) for r in job.roles)
+
+
+def add_held(groups: list[Group], group: int, count: int) -> None:
+    """Add to a group and every ancestor of it."""
+    while group >= 0:
+        g = groups[group]
+        groups[group] = Group(g.parent, g.minimum, g.held + count)
+        group = g.parent

@@ -31,7 +31,7 @@ from shared.errors import InvalidInput
 from shared.manifests.fields.metadata import GROUP_NAME
 from shared.manifests.kubernetes.objects import PodManifest
 from shared.manifests.kubernetes.pods import read_status
-from shared.manifests.parse import parse
+from shared.manifests.parse import parse_stored
 from shared.messages.messages import Group
 from shared.model.model import Job, Pairs, Role
 
@@ -72,7 +72,8 @@ def _alone(step: AdmissionStep, key: str, new: PodManifest) -> None:
     """A pod without PodGroup is a job of one."""
     draft = step.draft
     jid = draft.new_jid()
-    cid = draft.class_of(new.template)
+    of_job = _priority(step, new)
+    cid = draft.class_of(new.template, protected=step.protects(of_job))
     priority = step.task_priority(new, new)
     more = _more(step, new)
     role = Role(
@@ -100,7 +101,7 @@ def _alone(step: AdmissionStep, key: str, new: PodManifest) -> None:
         new.uid or make_uid(key, jid),
         new.queue or DEFAULT,
         step.created(new.created),
-        _priority(step, new),
+        of_job,
         _ALONE,
         (role,),
         labels=_of_volcano(more.labels) if more.labels else (),
@@ -188,7 +189,7 @@ def _member(step: AdmissionStep, key: str, new: PodManifest) -> None:
     member = GangMember(
         name=new.name,
         role=new.role,
-        cid=draft.class_of(new.template),
+        cid=draft.class_of(new.template, protected=step.protected(job)),
         priority=step.task_priority(new, new),
         duration=new.duration,
         exit_code=new.exit_code,
@@ -275,7 +276,8 @@ def _same(step: AdmissionStep, job: Job, tix: int, new: PodManifest) -> bool:
     ):
         return False
     # Looked up and not created: a pod that is refused must leave no class behind.
-    if role.cid != step.draft.find_class(new.template) and not _as_written(step, new):
+    cid = step.draft.find_class(new.template, protected=step.protected(job))
+    if role.cid != cid and not _as_written(step, new):
         return False
     if job.kind != "Pod":
         return job.name == new.group
@@ -291,7 +293,7 @@ def _as_written(step: AdmissionStep, new: PodManifest) -> bool:
     """Whether the pod's manifest is unchanged. Its task class may still differ, after an upgrade or
     with a priority class that was created later."""
     document = step.draft.document(Key("Pod", new.namespace, new.name))
-    before = None if document is None else parse(document.object())
+    before = None if document is None else parse_stored(document.object())
     return isinstance(before, PodManifest) and before.template is new.template
 
 

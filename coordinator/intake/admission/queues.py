@@ -11,6 +11,11 @@ from shared.manifests.volcano.objects import QueueManifest
 from shared.model.model import Job, Queue
 
 DEFAULT = "default"
+HOLDS_JOBS = (
+    "{0.kind} {0.key} is in it, and a queue that holds jobs has none below it; choose another "
+    "parent, or delete its jobs and wait until they are gone"
+)
+"""Why a queue with this job cannot get children."""
 ROOT = "root"
 """The parent of all queues, whether a Queue of this name was submitted or not."""
 
@@ -45,12 +50,8 @@ def _judge(step: AdmissionStep, new: QueueManifest) -> bool:
         error = InvalidInput("spec.parent", new.parent, message)
         step.refuse(new, error)
         return True
-    if (old is None or old.parent != parent) and (job := _holds(step, new.parent)) is not None:
-        message = (
-            f"{job.kind} {job.key} is in it, and a queue that holds jobs has none below it; "
-            "choose another parent, or delete its jobs and wait until they are gone"
-        )
-        step.refuse(new, InvalidInput("spec.parent", new.parent, message))
+    if (old is None or old.parent != parent) and (job := holder(step, new.parent)) is not None:
+        step.refuse(new, InvalidInput("spec.parent", new.parent, HOLDS_JOBS.format(job)))
         return True
     try:
         parsed = _queue(step, new, parent)
@@ -104,7 +105,7 @@ def _parent(step: AdmissionStep, new: QueueManifest) -> int | None:
     return -1 if name == ROOT else None
 
 
-def _holds(step: AdmissionStep, parent: str) -> Job | None:
+def holder(step: AdmissionStep, parent: str) -> Job | None:
     """A job that is in this parent queue, or waits for it, so that the queue may not get children.
     ``root`` is exempt: all queues are its children, and an observed cluster is taken as it is."""
     if parent in ("", ROOT) or step.observe:

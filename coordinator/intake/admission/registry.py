@@ -60,8 +60,9 @@ class Registry:
     classes: dict[TaskClass, int] = field(default_factory=dict)
     best_effort: set[int] = field(default_factory=set)
     """Numbers of the best-effort classes (no requests)."""
-    templates: dict[PodTemplate, int] = field(default_factory=dict)
-    """Cache of the class numbers of recent templates: saves building and hashing the class."""
+    templates: dict[tuple[PodTemplate, bool], int] = field(default_factory=dict)
+    """Cache of the class numbers of recent templates, with whether their tasks are protected: saves
+    building and hashing the class."""
     nodes: dict[str, Node] = field(default_factory=dict)
     gone_nodes: dict[str, Node] = field(default_factory=dict)
     """Deleted nodes. A name keeps its row for ever, because tasks may still run there."""
@@ -71,6 +72,8 @@ class Registry:
     objects: dict[str, WorldObject] = field(default_factory=dict)
     """Volumes, budgets, devices and the like, by their ledger keys."""
     dialect: Dialect = Dialect.VOLCANO
+    flat: bool = False
+    """No queue counts for another above it (KAI's ``full-hierarchy-fairness: false``)."""
     """Of the policy in force: whose queues and PodGroups are queues and jobs here."""
     images: bool = False
     """Whether images on nodes, and those that tasks need, are kept; they separate task classes."""
@@ -162,6 +165,11 @@ class Registry:
     def group_kind(self) -> str:
         """The kind of the documents of gangs whose pods come by themselves."""
         return "KaiPodGroup" if self.dialect is Dialect.KAI else "PodGroup"
+
+    @property
+    def queue_kind(self) -> str:
+        """The kind of the documents of queues that count."""
+        return "KaiQueue" if self.dialect is Dialect.KAI else "Queue"
 
     # --- names ----------------------------------------------------------------------------------
 

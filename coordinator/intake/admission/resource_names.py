@@ -37,7 +37,7 @@ def look(registry: Registry) -> Iterator[None]:
     queues use. Yields after each portion; objects that arrive meanwhile remove theirs
     themselves."""
     used = _Used(registry)
-    requests = {cid: cls.requests for cls, cid in registry.classes.items()}
+    requests = {cid: cls.charged for cls, cid in registry.classes.items()}
     for count, job in enumerate([*registry.jobs.values(), *registry.leaving.values()]):
         if count % PORTION == PORTION - 1:
             yield
@@ -84,7 +84,7 @@ def free(registry: Registry) -> Admission:
     freed = [
         (cls, cid)
         for cls, cid in registry.classes.items()
-        if any(slot in slots for slot, _ in cls.requests)
+        if any(slot in slots for slot, _ in cls.charged)
     ]
     for cls, _ in freed:
         del registry.classes[cls]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 
 from coordinator.intake.admission.step import Notice, PlacedPod
 from coordinator.intake.changes import Changes
-from coordinator.intake.documents.document import Key
+from coordinator.intake.documents.document import Document, Key
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeOp
+from shared.model.model import Job
 
 
 @dataclass(slots=True)
@@ -37,3 +39,30 @@ class Admission(Changes):
 
 def refused(kind: str, name: str, message: str, reason: str) -> Admission:
     return Admission(refused=[Refusal(kind, name, "", "", message, reason)])
+
+
+def merged(parts: Iterable[Admission]) -> Admission:
+    """Several admissions as one: of a job or a document that several of them change, the last
+    form."""
+    out = Admission()
+    jobs: dict[int, Job] = {}
+    documents: dict[Key, Document] = {}
+    for part in parts:
+        jobs.update((job.jid, job) for job in part.jobs)
+        documents.update((document.key, document) for document in part.documents)
+        for name in _LISTS:
+            getattr(out, name).extend(getattr(part, name))
+        out.classes.update(part.classes)
+        out.accepted += part.accepted
+        out.unchanged += part.unchanged
+    gone = {*out.jobs_gone, *out.jobs_purged}
+    out.jobs = [job for jid, job in jobs.items() if jid not in gone]
+    out.documents = list(documents.values())
+    return out
+
+
+_LISTS = tuple(
+    column.name
+    for column in fields(Admission)
+    if column.default_factory is list and column.name not in ("jobs", "documents")
+)

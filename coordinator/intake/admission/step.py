@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from coordinator.intake.admission.draft import Draft
 from coordinator.intake.admission.membership import GangMember
@@ -14,7 +15,7 @@ from shared.manifests.kubernetes.inert import InertObject
 from shared.manifests.kubernetes.objects import PodManifest, PodStatus, PodTemplate
 from shared.manifests.parse import Manifest
 from shared.manifests.volcano.objects import RoleManifest
-from shared.model.kai import DEFAULT_PRIORITY, PRIORITY_CLASSES
+from shared.model.kai import DEFAULT_PRIORITY, PREEMPTIBLE_BELOW, PRIORITY_CLASSES, KaiPodGroup
 from shared.model.model import Job, Pairs
 from shared.model.storage import Budget, Volume, VolumeClaim
 from shared.policy.model import Dialect
@@ -70,11 +71,13 @@ class Coming:
 
 @dataclass(slots=True)
 class AdmissionStep:
-    """One pass over one list. ``observe`` accepts running pods and creation times as written."""
+    """One pass over one list. ``observe`` accepts running pods, ``dated`` takes creation times as
+    written."""
 
     draft: Draft
     now: float
     observe: bool
+    dated: bool = False
     planting: bool = True
     """Accept pods of PodGroups that do not exist yet; they get the queue of the later PodGroup."""
     ours: frozenset[str] | None = None
@@ -100,6 +103,11 @@ class AdmissionStep:
     """Value of the default priority class; looked up once, after all classes of the list."""
     holders: dict[str, Job] | None = None
     """Queue -> one of its jobs; built at the first use."""
+    inner: dict[str, list[str]] | None = None
+    """Queue -> the queues below it, of those that have any; built once the list's queues are
+    judged."""
+    sent: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """``id()`` of the manifest of a KAI queue -> the object as sent."""
 
     def refuse(self, manifest: Manifest, error: InvalidInput) -> None:
         self.refused.append(error.refusal(written_kind(manifest), key_of(manifest)))
@@ -114,7 +122,7 @@ class AdmissionStep:
             notice.count += 1
 
     def created(self, written: float | None) -> float:
-        return written if written is not None and self.observe else self.now
+        return written if written is not None and self.dated else self.now
 
     def priority(self, manifest: Manifest, name: str) -> int:
         """The value of a priority class; where it is unknown the default, with a warning."""
@@ -151,6 +159,20 @@ class AdmissionStep:
             return priority_class.value
         self.priority(owner, template.priority_class)  # for its notice
         return _TASK_PRIORITY
+
+    def protected(self, job: Job) -> bool:
+        """Whether a job may not be evicted, which KAI's queues count."""
+        if self.dialect is not Dialect.KAI:
+            return False
+        key = OBJECT_KEYS[KaiPodGroup] + job.key
+        group = self.draft.objects.get(key) if job.kind == "PodGroup" else None
+        if isinstance(group, KaiPodGroup):
+            return not group.is_preemptible(job.priority)
+        return self.protects(job.priority)
+
+    def protects(self, priority: int) -> bool:
+        """As :meth:`protected`, of a job that says nothing but its priority."""
+        return self.dialect is Dialect.KAI and priority >= PREEMPTIBLE_BELOW
 
     def check_template(self, manifest: Manifest, template: PodTemplate) -> None:
         """Refuse a template that names a node: only the scheduler chooses nodes."""

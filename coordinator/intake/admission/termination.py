@@ -18,7 +18,7 @@ from coordinator.intake.documents.document import Document, Key
 from shared.codec.packed import replace
 from shared.errors import InvalidInput, Refusal
 from shared.ledger.entries.intake_batch import DropJob
-from shared.manifests.parse import parse
+from shared.manifests.parse import parse_stored
 from shared.manifests.volcano.objects import JobManifest
 
 
@@ -95,7 +95,7 @@ def grow(draft: Draft, document: Document, roles: list[str]) -> Admission:
 
 def manifest_of(document: Document) -> JobManifest:
     """The manifest of an accepted Job."""
-    manifest = parse(document.object())
+    manifest = parse_stored(document.object())
     assert not isinstance(manifest, Refusal), manifest
     assert isinstance(manifest, JobManifest)
     return manifest

@@ -168,6 +168,29 @@ KINDS = (
 )
 
 
+_OF_DIALECT = {
+    Dialect.KAI: frozenset(kind.kind for kind in (KAI_QUEUE, KAI_POD_GROUP, KAI_TOPOLOGY)),
+    Dialect.VOLCANO: frozenset(kind.kind for kind in (QUEUE, POD_GROUP, HYPER_NODE)),
+}
+"""The kinds that only policies of one dialect look at. Jobs work under both."""
+
+
+def unread(kind: str, dialect: Dialect) -> str | None:
+    """Why nothing looks at objects of this kind under a policy of this dialect; None where its
+    rules read them."""
+    others = (kinds for of, kinds in _OF_DIALECT.items() if of is not dialect)
+    return not_looked_at(dialect) if any(kind in kinds for kinds in others) else None
+
+
+def not_looked_at(dialect: Dialect) -> str:
+    """The sentence for an object of the other dialect."""
+    other = Dialect.VOLCANO if dialect is Dialect.KAI else Dialect.KAI
+    return (
+        f"kept and not looked at: the policy in force is {dialect.scheduler}'s; it counts under "
+        f"one of {other.scheduler}'s, which takes a restart with that policy"
+    )
+
+
 def kinds_of(dialect: Dialect) -> tuple[Kind, ...]:
     """All kinds, those of the dialect before the other's: of two of one name clients take the
     first."""

@@ -27,6 +27,7 @@ from coordinator.intake.admission.restore import (
     take_up,
 )
 from coordinator.intake.changes import Changes
+from coordinator.intake.dialect_change import check_dialect
 from coordinator.intake.intake import Intake
 from coordinator.jobs.state import JobState
 from shared.ledger.entries.changes import Moved
@@ -197,8 +198,8 @@ class Following:
         order.put_job(before.job, states)
         state = order.jobs[jid]
         state.rows, state.lives = rows, before.lives
-        kept = {tix: taken for tix, taken in before.devices.items() if tix not in tasks}
-        state.devices = kept | _devices(records)
+        others = {tix: taken for tix, taken in before.devices.items() if tix not in tasks}
+        state.devices = others | _devices(records)
         self._occupy(state, +1)
         # Put anew the job knows of no evictions; those of tasks that did not move are still going
         # on.
@@ -219,8 +220,10 @@ class Following:
 
         The nominations are released (the next step records it): their context is not worth
         recovering, and each of these jobs is tried again at once. Deleted jobs and members go on
-        leaving: tasks that hold a node are stopped again.
+        leaving: tasks that hold a node are stopped again. Errors: LedgerIdentity where its jobs are
+        of the other dialect.
         """
+        check_dialect(self._intake.registry)
         order = self._core.order
         order.spanning.versions = dict(versions)
         if self._again:

@@ -68,6 +68,10 @@ class Leadership:
         """Whether this coordinator is certain to lead."""
         return self.lease.sure(self._clock())
 
+    def remaining(self) -> float:
+        """Seconds for which it is certain; negative where it is not."""
+        return self.lease.until - self._clock()
+
     async def surely(self) -> None:
         """Wait until this coordinator is certain to lead."""
         while not self.sure:

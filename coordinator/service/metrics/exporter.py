@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reconcile import SHOWN, FindingKind
+from coordinator.explain.queue_tree import tree_figures, tree_of
 from coordinator.jobs.counters import ShardTally
 from coordinator.jobs.state import Standing
 from coordinator.ledger_audit.findings import AuditKind
@@ -103,6 +104,7 @@ class CoordinatorMetrics(Collector):
         page = MetricsPage()
         self._jobs(page)
         self._queues(page)
+        self._queue_tree(page)
         self._shards(page)
         self._workers(page)
         self._plugins(page)
@@ -154,6 +156,13 @@ class CoordinatorMetrics(Collector):
             waits = core.tally.waits.jobs.get(qid)
             if waits is not None:  # of a thousand queues most are idle
                 page.put_histogram("job_wait_seconds", waits, queue.name)
+
+    def _queue_tree(self, page: MetricsPage) -> None:
+        """The queues of a policy of KAI's, whose figures cover those below them."""
+        if self._core.order.session.policy.kai is None:
+            return
+        for queue, resource, kind, value in tree_figures(tree_of(self._core)):
+            page.put("queue_tree_resource", value, queue, resource, kind)
 
     def _slots(self) -> Slots:
         """The resources that nodes offer."""
@@ -239,7 +248,7 @@ class CoordinatorMetrics(Collector):
             page.put("evictions_total", evicted[action], action)
 
     def _faults(self, page: MetricsPage) -> None:
-        """What went wrong outside, and what was done about it."""
+        """Faults of nodes and cluster, and the repairs that followed."""
         core = self._core
         quarantine, gangs = core.quarantines, core.order.gangs
         page.put("nodes_set_aside", len(quarantine.now))

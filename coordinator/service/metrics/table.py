@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from coordinator.jobs.wait_times import JOB_SECONDS, TASK_SECONDS
 from coordinator.ledger_audit.figures import SLICE_SECONDS
+from coordinator.service.metrics.kai_names import mapping
 from coordinator.service.metrics.loop_time import CALLBACK_SECONDS
 from coordinator.service.metrics.probes import (
     ATTEMPT_SECONDS,
@@ -89,6 +90,16 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "What a queue has (allocated, with its open turns), asked for (request), asks for and "
             "has no turn for (pending), what its first job needs (head_pending), and its deserved, "
             "guarantee and capability; amounts of zero are left out, but for allocated",
+            "queue",
+            "resource",
+            "kind",
+        ),
+        _gauge(
+            "queue_tree_resource",
+            "Under a policy of KAI's, of a queue with all queues below it: what its jobs hold "
+            "(allocated), what nobody may evict of that (non_preemptible), what they hold and ask "
+            "for (requested), its quota and limit (left out where there is no bound), its "
+            "fair_share, and its usage over time as a part of the cluster where that is measured",
             "queue",
             "resource",
             "kind",
@@ -320,6 +331,7 @@ def reference() -> str:
         lines += ["", f"## {section}", "", "| metric | kind | labels | what it says | stability |"]
         lines.append("|---|---|---|---|---|")
         lines += [_row(metric) for metric in metrics]
+    lines += mapping()
     return "\n".join(lines) + "\n"
 
 

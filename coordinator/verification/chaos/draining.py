@@ -17,7 +17,7 @@ import orjson
 from coordinator.verification.chaos.plan import COOL_DOWN, WARM_UP
 from coordinator.verification.chaos.report import ChaosReport
 from coordinator.verification.chaos.stage import ATTEMPT_SECONDS, Stage
-from coordinator.verification.workloads.bulk_client import ApiClient, ApiError
+from coordinator.verification.workloads.bulk_client import ApiClient, BulkError
 from coordinator.verification.workloads.generators import Item
 
 DRAIN_EVERY = 12.0
@@ -95,7 +95,7 @@ class NodeDrains:
         while time.monotonic() < until:
             try:
                 pods = await _pods_on(name, api)
-            except ApiError:  # nobody leads for a while
+            except BulkError:  # nobody leads for a while
                 continue
             if not pods:
                 return len(evicted), True
@@ -130,6 +130,6 @@ async def _evict(path: str, api: ApiClient) -> bool:
     }
     try:
         await api.post(f"{path}/eviction", orjson.dumps(body))
-    except ApiError:
+    except BulkError:
         return False
     return True

@@ -123,8 +123,8 @@ class Watch:
             return
         if target.role in (COORDINATOR, LEDGER):
             return  # their workers live on, or are begun anew without a word that matters
-        mine = target.shard < 0 or entry.get("shard") == target.shard
-        if not mine or at < recovery.killed:
+        of_shard = target.shard < 0 or entry.get("shard") == target.shard
+        if not of_shard or at < recovery.killed:
             return
         if _LOST.encode() in line:
             if not recovery.noticed and target.shard >= 0:

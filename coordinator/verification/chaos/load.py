@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from coordinator.verification.chaos import kai
 from coordinator.verification.chaos.policies import draw_policy, evicts
 from coordinator.verification.workloads.demands import (
     ask_device,
@@ -82,14 +83,15 @@ class ChangePolicy:
 Operation = SubmitJob | Delete | ChangePolicy
 
 
-def cluster(shape: ClusterShape, nodes: list[Item]) -> list[Item]:
-    """Objects that exist from the start, besides the nodes."""
+def cluster(shape: ClusterShape, nodes: list[Item], *, of_kai: bool = False) -> list[Item]:
+    """Objects that exist from the start, besides the nodes. ``of_kai``: for a KAI policy."""
     names = [node["metadata"]["name"] for node in nodes]
     ranks: list[Item] = [
         manifest("PriorityClass", name, value=value) for name, value in RANKS.items()
     ]
     offered = devices(names, each=DEVICES, namespace=NAMESPACE)
-    return [*queues(shape), *ranks, *offered, storage_class(), _budget()]
+    tree = kai.queues(shape) if of_kai else queues(shape)
+    return [*tree, *ranks, *offered, storage_class(), _budget()]
 
 
 def _budget() -> Item:
@@ -112,11 +114,20 @@ class Load:
     end."""
 
     def __init__(
-        self, seed: int, shape: ClusterShape, *, shards: int, nodes: list[Item], walls: bool = False
+        self,
+        seed: int,
+        shape: ClusterShape,
+        *,
+        shards: int,
+        nodes: list[Item],
+        walls: bool = False,
+        of_kai: bool = False,
     ) -> None:
         """``walls``: jobs may not span shards (mode hard). Then no job asks for a volume, which is
-        on one node and would tie the job to that shard."""
-        self._evicting = evicts(seed)
+        on one node and would tie the job to that shard. ``of_kai``: in the words of KAI, whose
+        actions that evict do nothing in this version."""
+        self._evicting = evicts(seed) and not of_kai
+        self._of_kai = of_kai
         self._apart = max(1, len(nodes) // shards - 1) if walls else len(nodes)
         self._lasting_left = LASTING
         self._rng = Random(seed)
@@ -141,9 +152,11 @@ class Load:
             (self._own_nodes, 4),
             (self._devices, 4),
             (self._volume, 0 if walls else 3),
-            (self._idle_member, 4),
+            # Under a KAI policy nobody places a member that asks for nothing in this version.
+            (self._idle_member, 0 if of_kai else 4),
             (self._lasting, 2),
             (self._policy, 2),
+            (self._limit, 4 if of_kai else 0),
         )
 
     def steps(self) -> Iterator[list[Operation]]:
@@ -200,9 +213,9 @@ class Load:
         name = self._name("group")
         pods = [self._pod(f"{name}-{i}", name) for i in range(width)]
         for _ in range(self._rng.randint(1, 2)):
-            edited = _pod_group(name, self._rng.randint(1, width))
+            edited = self._pod_group(name, self._rng.randint(1, width))
             self._put_off(self._rng.randint(1, 4), SubmitJob([edited]))
-        return [SubmitJob([_pod_group(name, width), *pods])]
+        return [SubmitJob([self._pod_group(name, width), *pods])]
 
     def _cordon(self) -> list[Operation]:
         """Cordon a node for some steps."""
@@ -257,7 +270,14 @@ class Load:
         return [SubmitJob([job])]
 
     def _policy(self) -> list[Operation]:
+        if self._of_kai:
+            return [ChangePolicy(kai.draw_policy(self._rng))]
         return [ChangePolicy(draw_policy(self._rng, evicting=self._evicting))]
+
+    def _limit(self) -> list[Operation]:
+        """Another limit for a queue of KAI's, between what its widest job needs and half of all."""
+        capacity = self._shape.capacity
+        return [SubmitJob([kai.small_queue(self._rng.randint(capacity // 8, capacity // 2))])]
 
     def _apart_job(self, *, width: int | None = None) -> tuple[Item, Item]:
         """A job with at most one task per node, and its pod template."""
@@ -285,10 +305,12 @@ class Load:
 
     def _pod(self, name: str, group: str) -> Item:
         template = pod_template(GPU, duration=self._rng.uniform(0.2, 1.0))
+        if self._of_kai:
+            return kai.pod(name, group, template, namespace=NAMESPACE)
         return pod_manifest(name, template, namespace=NAMESPACE, annotations={GROUP: group})
 
-
-def _pod_group(name: str, minimum: int) -> Item:
-    return manifest(
-        "PodGroup", name, {"minMember": minimum, "queue": "default"}, namespace=NAMESPACE
-    )
+    def _pod_group(self, name: str, minimum: int) -> Item:
+        if self._of_kai:
+            return kai.pod_group(name, minimum, namespace=NAMESPACE)
+        spec = {"minMember": minimum, "queue": "default"}
+        return manifest("PodGroup", name, spec, namespace=NAMESPACE)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from coordinator.supervisor.supervisor import COORDINATORS, START_SECONDS
+from coordinator.verification.chaos import kai
 from coordinator.verification.chaos.draining import NodeDrains, PlannedDrain
 from coordinator.verification.chaos.evidence import Evidence, read_evidence
 from coordinator.verification.chaos.faults import FaultInjector, InjectedFault, role_of
@@ -56,6 +57,8 @@ class Chaos:
     timeline: ChaosTimeline
     hostile: bool = True
     """Whether a hostile tenant runs beside the load."""
+    of_kai: bool = False
+    """Whether its policies are KAI's, and users speak KAI's words. The hostile tenant does not."""
     drains: list[PlannedDrain] = field(default_factory=list)
     report: ChaosReport = field(default_factory=lambda: ChaosReport(seeds=1))
     created: set[str] = field(default_factory=set)
@@ -67,7 +70,7 @@ class Chaos:
         """Raises RunFailed; ApiError for refused load; ChildDied (in a group) for a process that
         keeps dying."""
         policy = self.settings.run_dir / "policy.yaml"
-        write_policy(policy, draw_policy(Random(self.seed), evicting=evicts(self.seed)))
+        write_policy(policy, self._first_policy())
         self.settings = self.settings.replace(policy=policy)
         tokens = Tokens.new(self.settings.run_dir / "tokens.yaml")
         self.settings = self.settings.replace(tokens_file=tokens.file)
@@ -96,17 +99,27 @@ class Chaos:
         await self._do(stage, load.ending())
         await self._finish(stage)
 
+    def _first_policy(self) -> str:
+        draw = Random(self.seed)
+        if self.of_kai:
+            return kai.draw_policy(draw)
+        return draw_policy(draw, evicting=evicts(self.seed))
+
     # --- load and faults ----------------------------------------------------------------------
 
     async def _prepare(self, stage: Stage) -> Load:
         """Create the cluster and its queues; returns once every shard has nodes."""
         nodes = list(node_items(self.shape))
         await stage.submit(nodes)
-        await stage.submit(cluster(self.shape, nodes))
-        await stage.submit([hostile_queue()])
+        await stage.submit(cluster(self.shape, nodes, of_kai=self.of_kai))
+        if not self.of_kai:
+            await stage.submit([hostile_queue()])
         await stage.until(stage.shared_out, READY_SECONDS, "the nodes are not shared out")
         walls = self.settings.mode == "hard"
-        return Load(self.seed, self.shape, shards=self.settings.shards, nodes=nodes, walls=walls)
+        shards = self.settings.shards
+        return Load(
+            self.seed, self.shape, shards=shards, nodes=nodes, walls=walls, of_kai=self.of_kai
+        )
 
     def _tenant(self, stage: Stage, tokens: Tokens) -> Hostile | None:
         return Hostile(stage.parts.urls, tokens.view, tokens.submit) if self.hostile else None

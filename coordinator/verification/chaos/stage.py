@@ -24,7 +24,7 @@ from coordinator.supervisor.supervisor import CLUSTER, Supervisor
 from coordinator.verification.chaos.report import RunFailed
 from coordinator.verification.chaos.response_times import ResponseTimes
 from coordinator.verification.chaos.timeline import ChaosTimeline
-from coordinator.verification.workloads.bulk_client import ApiClient, ApiError, describe
+from coordinator.verification.workloads.bulk_client import ApiClient, BulkError, describe
 from coordinator.verification.workloads.generators import Item, lists
 from shared.ledger.errors import LedgerError
 from shared.ledger.redis.client import RedisLedger
@@ -116,7 +116,7 @@ class Stage:
             reply = await self.api.submit(orjson.dumps(body))
             self.answers.times.append((sent, time.time()))
             if reply.refused:
-                raise ApiError(f"the load is refused: {describe(reply.refused[0])}")
+                raise BulkError(f"the load is refused: {describe(reply.refused[0])}")
 
     def shared_out(self) -> bool:
         """Whether every shard has a live worker and every node belongs to a shard."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from coordinator.verification.replay.fill_ledger import fill
 from coordinator.verification.replay.recorded import Recorded
+from shard_worker.eviction.victims import joined
 from shard_worker.framework.extension_points import ALLOCATABLE, JOB_READY
 from shard_worker.framework.operation import Operation, OpKind
 from shard_worker.framework.session import Session
@@ -132,13 +133,19 @@ class ReplayLedger:
         world = self._ssn.world
         placed: dict[int, list[Operation]] = {}
         victims: dict[int, list[Operation]] = {}
+        leaving = {id(op.task) for op in operations if op.kind is OpKind.EVICT}
         for op in operations:
-            into = victims if op.kind is OpKind.EVICT else placed
-            into.setdefault(op.task.job.job.jid, []).append(op)
+            if op.kind is OpKind.EVICT:
+                victims.setdefault(op.task.job.job.jid, []).append(op)
+            elif id(op.task) not in leaving:
+                # Who moves is promised its next place by the session alone: the ledger takes
+                # nominations of pending tasks.
+                placed.setdefault(op.task.job.job.jid, []).append(op)
         if not placed and not victims:
             return []
         evictions = self._evictions(action, victims) if victims else []
-        reason = next((op.reason or action for ops in victims.values() for op in ops), "")
+        reasons = [op.reason or action for ops in victims.values() for op in ops]
+        reason = joined(reasons) if reasons else ""
         statements = []
         for jid in placed or list(victims)[:1]:
             job = world.session_job(jid).job

@@ -20,6 +20,7 @@ from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass
 from shared.model.node_devices import assigned_devices
 from shared.model.objects import ClusterObjects
 from shared.model.topology import HyperNode
+from shared.policy.model import Dialect
 
 _BY_PHASE = {
     "Running": Status.RUNNING,
@@ -59,11 +60,14 @@ def read_recorded(
     now: float = 0.0,
     *,
     foreign: Container[str] = (),
+    dialect: Dialect = Dialect.VOLCANO,
+    flat: bool = False,
 ) -> Recorded:
     """Number the objects, in any order. ``now``: creation time of objects without one; ``foreign``:
-    pods (``namespace/name``) that only use their nodes. Raises RecordError if objects are refused.
+    pods (``namespace/name``) that only use their nodes; ``dialect``, ``flat``: of the policy, see
+    :class:`Intake`. Raises RecordError if objects are refused.
     """
-    intake = Intake(observe=True)
+    intake = Intake(observe=True, dialect=dialect, flat=flat)
     items, stray = without_stray(items)
     admission = intake.admit(items, now)
     if admission.refused:

@@ -41,18 +41,18 @@ def run_session(
     ``own_rows``: rows of the session's own shard, None = all. ``memory``: state that plugins keep
     across sessions. ``notes`` gets the history, for the checker. Raises LedgerRefused.
     """
-    kept = {} if memory is None else memory
+    memo = {} if memory is None else memory
 
     def once() -> tuple[Session, ReplayLedger]:
         ssn = open_world_session(policy)
-        ssn.memory = dict(kept)
+        ssn.memory = dict(memo)
         chosen = policy.actions if actions is None else actions
         return ssn, _run(ssn, recorded, chosen, mode=mode, own_rows=own_rows, now=now)
 
     answers = recorded.objects.extender
     answers.clear()
     ssn, books = with_answers(once, answers, ask_over_http, patience=PATIENCE_SECONDS)
-    kept.update(ssn.memory)
+    memo.update(ssn.memory)
     if notes is not None:
         notes.ledger_entries(books.log(), now)
     return ssn

@@ -26,7 +26,7 @@ from coordinator.verification.replay.reported import result_of_log
 from coordinator.verification.simulation.history import Notes
 from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.run import Simulation
-from coordinator.verification.simulation.virtual_time import CALM
+from coordinator.verification.simulation.virtual_time import CALM, START
 from shard_worker.dialects.open_session import open_session
 from shard_worker.session_model.full_world import PlacedJob
 from shard_worker.session_model.queue_totals import INQUEUE, waits_for_entry
@@ -64,10 +64,12 @@ def run_sharded(
     name: str,
     step: Callable[[], None] = lambda: None,
     notes: Notes | None = None,
+    began: float = 0.0,
 ) -> ReplayResult:
     """Run until nothing changes any more. ``step`` is called after each half second of virtual
-    time; ``notes`` gets the history, for the checker. Raises PolicyError if a plugin from outside
-    raises."""
+    time; ``notes`` gets the history, for the checker; ``began``: seconds since 1970 when the
+    cluster was recorded, where its objects name moments. Raises PolicyError if a plugin from
+    outside raises."""
     dealt = deal(recorded, sharding.seed)
     # What runs on nodes that are not recorded would be missing from the idle amounts of the others.
     countable = not runs_elsewhere(recorded)
@@ -94,10 +96,11 @@ def run_sharded(
         network=CALM,
         notes=notes,
         binds_volumes=False,
+        start=began or START,
     )
     filled = fill(simulation.ledger, dealt)
     at_once(simulation.ledger.release(COORDINATOR, filled.leader))
-    began = at_once(simulation.ledger.log_tail())
+    tail = at_once(simulation.ledger.log_tail())
     _run(simulation, step)
     order = simulation.core.order
     words = {jid: state.reason for jid, state in order.jobs.items()}
@@ -105,7 +108,7 @@ def run_sharded(
         if reason is Reason.PLUGIN_ERROR and (waits := why(simulation.core, order.jobs[jid])):
             raise PolicyError(waits.message)  # the run would say nothing about the policy
     dealt = replace(dealt, standings=[_admitted(s, order) for s in dealt.standings])
-    return result_of_log(name, dealt, simulation.ledger, began=began, policy=policy, words=words)
+    return result_of_log(name, dealt, simulation.ledger, began=tail, policy=policy, words=words)
 
 
 def _run(simulation: Simulation, step: Callable[[], None]) -> None:

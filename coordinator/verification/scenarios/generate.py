@@ -9,6 +9,7 @@ from coordinator.verification.scenarios.contended import contended, policy
 from coordinator.verification.scenarios.demands import demanding
 from coordinator.verification.scenarios.draining import draining
 from coordinator.verification.scenarios.every_plugin import every_plugin
+from coordinator.verification.scenarios.kai import under_kai
 from coordinator.verification.scenarios.restarting import restarting
 from coordinator.verification.scenarios.workload import (
     LARGE,
@@ -39,6 +40,9 @@ WHOLE_EVERY = 4
 
 DRAWN_EVERY = 8
 """Every Nth group of three seeds has a policy of plugins drawn from the registry."""
+
+KAI_EVERY = 8
+"""Every Nth group of three seeds has a KAI policy."""
 
 CHANGING_EVERY = 8
 """In one of this many seeds the policy changes while jobs run."""
@@ -73,7 +77,7 @@ def scenario(seed: int) -> Scenario:
         apart = Random(seed + 3_000_003)
         rules = policy(apart)
         setup, wishes = contended(apart, setup, wishes, mode=mode, shards=shards)
-    if seed % 5 in (1, 3) and not drawn_policy(seed):
+    if seed % 5 in (1, 3) and not drawn_policy(seed) and not kai_policy(seed):
         asking = Random(seed + 4_000_003)
         setup, wishes = demanding(asking, setup, wishes, mode=mode, shards=shards)
     wishes += churn(Random(seed + 2_000_003), setup, wishes, QUEUES)
@@ -82,13 +86,19 @@ def scenario(seed: int) -> Scenario:
     wishes += draining(Random(seed + 7_000_003), setup)
     wishes = restarting(Random(seed + 8_000_003), wishes)
     faults = (*_faults(Random(seed + 1_000_003), shards), *_stuck(seed))
-    evicting = not rules and seed // 3 % 2 == 1
-    if drawn_policy(seed):
+    evicting = not rules and not kai_policy(seed) and seed // 3 % 2 == 1
+    if drawn_policy(seed) or kai_policy(seed):
         wishes += clear_away(wishes)
     elif any(fault.kind is FaultKind.TASKS_LOST for fault in faults) and (
         rules or changing or evicting or any(wish.drain for wish in wishes)
     ):
         wishes += clean_up(wishes)
+    if kai_policy(seed):
+        translated = under_kai(seed + 10_000_003, setup, wishes)
+        setup, wishes = translated.setup, translated.wishes
+        rules, later = translated.policy, translated.later
+        # Of every three such seeds the mode is that of their number, and so would be this.
+        changing = Random(seed + 11_000_003).random() < 1 / CHANGING_EVERY
     return Scenario(
         seed=seed,
         mode=mode,
@@ -115,6 +125,12 @@ def drawn_policy(seed: int) -> bool:
     """Whether the seed's policy is drawn from all plugins; else it would be the default policy, and
     no worker would evict."""
     return seed // 3 % DRAWN_EVERY == 4
+
+
+def kai_policy(seed: int) -> bool:
+    """Whether the seed's policy is one of KAI's; else it would be the default policy, and workers
+    would evict."""
+    return seed // 3 % KAI_EVERY == 5
 
 
 def _policy_changes(draw: Random, drawn: tuple[Item, ...]) -> tuple[PolicyChange, ...]:

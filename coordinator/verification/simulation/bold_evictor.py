@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
+from typing import Any
 
 from shard_worker.placement.statement import Statement
 from shard_worker.turns.session_turn import SessionPlaced
 from shard_worker.view.mode import Mode
 from shard_worker.worker.attempts import Attempt, Tally
-from shard_worker.worker.worker import Worker
+from shard_worker.worker.worker import Instruction, Worker
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import (
     GUARD_GANG,
     GUARD_GUARANTEE,
     NOMINATE,
+    CommitReply,
     EvictRun,
     Level,
     Outcome,
@@ -55,25 +57,42 @@ _ABLE = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 """States of possible victims. The first is refused by the ledger, as its bind is in progress."""
 
 
-class EvictingWorker(Worker):
-    """``truth`` reads the possible victims; ``draw`` chooses. Both are set before the first
-    turn."""
+class CheckedWorker(Worker):
+    """Checks its own records after every event that makes instructions."""
 
-    truth: Callable[[], Truth]
-    draw: Random
-    left = MOST
-    _seen: Truth | None = None
-    """The state used at the last eviction."""
+    def on_turns(
+        self, turns: list[Turn], *, now: float, elapsed: Callable[[], float] = lambda: 0.0
+    ) -> list[Instruction]:
+        instructions = super().on_turns(turns, now=now, elapsed=elapsed)
+        self.validate()
+        return instructions
+
+    def on_reply(self, reply: CommitReply) -> list[Instruction]:
+        instructions = super().on_reply(reply)
+        self.validate()
+        return instructions
+
+
+class EvictingWorker(CheckedWorker):
+    """``truth`` reads the possible victims; ``draw`` chooses."""
+
+    def __init__(self, *, truth: Callable[[], Truth], draw: Random, **options: Any) -> None:
+        super().__init__(**options)
+        self.truth = truth
+        self.draw = draw
+        self.left = MOST
+        self._seen: Truth | None = None
+        """The state used at the last eviction."""
 
     def _try(self, turn: Turn, tally: Tally, repairs: int = 0) -> Attempt | Outcome:
-        found = super()._try(turn, tally, repairs)
-        if not isinstance(found, Outcome) or found.code is not OutcomeCode.INFEASIBLE:
-            return found
+        tried = super()._try(turn, tally, repairs)
+        if not isinstance(tried, Outcome) or tried.code is not OutcomeCode.INFEASIBLE:
+            return tried
         if self.left <= 0 or repairs or not turn.runs or self.draw.random() >= CHANCE:
-            return found  # a turn without runs is a shuffle: it places nobody
+            return tried  # a turn without runs is a shuffle: it places nobody
         placed = self._evicting(turn)
         if placed is None:
-            return found
+            return tried
         self.left -= 1
         return self._attempt_of(turn, placed, tally, self.limits.repairs)
 
@@ -116,6 +135,8 @@ class EvictingWorker(Worker):
         """Whether the task may be evicted: it is on a node that this worker may use."""
         view, row = self.view, task.row
         if task.state not in _ABLE or row >= view.size or view.spec[row] < 0:
+            return False
+        if task.cid not in view.classes:  # the view may be older than the ledger's state
             return False
         return self.classes.mode is not Mode.HARD or bool(view.own[row])
 

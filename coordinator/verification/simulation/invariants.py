@@ -36,22 +36,22 @@ def crashed(error: Exception) -> Broken:
 
 def broken_rules(wanted: Scenario, simulation: Simulation, report: CheckReport) -> list[Broken]:
     """All violations at the end of a run; the first one is the most telling."""
-    found = [Broken(f"promise {v.promise}", str(v)) for v in report.violations]
-    found += _audited(simulation)
-    found += _refused(simulation)
+    broken = [Broken(f"promise {v.promise}", str(v)) for v in report.violations]
+    broken += _audited(simulation)
+    broken += _refused(simulation)
     if not simulation.over:
-        found.append(Broken("unfinished", f"at {simulation.timeline.now:.0f} s it is not over"))
+        broken.append(Broken("unfinished", f"at {simulation.timeline.now:.0f} s it is not over"))
     if not settled(simulation.core):
-        found.append(Broken("unfinished", str(simulation.core.status()["jobs"])))
-        return found  # what follows is only true of runs that came to their end
-    found += _account(wanted, report)
+        broken.append(Broken("unfinished", str(simulation.core.status()["jobs"])))
+        return broken  # what follows is only true of runs that came to their end
+    broken += _account(wanted, report)
     try:
         simulation.core.validate()
     except AssertionError as error:
-        found.append(crashed(error))
-    found += _nothing_left(simulation)
-    found += _views(simulation)
-    return found
+        broken.append(crashed(error))
+    broken += _nothing_left(simulation)
+    broken += _views(simulation)
+    return broken
 
 
 def _audited(simulation: Simulation) -> Iterator[Broken]:
@@ -109,19 +109,20 @@ def _views(simulation: Simulation) -> Iterator[Broken]:
         if not worker.process.alive:
             continue
         worker.follow()
-        worker.worker.validate()
+        server = worker.server
+        server.worker.validate()
         fresh = View(shard=shard)
         fresh.load(at_once(simulation.ledger.snapshot(workload=False)))
-        slots = max(worker.view.columns.slots, fresh.columns.slots)
-        for view in (worker.view, fresh):
+        slots = max(server.view.columns.slots, fresh.columns.slots)
+        for view in (server.view, fresh):
             view.columns.grow(slots=slots)
-        if worker.worker.open_turns:
-            yield Broken("views", f"shard {shard} has {worker.worker.open_turns} open turns")
-        if worker.view.columns.image() != fresh.columns.image():
+        if server.worker.open_turns:
+            yield Broken("views", f"shard {shard} has {server.worker.open_turns} open turns")
+        if server.view.columns.image() != fresh.columns.image():
             yield Broken("views", f"shard {shard} counts other amounts than the ledger")
-        if worker.view.things.image() != fresh.things.image():
+        if server.view.things.image() != fresh.things.image():
             yield Broken("views", f"shard {shard} counts other named things than the ledger")
-        if not _same(worker.view, fresh):
+        if not _same(server.view, fresh):
             yield Broken("views", f"shard {shard} knows other objects than the ledger")
 
 

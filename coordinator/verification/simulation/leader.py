@@ -29,7 +29,6 @@ from coordinator.verification.simulation.virtual_loop import virtual_loop
 from coordinator.verification.simulation.virtual_time import Event, Timeline
 from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS, SeededWorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
-from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
 from shared.ledger.errors import Deposed, LedgerBehind
 from shared.ledger.memory.ledger import LedgerDouble
@@ -89,7 +88,7 @@ class Life:
         self._world = world
         self._ready = ready
         self._deposed = deposed
-        self._intake = Intake()
+        self._intake = Intake(dialect=world.policies.current.dialect)
         self._alarm = Alarm(process, self._step_now)
         self._idle_looks = 0
         self.edges: ServiceEdges | None = None
@@ -97,7 +96,7 @@ class Life:
         self._policy = PolicyLook(world.policies)
         self.shards = SimulatedShards(
             world.workers,
-            session=lambda: open_session(self._policy.in_force),
+            policy=lambda: self._policy.in_force,
             process=process,
             ledger=world.ledger,
             committed=self._committed,

@@ -40,17 +40,17 @@ class LongPolls:
             error = self._lost(f"{self._what} had no answer")
             process.after(LOST_SECONDS, lambda: reply.fail(error))
 
-        def answer(found: T) -> None:
+        def answer(result: T) -> None:
             if timeline.strikes(process.network.answer_lost, "answer lost"):
                 unanswered()
             else:
-                process.hear(self._mean, lambda: reply.give(found), f"{self._what} answered")
+                process.hear(self._mean, lambda: reply.give(result), f"{self._what} answered")
 
         def attempt() -> bool:
-            found = look()
-            if empty(found):
+            result = look()
+            if empty(result):
                 return False
-            answer(found)
+            answer(result)
             return True
 
         def expire() -> None:

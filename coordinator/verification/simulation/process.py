@@ -185,9 +185,12 @@ Answer = Callable[[Any], None]
 class Lane:
     """A queue of requests of which one at a time is in progress."""
 
-    def __init__(self, process: Process, place: Place) -> None:
+    def __init__(self, process: Process, place: Place, *, lost: Event | None = None) -> None:
+        """``lost``: happens in the place of a repetition, once it is known that there is no
+        answer."""
         self._process = process
         self._place = place
+        self._lost = lost
         self._mean = process.network.mean(place)
         self._waiting: deque[tuple[str, Ask, Answer]] = deque()
         self._busy = False
@@ -212,7 +215,8 @@ class Lane:
         network = timeline.network
 
         def again() -> None:
-            process.after(LOST_SECONDS, lambda: self._ask(what, ask, answer))
+            repeat = self._lost or (lambda: self._ask(what, ask, answer))
+            process.after(LOST_SECONDS, repeat)
 
         def arrive() -> None:
             if not timeline.reaches(self._place) or timeline.strikes(

@@ -16,6 +16,7 @@ from coordinator.cluster.protocol import (
     Listed,
     Reports,
 )
+from coordinator.cluster.simulated.faulty import select_requests
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.verification.simulation.long_poll import LongPolls
 from coordinator.verification.simulation.process import Alarm, Process, Reply
@@ -38,6 +39,30 @@ class ClusterProcess:
         self._timeline = timeline
         self._alarm = Alarm(Process(timeline), self._advance)
         self._readers: list[Event] = []
+        self._requests = 0
+        self._refused: dict[tuple[str, str], int] = {}
+        """(task, uid) -> number of the newest bind request for it that was refused."""
+
+    def next_request(self) -> int:
+        """The number of a new bind request."""
+        self._requests += 1
+        return self._requests
+
+    def bind(self, requests: BindRequests, number: int, now: float) -> BindAnswers:
+        """A refused task stays refused in every copy of the request, and of earlier ones that are
+        still under way: as its node counts what it has, it would refuse them for their size."""
+        keys = list(zip(requests.tasks, requests.uids, strict=True))
+        refused = self._refused
+        pending = [i for i, key in enumerate(keys) if refused.get(key, 0) < number]
+        reached = self.kubelets.bind(select_requests(requests, pending), now)
+        answers, where = [int(BindAnswer.REFUSED)] * len(keys), [""] * len(keys)
+        reasons = [""] * len(keys)
+        for at, i in enumerate(pending):
+            answers[i], where[i] = reached.answers[at], reached.where[at]
+            reasons[i] = reached.reasons[at] if reached.reasons else ""
+            if answers[i] == BindAnswer.REFUSED:
+                refused[keys[i]] = number
+        return BindAnswers(answers, where, reasons if any(reasons) else [])
 
     def tell(self, reader: Event) -> None:
         """Call it whenever there may be new reports."""
@@ -67,16 +92,10 @@ class RemoteCluster:
         cluster.tell(self._polls.wake)
 
     async def bind(self, requests: BindRequests) -> BindAnswers:
-        copy = requests
-
-        def bind() -> BindAnswers:
-            """A node that refuses a request refuses every copy of it."""
-            nonlocal copy
-            answers = self._kubelets.bind(copy, self._process.now)
-            copy = _without_refused(copy, answers)
-            return answers
-
-        return await self._ask("bind", bind)
+        number = self._cluster.next_request()
+        return await self._ask(
+            "bind", lambda: self._cluster.bind(requests, number, self._process.now)
+        )
 
     async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
         return await self._ask(
@@ -134,16 +153,3 @@ class RemoteCluster:
 
         process.say(self._mean, arrive, f"{what} asked")
         return await reply
-
-
-def _without_refused(requests: BindRequests, answers: BindAnswers) -> BindRequests:
-    kept = [i for i, answer in enumerate(answers.answers) if answer != BindAnswer.REFUSED]
-    codes = requests.exit_codes
-    return BindRequests(
-        tasks=[requests.tasks[i] for i in kept],
-        uids=[requests.uids[i] for i in kept],
-        pods=[requests.pods[i] for i in kept],
-        nodes=[requests.nodes[i] for i in kept],
-        durations=[requests.durations[i] for i in kept],
-        exit_codes=[codes[i] for i in kept] if codes else [],
-    )

@@ -18,6 +18,7 @@ from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.ledger.errors import LedgerError, LedgerUnavailable
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
+from shared.ledger.residents import Residents
 from shared.ledger.schema import SchemaState, TakeUpProgress
 from shared.messages.messages import CommitBatch, CommitReply, Epoch, Rows, StatusBatch, StatusReply
 
@@ -115,7 +116,9 @@ class RemoteLedger:
         rows_only: bool = False,
     ) -> list[LogEntry]:
         """At once: nobody here waits for the log's next entry."""
-        return await self._ask("read log", lambda: self._ledger.read_log(after, count=count))
+        return await self._ask(
+            "read log", lambda: self._ledger.read_log(after, count=count, rows_only=rows_only)
+        )
 
     async def has_entry(self, log_id: str) -> bool:
         return await self._ask("look for entry", lambda: self._ledger.has_entry(log_id))
@@ -153,7 +156,20 @@ class RemoteLedger:
 
     # --------------------------------------------------------------------------------------------
 
+    async def read_residents(self) -> Residents:
+        return await self._ask("read residents", self._ledger.read_residents)
+
     async def _ask(self, what: str, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return await self._request(what, call)
+
+    async def _ask_once(self, what: str, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Errors: LedgerUnavailable where the request or its answer is lost."""
+        return await self._request(what, call, lost=f"{what} had no answer")
+
+    async def _request(
+        self, what: str, call: Callable[[], Coroutine[Any, Any, T]], *, lost: str = ""
+    ) -> T:
+        """``lost``: the message of the error where it is not sent again."""
         reply: Reply[T] = Reply()
 
         def ask() -> T | LedgerError:
@@ -162,11 +178,14 @@ class RemoteLedger:
             except LedgerError as error:  # it travels back like any other answer
                 return error
 
-        def answer(found: T | LedgerError) -> None:
-            if isinstance(found, LedgerError):
-                reply.fail(found)
+        def answer(result: T | LedgerError) -> None:
+            if isinstance(result, LedgerError):
+                reply.fail(result)
             else:
-                reply.give(found)
+                reply.give(result)
 
-        Lane(self._process, Place.LEDGER).push(what, ask, answer)
+        def fail() -> None:
+            reply.fail(LedgerUnavailable(lost))
+
+        Lane(self._process, Place.LEDGER, lost=fail if lost else None).push(what, ask, answer)
         return await reply

@@ -20,7 +20,7 @@ from coordinator.verification.simulation.remote_cluster import ClusterProcess
 from coordinator.verification.simulation.scenario import Fault, FaultKind
 from coordinator.verification.simulation.seen_log import SeenLedger
 from coordinator.verification.simulation.silent_log import silent_log
-from coordinator.verification.simulation.virtual_time import Network, Place, Timeline
+from coordinator.verification.simulation.virtual_time import START, Network, Place, Timeline
 from coordinator.verification.simulation.worker import EVERYTHING, SeededWorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
 from shard_worker.turns.extender_http import Ask, ask_over_http
@@ -73,17 +73,19 @@ class Simulation:
         binds_volumes: bool = True,
         evicts: bool = False,
         ask: Ask = ask_over_http,
+        start: float = START,
     ) -> None:
         """``core`` makes an empty coordinator, with a session of ``policies``; one worker per
         shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes`` and ``evicts``:
-        see :class:`Environment`. ``ask`` sends workers' questions to an extender."""
+        see :class:`Environment`. ``ask`` sends workers' questions to an extender. ``start``: when
+        time begins, seconds since 1970."""
         self.notes = notes
         self.events = 0
         """Number of events so far."""
         self.kubelets = kubelets
         self._clock_ahead = 0.0
         """Seconds that the server's clock is ahead of the others."""
-        self.timeline = timeline = Timeline(seed, network or Network())
+        self.timeline = timeline = Timeline(seed, network or Network(), start=start)
         self.ledger = SeenLedger(
             random.Random(seed + 1),
             clock=lambda: timeline.now + self._clock_ahead,
@@ -305,8 +307,8 @@ class Simulation:
         """Process events until all is done or virtual time reaches ``until``; returns their number.
         ``inspect`` is called after each of them."""
         with silent_log():
-            while (found := self.timeline.next_event(until)) is not None:
-                self._happen(*found)
+            while (due := self.timeline.next_event(until)) is not None:
+                self._happen(*due)
                 self._note()
                 if inspect is not None:
                     inspect()

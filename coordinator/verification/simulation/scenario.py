@@ -15,6 +15,8 @@ from coordinator.intake.documents.document import Key
 from coordinator.verification.simulation.virtual_time import Network
 from shard_worker.view.mode import Mode
 from shared.codec.packed import replace
+from shared.manifests.fields.metadata import GROUP_NAME
+from shared.manifests.kai.groups import GROUP_NAME as KAI_GROUP
 
 Item = dict[str, Any]
 
@@ -100,10 +102,10 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def stories(self) -> list[str]:
         """Names that can be left out independently: a job, group, queue or node with all wishes
         about it."""
-        told = {_story(wish.delete) for wish in self.wishes if wish.delete is not None}
-        told |= {story_of(item) for wish in self.wishes for item in wish.items}
-        told |= {f"drain {wish.drain}" for wish in self.wishes if wish.drain}
-        return sorted(told - {""})
+        names = {_story(wish.delete) for wish in self.wishes if wish.delete is not None}
+        names |= {story_of(item) for wish in self.wishes for item in wish.items}
+        names |= {f"drain {wish.drain}" for wish in self.wishes if wish.drain}
+        return sorted(names - {""})
 
     def without(self, stories: set[str]) -> Scenario:
         """The scenario without the wishes about these names."""
@@ -134,7 +136,7 @@ def story_of(item: Item) -> str:
     kind, metadata = item["kind"], item["metadata"]
     match kind:
         case "Pod":
-            return f"PodGroup {metadata['annotations']['scheduling.k8s.io/group-name']}"
+            return f"PodGroup {_group_of(metadata)}"
         case "PersistentVolumeClaim":  # of the job that is named after the dash
             return f"Job {metadata['name'].partition('-')[2]}"
         case "Job" if item["spec"]["queue"] == "short":
@@ -145,8 +147,17 @@ def story_of(item: Item) -> str:
             return f"{kind} {metadata['name']}"
 
 
+def _group_of(pod: Item) -> str:
+    """The group that a pod names; its own name for a pod that is one of its own, as KAI has it."""
+    annotations = pod.get("annotations", {})
+    group: str = annotations.get(GROUP_NAME) or annotations.get(KAI_GROUP) or pod["name"]
+    return group
+
+
 def _story(key: Key) -> str:
     match key.kind:
+        case "KaiQueue" | "KaiPodGroup":
+            return f"{key.kind.removeprefix('Kai')} {key.name}"
         case "Pod":
             return f"PodGroup {key.name.partition('-')[0]}"
         case "Job" if key.name.startswith("s"):

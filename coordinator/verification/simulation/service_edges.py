@@ -40,13 +40,11 @@ from coordinator.verification.simulation.virtual_loop import VirtualLoop
 from coordinator.verification.simulation.virtual_time import Event
 from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS
 from coordinator.verification.simulation.workers import SimulatedShards
-from shard_worker.worker.transport import WorkerConfig
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeOp
 from shared.ledger.entries.repair import RepairRequest
 from shared.ledger.errors import Deposed, LedgerBehind
 from shared.ledger.keys import log_position
-from shared.ledger.redis.access import Access
 from shared.messages.messages import HOLDING, Epoch, StatusItem
 from shared.policy.model import Policy
 
@@ -111,7 +109,7 @@ class ServiceEdges:
         self._group = asyncio.TaskGroup()
 
         self._workers = Workers(
-            configured,
+            shards.configure,
             ledger=ledger,
             shards=shards,
             core=core,
@@ -351,22 +349,6 @@ class ServiceEdges:
             self._core.order.validate()
         else:
             self._core.validate()
-
-
-def configured(
-    policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
-) -> WorkerConfig:
-    """The start configuration; what is not here is the same for all workers of a run."""
-    return WorkerConfig(
-        shard=shard,
-        epoch=epoch,
-        run_id=run_id,
-        mode="",
-        seed=0,
-        policy=policy,
-        access=Access(""),
-        nomination_seconds=0.0,
-    )
 
 
 def _going(refusal: Refusal) -> bool:

@@ -46,6 +46,8 @@ class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 CALM = Network(request_lost=0.0, answer_lost=0.0, echo=0.0)
 """Every message arrives once."""
 
+START = 1_000.0
+"""When virtual time begins, in seconds since 1970."""
 ECHO_SECONDS = 0.1
 """Mean delay of a duplicated request."""
 
@@ -53,8 +55,8 @@ ECHO_SECONDS = 0.1
 class Timeline:
     """``now``: virtual time in seconds; ``random``: the only source of randomness."""
 
-    def __init__(self, seed: int, network: Network) -> None:
-        self.now = 1_000.0
+    def __init__(self, seed: int, network: Network, *, start: float = START) -> None:
+        self.now = start
         self.random = random.Random(seed)
         self.network = network
         self.struck: Counter[str] = Counter()

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from coordinator.dispatch.worker_client import WorkerLost
 from coordinator.verification.simulation.process import Process, Reply, halt
 from coordinator.verification.simulation.virtual_time import ECHO_SECONDS, Event
-from coordinator.verification.simulation.worker import SeededWorkerConfig, SimulatedWorker
-from shard_worker.framework.session import Session
-from shard_worker.worker import transport
-from shard_worker.worker.transport import PlaceReply
+from coordinator.verification.simulation.worker import (
+    NOMINATION_SECONDS,
+    SHARD_LEASE_SECONDS,
+    SeededWorkerConfig,
+    SimulatedWorker,
+)
+from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.memory.ledger import LedgerDouble
-from shared.messages.messages import Outcome, Turn
+from shared.ledger.redis.access import Access
+from shared.messages.messages import Epoch, Turn
+from shared.policy.model import Policy
 
 DEADLINE_SECONDS = 0.5
 """A worker is given up if a call has no answer after this time."""
+
+START_SECONDS = 0.5
+"""A worker that is not up after this time is given up, and may come up all the same."""
 
 ENDED_WITH_COORDINATOR = 0.5
 """Fraction of the workers that end with their coordinator; the successor deposes the others."""
@@ -29,42 +38,67 @@ class SimulatedShards:
         self,
         config: SeededWorkerConfig,
         *,
-        session: Callable[[], Session],
+        policy: Callable[[], Policy],
         process: Process,
         ledger: LedgerDouble,
         committed: Event,
     ) -> None:
-        """``session``: makes the session of each new worker; ``process``: the coordinator, which
-        workers may outlive; ``committed``: there may be something to bind."""
+        """``policy``: that of a new worker; ``process``: the coordinator, which workers may
+        outlive; ``committed``: there may be something to bind."""
         self.workers: dict[int, SimulatedWorker] = {}
+        self._newest: dict[int, SimulatedWorker] = {}
+        """Shard -> the worker that was started last, up or not."""
         self._config = config
-        self._session = session
+        self._policy = policy
         self._process = process
         self._timeline = process.timeline
         self._ledger = ledger
         self._committed = committed
 
+    def configure(
+        self, policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
+    ) -> WorkerConfig:
+        """The start configuration. A policy has no text here: see :attr:`PolicyLook.content`."""
+        return WorkerConfig(
+            shard=shard,
+            epoch=epoch,
+            run_id=run_id,
+            mode=self._config.mode.value,
+            seed=self._config.seed,
+            policy=policy,
+            access=Access(""),
+            nomination_seconds=NOMINATION_SECONDS,
+            lease_seconds=SHARD_LEASE_SECONDS,
+        )
+
     # --- life and death -----------------------------------------------------------------------
 
-    async def start(self, config: transport.WorkerConfig) -> int:
+    async def start(self, config: WorkerConfig) -> int:
         mean, shard = self._timeline.network.ledger, config.shard
-        up: Reply[SimulatedWorker] = Reply()
+        process, reply = self._process, Reply[SimulatedWorker]()
 
         def load() -> None:
-            worker = SimulatedWorker(
+            self._newest[shard] = worker = SimulatedWorker(
                 self._config,
-                session=self._session(),
-                shard=shard,
-                epoch=config.epoch,
-                run_id=config.run_id,
+                config,
+                policy=self._policy(),
                 process=Process(self._timeline),
                 ledger=self._ledger,
                 committed=self._committed,
             )
-            self._process.hear(mean, lambda: up.give(worker), "worker up")
+            worker.load(lambda: up(worker), failed)
 
-        self._process.say(mean, load, "worker started")
-        self.workers[shard] = await up
+        def up(worker: SimulatedWorker) -> None:
+            process.hear(mean, lambda: reply.give(worker), "worker up")
+
+        def failed(why: str) -> None:
+            error = WorkerLost(f"shard {shard}: {why}")
+            process.hear(mean, lambda: reply.fail(error), "worker failed")
+
+        late = WorkerLost(f"shard {shard}: not up within {START_SECONDS} s")
+        process.after(START_SECONDS, lambda: reply.fail(late))
+        process.say(mean, load, "worker started")
+        self.workers[shard] = await reply
         self._timeline.rose(f"worker {shard}")
         return shard
 
@@ -77,20 +111,20 @@ class SimulatedShards:
 
     def kill(self, shard: int) -> None:
         """Kill the process: its work is cut off, and its calls are never answered."""
-        if shard in self.workers:
+        if shard in self._newest:
             self._timeline.fell(f"worker {shard}")
-            self.workers[shard].process.alive = False
+            self._newest[shard].die()
 
     def pause(self, shard: int, seconds: float) -> None:
         """Pause the process, which then continues as if nothing had happened."""
-        if shard in self.workers:
-            halt(self.workers[shard].process, seconds)
+        if shard in self._newest:
+            halt(self._newest[shard].process, seconds)
 
     def orphan(self) -> None:
         """Their coordinator died: some workers end with it, others continue their work."""
-        for worker in self.workers.values():
+        for worker in self._newest.values():
             if self._timeline.strikes(ENDED_WITH_COORDINATOR):
-                worker.process.alive = False
+                worker.die()
 
     # --- a call -------------------------------------------------------------------------------
 
@@ -99,12 +133,11 @@ class SimulatedShards:
         worker, process, network = self.workers[shard], self._process, self._timeline.network
         reply: Reply[PlaceReply] = Reply()
 
-        def answered(outcomes: list[Outcome], log_id: str) -> None:
-            told = PlaceReply(outcomes, log_id)
-            process.hear(network.call, lambda: reply.give(told), "call answered")
+        def answered(answer: PlaceReply) -> None:
+            process.hear(network.call, lambda: reply.give(answer), "call answered")
 
-        def failed() -> None:
-            error = WorkerLost(f"shard {shard}: its call failed", alive=True)
+        def failed(why: str) -> None:
+            error = WorkerLost(f"shard {shard}: {why}", alive=True)
             process.hear(network.call, lambda: reply.fail(error), "call failed")
 
         def arrive() -> None:

@@ -23,7 +23,7 @@ WAIT_LIMIT = 5.0
 """Maximum pause between attempts, whatever the server says."""
 
 
-class ApiError(Exception):
+class BulkError(Exception):
     """The coordinator refused a request, or did not answer in time. ``code``: the HTTP status, 0
     without an answer."""
 
@@ -79,12 +79,12 @@ class ApiClient:
             self._session = None
 
     async def submit(self, body: bytes) -> Submitted:
-        """Send one JSON List; every object in it is judged alone. Raises :class:`ApiError`."""
+        """Send one JSON List; every object in it is judged alone. Raises :class:`BulkError`."""
         reply = await self._request("POST", f"{BASE}/lists", body)
         return Submitted(int(reply.get("accepted", 0)), list(reply.get("refused", ())))
 
     async def status(self) -> dict[str, Any]:
-        """Counts of jobs, tasks, statements and resources. Raises :class:`ApiError`."""
+        """Counts of jobs, tasks, statements and resources. Raises :class:`BulkError`."""
         return await self._request("GET", f"{BASE}/status", None)
 
     async def get(self, path: str) -> dict[str, Any]:
@@ -92,14 +92,14 @@ class ApiClient:
         return await self._request("GET", path, None)
 
     async def post(self, path: str, body: bytes) -> dict[str, Any]:
-        """Send an object to this path. Raises :class:`ApiError`."""
+        """Send an object to this path. Raises :class:`BulkError`."""
         return await self._request("POST", path, body)
 
     async def delete(self, path: str) -> bool:
-        """Delete the object at this path; False where there is none. Raises :class:`ApiError`."""
+        """Delete the object at this path; False where there is none. Raises :class:`BulkError`."""
         try:
             await self._request("DELETE", path, None)
-        except ApiError as error:
+        except BulkError as error:
             if error.code == NOT_FOUND:
                 return False
             raise
@@ -123,7 +123,7 @@ class ApiClient:
                     return answer
                 why, wait = "it is busy", answer
             if time.monotonic() + wait > give_up:
-                raise ApiError(f"{method} {self._url}{path}: {why} for {self._patience:g} s")
+                raise BulkError(f"{method} {self._url}{path}: {why} for {self._patience:g} s")
             if len(self._urls) > 1:  # another may lead by now: look there first, and soon
                 wait = min(wait, pause)
                 if self._at == address_used:  # else another request has found that out already
@@ -149,13 +149,15 @@ class ApiClient:
                 return _retry_after(response.headers.get("Retry-After"))
             if response.status >= 400:
                 message = f"{method} {url} answered {response.status}: {_said(content)}"
-                raise ApiError(message, code=response.status)
+                raise BulkError(message, code=response.status)
         try:
             answer = orjson.loads(content)
         except orjson.JSONDecodeError as error:
-            raise ApiError(f"{method} {url} answered something that is not JSON: {error}") from None
+            raise BulkError(
+                f"{method} {url} answered something that is not JSON: {error}"
+            ) from None
         if not isinstance(answer, dict):
-            raise ApiError(f"{method} {url} answered {type(answer).__name__}, not an object")
+            raise BulkError(f"{method} {url} answered {type(answer).__name__}, not an object")
         return answer
 
 

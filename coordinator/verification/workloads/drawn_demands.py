@@ -29,26 +29,26 @@ def ask_for_more(draw: Random, pod: Json) -> None:
 # --- demands ------------------------------------------------------------------------------------
 
 
-def _selector(draw: Random, made: Json) -> None:
-    made["spec"]["nodeSelector"] = {"zone": draw.choice("ab")}
+def _selector(draw: Random, pod: Json) -> None:
+    pod["spec"]["nodeSelector"] = {"zone": draw.choice("ab")}
 
 
-def _node_affinity(draw: Random, made: Json) -> None:
+def _node_affinity(draw: Random, pod: Json) -> None:
     rule = {"key": "zone", "operator": draw.choice(["In", "NotIn"]), "values": [draw.choice("ab")]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}
-    made["spec"].setdefault("affinity", {})["nodeAffinity"] = {_REQUIRED: terms}
+    pod["spec"].setdefault("affinity", {})["nodeAffinity"] = {_REQUIRED: terms}
 
 
-def _pod_rule(draw: Random, made: Json) -> None:
+def _pod_rule(draw: Random, pod: Json) -> None:
     side = draw.choice(["podAffinity", "podAntiAffinity", "podAntiAffinity"])
     selector = {"matchLabels": {"app": draw.choice(APPS)}}
     term = {"labelSelector": selector, "topologyKey": draw.choice([HOSTNAME, "zone"])}
-    made["spec"].setdefault("affinity", {})[side] = {_REQUIRED: [term]}
+    pod["spec"].setdefault("affinity", {})[side] = {_REQUIRED: [term]}
 
 
-def _spread(draw: Random, made: Json) -> None:
-    selector = {"matchLabels": {"app": made["metadata"]["labels"]["app"]}}
-    made["spec"]["topologySpreadConstraints"] = [
+def _spread(draw: Random, pod: Json) -> None:
+    selector = {"matchLabels": {"app": pod["metadata"]["labels"]["app"]}}
+    pod["spec"]["topologySpreadConstraints"] = [
         {
             "maxSkew": draw.randint(1, 2),
             "topologyKey": draw.choice([HOSTNAME, "zone"]),
@@ -58,22 +58,22 @@ def _spread(draw: Random, made: Json) -> None:
     ]
 
 
-def _port(draw: Random, made: Json) -> None:
-    made["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+def _port(draw: Random, pod: Json) -> None:
+    pod["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
 
 
-def _volume(draw: Random, made: Json) -> None:
+def _volume(draw: Random, pod: Json) -> None:
     source = {"claimName": f"p{draw.randint(0, 4)}"}
-    made["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": source}]
+    pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": source}]
 
 
-def _claim(draw: Random, made: Json) -> None:
-    one = {"resourceClaimTemplateName": "one"}
+def _claim(draw: Random, pod: Json) -> None:
+    claim = {"resourceClaimTemplateName": "one"}
     shared = {"resourceClaimName": f"d{draw.randint(0, 1)}"}
-    made["spec"]["resourceClaims"] = [{"name": "gpu", **draw.choice([one, one, shared])}]
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", **draw.choice([claim, claim, shared])}]
 
 
-def _gpu_share(draw: Random, made: Json) -> None:
+def _gpu_share(draw: Random, pod: Json) -> None:
     amounts: Json = draw.choice(
         [
             {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "600"},
@@ -81,21 +81,21 @@ def _gpu_share(draw: Random, made: Json) -> None:
             {"volcano.sh/gpu-number": "1"},
         ]
     )
-    resources = made["spec"]["containers"][0].setdefault("resources", {})
+    resources = pod["spec"]["containers"][0].setdefault("resources", {})
     resources["limits"] = amounts
 
 
-def _numa(draw: Random, made: Json) -> None:
+def _numa(draw: Random, pod: Json) -> None:
     policy = draw.choice(["best-effort", "restricted", "single-numa-node"])
-    made["metadata"]["annotations"]["volcano.sh/numa-topology-policy"] = policy
+    pod["metadata"]["annotations"]["volcano.sh/numa-topology-policy"] = policy
 
 
-def _zone(draw: Random, made: Json) -> None:
-    made["metadata"]["annotations"]["volcano.sh/revocable-zone"] = "*"
+def _zone(draw: Random, pod: Json) -> None:
+    pod["metadata"]["annotations"]["volcano.sh/revocable-zone"] = "*"
 
 
-def _gate(draw: Random, made: Json) -> None:
-    made["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
+def _gate(draw: Random, pod: Json) -> None:
+    pod["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
 
 
 _DEMANDS: Mapping[Callable[[Random, Json], None], float] = {

@@ -90,13 +90,13 @@ def queue_spec(draw: Random) -> Json:
 
 
 def _racks(nodes: list[str]) -> list[Json]:
-    made = []
+    domains = []
     for part in (0, 1):
         members = [_exact("Node", name) for name in nodes[part::2]]
-        made += [_domain(f"rack-{part}", 1, members)] if members else []
+        domains += [_domain(f"rack-{part}", 1, members)] if members else []
     return [
-        *made,
-        _domain("hall", 2, [_exact("HyperNode", obj["metadata"]["name"]) for obj in made]),
+        *domains,
+        _domain("hall", 2, [_exact("HyperNode", obj["metadata"]["name"]) for obj in domains]),
     ]
 
 
@@ -154,7 +154,7 @@ def _quota(draw: Random) -> Json:
 def _storage(draw: Random, nodes: list[str]) -> list[Json]:
     """Claims p0 to p3: some have a volume, some wait for their first consumer, one never binds."""
     size: Json = {"storage": "1Gi"}
-    made: list[Json] = [
+    objects: list[Json] = [
         _class("local", "kubernetes.io/no-provisioner", "WaitForFirstConsumer"),
         _class("made", "disk.example.com", "WaitForFirstConsumer"),
         _class("now", "disk.example.com", "Immediate"),
@@ -167,20 +167,20 @@ def _storage(draw: Random, nodes: list[str]) -> list[Json]:
         if kind == "bound":
             meta["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
             spec |= {"storageClassName": "local", "volumeName": f"v{i}"}
-            made.append(_volume(f"v{i}", draw.choice(nodes), claim=f"p{i}"))
+            objects.append(_volume(f"v{i}", draw.choice(nodes), claim=f"p{i}"))
             claim["status"] = {"phase": "Bound"}
         else:
             spec["storageClassName"] = kind
-        made.append({**claim, "spec": spec})
-    made += [_volume(f"free{i}", draw.choice(nodes)) for i in range(draw.randint(0, 2))]
+        objects.append({**claim, "spec": spec})
+    objects += [_volume(f"free{i}", draw.choice(nodes)) for i in range(draw.randint(0, 2))]
     for name in nodes:
         if draw.random() < 0.2:
             count = {"count": draw.randint(0, 1)}
             driver = {"name": "disk.example.com", "nodeID": name, "allocatable": count}
             spec = {"drivers": [driver]}
             head = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode"}
-            made.append({**head, "metadata": {"name": name}, "spec": spec})
-    return made
+            objects.append({**head, "metadata": {"name": name}, "spec": spec})
+    return objects
 
 
 def _class(name: str, provisioner: str, mode: str) -> Json:
@@ -189,13 +189,13 @@ def _class(name: str, provisioner: str, mode: str) -> Json:
 
 
 def _volume(name: str, on: str, *, claim: str = "") -> Json:
-    here = {"key": HOSTNAME, "operator": "In", "values": [on]}
+    on_node = {"key": HOSTNAME, "operator": "In", "values": [on]}
     spec: Json = {
         "capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce"],
         "storageClassName": "local",
         "csi": {"driver": "disk.example.com", "volumeHandle": name},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [on_node]}]}},
     }
     if claim:
         spec["claimRef"] = {"namespace": "ns", "name": claim}
@@ -213,7 +213,7 @@ def _device_objects(draw: Random, nodes: list[str]) -> list[Json]:
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
     asked = {"devices": {"requests": [request]}}
     of_driver = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
-    made: list[Json] = [
+    objects: list[Json] = [
         {
             **head,
             "kind": "DeviceClass",
@@ -229,9 +229,9 @@ def _device_objects(draw: Random, nodes: list[str]) -> list[Json]:
     ]
     for i in range(2):
         meta = {"name": f"d{i}", "namespace": "ns"}
-        made.append({**head, "kind": "ResourceClaim", "metadata": meta, "spec": asked})
+        objects.append({**head, "kind": "ResourceClaim", "metadata": meta, "spec": asked})
     some = [name for name in nodes if draw.random() < 0.5]
-    return made + [_slice(head, name, draw.randint(1, 2)) for name in some]
+    return objects + [_slice(head, name, draw.randint(1, 2)) for name in some]
 
 
 def _slice(head: Json, node_name: str, devices: int) -> Any:

@@ -16,7 +16,7 @@ from coordinator.verification.checker.state.job import BOUND, RELEASING, RUNNING
 KEY = "budget/"
 
 NEW_SECONDS = 2.0
-"""For so long a job may be in the ledger and not in the books of who decides."""
+"""For so long a job may be in the ledger and not in the books of whoever decides."""
 
 
 class Budgets:
@@ -55,10 +55,9 @@ class Budgets:
     def _allowed(self, budget: Facts) -> int:
         if (allowed := budget.get("allowed")) is not None:
             return max(int(allowed), 0)
-        if not self._requested:
-            return self._allowed_of(budget, _no_job)
         # Whoever decides hears of a new job and of a deletion a moment after the ledger has them:
-        # pods of a new one count from then on, those of a deleted one no more.
+        # pods of a new one count from then on, those of a deleted one no more. A worker has the
+        # jobs of a budget from the coordinator, as they were when its turn began.
         known = (_no_job, _is_gone, self._is_new, lambda job: job.gone or self._is_new(job))
         return max(self._allowed_of(budget, skips) for skips in known)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.verification.checker.evictions.eviction import CheckedVictim, Eviction
 from coordinator.verification.checker.evictions.victims import (
     GANG,
     GUARANTEE,
-    Eviction,
-    Victim,
+    REST,
     VictimChecks,
 )
 from coordinator.verification.checker.placement.placement import PlacementChecks
@@ -41,6 +41,7 @@ class Evictions:
         common = statement.get("guards", 0)
         for jid, spec, cid, _, tasks, rows, *more in statement["evict"]:
             guards = more[0] if more else common
+            to = more[1] if len(more) > 1 else [-1] * len(tasks)
             owner = self._books.jobs.get(jid)
             if owner is None:
                 problem = f"tasks of job {jid} were evicted, which was never submitted"
@@ -50,10 +51,10 @@ class Evictions:
                 why = "its deletion" if owner.gone else f"it had changed to {owner.spec}"
                 problem = f"job {jid} ({owner.key}) as of {spec} was evicted after {why}"
                 self._findings.add(Rule.TRANSITION, problem)
-            for tix, row in zip(tasks, rows, strict=True):
+            for tix, row, new in zip(tasks, rows, to, strict=True):
                 ran = tix < len(owner.states) and owner.states[tix] == RUNNING
                 if self._leave(jid, owner, tix, (row, cid)):
-                    eviction.victims.append(Victim(jid, owner, tix, row, guards, ran))
+                    eviction.victims.append(CheckedVictim(jid, owner, tix, row, guards, ran, new))
         # When all victims of the statement have left, as the script does: a gang that goes as a
         # whole is in part in between (decision 0028).
         self._guards(eviction)
@@ -84,7 +85,7 @@ class Evictions:
             for above in victim.job.chain(victim.job.group_of[victim.tix]):
                 members, minimum = victim.job.held[above], victim.job.groups[above][1]
                 self._findings.checked[Rule.VICTIM_GANG] += 1
-                if 0 < members < minimum:
+                if victim.guards // REST < members < minimum:
                     problem = f"group {above} of job {victim.jid} ({victim.job.key}) was left with"
                     message = (
                         f"{problem} {members} members by an eviction, its minimum is {minimum}"

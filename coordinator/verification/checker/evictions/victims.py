@@ -8,15 +8,15 @@ they are assumed to agree.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
 from coordinator.verification.checker.evictions.budgets import Budgets
+from coordinator.verification.checker.evictions.eviction import CheckedVictim, Eviction
+from coordinator.verification.checker.evictions.kai_victims import ACTIONS as KAI_ACTIONS
+from coordinator.verification.checker.evictions.kai_victims import KaiVictims
 from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.books import CheckerBooks
-from coordinator.verification.checker.state.job import RUNNING, CheckedJob
+from coordinator.verification.checker.state.job import RUNNING
 from coordinator.verification.checker.state.policy import (
     ASKED_FOR,
     BETWEEN_QUEUES,
@@ -29,50 +29,11 @@ from coordinator.verification.checker.state.policy import (
     CheckedPolicy,
 )
 
-GANG, GUARANTEE = 1, 2
-"""Bits for what a statement promises to keep intact of a victim's job or queue."""
+GANG, GUARANTEE, REST = 1, 2, 4
+"""Bits for what a statement promises to keep intact of a victim's job or queue; times REST the
+members that may stay of a gang in part, because they have ended."""
 
-_REASON = re.compile(r"(?P<action>\w+)(?: \((?P<plugins>[^)]*)\))?(?:: for (?P<whom>.*))?")
 _SYSTEM_NAMESPACE = "kube-system"
-
-
-@dataclass(frozen=True, slots=True)
-class Victim:
-    jid: int
-    job: CheckedJob
-    tix: int
-    row: int
-    guards: int = 0
-    """Guards that its statement promised for it."""
-    ran: bool = True
-    """It was running, not just bound."""
-
-
-@dataclass(slots=True)
-class Eviction:
-    """A statement that evicts. ``job``: the beneficiary."""
-
-    statement: dict[str, Any]
-    job: CheckedJob
-    shard: str
-    victims: list[Victim] = field(default_factory=list)
-    action: str = ""
-    deciding: tuple[frozenset[str], ...] = ()
-    """Per deciding tier, the plugins that decided."""
-    beneficiary: str = ""
-
-    def __post_init__(self) -> None:
-        match = _REASON.fullmatch(self.statement.get("reason", ""))
-        if match is not None:
-            self.action = match["action"]
-            parts = (match["plugins"] or "").split("; ")
-            self.deciding = tuple(frozenset(part.split(", ")) for part in parts if part)
-            self.beneficiary = match["whom"] or ""
-
-    @property
-    def jid(self) -> int:
-        jid: int = self.statement["jid"]
-        return jid
 
 
 class VictimChecks:
@@ -80,6 +41,7 @@ class VictimChecks:
         self._books = books
         self._findings = books.findings
         self._budgets = Budgets(books)
+        self._kai = KaiVictims(books)
 
     def before(self, eviction: Eviction) -> None:
         """Called before the victims begin to leave."""
@@ -94,6 +56,9 @@ class VictimChecks:
         if not policies or not eviction.victims:
             return
         self._findings.checked[Rule.EVICTION_REASON] += 1
+        if eviction.action in KAI_ACTIONS and all(policy.kai for policy in policies):
+            self._judge_of_kai(eviction, policies)
+            return
         if wrong := self._misnamed(eviction, policies):
             self._tell(Rule.EVICTION_REASON, eviction, wrong)
             return
@@ -110,6 +75,19 @@ class VictimChecks:
             self._whole_gangs(eviction, policies)
             if eviction.action == EVICT:
                 self._within_budgets(eviction)
+
+    def _judge_of_kai(self, eviction: Eviction, policies: list[CheckedPolicy]) -> None:
+        checked = self._findings.checked
+        checked[Rule.EVICTION_POLICY] += len(eviction.victims)
+        checked[Rule.VICTIM_GANG] += len(eviction.victims)
+        if not any(eviction.action in policy.actions for policy in policies):
+            wrong = f"the policy has no action {eviction.action}"
+        else:
+            wrong = self._kai.misnamed(eviction)
+        if wrong:
+            self._tell(Rule.EVICTION_REASON, eviction, wrong)
+        for rule, problem in self._kai.wrong(eviction):
+            self._tell(rule, eviction, problem)
 
     def _within_budgets(self, eviction: Eviction) -> None:
         """Budgets hold whatever the policy, where a pod is evicted on request."""
@@ -178,7 +156,7 @@ class VictimChecks:
                 return f"it was said to be for {beneficiary}"
         return ""
 
-    def _unrelated(self, eviction: Eviction, victim: Victim) -> str:
+    def _unrelated(self, eviction: Eviction, victim: CheckedVictim) -> str:
         """Why the action never evicts this task for this job; "" if it may."""
         action, job, name = eviction.action, eviction.job, f"task {victim.jid}.{victim.tix}"
         if action == SHUFFLE or action in ASKED_FOR:
@@ -225,7 +203,7 @@ class VictimChecks:
         checked[Rule.VICTIM_GUARANTEE] += bool(speaking & {"capacity", "proportion"})
 
     def _refusing(
-        self, tier: frozenset[str], eviction: Eviction, victim: Victim
+        self, tier: frozenset[str], eviction: Eviction, victim: CheckedVictim
     ) -> Iterator[tuple[Rule, str]]:
         """The plugins of a tier that spare a victim, with the reason."""
         role, job = victim.job.role_of(victim.tix), eviction.job
@@ -248,7 +226,7 @@ class VictimChecks:
         self._findings.add(rule, message)
 
 
-def _is_whole(victim: Victim) -> bool:
+def _is_whole(victim: CheckedVictim) -> bool:
     """Whether each group of the victim keeps its minimum or nothing. Members that have ended, or
     end by themselves, are not counted as a gang to keep."""
     job = victim.job

@@ -113,8 +113,11 @@ class LedgerSide:
             self._placement.replaced(key)
             if is_deleted:
                 self.books.objects.pop(key, None)
+                self.books.kai_queues.drop_object(key)
         values = event.get("values", {})
         self.books.objects.update(values)
+        for key, value in values.items():
+            self.books.kai_queues.put_object(key, value)
         self._placement.objects_changed(values)
 
     def _classes(self, event: dict[str, Any]) -> None:
@@ -154,6 +157,7 @@ class LedgerSide:
 
     def _put_queues(self, event: dict[str, Any]) -> None:
         for item in event["queues"]:
+            self.books.kai_queues.name(item["qid"], item["name"])
             self.books.queues.put(
                 item["qid"],
                 item["parent"],
@@ -199,7 +203,8 @@ class LedgerSide:
 
     def _move(self, job: CheckedJob, qid: int) -> None:
         """Move a job's usage to its new queue."""
-        if job.qid not in (-1, qid):
+        moved = job.qid not in (-1, qid)
+        if moved:
             queues = self.books.queues
             for tix, state in enumerate(job.states):
                 if BINDING <= state <= RELEASING:
@@ -210,6 +215,9 @@ class LedgerSide:
                         queues.leave(job.qid, requests, -1)
                         queues.leave(qid, requests, 1)
         job.qid = qid
+        for tix in list(job.charges) if moved else ():
+            self.books.leave_kai_queue(job, tix)
+            self.books.enter_kai_queue(job, tix)
 
     def _set_groups(self, job: CheckedJob, groups: list[list[int]]) -> None:
         """Replace a job's groups. A group that is no longer listed keeps its members, without a

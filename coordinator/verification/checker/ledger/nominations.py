@@ -62,6 +62,21 @@ class NominationChecks:
                 places += before.places
             self._held[jid] = HeldNomination(places, job.priority, due, findings.line)
 
+    def hold_moves(self, statement: dict[str, Any]) -> None:
+        """Take the promises of a statement for the jobs whose tasks move."""
+        for jid, _, cid, _, tasks, _, *more in statement["evict"]:
+            job = self._books.jobs.get(jid)
+            if len(more) == 3 and job is not None:
+                _, to, devices = more
+                places = [[tix, row, cid, 0] for tix, row in zip(tasks, to, strict=True)]
+                taken = [[tix, devices] for tix in tasks if devices]
+                part = {
+                    "nominate": places,
+                    "devices": taken,
+                    "expiry": statement.get("expiry", 0.0),
+                }
+                self.hold(jid, job, part)
+
     def dropped(self, jid: int, job: CheckedJob | None, ended: list[int]) -> None:
         """A statement of a job ends nominations: its own, and those of lower rank."""
         findings = self._books.findings

@@ -47,8 +47,8 @@ class RepairChecks:
     def _judge(self, jid: int, job: CheckedJob, group: int, minimum: int) -> None:
         key = (jid, group)
         policy = self._books.policies.newest
-        kept = policy is None or policy.keeps_gangs()
-        short = kept and 0 < self._there(job, group) < minimum and not job.gone
+        whole = policy is None or policy.keeps_gangs()
+        short = whole and 0 < self._there(job, group) < minimum and not job.gone
         # A group whose members have all ended is no gang that keeps nodes from others.
         if short and job.holds(group, RELEASING):
             self._short.setdefault(key, (self._books.lived, self._books.findings.line))
@@ -60,7 +60,7 @@ class RepairChecks:
     def _there(self, job: CheckedJob, group: int) -> int:
         policy = self._books.policies.newest
         placed = job.held[group] - job.idle[group]
-        if policy is not None and "backfill" not in policy.actions:
+        if policy is not None and not policy.places_best_effort():
             return placed
         return job.held[group] if placed else 0
 

@@ -14,6 +14,8 @@ from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.books import CheckerBooks
 from coordinator.verification.checker.state.device_use import Taken
 from coordinator.verification.checker.state.job import BINDING, NOWHERE, PENDING, STATES, CheckedJob
+from coordinator.verification.checker.state.kai import GROUP
+from coordinator.verification.checker.state.kai_groups import in_part
 
 _TRUE = ("FIT", "NOMINATION", "QUEUE", "RANK")
 _READ = ("JOB", "NODE", "TASK", "GANG", "DOMAIN")
@@ -67,6 +69,7 @@ class Statements:
         if "evict" in statement:
             for evicted in self._evictions.happen(statement, job, shard):
                 self._repairs.look(evicted)
+            self._nominations.hold_moves(statement)
         alloc, tail = statement["alloc"], statement.get("tail", 0)
         self._within(shard, jid, job, alloc)
         self._within(shard, jid, job, statement["nominate"])
@@ -74,9 +77,13 @@ class Statements:
         # the tail is a step of its own.
         core = len(alloc) - tail
         job.devices.update(_devices(statement, alloc))
+        before = self._in_part(job)
         self._allocate(jid, job, alloc[:core], shard)
         for operation in alloc[core:]:
             self._allocate(jid, job, [operation], shard)
+        for name in self._in_part(job) - before:
+            problem = f"job {jid} ({job.key}): {f'sub group {name}' if name else 'its tree'}"
+            self._findings.add(Rule.GANG_WHOLE, f"{problem} has less than its minimum now")
         if alloc:
             self._placement.placed(jid, job, alloc, shard)
             self.underway.add(jid, job, alloc)
@@ -84,6 +91,13 @@ class Statements:
         for *_, level in statement["nominate"]:
             self.levels[level] += 1
         self._repairs.look(jid)
+
+    def _in_part(self, job: CheckedJob) -> frozenset[str]:
+        """Groups of a KAI PodGroup's tree that hold less than they need."""
+        policy, facts = self._books.policies.newest, self._books.objects.get(GROUP + job.key)
+        if facts is None or policy is None or not policy.kai or not job.named:
+            return frozenset()
+        return in_part(job, facts, self._books.best_effort)
 
     def _within(self, shard: str, jid: int, job: CheckedJob, operations: list[list[int]]) -> None:
         self._findings.checked[Rule.BORDER] += len(operations)
@@ -106,6 +120,8 @@ class Statements:
                 job.idles(job.group_of[tix], -1)
             else:
                 grown[job.group_of[tix]] += 1
+            if broken := books.enter_kai_queue(job, tix):
+                self._findings.add(Rule.QUEUE_TREE, f"task {jid}.{tix} of {job.key}: {broken}")
             if broken := books.nodes.take(cid, row):
                 self._findings.add(Rule.LEDGER_CAPACITY, f"task {jid}.{tix} of {job.key}: {broken}")
             if tix in job.devices:
@@ -118,13 +134,16 @@ class Statements:
             if broken := books.queues.charge(job.qid, books.nodes.requests(cid), count):
                 self._findings.add(Rule.QUEUE_CAPABILITY, f"job {jid} ({job.key}): {broken}")
         policies = books.policies.of(shard)
-        kept = not policies or all(policy.keeps_gangs() for policy in policies)
-        self._grow_gangs(jid, job, grown, kept=kept)
+        whole = not policies or all(policy.keeps_gangs() for policy in policies)
+        self._grow_gangs(jid, job, grown, kept=whole)
 
     def _count(self, operations: int) -> None:
         checked = self._findings.checked
         for rule in (Rule.BOUND_ONCE, Rule.TRANSITION, Rule.LEDGER_CAPACITY, Rule.QUEUE_CAPABILITY):
             checked[rule] += operations
+        policy = self._books.policies.newest
+        if policy is not None and policy.kai:
+            checked[Rule.QUEUE_TREE] += operations
 
     def _place(self, jid: int, job: CheckedJob, tix: int, row: int, cid: int) -> bool:
         """Put a task on its node. False, with a finding, if task or node is unknown, or the task is

@@ -195,6 +195,7 @@ class States:
         job.adopted.add(tix)
         books.nodes.take(job.cids[tix], row)
         books.queues.charge(job.qid, books.nodes.requests(job.cids[tix]), 1)
+        books.enter_kai_queue(job, tix)  # the ledger followed the cluster, whatever the bounds
         self._placement.appeared(jid, job, tix)
         if state == RELEASING:
             books.release(job, tix, row)

@@ -109,7 +109,7 @@ class NeighbourChecks:
         count = 0
         for kind, rows in self._there.items():
             if _names(term, me[0], kind):
-                count += sum(n for r, n in rows.items() if n and self._domain(r, key) == domain)
+                count += sum(n for r, n in rows.items() if n and self._stands_in(r, key) == domain)
                 # It is counted among those that are there already, and is no neighbour of itself.
                 count -= kind == me
         return count
@@ -122,7 +122,7 @@ class NeighbourChecks:
                     continue
                 key = term["topology_key"]
                 domain = self._books.labels_of(row).get(key)
-                near = sum(n for r, n in rows.items() if n and self._domain(r, key) == domain)
+                near = sum(n for r, n in rows.items() if n and self._stands_in(r, key) == domain)
                 if domain is not None and near - (kind == me) > 0:
                     return f"is beside a pod whose anti-affinity ({key}) names it"
         return ""
@@ -180,6 +180,11 @@ class NeighbourChecks:
 
     def _domain(self, row: int, key: str) -> str | None:
         return self._books.labels_of(row).get(key)
+
+    def _stands_in(self, row: int, key: str) -> str | None:
+        """As :meth:`_domain`; a node that was deleted is in none, though pods may still run there:
+        as in Kubernetes, they keep nobody away."""
+        return None if row in self._books.nodes.gone else self._domain(row, key)
 
     # --- spread -----------------------------------------------------------------------------------
 

@@ -17,6 +17,11 @@ class Rule(Enum):
         "who asks for devices, or shares of them, gets them, and no node gives more than it has",
     )
     QUEUE_CAPABILITY = 2, "no queue holds more than its capability"
+    QUEUE_TREE = (
+        2,
+        "no queue of KAI's, nor any above it, is given more than its limit, nor more than its "
+        "quota of what may not be evicted",
+    )
     NOMINATION_RANK = 2, "nominations give way to higher ranks only"
     NOMINATION_END = 2, "nominations end with their time, and what ended is not kept"
     VICTIM_GUARANTEE = 2, "no eviction takes what is guaranteed to a queue"

@@ -9,6 +9,7 @@ from coordinator.verification.checker.report.report import Findings
 from coordinator.verification.checker.state.capacity import Nodes
 from coordinator.verification.checker.state.device_use import DeviceUse
 from coordinator.verification.checker.state.job import NOWHERE, CheckedJob
+from coordinator.verification.checker.state.kai import CheckedKaiQueues
 from coordinator.verification.checker.state.ownership import RowOwnership
 from coordinator.verification.checker.state.policy import CheckedPolicies
 from coordinator.verification.checker.state.queues import Queues
@@ -23,6 +24,8 @@ class CheckerBooks:
     nodes: Nodes = field(default_factory=Nodes)
     devices: DeviceUse = field(default_factory=DeviceUse)
     queues: Queues = field(default_factory=Queues)
+    kai_queues: CheckedKaiQueues = field(default_factory=CheckedKaiQueues)
+    """The queues of a KAI policy, by their own objects."""
     ownership: RowOwnership = field(default_factory=RowOwnership)
     policies: CheckedPolicies = field(default_factory=CheckedPolicies)
     best_effort: set[int] = field(default_factory=set)
@@ -81,8 +84,28 @@ class CheckerBooks:
         devices = job.devices.pop(tix, [])
         self.devices.free(job.rows[tix], devices, releasing=releasing)
         self.queues.charge(job.qid, requests, -1)
+        self.leave_kai_queue(job, tix)
         if releasing:
             self.queues.leave(job.qid, requests, -1)
+
+    def enter_kai_queue(self, job: CheckedJob, tix: int) -> str:
+        """Count a placed task in its queue under a KAI policy; returns the bound that is exceeded,
+        "" if none."""
+        policy = self.policies.newest
+        if policy is None or not policy.kai:
+            return ""
+        requests = self.nodes.requests(job.cids[tix])
+        charge = self.kai_queues.charge_of(job.qid, job.key, job.priority, requests)
+        if charge is None:
+            return ""
+        job.charges[tix] = charge
+        return self.kai_queues.take(charge)
+
+    def leave_kai_queue(self, job: CheckedJob, tix: int) -> None:
+        """Take back what :meth:`enter_kai_queue` counted."""
+        charge = job.charges.pop(tix, None)
+        if charge is not None:
+            self.kai_queues.give_back(charge)
 
     def put_on(self, job: CheckedJob, tix: int, row: int) -> None:
         """Put a task on a row; the previous row is remembered."""

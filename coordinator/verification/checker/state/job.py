@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.verification.checker.state.device_use import Taken
+from coordinator.verification.checker.state.kai import Charge
 
 PENDING, BINDING, BOUND, RUNNING, RELEASING, SUCCEEDED, FAILED, LOST = range(8)
 STATES = ("PENDING", "BINDING", "BOUND", "RUNNING", "RELEASING", "SUCCEEDED", "FAILED", "LOST")
@@ -51,6 +52,7 @@ class CheckedJob:
         "adopted",
         "best_effort",
         "changed",
+        "charges",
         "cids",
         "devices",
         "earlier",
@@ -108,6 +110,7 @@ class CheckedJob:
         self.changed: list[int] = []  # line of the last change
         self.earlier: dict[int, list[int]] = {}  # rows a task was committed to before
         self.devices: dict[int, Taken] = {}  # of tasks that hold some
+        self.charges: dict[int, Charge] = {}  # of tasks that count in a queue of KAI's
         self.evicted: set[int] = set()  # leaving, and no members of their gangs
         self.lives: dict[int, int] = {}  # incarnations that were evicted, or begun anew, and ended
         self.restarted: set[tuple[int, int]] = set()  # (task, incarnation) begun anew after its end

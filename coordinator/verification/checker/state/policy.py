@@ -41,10 +41,15 @@ KNOWN = frozenset({*SPEAKS, SHUFFLE, *ASKED_FOR})
 """Actions whose possible victims and beneficiaries are known here."""
 
 
+_KAI = "kai"
+
+
 class CheckedPolicy:
     """One mapping of actions and tiers."""
 
     def __init__(self, mapping: dict[str, Any]) -> None:
+        self.kai: bool = mapping.get("dialect") == _KAI
+        """KAI's rules count: gangs, limits and quotas are no plugin's matter, and always hold."""
         self.actions: frozenset[str] = frozenset(mapping["actions"])
         self._tiers: list[list[dict[str, Any]]] = mapping["tiers"]
 
@@ -59,11 +64,15 @@ class CheckedPolicy:
 
     def keeps_gangs(self) -> bool:
         """Whether its JobReady says that a job starts with its minimum of members."""
-        return any(
+        return self.kai or any(
             plugin["name"] == "gang" and plugin.get("flags", {}).get("enableJobReady", True)
             for tier in self._tiers
             for plugin in tier
         )
+
+    def places_best_effort(self) -> bool:
+        """Whether pods that ask for nothing are ever placed: in KAI allocate does it."""
+        return self.kai or "backfill" in self.actions
 
     def plugin(self, name: str) -> dict[str, Any] | None:
         """The plugin's entry, where the policy has it and lets it speak about nodes."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.verification.replay.kai.scenario import Json
-from shard_worker.dialects.kai.devices import LEAST_MEMORY, MEMORY_LABEL, PREFIX
-from shard_worker.dialects.kai.rules.devices import WHOLE, GpuRequest, gpu_request
+from shared.model.gpu_request import WHOLE, GpuRequest, gpu_request
+from shared.model.kai_devices import LEAST_MEMORY, MEMORY_LABEL, PREFIX
 from shared.units.things import Things
 
 GROUP_LABEL = "runai-gpu-group"
@@ -58,7 +58,7 @@ def label_of(device: str) -> str:
 
 def recorded_devices(items: Iterable[Json]) -> RecordedDevices:
     """The devices of every node, and who is on them."""
-    found = RecordedDevices()
+    devices = RecordedDevices()
     pods: dict[str, list[Json]] = {}
     nodes: dict[str, Json] = {}
     for item in items:
@@ -67,8 +67,8 @@ def recorded_devices(items: Iterable[Json]) -> RecordedDevices:
         elif item["kind"] == "Pod" and item["status"].get("phase") == "Running":
             pods.setdefault(item["spec"].get("nodeName", ""), []).append(item)
     for name, node in nodes.items():
-        _of_node(found, name, node, sorted(pods.get(name, []), key=key_of))
-    return found
+        _of_node(devices, name, node, sorted(pods.get(name, []), key=key_of))
+    return devices
 
 
 def _of_node(found: RecordedDevices, name: str, node: Json, pods: Sequence[Json]) -> None:
@@ -91,12 +91,12 @@ def _of_node(found: RecordedDevices, name: str, node: Json, pods: Sequence[Json]
         request = request_of_annotations(pod["metadata"].get("annotations") or {})
         if request is not None:
             part = request.part_of(memory)
-            held = [(by_group[group], (part,)) for group in _groups(pod) if group in by_group]
+            shares = [(by_group[group], (part,)) for group in _groups(pod) if group in by_group]
         else:
             wanted = range(_whole(pod))
-            held = [(device, (WHOLE,)) for _, device in zip(wanted, free, strict=False)]
-        if held:
-            found.taken[key_of(pod)] = tuple(sorted(held))
+            shares = [(device, (WHOLE,)) for _, device in zip(wanted, free, strict=False)]
+        if shares:
+            found.taken[key_of(pod)] = tuple(sorted(shares))
 
 
 def _groups(pod: Json) -> list[str]:

@@ -8,10 +8,10 @@ from coordinator.verification.replay.kai.rounds import Observed, Round
 from coordinator.verification.replay.kai.scenario import Json
 from shard_worker.dialects.kai.devices import device_columns, request_of
 from shard_worker.dialects.kai.plugins.nodes import gpu_slots
-from shard_worker.dialects.kai.rules.devices import WHOLE
 from shard_worker.session_model.job import TaskInfo
-from shard_worker.session_model.status import OCCUPYING, Status
+from shard_worker.session_model.status import COMPLETED, OCCUPYING, Status
 from shared.manifests.kai.groups import pod_group_of
+from shared.model.gpu_request import WHOLE
 from shared.units.slots import CPU, MEMORY
 from shared.units.times import rfc3339
 
@@ -59,9 +59,10 @@ def task_json(played: Round, pod: Json, task: TaskInfo | None) -> dict[str, Any]
     asked = 0 if request is None else request.part * request.devices / WHOLE
     taken = sum(amounts[0] for _, amounts in task.devices) / WHOLE
     placed = task.row >= 0 and bool(task.status & (OCCUPYING | Status.PIPELINED | Status.RELEASING))
+    ended, was_on = bool(task.status & COMPLETED), pod["spec"].get("nodeName", "")
     return {
         "status": _status(task, stuck=task.key in played.recorded.stuck),
-        "node": played.session.world.node(task.row).name if placed else "",
+        "node": played.session.world.node(task.row).name if placed else was_on if ended else "",
         "gpuGroups": played.recorded.group_labels(task, played.session) if placed else [],
         "requestedGpus": asked,
         "acceptedGpus": taken or asked if placed else 0,

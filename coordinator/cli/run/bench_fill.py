@@ -1,0 +1,69 @@
+"""The run of ``quadrant bench fill``: an empty cluster, and jobs of one GPU that fill it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.cli.options.failure import CommandError
+from coordinator.cli.output.progress import RunProgress
+from coordinator.cli.run.bench_frame import IN_FLIGHT, Bench, cpu_of, run_framed
+from coordinator.cli.run.bench_options import BenchOptions
+from coordinator.cli.run.bench_run import BenchPhase, bench_result, load, show_bench
+from coordinator.cli.run.stack import Sender, Workspace, until_nodes_are_shared_out
+from coordinator.verification.checker.report.report import CheckReport
+from coordinator.verification.history.figures import Figures
+from coordinator.verification.workloads.fill import (
+    GPUS_PER_NODE,
+    POLICY,
+    PREFIX,
+    cluster,
+    jobs,
+    jobs_that_fill,
+)
+
+NAME = "one-GPU jobs"
+
+
+def run_fill(options: BenchOptions) -> int:
+    """Returns the exit code. Raises :class:`CommandError`."""
+    if options.pods > jobs_that_fill(options.nodes):
+        raise CommandError(
+            f"--pods: {options.nodes:,} nodes have {GPUS_PER_NODE} GPUs each, which is not enough "
+            f"for {options.pods:,} pods; give fewer, or more --nodes"
+        )
+    return run_framed(Bench(_drive, fill_result, _show, POLICY), options)
+
+
+async def _drive(
+    options: BenchOptions, sender: Sender, space: Workspace, progress: RunProgress
+) -> list[BenchPhase]:
+    progress.phase(f"Loading {options.nodes:,} nodes (not counted)")
+    await sender.send(cluster(options.nodes), in_flight=IN_FLIGHT)
+    await until_nodes_are_shared_out(sender.api, nodes=options.nodes)
+    progress.phase(f"Measuring {options.pods:,} jobs of one GPU")
+    phase = BenchPhase(NAME, PREFIX, options.pods)
+    phase.cpu_seconds = await cpu_of(load(phase, jobs(options.pods), sender), space)
+    return [phase]
+
+
+def fill_result(
+    options: BenchOptions,
+    phases: list[BenchPhase],
+    figures: Figures,
+    report: CheckReport,
+    sent: dict[str, float],
+) -> dict[str, Any]:
+    """What ``-o json`` prints: as of the other benchmarks, with the seconds until all is bound."""
+    part = figures.only(PREFIX)
+    first = min(part.submitted_at(sent).values(), default=0.0)
+    seconds = max(part.bound.values(), default=first) - first
+    values = bench_result(options, phases, figures, report, sent)
+    return values | {"last_bind_seconds": round(seconds, 3)}
+
+
+def _show(values: dict[str, Any]) -> None:
+    show_bench(
+        values,
+        unnamed="KAI's default",
+        seconds=f"All bound after {values['last_bind_seconds']:,.2f} s",
+    )

@@ -1,0 +1,34 @@
+"""What KAI's queues count of a task beside its requests: all GPUs as one resource, and what may not
+be evicted by itself. So the ledger judges both at every level of the tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from shard_worker.dialects.kai.model import amounts_of
+from shared.model.kai_devices import LEAST_MEMORY, device_memory, has_gpus
+from shared.model.model import Node, TaskClass
+from shared.model.storage import Amounts
+from shared.units.queue_slots import GPU_SHARE, NON_PREEMPTIBLE
+
+
+def kai_charges(
+    cls: TaskClass, names: Sequence[str], nodes: Iterable[Node], *, protected: bool
+) -> Amounts:
+    """The charges of a task by name. ``names``: of slots. ``nodes``: all. ``protected``: the task
+    may not be evicted, and counts against the quotas of its queues."""
+    amounts, share = amounts_of(cls.requests, names), cls.gpu_share
+    if share is not None:
+        part = share.part_of(_least_memory(nodes) if share.memory else LEAST_MEMORY)
+        amounts = amounts._replace(gpu=amounts.gpu + share.devices * part)
+    charges = [(GPU_SHARE, amounts.gpu)]
+    if protected:
+        charges += zip(NON_PREEMPTIBLE, amounts, strict=True)
+    return tuple((name, amount) for name, amount in charges if amount > 0)
+
+
+def _least_memory(nodes: Iterable[Node]) -> int:
+    """MiB of a device of the node with the smallest: what a request by memory comes to there is the
+    most that it comes to anywhere, and the class is charged before its tasks have nodes."""
+    of_nodes = (device_memory(node.labels) for node in nodes if has_gpus(node))
+    return min(of_nodes, default=LEAST_MEMORY)

@@ -1,0 +1,41 @@
+"""What a leader's health is made of."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from coordinator.api.auth.token_file import TokenFile
+from coordinator.api.http.health import HealthCheck
+from coordinator.api.listener.policy import token_checks
+from coordinator.core.coordinator import Coordinator
+from coordinator.service.metrics.probes import Probes
+from coordinator.service.metrics.sliced_counts import WaitingCounts
+
+
+def leader_checks(
+    core: Coordinator,
+    probes: Probes,
+    counts: WaitingCounts,
+    sure: Callable[[], bool],
+    tokens: TokenFile | None,
+) -> list[HealthCheck]:
+    """``sure``: whether this coordinator is certain to lead."""
+
+    def leading() -> str:
+        return "" if sure() else "its lease ran out, and the ledger does not renew it"
+
+    def audited() -> str:
+        return core.tally.ledger_audit.message(time.time())
+
+    def plugins() -> str:
+        if not core.order.session.guarded:
+            return ""
+        return probes.plugin_errors.message(counts.reasons())
+
+    return [
+        HealthCheck("leading", leading),
+        HealthCheck("ledger_audit", audited, needed=False),
+        HealthCheck("plugins", plugins, needed=False),
+        *token_checks(tokens),
+    ]

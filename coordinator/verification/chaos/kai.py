@@ -1,0 +1,63 @@
+"""What a chaos run under a KAI policy has in place of Volcano's words: its policies, a tree of
+queues whose limits change, PodGroups and their pods."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+from coordinator.verification.workloads.drawn_kai import kai_group
+from coordinator.verification.workloads.generators import ClusterShape, Item, pod_manifest
+from coordinator.verification.workloads.manifests import manifest
+from shared.manifests.kai.groups import GROUP_NAME
+from shared.policy.kai_names import DEFAULT_PLUGINS
+
+ROOT = "all"
+SMALL = "small"
+"""The queue with a limit that changes."""
+_FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
+_STRATEGIES = ("binpack", "spread")
+
+
+def draw_policy(draw: Random) -> str:
+    """KAI's own plugins with random arguments, as YAML. Under each of them everything binds."""
+    chosen = {kind: draw.choice(_STRATEGIES) for kind in ("gpu", "cpu")}
+    plugins = [
+        {"name": name, "arguments": chosen} if name == "nodeplacement" else {"name": name}
+        for name in DEFAULT_PLUGINS
+    ]
+    policy = {"dialect": "kai", "actions": "allocate", "tiers": [{"plugins": plugins}]}
+    return json.dumps(policy)
+
+
+def queues(shape: ClusterShape) -> list[Item]:
+    """The tree. One leaf may use a quarter of the cluster, and deserves an eighth."""
+    part = shape.capacity // 4
+    return [
+        _queue(ROOT, "", quota=-1, limit=-1),
+        _queue("default", ROOT, quota=part, limit=-1),
+        _queue("batch", ROOT, quota=part, limit=-1),
+        small_queue(part),
+    ]
+
+
+def small_queue(limit: int) -> Item:
+    return _queue(SMALL, ROOT, quota=limit // 2, limit=limit)
+
+
+def _queue(name: str, parent: str, *, quota: int, limit: int) -> Item:
+    gpu = {"quota": quota, "overQuotaWeight": 1, "limit": limit}
+    spec: Item = {"resources": {"cpu": _FREE, "memory": _FREE, "gpu": gpu}}
+    if parent:
+        spec["parentQueue"] = parent
+    return manifest("KaiQueue", name, spec) | {"kind": "Queue"}
+
+
+def pod_group(name: str, minimum: int, *, namespace: str) -> Item:
+    group = kai_group(name, {"minMember": minimum, "queue": "default"})
+    return group | {"metadata": {"name": name, "namespace": namespace}}
+
+
+def pod(name: str, group: str, template: Item, *, namespace: str) -> Item:
+    manifest = pod_manifest(name, template, namespace=namespace, annotations={GROUP_NAME: group})
+    return manifest | {"spec": manifest["spec"] | {"schedulerName": "kai-scheduler"}}

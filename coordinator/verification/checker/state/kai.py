@@ -1,0 +1,159 @@
+"""Usage of KAI's queues: limits at every level of the tree, and quotas of what may not be evicted.
+
+Everything is added up from KAI's own objects, the requests of classes and the names of slots. The
+capabilities that the scheduler derives for its ledger are not looked at: they may be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+Facts = dict[str, Any]
+
+QUEUE = "kaiqueue/"
+GROUP = "kaipodgroup/"
+SLOTS = "slots"
+
+_RESOURCES = ("cpu", "memory", "gpu")
+_GPU = 2
+_UNLIMITED = -1
+_PREEMPTIBLE_BELOW = 100
+
+Amounts = tuple[int, int, int]
+"""By resource."""
+Charge = tuple[str, Amounts, bool]
+"""(queue, what a task holds of it, whether it may not be evicted)"""
+
+
+class _Queue:
+    __slots__ = ("fixed", "limit", "parent", "quota", "used")
+
+    def __init__(self) -> None:
+        self.parent = ""
+        self.limit = self.quota = [_UNLIMITED] * len(_RESOURCES)
+        self.used = [0] * len(_RESOURCES)
+        self.fixed = [0] * len(_RESOURCES)
+        """The part of it that may not be evicted."""
+
+
+class CheckedKaiQueues:
+    """Usage per queue, with that of all queues below it."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, _Queue] = {}
+        self._names: dict[int, str] = {}
+        """qid -> name"""
+        self._kind_of: list[int] = []
+        """Slot -> index of the resource that it counts as; -1 for none."""
+        self._preemptible: dict[str, bool] = {}
+        """PodGroup -> what it says of itself; those that say nothing are absent."""
+
+    # --- what is known --------------------------------------------------------------------------
+
+    def put_object(self, key: str, facts: Facts) -> None:
+        if key == SLOTS:
+            self._kind_of = [_kind(name) for name in facts["names"]]
+        elif key.startswith(QUEUE):
+            self._put_queue(key.removeprefix(QUEUE), facts)
+        elif key.startswith(GROUP):
+            self._preemptible.pop(key.removeprefix(GROUP), None)
+            if facts.get("preemptible") is not None:
+                self._preemptible[key.removeprefix(GROUP)] = facts["preemptible"]
+
+    def drop_object(self, key: str) -> None:
+        self._queues.pop(key.removeprefix(QUEUE) if key.startswith(QUEUE) else "", None)
+        self._preemptible.pop(key.removeprefix(GROUP) if key.startswith(GROUP) else "", None)
+
+    def name(self, qid: int, name: str) -> None:
+        self._names[qid] = name
+
+    def _put_queue(self, name: str, facts: Facts) -> None:
+        """Add or change a queue. One that moves takes its usage with it."""
+        queue = self._queues.setdefault(name, _Queue())
+        shares = [facts.get(resource, {}) for resource in _RESOURCES]
+        queue.limit = [share.get("limit", 0) for share in shares]
+        queue.quota = [share.get("quota", 0) for share in shares]
+        parent = facts.get("parent", "")
+        if parent != queue.parent:
+            used, fixed = _amounts(queue.used), _amounts(queue.fixed)
+            self._add(queue.parent, used, fixed, -1)
+            queue.parent = parent
+            self._add(parent, used, fixed, 1)
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def charge_of(
+        self, qid: int, key: str, priority: int, requests: list[tuple[int, int]]
+    ) -> Charge | None:
+        """What a task of a job holds of its queue once it is placed; None where the queue is none
+        of KAI's."""
+        name = self._names.get(qid, "")
+        if name not in self._queues:
+            return None
+        total = [0] * len(_RESOURCES)
+        for slot, amount in requests:
+            kind = self._kind_of[slot] if slot < len(self._kind_of) else -1
+            if kind >= 0:
+                total[kind] += amount
+        fixed = not self.preemptible(key, priority)
+        return name, _amounts(total), fixed
+
+    def preemptible(self, key: str, priority: int) -> bool:
+        """Whether a job may be evicted."""
+        return self._preemptible.get(key, priority < _PREEMPTIBLE_BELOW)
+
+    def take(self, charge: Charge) -> str:
+        """Count a placed task; returns the bound that it exceeds, "" if it exceeds none."""
+        name, amounts, fixed = charge
+        self._add(name, amounts, amounts if fixed else _NOTHING, 1)
+        for above, queue in self._chain(name):
+            for at, resource in enumerate(_RESOURCES):
+                if not amounts[at]:
+                    continue
+                if _beyond(queue.used[at], queue.limit[at]):
+                    return (
+                        f"queue {above} {resource}: used {queue.used[at]}, limit {queue.limit[at]}"
+                    )
+                if fixed and _beyond(queue.fixed[at], queue.quota[at]):
+                    return (
+                        f"queue {above} {resource}: {queue.fixed[at]} that may not be evicted, "
+                        f"quota {queue.quota[at]}"
+                    )
+        return ""
+
+    def give_back(self, charge: Charge) -> None:
+        name, amounts, fixed = charge
+        self._add(name, amounts, amounts if fixed else _NOTHING, -1)
+
+    def _add(self, name: str, amounts: Amounts, fixed: Amounts, sign: int) -> None:
+        for _, queue in self._chain(name):
+            for at in range(len(_RESOURCES)):
+                queue.used[at] += sign * amounts[at]
+                queue.fixed[at] += sign * fixed[at]
+
+    def _chain(self, name: str) -> Iterator[tuple[str, _Queue]]:
+        """A queue and those above it, as far as they exist."""
+        seen: set[str] = set()
+        while name not in seen and (queue := self._queues.get(name)) is not None:
+            yield name, queue
+            seen.add(name)
+            name = queue.parent
+
+
+_NOTHING: Amounts = (0, 0, 0)
+
+
+def _amounts(total: list[int]) -> Amounts:
+    return total[0], total[1], total[2]
+
+
+def _beyond(used: int, most: int) -> bool:
+    return most != _UNLIMITED and used > most
+
+
+def _kind(name: str) -> int:
+    """Every resource whose name ends so is a GPU."""
+    if name.endswith("gpu"):
+        return _GPU
+    return _RESOURCES.index(name) if name in _RESOURCES[:_GPU] else -1
