@@ -33,7 +33,7 @@ RUN_STAMP := $(VENV)/.installed-run-$(call key,requirements.lock)
 DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help install run test test-fast test-slow test-alone bench-compare soak check fmt reference lock clean
+.PHONY: help install run test test-fast test-slow test-alone test-kubernetes kubernetes bench-compare soak check fmt reference lock clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -45,18 +45,24 @@ run: $(RUN_STAMP) ## The demo: 2,000 jobs on 1,000 nodes, four shards
 
 # Not one run with groups: xdist 3.8 does not see its groups under pytest 9.2, and says nothing.
 test: $(DEV_STAMP) ## All tests: the fast ones side by side, then those that start Ray, then one by one
-	@status=0; for part in test-fast test-slow test-alone; do $(MAKE) --no-print-directory $$part || status=1; done; \
+	@status=0; for part in test-fast test-slow test-alone test-kubernetes; do $(MAKE) --no-print-directory $$part || status=1; done; \
 		exit $$status
 
 test-fast: $(DEV_STAMP) ## The fast tests, side by side
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not kubernetes"
 
 # Tests of one file share a stack, and are together one worker's.
 test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, two files at a time
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not alone"
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not alone and not kubernetes"
 
 test-alone: $(DEV_STAMP) ## The tests that need a core for themselves, one by one
-	@$(BIN)/python -m pytest -q -m alone
+	@$(BIN)/python -m pytest -q -m "alone and not kubernetes"
+
+test-kubernetes: $(DEV_STAMP) ## The tests on a real API server, which they share (`make kubernetes` builds it)
+	@$(BIN)/python -m pytest -q -m kubernetes tests/kubernetes tests/deploy
+
+kubernetes: $(DEV_STAMP) ## Build the API server, etcd and kube-scheduler of the tests, once (needs Go)
+	@$(BIN)/python -m tests.kubernetes.servers.build
 
 bench-compare: $(DEV_STAMP) ## What the working tree costs against BASE=revision, in pairs (PAIRS=7, SIZES, BOUND)
 	@test -n "$(BASE)" || { echo "Name the revision to compare with: make bench-compare BASE=HEAD~1" >&2; exit 2; }
@@ -81,9 +87,10 @@ fmt: $(DEV_STAMP) ## Format and fix what can be fixed
 	@$(BIN)/ruff format $(CODE)
 	@$(BIN)/ruff check --fix $(CODE)
 
-reference: $(RUN_STAMP) ## Write docs/reference and docs/metrics.md anew, from the code
+reference: $(RUN_STAMP) ## Write docs/reference, docs/metrics.md and k8s/definitions.yaml anew, from the code
 	@$(BIN)/python -m coordinator.cli.reference docs
 	@$(BIN)/python -m coordinator.service.metrics.table > docs/metrics.md
+	@$(BIN)/python -m coordinator.api.discovery.definitions > k8s/definitions.yaml
 
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-header --upgrade

@@ -16,7 +16,8 @@ from shared.ledger.redis.renewal import RedisRenewal
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Verdict
 from shared.settings.settings import SettingsError, load_settings
-from tests.security.tls import Authority, tls_before
+from tests.authority import Authority
+from tests.security.tls import tls_before
 from tests.shared.ledger.support import Desk, cluster
 
 

@@ -1,50 +1,14 @@
-"""An authority made for a test, and a server that speaks TLS before the embedded one."""
+"""A server that speaks TLS before the embedded one."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from shutil import which
-
-import pytest
 
 from shared.ledger.redis.server import EmbeddedServer
-
-_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-
-
-def openssl(*arguments: str | Path) -> None:
-    command = which("openssl") or pytest.skip("no openssl here: no certificate can be made")
-    done = subprocess.run(
-        [command, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
-class Authority:
-    """Makes certificates below its own, in files of a directory."""
-
-    def __init__(self, path: Path, name: str) -> None:
-        self._path, self._name = path, name
-        self.certificate, self._key = path / f"{name}.pem", path / f"{name}.key"
-        subject = f"/CN={name}"
-        made = ("-x509", "-out", self.certificate, "-keyout", self._key, "-days", "2")
-        openssl("req", *_KEY, *made, "-subj", subject)
-
-    def issue(self, name: str, host: str = "localhost") -> tuple[Path, Path]:
-        """(certificate, key) for a name."""
-        base = self._path / f"{self._name}-{name}"
-        asked, key, made = (base.with_suffix(s) for s in (".csr", ".key", ".pem"))
-        openssl("req", *_KEY, "-out", asked, "-keyout", key, "-subj", f"/CN={name}")
-        extensions = base.with_suffix(".ext")
-        extensions.write_text(f"subjectAltName=DNS:{host}\n")
-        signed = ("-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-days", "2")
-        openssl("x509", "-req", "-in", asked, *signed, "-out", made, "-extfile", extensions)
-        return made, key
 
 
 @contextlib.asynccontextmanager

@@ -34,6 +34,16 @@ def test_a_plan_names_tasks_incarnations_and_nodes_and_leaves_out_jobs_that_are_
     assert made.requests.nodes == ["n5", "n6"]
 
 
+def test_members_that_a_job_does_not_have_are_left_out() -> None:
+    """A leader that stood still reads a bind of its successor's, of a pod that joined the job
+    since. It raised: the process ended with a traceback where it should have stepped down."""
+    jobs = {1: job(1, count=1), 2: job(2, count=1)}
+    made = plan_binds(ENTRIES, jobs=jobs.get, node=lambda row: f"n{row}")
+    assert made is not None
+    assert (made.requests.tasks, made.requests.nodes) == (["1.0", "2.0"], ["n5", "n7"])
+    assert (made.tasks, made.rows) == ([0, 0], [5, 7])
+
+
 def test_what_was_recorded_before_a_crash_is_not_bound_again() -> None:
     """Refused and recorded, then placed on node 9: binding it on node 5 again would be a second."""
     tasks = {

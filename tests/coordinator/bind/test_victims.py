@@ -192,6 +192,19 @@ def test_an_end_that_is_told_twice_takes_no_place_from_the_next_incarnation() ->
     assert core.victims.current(second) == []
 
 
+def test_a_report_that_comes_twice_does_not_end_the_task_that_begins_anew() -> None:
+    """Both were read before a policy of the Job began the ended task anew (seed 80083)."""
+    core = filled()
+    before, twice = (core.victims.read(reports(Report.FAILED, [0, 1]), {"n0": 0}) for _ in "ab")
+    core.recorded(before, [[0, 1]])
+    core.recorded([StatusItem(PENDING, VICTIM, [1], [0], restarts=(0,))], [[1]])
+    assert core.victims.current(twice) == [StatusItem(FAILED, VICTIM, [0], [0])]
+    run(core, VICTIM)
+    assert core.victims.current(twice) == [StatusItem(FAILED, VICTIM, [0], [0])]
+    started = core.victims.read(reports(Report.STARTED, [1], life=1), {"n0": 0})
+    assert core.victims.current(started) == started == [StatusItem(RUNNING, VICTIM, [1], [0])]
+
+
 def test_a_late_answer_of_an_earlier_incarnation_means_nothing() -> None:
     core = filled()
     again(core)

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.controllers.volume_controller import WITHDRAWN, ClaimBinding
-from coordinator.core.pod_evictions import Obstacle
+from coordinator.core.pod_evictions import EvictionObstacle
 from coordinator.intake.admission.result import Admission
 from coordinator.service.service import Service
 from coordinator.verification.workloads.bulk_client import ApiClient
@@ -150,7 +150,7 @@ async def test_a_pod_that_waits_for_a_volume_leaves_a_node_that_is_drained(
         await parts.until(lambda _: bool(asked))
         await cordon(session, "n1")
         code, said = await evict(session, "j-w-0")
-        assert (code, said["message"]) == (429, Obstacle.VOLUME.value)
+        assert (code, said["message"]) == (429, EvictionObstacle.VOLUME.value)
         await parts.until(lambda status: status["tasks"]["pending"] == 1)
         assert (await evict(session, "j-w-0"))[0] == 404
         [state] = parts.service.core.order.jobs.values()

@@ -10,11 +10,11 @@ import pytest
 
 from coordinator.cli.client.kubeconfig import (
     DEFAULT_SERVER,
-    ConfigError,
     contexts,
     find_access,
     write_kubeconfig,
 )
+from shared.kubeconfig import ConfigError
 
 CONFIG = """
 apiVersion: v1

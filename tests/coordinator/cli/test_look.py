@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from shared.ledger.schema import SCHEMA
 from tests.coordinator.cli.conftest import Quadrant
 from tests.coordinator.cli.stand_in import QUEUES, listed, pod, serving, status
 
@@ -195,6 +196,8 @@ def test_version_of_both(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) ->
     said = quadrant("version")
     assert (said.code, said.lines[1]) == (0, "server <unknown>")
     assert quadrant("version", "--client").lines == said.lines[:1]
+    assert said.lines[0].endswith(f"schema {SCHEMA} of the ledger")
+    assert json.loads(quadrant("version", "--client", "-o", "json").out)["ledgerSchema"] == SCHEMA
     assert quadrant("version", "-s", "http://127.0.0.1:9").code == 1
 
 

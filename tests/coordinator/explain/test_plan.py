@@ -183,7 +183,7 @@ async def test_host_ports_that_nobody_used_before(tmp_path: Path, redis_url: str
         three = one(await planned(service, job("three", 3, containers=[port])))
         assert (two["verdict"], three["verdict"]) == ("now", "never")
         server = service.shards._servers[0][0]
-        assert not server._view.things.image(), "nothing is left of what was tried"
+        assert not server.view.things.image(), "nothing is left of what was tried"
 
 
 async def test_what_is_leaving_makes_room_after_these_finish(
@@ -251,7 +251,7 @@ async def test_nothing_of_a_plan_or_an_explanation_stays(tmp_path: Path, redis_u
 async def _facts(service: Running) -> dict[str, Any]:
     inner = service.service
     server = service.shards._servers[0][0]
-    worker, view = server._worker, server._view
+    worker, view = server.worker, server.view
     worker.validate()
     return {
         "log": await inner._ledger.log_tail(),

@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 
 import redis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.explain.cluster import Item, asking, explained, send
+from tests.coordinator.explain.cluster import Item, asking, explained, job, node, queue, send
 from tests.coordinator.explain.random_clusters import RandomCluster, at_rest, clusters, jobs
 from tests.coordinator.explain.test_plan import planned
 from tests.end_to_end.one_process.harness import running
@@ -20,6 +20,12 @@ ROOM_OR_SHARE = {"NotEnoughResources", "Fragmented", "WaitingForQuota"}
 PODS = "/api/v1/namespaces/default/pods"
 
 
+ONE_NODE = RandomCluster([node("n0", cpu="8")], [queue("lab")], [job("old0", cpu="4")])
+"""Room for one more job of four cores. The queue default has what it uses, lab nothing."""
+
+
+@example(cluster=ONE_NODE, new=[job("new0", cpu="4"), job("new1", cpu="4")], shards=1)
+@example(cluster=ONE_NODE, new=[job("new0", cpu="4"), job("new1", cpu="4", queue="lab")], shards=1)
 @given(
     cluster=clusters(prefix="old", most=3),
     new=jobs(prefix="new", most=5),
@@ -69,15 +75,15 @@ async def _compare(
     assert shards > 1 or certain == plan["jobs"]
     foretold = {job["name"]: job["tasks"]["now"] for job in certain}
     assert foretold == {name: running_pods[name] for name in foretold}, (plan, words)
-    for job in plan["jobs"]:
-        runs, tasks = running_pods[job["name"]], job["tasks"]
+    for each in plan["jobs"]:
+        runs, tasks = running_pods[each["name"]], each["tasks"]
         assert not runs or tasks["minimum"] <= runs <= tasks["total"], (plan, words)
-        if not job["certain"]:
-            assert runs == tasks["total"] or words[job["name"]]["reason"] in ROOM_OR_SHARE
-        elif job["verdict"] != "now":
+        if not each["certain"]:
+            assert runs == tasks["total"] or words[each["name"]]["reason"] in ROOM_OR_SHARE
+        elif each["verdict"] != "now":
             # Room and share: which of them is told depends on which was missing last.
-            happened = words[job["name"]]["reason"]
-            assert job["reason"] == happened or {job["reason"], happened} <= ROOM_OR_SHARE
+            happened = words[each["name"]]["reason"]
+            assert each["reason"] == happened or {each["reason"], happened} <= ROOM_OR_SHARE
     if not any(job["tasks"]["now"] for job in plan["jobs"]):
         # Nobody takes anything: there is nothing to compete for.
         assert not any(running_pods[job["name"]] for job in plan["jobs"]), (plan, words)

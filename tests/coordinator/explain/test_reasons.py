@@ -158,6 +158,11 @@ def test_enough_in_total_but_not_on_one_node_is_fragmented() -> None:
         ),
         ({"node(s) had volume node affinity conflict": 5}, Reason.NO_MATCHING_NODES),
         ({'persistentvolumeclaim "data" not found': 5}, Reason.MISCONFIGURED),
+        ({"pod has unbound immediate PersistentVolumeClaims": 5}, Reason.MISCONFIGURED),
+        (
+            {'persistentvolumeclaim "a" bound to non-existent persistentvolume "v"': 5},
+            Reason.MISCONFIGURED,
+        ),
         ({"claim cannot be judged: no such key: model": 5}, Reason.MISCONFIGURED),
     ],
 )

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from coordinator.intake.queue_of import is_group, queue_of
 from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
+from shared.model.model import Job
 from shared.policy.model import Dialect
+from shared.units.queue_slots import GPU_SHARE, NON_PREEMPTIBLE
 from tests.coordinator.intake.objects import pod, pod_group
 
 FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
@@ -147,10 +151,55 @@ def test_a_queue_is_one_of_the_engine_with_its_limits() -> None:
     assert not intake.registry.queues, "its parent is not there"
     admitted(intake, kai_queue("top"))
     top, low = (intake.registry.queues[name] for name in ("top", "low"))
-    gpu = intake.registry.slots.names.index("nvidia.com/gpu")
-    assert (low.parent, low.capability, low.deserved) == (top.qid, ((gpu, 4000),), ((gpu, 1000),))
+    slot = intake.registry.slots.names.index
+    bounds = ((slot(GPU_SHARE), 4000), (slot(NON_PREEMPTIBLE[2]), 1000))
+    assert (low.parent, low.capability) == (top.qid, tuple(sorted(bounds)))
+    assert low.deserved == ((slot("nvidia.com/gpu"), 1000),)
     assert top.capability == ()
     assert "default" not in intake.registry.queues
+
+
+def charges(intake: Intake, job: Job) -> dict[str, int]:
+    """What queues count of the first role beside its requests, by name."""
+    classes = {cid: cls for cls, cid in intake.registry.classes.items()}
+    return {
+        intake.registry.slots.names[slot]: amount
+        for slot, amount in classes[job.roles[0].cid].charges
+    }
+
+
+PROTECTED = {"non-preemptible:cpu": 1000, "non-preemptible:memory": 2**30}
+
+
+@pytest.mark.parametrize(
+    ("spec", "protected"),
+    [
+        ({}, False),
+        ({"priorityClassName": "build"}, True),
+        ({"priorityClassName": "build", "preemptibility": "preemptible"}, False),
+        ({"preemptibility": "non-preemptible"}, True),
+    ],
+)
+@pytest.mark.parametrize("late", [False, True])
+def test_queues_count_by_itself_what_may_not_be_evicted(
+    spec: dict[str, Any], *, protected: bool, late: bool
+) -> None:
+    """Whether the group comes before its pods or after them."""
+    items = [kai_group("g", **spec), member("p", group="g")]
+    intake = kai_intake(kai_queue("team"), *(items[::-1] if late else items))
+    (job,) = intake.registry.jobs.values()
+    assert charges(intake, job) == (PROTECTED if protected else {})
+    again = intake.admit([member("p", group="g")], NOW)
+    assert (again.refused, again.unchanged) == ([], 1)
+
+
+def test_a_group_that_may_be_evicted_from_now_on_is_counted_otherwise() -> None:
+    intake = kai_intake(kai_queue("team"), kai_group("g"), member("p", group="g"))
+    for name, counts in (("build", PROTECTED), ("build", PROTECTED), ("train", {})):
+        admitted(intake, kai_group("g", priorityClassName=name))
+        (job,) = intake.registry.jobs.values()
+        assert charges(intake, job) == counts
+    assert job.spec > 2, "its open turns know it otherwise"
 
 
 def test_pods_join_their_pod_sets() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 from coordinator.bind.binder import BindPlan
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests
 from coordinator.core.reasons.reasons import why
-from coordinator.jobs.backoff import ATTEMPTS, PARK_SECONDS
+from coordinator.jobs.backoff import ATTEMPTS, PARK_SECONDS, STILL_SECONDS
 from coordinator.jobs.state import Standing
 from coordinator.order.order import Order
 from coordinator.service.metrics.pending_counts import waiting_in_steps
@@ -115,6 +117,21 @@ def test_a_parked_job_tries_once_when_room_was_freed_and_not_too_often() -> None
     assert turns(o, now + 2.0) == []
     assert o.jobs[1].reason == Reason.ATTEMPTS_EXHAUSTED
     assert o.parking.parked == 2
+
+
+def test_a_parked_job_tries_now_and_then_where_nothing_is_freed() -> None:
+    """The cluster may take binds again, and no task ends."""
+    o = order()
+    tried, now = [], parked(o)
+    for _ in range(3):
+        while not (again := turns(o, now)):
+            due = o.next_due()
+            assert due is not None
+            now = max(due, now + 1.0)
+        tried.append(now)
+        refuse_bind(o, again[0], now=now)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
+    assert all(STILL_SECONDS <= pause < STILL_SECONDS + PARK_SECONDS for pause in pauses)
 
 
 def test_an_edit_wakes_a_parked_job_with_all_its_attempts() -> None:

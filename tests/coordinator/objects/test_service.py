@@ -12,7 +12,7 @@ import redis
 
 from coordinator.intake.documents.document import Key
 from coordinator.objects.store import EPOCH_BITS
-from coordinator.objects.watchers import Expired
+from coordinator.objects.watchers import WatchExpired
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import job, node, pod, queue, task
 from tests.coordinator.objects.world import KIND
@@ -68,7 +68,7 @@ async def test_a_successor_shows_the_same_objects_under_newer_versions(
             assert now["status"].get("phase") == before["status"].get("phase")
             assert int(now["metadata"]["resourceVersion"]) > last
         assert objects.version >> EPOCH_BITS > last >> EPOCH_BITS
-        with pytest.raises(Expired):
+        with pytest.raises(WatchExpired):
             objects.changes(last, KIND["Pod"])
         # Who waited before is told why again.
         await second.until(lambda status: bool(_told(second, "large")))

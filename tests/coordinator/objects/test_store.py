@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.objects.store import PAGE_BYTES
-from coordinator.objects.watchers import Expired
+from coordinator.objects.watchers import WatchExpired
 from shared.messages.messages import TaskState
 from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import BASE, KIND, World
@@ -178,7 +178,7 @@ def test_a_deleted_job_takes_its_pods_along_as_they_last_were() -> None:
 def test_versions_of_earlier_coordinators_are_expired() -> None:
     world = World()
     world.put(pod("p"))
-    with pytest.raises(Expired):
+    with pytest.raises(WatchExpired):
         world.objects.changes(BASE - 1, KIND["Pod"])
     assert world.changes(BASE, "Pod") == [("ADDED", "p")]
 

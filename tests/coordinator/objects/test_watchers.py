@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.intake.documents.document import Key
 from coordinator.objects import changes
-from coordinator.objects.watchers import Expired
+from coordinator.objects.watchers import WatchExpired
 from shared.messages.messages import HOLDING, TaskState
 from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import KIND, World, infeasible, nominated, placed
@@ -190,7 +190,7 @@ def test_the_ring_is_bounded_and_says_what_it_forgot(monkeypatch: pytest.MonkeyP
     world = World()
     start = world.objects.version
     world.put(*(pod(f"p{i}") for i in range(10)))
-    with pytest.raises(Expired, match="is the oldest kept"):
+    with pytest.raises(WatchExpired, match="is the oldest kept"):
         world.objects.changes(start, KIND["Pod"])
     floor = world.objects._ring.floor
     assert world.changes(floor, "Pod") == [("ADDED", f"p{i}") for i in range(5, 10)]
@@ -205,7 +205,7 @@ def test_bodies_of_what_is_gone_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         world.remove("Pod", f"p{i}")
     world.purge(*world.core.leaving)
     assert world.objects._ring._bytes <= 1000
-    with pytest.raises(Expired):
+    with pytest.raises(WatchExpired):
         world.objects.changes(start, KIND["Pod"])
 
 

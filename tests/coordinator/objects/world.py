@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
@@ -34,10 +34,13 @@ BASE = EPOCH << 40
 
 
 class World:
-    def __init__(self, *, shards: int = 1, window: int = 16) -> None:
-        order = Order(open_session(parse_policy(POLICY)), window=window)
-        self.core = Coordinator(order, Dispatcher(shards))
-        self.intake = Intake()
+    def __init__(
+        self, *, shards: int = 1, window: int = 16, policy: Mapping[str, Any] = POLICY
+    ) -> None:
+        session = open_session(parse_policy(policy))
+        self.core = Coordinator(Order(session, window=window), Dispatcher(shards))
+        self.intake = Intake(dialect=session.policy.dialect)
+        self.core.order.accounts.cluster.names = self.intake.registry.slots.names
         self.now = 1_000_000.0
         self.objects = Objects(
             self.core, lambda: self.intake.registry, epoch=EPOCH, clock=lambda: self.now
@@ -113,14 +116,14 @@ class World:
 
     def events(self, kind: str, name: str) -> list[tuple[str, str]]:
         """(reason, message) of what is told of an object, as describe asks for it."""
-        about = self.get(kind, name, "" if kind in ("Shard", "Queue") else "ns")
+        about = self.get(kind, name, "ns" if KIND[kind].namespaced else "")
         event: Kind = KIND["Event"]
         page = self.objects.list(event, namespace=None, limit=None)
         return [
             (e.object()["reason"], e.object()["message"])
             for e in page.items
             if e.field("involvedObject.name") == name
-            and e.field("involvedObject.kind") == kind
+            and e.field("involvedObject.kind") == KIND[kind].written
             and e.field("involvedObject.uid") == about["metadata"]["uid"]
         ]
 

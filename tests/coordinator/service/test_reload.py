@@ -78,6 +78,16 @@ def test_another_dialect_takes_a_restart(follower: PolicyFollower, file: Path) -
     assert plugins(follower) == ["gang", "predicates"]
 
 
+def test_another_shape_of_the_tree_takes_a_restart(tmp_path: Path, file: Path) -> None:
+    file.write_text("dialect: kai\n")
+    follower = PolicyFollower(load_settings(run_dir=tmp_path, policy=file))
+    file.write_text("dialect: kai\noptions: {full-hierarchy-fairness: false}\n")
+    assert looks(follower, 3) == []
+    error = follower.status()["error"]
+    assert "options.full-hierarchy-fairness" in error
+    assert "takes a restart" in error
+
+
 def test_a_file_replaced_with_the_same_time_and_size_is_noticed(
     follower: PolicyFollower, file: Path
 ) -> None:

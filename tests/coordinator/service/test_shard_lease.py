@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shard_worker.worker.actor import ShardServer
+from shard_worker.worker.server import ShardServer
 from shard_worker.worker.transport import WorkerConfig
 from shared.codec.packed import replace
 from shared.ledger.errors import Deposed, LedgerUnavailable

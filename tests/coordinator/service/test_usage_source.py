@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from coordinator.service.usage_metrics import CPU_QUERY, FORGET_AFTER, UsageSource, read_vector
+from coordinator.service.metrics.usage import CPU_QUERY, FORGET_AFTER, UsageSource, read_vector
 from shared.policy.dialect import parse_policy
 from shared.policy.metrics_source import MetricsSource, SourceError, read_metrics_source
 from shared.policy.model import PolicyError

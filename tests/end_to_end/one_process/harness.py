@@ -23,16 +23,17 @@ from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.dispatch.worker_client import WorkerLost
 from coordinator.service.metrics.loop_time import LoopTime
+from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.service import Service
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
-from shard_worker.worker.actor import ShardServer
 from shard_worker.worker.debugging import DebugRequest, DebugVerb, answer_of_process
+from shard_worker.worker.server import ShardServer
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerError
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import Turn
-from shared.settings.settings import load_settings
+from shared.settings.settings import Settings, load_settings
 
 PATIENCE = 60.0
 """Seconds that what has to happen may take: the machine may stand still for some of them. What must
@@ -207,18 +208,27 @@ async def running(
     workers: DirectShards | None = None,
     loop_time: LoopTime | None = None,
     seen: str = "0",
+    observe: Callable[[Settings], ObservedCluster] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Running]:
     """A service that is ready; it is stopped in an orderly way at the end. ``seen``: a log id that
-    the ledger must have had."""
+    the ledger must have had. ``observe`` opens a cluster that is watched, in place of kubelets."""
     port = free_port()
     made = load_settings(
         run_dir=path, redis_url=redis_url, listen_port=port, **{"shards": 2, "seed": 1} | settings
     )
     shards = workers or DirectShards(redis_url)
     cluster = DirectCluster(kubelets or LocalCluster(speedup=made.speedup, grace=made.grace))
+    observed = None if observe is None else observe(made)
     ledger = RedisLedger(redis_url, newest=seen)
-    service = Service(made, ledger=ledger, cluster=cluster, shards=shards, loop_time=loop_time)
+    service = Service(
+        made,
+        ledger=ledger,
+        cluster=cluster if observed is None else observed.cluster,
+        shards=shards,
+        loop_time=loop_time,
+        observed=observed,
+    )
     stop = asyncio.Event()
     task = asyncio.create_task(service.run(stop))
     try:
@@ -233,5 +243,7 @@ async def running(
         finally:
             try:
                 await shards.close()
+                if observed is not None:
+                    await observed.cluster.close()
             finally:
                 await ledger.close()

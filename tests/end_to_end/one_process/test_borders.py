@@ -75,7 +75,7 @@ async def owners(service: Running, *, until: dict[int, int] | None = None) -> di
     """Row -> shard as the workers see it: of all nodes, or as ``until`` says."""
     deadline = time.monotonic() + PATIENCE
     while True:  # they follow the log with each heartbeat
-        views = {s: server._view for s, (server, _, _) in service.shards._servers.items()}
+        views = {s: server.view for s, (server, _, _) in service.shards._servers.items()}
         found = {row: s for s, view in views.items() for row in view.own.nonzero()[0].tolist()}
         if found == until or (until is None and len(found) == SHAPE.nodes):
             return found

@@ -3,6 +3,7 @@ ever promised beyond what it has, and whoever asks is told which one a pod has."
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gzip
 from collections import Counter
@@ -22,7 +23,7 @@ from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import HOLDING
 from shared.model.node_devices import ASSIGNED, REGISTER
-from tests.end_to_end.one_process.harness import Running, running
+from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 
 Item = dict[str, Any]
 NODES, PODS, SHARDS = 40, 400, 4
@@ -168,6 +169,47 @@ async def test_no_device_is_over_with_four_shards(
     }
     gpus = sum(int(row["gpu"]) for row in machines)
     assert sum(used.values()) > 0.8 * WHOLE * min(gpus, sum(wanted.values())), at_rest
+
+
+async def test_a_victim_gives_its_device_away(
+    embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """By the sums of the nodes nothing is short: one of two devices of 600 each has to become
+    free, and whoever is evicted for it is not bound again."""
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    policy = tmp_path / "policy.yaml"
+    preempts = POLICY.replace("backfill", "preempt, backfill")
+    policy.write_text(preempts.replace("name: gang", "name: gang, enablePreemptable: false"))
+    machine = {"cpu_milli": "8000", "memory_mib": "8192", "gpu": "2", "model": "T4"}
+    share = {"num_gpu": "1", "gpu_milli": "600"}
+    first = job({"name": "first", **share})
+    first["spec"]["priorityClassName"] = "high"
+    high = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 100,
+    }
+    async with (
+        running(
+            embedded_server.url, tmp_path, shards=SHARDS, policy=str(policy), grace=0.05
+        ) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        names = [f"n{number}" for number in range(SHARDS)]
+        await send(http, service, [high, *(node({"sn": name, **machine}) for name in names)])
+        low = [job({"name": f"low-{number}", **share}) for number in range(2 * SHARDS)]
+        await send(http, service, low)
+        await service.until(lambda s: s["tasks"]["running"] == len(low))
+        await send(http, service, [first])
+        async with asyncio.timeout(PATIENCE):
+            shown: dict[str, Item] = {}
+            while not shown or not assigned(shown["first-a-0"]):
+                await asyncio.sleep(0.02)
+                shown = {pod["metadata"]["name"]: pod for pod in await shown_pods(http, service)}
+    assert "T4,600,0:" in assigned(shown["first-a-0"])
+    assert sum(bool(assigned(pod)) for pod in shown.values()) == len(low)
 
 
 async def shown_pods(http: aiohttp.ClientSession, service: Running) -> list[Item]:

@@ -12,7 +12,7 @@ import pytest
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
 from tests.coordinator.intake.objects import node, pod, queue
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.coordinator.intake.test_kai_objects import TOPOLOGY, kai_group, kai_queue
 from tests.end_to_end.one_process.harness import Running, running
 from tests.shared.ledger.conftest import flush
 
@@ -120,17 +120,14 @@ async def test_a_gang_and_a_pod_of_their_own_are_bound(
         await service.until(lambda status: status["tasks"]["running"] == 5)
 
 
-async def test_what_a_service_does_not_do_yet_waits_and_says_so(
+async def test_what_is_missing_is_waited_for(
     embedded_server: EmbeddedServer, tmp_path: Path, policy: str
 ) -> None:
     flush(embedded_server)
+    racked = node("racked", labels={"rack": "r1"}) | {"status": {"allocatable": GPUS}}
     items = [
-        kai_group("fixed", "red", minMember=1, priorityClassName="build"),
-        member("f", "fixed"),
         kai_group("near", "red", topologyConstraint={"topology": "t", **LEVEL}),
         member("n", "near"),
-        kai_group("parent", "all"),
-        member("p", "parent"),
         kai_group("nowhere", "green"),
         member("w", "nowhere"),
     ]
@@ -142,17 +139,20 @@ async def test_what_a_service_does_not_do_yet_waits_and_says_so(
         notices = [n["message"] for n in said["notices"] if n["kind"] == "Queue"]
         unread = "the policy in force is KAI's; it counts under one of Volcano's"
         assert any(unread in notice for notice in notices)
-        for name in ("fixed", "near", "parent"):
-            await service.until(partial(waits_as, service, name, Reason.NOT_SERVED))
+        await service.until(partial(waits_as, service, "near", Reason.MISCONFIGURED))
         await service.until(partial(waits_as, service, "nowhere", Reason.MISCONFIGURED))
         await submit(http, service, kai_queue("green", "all"))
         await service.until(lambda status: status["tasks"]["running"] == 1)
         assert (await nodes_of(http, service)).keys() == {"w"}
+        await submit(http, service, TOPOLOGY_OF_RACKS, racked)
+        await service.until(lambda status: status["tasks"]["running"] == 2)
+        assert (await nodes_of(http, service))["n"] == "racked"
         groups = [group["name"] for group in (await read(http, service, "/apis"))["groups"]]
         assert groups.index("scheduling.run.ai") < groups.index("scheduling.volcano.sh")
 
 
 LEVEL = {"requiredTopologyLevel": "rack"}
+TOPOLOGY_OF_RACKS = TOPOLOGY | {"spec": {"levels": [{"nodeLabel": "rack"}]}}
 
 
 def waits_as(service: Running, name: str, reason: Reason, _: Json) -> bool:

@@ -76,7 +76,7 @@ async def residents(service: Running, ledger: RedisLedger) -> None:
     for server, _, lock in service.shards._servers.values():
         async with lock:
             await server._follow()
-            table = server._view.residents
+            table = server.view.residents
             assert table is not None
             columns = [table.column(name) for name in ("jid", "tix", "state", "row", "cid")]
             lines = zip(

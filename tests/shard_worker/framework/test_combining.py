@@ -23,7 +23,8 @@ from shard_worker.framework.rules import Check, EventHandler, Purpose, Scope
 from shard_worker.framework.session import Session
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.harness import Cluster
-from shard_worker.view.hyper_tree import Domain
+from shard_worker.placement.candidates import fits_idle
+from shard_worker.view.hyper_tree import HyperDomain
 from shared.model.topology import SubGroupPolicy
 from shared.policy.model import PluginOption
 
@@ -44,7 +45,7 @@ class Stage:
         self.victims = self.runs.tasks
         self.queue = world.queues[0]
         self.rows = np.array([0, 1])
-        self.domain = Domain("d", 1, self.rows)
+        self.domain = HyperDomain("d", 1, self.rows)
         self.sub = next(iter(self.waits.subs.values()))
 
 
@@ -159,11 +160,16 @@ def placed_on_devices(at: Stage) -> Any:
     return devices
 
 
-def named(names: Sequence[str] | None) -> list[list[Domain]]:
-    return [[Domain(name, 1, np.array([0])) for name in names or ()]]
+def idle_devices(at: Stage, rows: Sequence[int]) -> None:
+    mask = np.isin(at.rows, rows)
+    at.session.add_devices_idle_fn(lambda *_: mask)
 
 
-def groups(found: list[list[Domain]]) -> list[list[str]]:
+def named(names: Sequence[str] | None) -> list[list[HyperDomain]]:
+    return [[HyperDomain(name, 1, np.array([0])) for name in names or ()]]
+
+
+def groups(found: list[list[HyperDomain]]) -> list[list[str]]:
     return [[domain.name for domain in group] for group in found]
 
 
@@ -336,6 +342,11 @@ POINTS: dict[str, tuple[Register, Ask, Cases]] = {
             ([[(("gpu/0", (1,)),), (("gpu/0", (2, 5)),)]], (("gpu/0", (3, 5)),)),
             ([], ()),
         ],
+    ),
+    "DevicesIdle": (
+        idle_devices,
+        lambda at: fits_idle(at.session, at.task).tolist(),
+        [([[[0], [0, 1]]], [True, False]), ([[[0]], [[1]]], [False, False]), ([], [True, True])],
     ),
     "BestNode": (
         said("best_node"),

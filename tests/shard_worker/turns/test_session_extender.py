@@ -11,23 +11,23 @@ from shard_worker.dialects.open_session import open_session
 from shard_worker.dialects.volcano.plugins.node.extender import FAILED, ExtenderQuestion
 from shard_worker.turns.session_turn import SessionTurns
 from shard_worker.view.mode import Mode
+from shared.model.model import Queue
 from shared.policy.dialect import parse_policy
+from tests.shard_worker.placement.support import cpus
 from tests.shard_worker.turns.sessions import Books
 from tests.shard_worker.turns.test_session_turns import CLASSES, Stage
 
 ARGUMENTS = {"extender.urlPrefix": "http://nobody.invalid", "extender.predicateVerb": "p"}
-POLICY = parse_policy(
-    {
-        "actions": "allocate",
-        "tiers": [{"plugins": [{"name": "gang"}, {"name": "extender", "arguments": ARGUMENTS}]}],
-    }
-)
+PLUGINS = [{"name": "gang"}, {"name": "capacity"}, {"name": "extender", "arguments": ARGUMENTS}]
+POLICY = parse_policy({"actions": "allocate", "tiers": [{"plugins": PLUGINS}]})
 
 
 def placed(answer: Any) -> tuple[list[int], list[int], bool]:
     """Rows that a gang of two gets, how many questions came each time, and whether the view was
-    as before once it was taken back."""
+    as before once it was taken back. The gang needs all that its queue may have: what the first
+    try charged may not count for the second."""
     books = Books(CLASSES)
+    books.queues["default"] = Queue(0, "default", capability=tuple(cpus(2).items()))
     job = books.job(0, [-1, -1], minimum=2)
     stage = Stage(books, policy=POLICY)
     asked: list[int] = []

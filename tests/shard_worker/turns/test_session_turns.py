@@ -8,12 +8,13 @@ import pytest
 from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
-from shard_worker.worker.limits import Limits
+from shard_worker.worker.limits import WorkerLimits
 from shard_worker.worker.worker import CommitBatchRequest, Outcomes, Worker
 from shared.messages.messages import (
     ALLOCATE,
     GUARD_GANG,
     GUARD_GUARANTEE,
+    GUARD_REST,
     NOBODY,
     NOMINATE,
     Answer,
@@ -25,6 +26,7 @@ from shared.messages.messages import (
     OutcomeCode,
     Rows,
     Statement,
+    TaskState,
     Turn,
     Verdict,
 )
@@ -59,7 +61,7 @@ class Stage:
         own = range(nodes) if mode is Mode.NONE else range(nodes // 2)
         self.view: View = view_of(records, own=own, classes=CLASSES)
         self.worker = Worker(
-            session=open_session(policy), view=self.view, mode=mode, shard=0, limits=Limits()
+            session=open_session(policy), view=self.view, mode=mode, shard=0, limits=WorkerLimits()
         )
         self.worker.begin(EPOCH, "run")
 
@@ -319,6 +321,29 @@ def test_bound_tasks_are_victims_of_preempt_too() -> None:
     (statement,), _ = Stage(books, nodes=1).turn(books.turn(high, "preempt", [books.jobs[0]]))
     tasks = statement.evictions[0].tasks
     assert statement.evictions == [EvictRun(0, 1, 0, 0, tasks, [0], GUARD_GANG)]
+
+
+@pytest.mark.parametrize(
+    ("ended", "rest"),
+    [
+        ((TaskState.SUCCEEDED, TaskState.SUCCEEDED), 2),
+        ((TaskState.RELEASING, TaskState.SUCCEEDED), 2),
+        ((TaskState.FAILED, TaskState.LOST), 0),
+    ],
+    ids=["ended", "ending", "failed"],
+)
+def test_of_a_gang_that_leaves_those_stay_that_have_ended(
+    ended: tuple[TaskState, TaskState], rest: int
+) -> None:
+    """Seed 81570: the guard was not asked for, and a member that was placed meanwhile stayed."""
+    books = Books(CLASSES)
+    low = books.job(0, [0, 0, 0, 0, 0], priority=1)
+    books.states[low.jid][3:] = ended
+    high = books.job(0, [-1, -1, -1], priority=10)
+    stage = Stage(books, nodes=1)
+    (statement,), _ = stage.turn(books.turn(high, "gangpreempt", [low]))
+    assert [sorted(run.tasks) for run in statement.evictions] == [[0, 1, 2]]
+    assert guards_of(statement) == {0: GUARD_GANG + rest * GUARD_REST}
 
 
 def test_a_whole_gang_makes_way_for_a_whole_gang() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shard_worker.worker.limits import Limits
+from shard_worker.worker.limits import WorkerLimits
 from shared.codec.packed import replace
 from shared.messages.messages import Level, Outcome, OutcomeCode, Verdict
 from shared.messages.trace import TraceStage, TraceStep
@@ -58,7 +58,7 @@ def test_a_flat_turn_tells_nodes_levels_scores_and_the_verdict() -> None:
 
 
 def test_each_attempt_after_a_refusal_is_told_with_the_node_that_was_taken() -> None:
-    worker = worker_of(nodes(2), limits=Limits(repairs=1))
+    worker = worker_of(nodes(2), limits=WorkerLimits(repairs=1))
     batch = asked(worker.on_turns([replace(turn(1), traced=True)], now=NOW))
     row = batch.statements[0].core[0].rows[0]
     again = asked(worker.on_reply(refuse(Verdict.FIT, {row: used(4, version=7)})))

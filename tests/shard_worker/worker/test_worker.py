@@ -7,7 +7,7 @@ import pytest
 from shard_worker.framework.session import Session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
-from shard_worker.worker.limits import Limits
+from shard_worker.worker.limits import WorkerLimits
 from shard_worker.worker.worker import CommitBatchRequest, Instruction, Outcomes, Worker
 from shared.codec.packed import replace
 from shared.ledger.entries.log import CommitEntry, Committed
@@ -40,7 +40,7 @@ NOW = 1000.0
 
 
 def worker_of(
-    view: View, *, session: Session | None = None, limits: Limits | None = None
+    view: View, *, session: Session | None = None, limits: WorkerLimits | None = None
 ) -> Worker:
     worker = Worker(
         session=session or session_of(), view=view, mode=Mode.SOFT, shard=0, seed=3, limits=limits
@@ -135,7 +135,7 @@ def test_open_statements_count_for_the_next_turn() -> None:
 
 
 def test_batches_are_bounded_and_a_large_statement_goes_alone() -> None:
-    limits = Limits(batch_operations=10)
+    limits = WorkerLimits(batch_operations=10)
     worker = worker_of(nodes(30), limits=limits)
     sizes = [4, 5, 3, 25, 1, 1]
     turns = [turn(size, jid=jid) for jid, size in enumerate(sizes)]
@@ -184,7 +184,7 @@ def test_of_two_refused_statements_the_first_chooses_first() -> None:
 
 def test_a_conflict_that_repeats_goes_back_to_order() -> None:
     view = nodes(1)
-    worker = worker_of(view, limits=Limits(repairs=3))
+    worker = worker_of(view, limits=WorkerLimits(repairs=3))
     instructions = worker.on_turns([turn(1)], now=NOW)
     for _ in range(4):
         asked(instructions)
@@ -296,14 +296,14 @@ LEAVING = record(allocatable=cpus(2), used={CPU: 2000}, releasing={CPU: 2000})
 
 
 def test_a_nomination_outlasts_a_slow_turn_and_the_one_that_renews_it() -> None:
-    worker = worker_of(view_of([LEAVING]), limits=Limits(nomination_seconds=7.0))
+    worker = worker_of(view_of([LEAVING]), limits=WorkerLimits(nomination_seconds=7.0))
     batch = asked(worker.on_turns([turn(2)], now=NOW, elapsed=lambda: 20.0))
     assert batch.statements[0].expiry == NOW + 20.0 + 20.0 + 7.0
 
 
 def test_a_pipelined_gang_is_nominated_and_placed_later() -> None:
     view = view_of([LEAVING])
-    worker = worker_of(view, limits=Limits(nomination_seconds=7.0))
+    worker = worker_of(view, limits=WorkerLimits(nomination_seconds=7.0))
     batch = asked(worker.on_turns([turn(2)], now=NOW))
     (statement,) = batch.statements
     assert [run.kind for run in statement.core] == [NOMINATE]
@@ -346,7 +346,7 @@ def test_displaced_jobs_are_named_and_forgotten() -> None:
 def test_a_refused_statement_leaves_nominations_alone() -> None:
     view = view_of([record(allocatable=cpus(1), nominated={CPU: 1000, PODS: 1})])
     nominate(view, 9, [0], priority=1)
-    worker = worker_of(view, limits=Limits(repairs=0))
+    worker = worker_of(view, limits=WorkerLimits(repairs=0))
     worker.on_turns([turn(1, priority=2)], now=NOW)
     (outcome,) = told(worker.on_reply(refuse(Verdict.RANK)))
     assert (outcome.code, outcome.displaced) == (OutcomeCode.CONFLICT, [])

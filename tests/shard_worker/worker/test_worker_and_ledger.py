@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
-from shard_worker.worker.limits import Limits
+from shard_worker.worker.limits import WorkerLimits
 from shard_worker.worker.worker import CommitBatchRequest, Instruction, Outcomes, Worker
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeOp, PutJob, PutPartition, PutQueue
@@ -150,7 +150,7 @@ class World:
             mode=self.mode,
             shard=shard,
             seed=shard,
-            limits=Limits(batch_operations=12),
+            limits=WorkerLimits(batch_operations=12),
         )
         assert worker.begin(epoch, self.run_id) == []
         return Shard(worker, view, snapshot.log_id)

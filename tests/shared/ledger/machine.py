@@ -17,7 +17,7 @@ import redis
 from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
-from shard_worker.worker.limits import Limits
+from shard_worker.worker.limits import WorkerLimits
 from shard_worker.worker.worker import CommitBatchRequest, Instruction, Worker
 from shared.codec.packed import replace
 from shared.ledger.class_op import put_class
@@ -39,7 +39,6 @@ from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import (
     ACCEPTED,
-    GUARD_GANG,
     GUARD_GUARANTEE,
     NOMINATE,
     CommitBatch,
@@ -69,7 +68,6 @@ from tests.shared.ledger.promises import (
     check_guarantees,
     check_limits,
     check_records,
-    in_part,
     unguarded,
 )
 from tests.shared.ledger.support import LEAF, ROOT, some_victims
@@ -196,7 +194,7 @@ class World:
                 mode=Mode.SOFT,
                 shard=number,
                 seed=number,
-                limits=Limits(batch_operations=6),
+                limits=WorkerLimits(batch_operations=6),
             )
             assert worker.begin(self.own.epochs[writer], self.own.run) == []
             self.shards[writer] = Shard(writer, worker, view, snapshot.log_id)
@@ -258,7 +256,7 @@ class World:
             check_fit(before, after, {}, THINGS)
             check_limits(before, after)
             # A policy without gang may leave a job in part, and its statements say so.
-            check_gangs(before, after, unguarded([batch], GUARD_GANG) | in_part([batch]))
+            check_gangs(before, after, [batch])
             check_guarantees(before, after, unguarded([batch], GUARD_GUARANTEE))
 
     def follow_log(self, entries: list[Any]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.entries.stored import ThingAsk
 from shared.ledger.records import unpack_node, unpack_thing
-from shared.messages.messages import CommitBatch
+from shared.messages.messages import GUARD_GANG, CommitBatch, Group
 from shared.units.slots import PODS
 from shared.units.things import Things
 
@@ -159,14 +159,27 @@ def check_limits(before: Snapshot, after: Snapshot) -> None:
             assert now <= max(limit, then), (qid, slot)
 
 
-def check_gangs(before: Snapshot, after: Snapshot, victims: Collection[int] = ()) -> None:
-    """``victims``: jobs that a statement without the guard may have taken members from."""
+def check_gangs(before: Snapshot, after: Snapshot, batches: Sequence[object] = ()) -> None:
+    """Statements of ``batches`` without the guard may have left jobs in part, those with a rest as
+    many members as they say."""
+    victims, rests = unguarded(batches, GUARD_GANG) | in_part(batches), _rests(batches)
     for jid, job in after.jobs.items():
         if jid in victims:
             continue
-        for group, old in zip(job.groups, before.jobs[jid].groups, strict=True):
-            if 0 < group.held < group.minimum:
-                assert 0 < old.held < group.minimum, jid
+        old = before.jobs[jid].groups
+        for i, group in enumerate(job.groups):
+            if group.held > rests[jid] and not _has_minima(job.groups, i):
+                assert old[i].held > 0 and not _has_minima(old, i), (jid, i)
+
+
+def _has_minima(groups: Sequence[Group], index: int) -> bool:
+    """Members in the lower 32 bits of the minimum, groups directly below in those above
+    (docs/decisions/0065)."""
+    held, minimum = groups[index].held, groups[index].minimum
+    if held < minimum & 0xFFFF_FFFF:
+        return False
+    below = [i for i, group in enumerate(groups) if group.parent == index]
+    return [_has_minima(groups, i) for i in below].count(True) >= minimum >> 32
 
 
 def check_guarantees(before: Snapshot, after: Snapshot, victims: Collection[int] = ()) -> None:
@@ -189,6 +202,16 @@ def unguarded(batches: Iterable[object], guard: int) -> set[int]:
     commits = [batch for batch in batches if isinstance(batch, CommitBatch)]
     runs = (run for batch in commits for s in batch.statements for run in s.evictions)
     return {run.jid for run in runs if not run.guards & guard}
+
+
+def _rests(batches: Iterable[object]) -> Counter[int]:
+    """jid -> the most members that a guard of these batches lets stay below the minimum."""
+    rests = Counter[int]()
+    for batch in batches:
+        for s in batch.statements if isinstance(batch, CommitBatch) else ():
+            for run in s.evictions:
+                rests[run.jid] = max(rests[run.jid], run.guards // 4)
+    return rests
 
 
 def in_part(batches: Iterable[object]) -> set[int]:

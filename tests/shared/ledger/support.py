@@ -24,6 +24,7 @@ from shared.messages.messages import (
     ALLOCATE,
     GUARD_GANG,
     GUARD_GUARANTEE,
+    GUARD_REST,
     CommitBatch,
     CommitReply,
     Epoch,
@@ -118,7 +119,10 @@ def statement(
     )
 
 
-SOME_GUARDS = (0, GUARD_GANG, GUARD_GUARANTEE, *[GUARD_GANG | GUARD_GUARANTEE] * 2)
+SOME_GUARDS = (
+    *(0, GUARD_GANG, GUARD_GUARANTEE, GUARD_GANG | GUARD_REST, GUARD_GANG | 2 * GUARD_REST),
+    *[GUARD_GANG | GUARD_GUARANTEE] * 2,
+)
 
 
 def some_victims(rng: random.Random, now: Snapshot) -> list[EvictRun]:

@@ -7,9 +7,11 @@ import pytest
 
 from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutQueue
+from shared.ledger.gang_minimum import stored_minimum
 from shared.messages.messages import (
     GUARD_GANG,
     GUARD_GUARANTEE,
+    GUARD_REST,
     Group,
     Statement,
     StatusItem,
@@ -66,6 +68,22 @@ async def test_a_gang_keeps_its_minimum_or_goes_whole(desk: Desk) -> None:
     assert [g.held for g in (await desk.ledger.snapshot()).jobs[VICTIM].groups] == [0, 0, 0]
 
 
+async def test_a_gang_keeps_as_many_of_its_sub_groups_as_it_needs(desk: Desk) -> None:
+    minima = Group(-1, stored_minimum(1, 1)), Group(0, 2), Group(0, 2)
+    await desk.store(job(VICTIM, *minima), job(WINNER))
+    await desk.commit(
+        statement(VICTIM, run([0, 1], [0, 0], group=1), run([5, 6], [1, 1], group=2)),
+    )
+    await desk.commit(statement(VICTIM, run([9], [2])))
+    await desk.record(StatusItem(S.RUNNING, VICTIM, [0, 1, 5, 6, 9], [0, 0, 1, 1, 2]))
+    first = victims([0, 1], [0, 0], cid=SMALL, group=1)
+    second = victims([5, 6], [1, 1], cid=SMALL, group=2)
+    both = evicting(first, second, guards=GUARD_GANG)
+    assert verdict(await desk.commit(both)) == (V.GANG, 0)
+    assert verdict(await desk.commit(evicting(first, guards=GUARD_GANG)))[0] is V.COMMITTED
+    assert verdict(await desk.commit(evicting(second, guards=GUARD_GANG))) == (V.GANG, 0)
+
+
 async def test_without_the_guard_a_gang_may_break(desk: Desk) -> None:
     await running(desk, Group(-1, 2))
     assert verdict(await desk.commit(evicting(victims([0], [0]))))[0] is V.COMMITTED
@@ -104,6 +122,41 @@ async def test_a_gang_in_part_may_go_on_leaving_alone(desk: Desk) -> None:
     refused = evicting(in_part, guards=GUARD_GANG)
     assert verdict(await desk.commit(refused)) == (V.GANG, 0)
     assert verdict(await desk.commit(evicting(in_part)))[0] is V.COMMITTED
+
+
+async def test_members_that_have_ended_may_stay_and_nobody_who_came_since(desk: Desk) -> None:
+    """Seed 81570: a worker evicts all of a gang that runs, two of which have ended well. Another
+    one placed a member meanwhile, which would be left alone."""
+    await desk.store(job(VICTIM, Group(-1, 5)), job(WINNER))
+    rows = [0, 0, 1, 1, 2]
+    await desk.commit(statement(VICTIM, run([0, 1, 2, 3, 4], rows)))
+    await desk.record(StatusItem(S.RUNNING, VICTIM, [0, 1, 2, 3, 4], rows))
+    await desk.record(StatusItem(S.SUCCEEDED, VICTIM, [0, 1], [0, 0]))
+    leaving = victims([2, 3, 4], [1, 1, 2], cid=SMALL)
+
+    def ask(rest: int) -> Statement:
+        return evicting(leaving, guards=GUARD_GANG + rest * GUARD_REST)
+
+    assert verdict(await desk.commit(ask(1))) == (V.GANG, 0)
+    await desk.commit(statement(VICTIM, run([5], [3])))
+    await desk.record(StatusItem(S.RUNNING, VICTIM, [5], [3]))
+    before = await plain(desk)
+    assert verdict(await desk.commit(ask(2))) == (V.GANG, 0)
+    assert await plain(desk) == before
+    with_it = replace(leaving, tasks=[2, 3, 4, 5], rows=[1, 1, 2, 3])
+    both = evicting(with_it, guards=GUARD_GANG + 2 * GUARD_REST)
+    assert verdict(await desk.commit(both))[0] is V.COMMITTED
+
+
+async def test_a_rest_is_no_guarantee(desk: Desk) -> None:
+    """The bit beside it is another guard."""
+    await running(desk)
+    await desk.store(PutQueue(LEAF, ROOT, None, b"q", [(CPU, 8000)]))
+    one = victims([0], [0])
+    rest = evicting(one, guards=GUARD_GANG + 3 * GUARD_REST)
+    kept = evicting(one, guards=GUARD_GANG + GUARD_GUARANTEE + 3 * GUARD_REST)
+    assert verdict(await desk.commit(kept)) == (V.QUEUE, LEAF)
+    assert verdict(await desk.commit(rest))[0] is V.COMMITTED
 
 
 async def test_runs_of_one_gang_are_judged_when_all_have_left(desk: Desk) -> None:

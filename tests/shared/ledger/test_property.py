@@ -28,6 +28,7 @@ from shared.ledger.entries.log import CommitEntry, EpochEntry, IntakeEntry, LogE
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.ledger.errors import LedgerArgument
+from shared.ledger.gang_minimum import stored_minimum
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.protocol import Ledger
 from shared.ledger.records import unpack_node
@@ -36,7 +37,6 @@ from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import (
     ALLOCATE,
     ENDED,
-    GUARD_GANG,
     GUARD_GUARANTEE,
     NOMINATE,
     CommitBatch,
@@ -61,7 +61,6 @@ from tests.shared.ledger.promises import (
     check_guarantees,
     check_limits,
     check_records,
-    in_part,
     unguarded,
 )
 from tests.shared.ledger.support import (
@@ -194,6 +193,7 @@ class Pair:
                 [Group(-1, 3)],
                 [Group(-1, 2), Group(0, 2), Group(0, 1)],
                 [Group(-1, 0), Group(0, 3)],
+                [Group(-1, stored_minimum(2, 1)), Group(0, 2), Group(0, 1)],
             )
         )
         return job(jid, *groups, qid=r.choice((LEAF, LEAF, OTHER, -1)), version=r.choice((1, 1, 2)))
@@ -371,7 +371,7 @@ class Pair:
             after = await self.real.snapshot()
             check_fit(self.now, after, IMPLIED, THINGS)
             check_limits(self.now, after)
-            check_gangs(self.now, after, unguarded(batches, GUARD_GANG) | in_part(batches))
+            check_gangs(self.now, after, batches)
             check_guarantees(self.now, after, unguarded(batches, GUARD_GUARANTEE))
         elif kind < 0.75:
             await self.at_once([self.status()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import DropJob, DropNode, Observe, PutClass, PutQueue
 from shared.ledger.entries.log import CommitEntry
+from shared.ledger.gang_minimum import stored_minimum
 from shared.messages.messages import NOMINATE, DomainOp, Group, StatusItem, TaskState, Verdict
 from tests.shared.ledger.support import (
     BIG,
@@ -170,6 +171,20 @@ async def test_a_gang_never_comes_to_stand_between_zero_and_its_minimum(desk: De
     assert found == [(V.GANG, 0), (V.GANG, 2), (V.COMMITTED, -1)]
     reply = await desk.commit(statement(7, tail=(run([5], [2], group=2), run([2], [2], group=1))))
     assert reply.answers[0].tail == [V.GANG, V.COMMITTED]
+
+
+async def test_a_group_has_its_members_and_enough_of_the_groups_below_it(desk: Desk) -> None:
+    """Three members in all, and one of two sub groups of two: neither minimum alone is enough."""
+    await desk.store(job(7, Group(-1, stored_minimum(3, 1)), Group(0, 2), Group(0, 2)))
+    pair, third = run([0, 1], [0, 0], group=1), run([9], [1], group=0)
+    reply = await desk.commit(
+        statement(7, pair),
+        statement(7, run([7, 8, 9], [1, 1, 1], group=0)),
+        statement(7, pair, third),
+    )
+    found = [(a.verdict, a.at) for a in reply.answers]
+    assert found == [(V.GANG, 0), (V.GANG, 0), (V.COMMITTED, -1)]
+    assert [g.held for g in (await desk.ledger.snapshot()).jobs[7].groups] == [3, 2, 0]
 
 
 async def test_a_job_whose_policy_keeps_no_gangs_may_be_in_part(desk: Desk) -> None:

@@ -63,6 +63,8 @@ SPOILS: dict[str, Callable[[Item], None]] = {
     "spec.tasks[1].name": put("spec/tasks/1/name", "Worker!"),
     "spec.policies[0].event": put("spec/policies/0/event", "PodFaild"),
     f"{POD}.tolerationss": put("spec/tasks/0/template/spec/tolerationss", []),
+    f"{POD}.hostIPC": put("spec/tasks/0/template/spec/hostIPC", 5),
+    f"{POD}.hostname": put("spec/tasks/0/template/spec/hostname", 5),
     f"{POD}.containers[0].resources.requests.nvidia.com/gpu": put(
         "spec/tasks/0/template/spec/containers/0/resources/requests/nvidia.com~gpu", "x"
     ),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
 
+from shared.errors import Refusal
 from shared.manifests.kubernetes.inert import InertObject
-from shared.manifests.parse import parse
+from shared.manifests.parse import parse, parse_stored
+from shared.schemas.catalogue import TABLES
 
 PORT = {"port": 80, "targetPort": "http", "protocol": "TCP"}
 
@@ -77,3 +80,71 @@ def test_a_secrets_value_of_another_form_is_not_repeated() -> None:
     refused = parse(inert("Secret", data={"password": 12345}))
     assert "data.password" in str(refused)
     assert "12345" not in str(refused)
+
+
+# --- fields of kinds that decide something --------------------------------------------------------
+
+CONTAINER = {"name": "c"}
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "x"},
+    "spec": {"containers": [CONTAINER]},
+}
+CLASS: dict[str, Any] = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "x"},
+    "provisioner": "disk.example.com",
+}
+NODE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "x"},
+    "spec": {},
+    "status": {"allocatable": {"cpu": "1"}},
+}
+PARTS: dict[str, tuple[dict[str, Any], tuple[str | int, ...]]] = {
+    "StorageClass": (CLASS, ()),
+    "PersistentVolumeClaimSpec": (inert("PersistentVolumeClaim", spec={}), ("spec",)),
+    "NodeSpec": (NODE, ("spec",)),
+    "PodSpec": (POD, ("spec",)),
+    "Container": (POD, ("spec", "containers", 0)),
+    "ObjectMeta": (CLASS, ("metadata",)),
+}
+"""Name of a schema -> an object with such a part, and where."""
+KEPT = [(schema, name) for schema in PARTS for name in TABLES[schema].kept]
+
+
+def with_field(schema: str, name: str, value: object) -> tuple[dict[str, Any], str]:
+    """(object, path of the field)"""
+    obj, way = PARTS[schema]
+    obj = part = deepcopy(obj)
+    path = ""
+    for step in way:
+        part = part[step]  # type: ignore[index]
+        path += f"[{step}]" if isinstance(step, int) else f".{step}"
+    part[name] = value
+    return obj, f"{path}.{name}".lstrip(".")
+
+
+@pytest.mark.parametrize(("schema", "name"), KEPT)
+def test_a_kept_field_of_another_form_is_refused(schema: str, name: str) -> None:
+    """A client with types could not decode a list that it is in."""
+    form = TABLES[schema].kept[name]
+    wrong: object = 5 if form.get("type") != "integer" else "five"
+    obj, path = with_field(schema, name, wrong)
+    assert f"x: {path}" in str(parse(obj))
+    assert not isinstance(parse(with_field(schema, name, None)[0]), Refusal)
+
+
+def test_many_fields_are_kept() -> None:
+    """The descriptions are what says so: none may be reworded away."""
+    assert len(KEPT) > 50
+    assert ("StorageClass", "allowVolumeExpansion") in KEPT
+
+
+def test_what_an_earlier_version_accepted_is_still_read() -> None:
+    obj, _ = with_field("PodSpec", "hostIPC", "of another version")
+    assert isinstance(parse(obj), Refusal)
+    assert not isinstance(parse_stored(obj), Refusal)

@@ -43,7 +43,7 @@ def test_without_actions_or_tiers_it_is_kais_default(text: str) -> None:
 def test_tiers_are_one_list_and_arguments_are_text() -> None:
     policy = kai(
         """
-actions: "allocate, reclaim"
+actions: "allocate, reclaim, stalegangeviction"
 tiers:
 - plugins:
   - name: proportion
@@ -74,8 +74,7 @@ options:
     assert policy.kai.queue_depth == {"reclaim": 10}
     assert (budgets.action, budgets.actions, budgets.job) == (60, {"reclaim": 30}, 240)
     assert budgets.generators == {"NodeLocalGreedy": 0, "MultiNodeGang": 120}
-    evicting, switch, unread = policy.warnings
-    assert evicting.startswith("action reclaim: it evicts")
+    switch, unread = policy.warnings
     assert "disableNodeOrder: KAI never reads it" in switch
     assert unread.startswith("option qps has no effect here")
 

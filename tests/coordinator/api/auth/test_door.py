@@ -32,6 +32,10 @@ ROUTES = (
     "/apis/scheduling.volcano.sh/v1beta1/queues/{name}",
     "/apis/scheduling.volcano.sh/v1beta1/namespaces/{namespace}/podgroups",
     "/apis/scheduling.volcano.sh/v1beta1/namespaces/{namespace}/podgroups/{name}/explain",
+    "/apis/scheduling.run.ai/v2/queues",
+    "/apis/scheduling.run.ai/v2alpha2/namespaces/{namespace}/podgroups",
+    "/apis/scheduling.run.ai/v2alpha2/namespaces/{namespace}/podgroups/{name}",
+    "/apis/scheduling.run.ai/v2alpha2/namespaces/{namespace}/podgroups/{name}/explain",
     "/apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs",
     "/apis/topology.volcano.sh/v1alpha1/hypernodes",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -132,6 +136,7 @@ async def test_the_word_bearer_may_be_written_in_any_case(door: Door) -> None:
 PODS = "/api/v1/namespaces/a/pods"
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/a/jobs"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/a/podgroups"
+KAI_GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/a/podgroups"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 QUADRANT = "/apis/quadrant.dev/v1alpha1"
 
@@ -150,6 +155,11 @@ QUADRANT = "/apis/quadrant.dev/v1alpha1"
         ("PATCH", f"{PODS}/explain", "submit"),
         ("POST", JOBS, "submit"),
         ("POST", GROUPS, "submit"),
+        ("POST", KAI_GROUPS, "submit"),
+        ("PUT", f"{KAI_GROUPS}/x", "submit"),
+        ("PATCH", f"{KAI_GROUPS}/x", "submit"),
+        ("POST", f"{KAI_GROUPS}/x/explain", "view"),
+        ("POST", "/apis/scheduling.run.ai/v2/queues", "admin"),
         ("POST", f"{QUADRANT}/lists", "submit"),
         ("POST", "/api/v1/nodes", "admin"),
         ("DELETE", "/api/v1/nodes/x%2Fexplain", "admin"),

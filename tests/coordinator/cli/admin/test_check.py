@@ -266,11 +266,10 @@ def test_a_policy_of_kai_says_its_dialect_and_why(tmp_path: Path) -> None:
     assert found["kai"]["queueDepthPerAction"] == {"consolidation": 5}
     (tier,) = found["tiers"]
     assert [plugin["name"] for plugin in tier] == ["proportion", "gpupack"]
-    assert any(w.startswith("action consolidation: it evicts") for w in found["warnings"])
     assert any(w.startswith("a service differs from KAI") for w in found["warnings"])
     text = check(str(tmp_path / "policy.yaml"))
     assert "Dialect: KAI (field queueDepthPerAction: only KAI has it)" in text
-    for word in ("kValue", "use-scheduling-signatures", "consolidation", "Warning: action"):
+    for word in ("kValue", "use-scheduling-signatures", "consolidation", "Warning: a service"):
         assert word in text
 
 

@@ -9,9 +9,17 @@ from random import Random
 
 import pytest
 
+from coordinator.intake.intake import Intake
 from coordinator.supervisor.restarts import DEATHS, WINDOW_SECONDS
 from coordinator.verification.chaos.draining import plan_drains
-from coordinator.verification.chaos.load import ChangePolicy, Delete, Load, SubmitJob, queues
+from coordinator.verification.chaos.load import (
+    ChangePolicy,
+    Delete,
+    Load,
+    SubmitJob,
+    cluster,
+    queues,
+)
 from coordinator.verification.chaos.plan import (
     CLUSTER,
     LEADER,
@@ -27,6 +35,7 @@ from coordinator.verification.chaos.plan import (
 from coordinator.verification.chaos.policies import draw_policy, evicts
 from coordinator.verification.workloads.generators import ClusterShape, node_items
 from shared.policy.dialect import parse_policy
+from shared.policy.model import Dialect
 
 SHAPE = ClusterShape(nodes=24, units=8)
 SHARDS = 3
@@ -143,6 +152,34 @@ def test_jobs_ask_for_more_than_gpus(walls: bool) -> None:
     for what in wanted:
         assert any(what in text for text in told) is (what != "persistentVolumeClaim" or not walls)
     assert any(isinstance(operation, ChangePolicy) for operation in operations)
+
+
+def test_under_a_kai_policy_everything_is_said_in_its_words() -> None:
+    """Intake takes the tree of queues, and all that users submit; nobody asks for an eviction."""
+    nodes = list(node_items(SHAPE))
+    intake = Intake(dialect=Dialect.KAI)
+    admitted = intake.admit([*nodes, *cluster(SHAPE, nodes, of_kai=True)], 1.0)
+    assert not admitted.refused
+    one, limits = Load(7, SHAPE, shards=SHARDS, nodes=nodes, of_kai=True), set()
+    for operation in (operation for step in islice(one.steps(), 300) for operation in step):
+        match operation:
+            case SubmitJob(items):
+                outcome = intake.admit(items, 2.0)
+                assert not outcome.refused
+                assert not any("not looked at" in notice.message for notice in outcome.notices)
+                limits |= {
+                    item["spec"]["resources"]["gpu"]["limit"]
+                    for item in items
+                    if item["kind"] == "Queue"
+                }
+            case ChangePolicy(text):
+                policy = parse_policy(text)
+                assert (policy.dialect, policy.actions) == (Dialect.KAI, ("allocate",))
+            case Delete():
+                pass
+    assert len(limits) > 2
+    groups = [job for job in intake.registry.jobs.values() if job.kind == "PodGroup"]
+    assert any(job.tasks > 1 for job in groups), "pods join KAI's groups"
 
 
 def test_one_seed_in_four_evicts() -> None:

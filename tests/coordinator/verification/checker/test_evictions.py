@@ -163,6 +163,23 @@ def test_histories_with_one_guard_for_a_statement_are_read(tmp_path: Path) -> No
         assert story.check(tmp_path).ok is kept
 
 
+@pytest.mark.parametrize("seconds", [0.0, 3.0], ids=["new", "old"])
+def test_pods_of_a_new_job_are_expected_a_moment_after(tmp_path: Path, seconds: float) -> None:
+    """Seed 90272: eight pods were submitted 48 ms before an eviction, and with them none of those
+    that ran was allowed to go. The worker's turn had begun without them."""
+    story = running()
+    policy = {"actions": ["preempt"], "tiers": [[{"name": "pdb"}]]}
+    story.ledger("policy", policy=policy)
+    one = {"namespace": "default", "name": "one", "selector": [], "max_unavailable": "1"}
+    story.ledger("object", keys=["budget/one"], gone=[False], values={"budget/one": one})
+    story.job(3, 8)
+    story.t += seconds
+    event = evicting(story, {0: 0}, nominate={0: 0})
+    event["statements"][0]["reason"] = "preempt (pdb): for default/job-2"
+    broken = story.check(tmp_path).broken
+    assert (9 in broken) is (seconds > 0)
+
+
 @pytest.mark.parametrize("leaving", ["evicted", "by itself"])
 def test_a_guarded_queue_keeps_what_is_guaranteed(tmp_path: Path, leaving: str) -> None:
     story = running()

@@ -10,6 +10,8 @@ from tests.coordinator.verification.checker.story import BEST_EFFORT, PODS, Stor
 
 BESIDE_DB = 3
 """Class: one pod, on a node with a pod of app=db."""
+LONER = 4
+"""Class: one pod, in no zone with a pod of app=db."""
 HOST = "kubernetes.io/hostname"
 
 
@@ -59,3 +61,26 @@ def test_the_second_of_a_group_is_beside_the_first(story: Story, tmp_path: Path)
     story.commit(2, {0: 1}, cid=BESIDE_DB)
     wrong = story.commit(2, {1: 2}, cid=BESIDE_DB)
     assert the_first(story, tmp_path) == (9, story.line_of(wrong))
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_deleted_node_is_in_no_domain(story: Story, deleted: bool, tmp_path: Path) -> None:
+    """What still runs on a node that was deleted keeps nobody away: the domain that the node was
+    in had a pod with anti-affinity, and the checker counted it on (seed 70766)."""
+    for row in (0, 1):
+        node = {"row": row, "name": f"n{row}", "allocatable": [[PODS, 10]], "spec": 3}
+        story.ledger("node", nodes=[node | {"facts": {"labels": {"zone": "a"}}}])
+    db = [{"key": "app", "operator": "In", "values": ["db"]}]
+    term = {"topology_key": "zone", "selector": db, "anti": True}
+    asked = {"cid": LONER, "requests": [[PODS, 1, 0]], "best_effort": True, "rules": "alone"}
+    story.ledger("class", classes=[asked], rules={"alone": {"pod_terms": [term]}})
+    job = {"jid": 3, "qid": 1, "spec": 1, "key": "default/job-3", "uid": "uid-3"}
+    story.ledger("job", jobs=[job | {"groups": [[-1, 1]], "roles": [[LONER, 0, 1, 0]]}])
+    story.commit(3, {0: 0}, cid=LONER)
+    if deleted:
+        story.ledger("node_gone", rows=[0])
+    placed = story.commit(1, {0: 1}, cid=BEST_EFFORT)
+    if deleted:
+        assert story.check(tmp_path).ok
+    else:
+        assert the_first(story, tmp_path) == (9, story.line_of(placed))

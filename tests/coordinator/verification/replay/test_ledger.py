@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from coordinator.verification.replay.ledger_check import LedgerRefused
+from coordinator.verification.replay.ledger_check import LedgerRefused, ReplayLedger
 from coordinator.verification.replay.session import run_session
 from shard_worker.dialects.volcano.actions import run as actions
+from shard_worker.framework.operation import Operation
 from shard_worker.framework.session import Session
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.session_model.job import TaskInfo
+from shared.ledger.entries.log import CommitEntry
+from shared.ledger.memory.synchronous import at_once
 from tests.coordinator.verification.replay.build import Json, case, gang, node, policy, queue
 
 GANGS = policy("allocate", "gang", "predicates")
@@ -116,10 +119,32 @@ def test_the_promises_of_a_job_stand_together(monkeypatch: pytest.MonkeyPatch) -
     assert made == [1, 2]
 
 
-def _noting(made: list[int]) -> Callable[..., None]:
-    from coordinator.verification.replay.ledger_check import ReplayLedger
-    from shared.ledger.memory.synchronous import at_once
+def test_a_statement_tells_the_rules_of_every_tier_that_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cluster 11573: for the second node a later tier let the victims go, and the statement named
+    only the first node's, whose pdb spared them."""
+    reasons: list[str] = []
+    judge = ReplayLedger.commit
 
+    def commit(self: ReplayLedger, action: str, operations: Sequence[Operation]) -> None:
+        judge(self, action, operations)
+        entries = at_once(self.ledger.read_log("0", count=1000))
+        commits = (entry for entry in entries if isinstance(entry, CommitEntry))
+        reasons.extend(done.reason for entry in commits for done in entry.accepted)
+
+    def decide(statement: WorldStatement, tasks: dict[str, TaskInfo]) -> None:
+        statement.evict(tasks["low-0"], "preempt (gang, pdb): for ns/g-0")
+        statement.evict(tasks["low-1"], "preempt (conformance): for ns/g-0")
+        statement.pipeline(tasks["g-0"], 0)
+
+    items = [node("a", cpu=4), *gang("low", pods=4, on="a"), *gang("g", pods=1, cpu=2)]
+    monkeypatch.setattr(ReplayLedger, "commit", commit)
+    decided(monkeypatch, decide, *items, under=policy("preempt", "predicates"))
+    assert reasons == ["preempt (gang, pdb; conformance): for ns/g-0"]
+
+
+def _noting(made: list[int]) -> Callable[..., None]:
     judge = ReplayLedger.commit
 
     def commit(self: ReplayLedger, action: str, operations: object) -> None:

@@ -63,6 +63,6 @@ def test_budgets_are_counted_while_nothing_is_recorded(monkeypatch: pytest.Monke
         begin(self, *args, **more | {"guard": asyncio.Lock()})
 
     monkeypatch.setattr(RemoteLedger, "record", late)
-    assert play(scenario(19)).broken == []
+    assert play(scenario(67)).broken == []
     monkeypatch.setattr(PodEvictor, "__init__", with_a_lock_of_its_own)
-    assert "promise 9" in {broken.rule for broken in play(scenario(19)).broken}
+    assert "promise 9" in {broken.rule for broken in play(scenario(67)).broken}

@@ -73,7 +73,7 @@ def _watch_books(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
         for tix, row, life in zip(evicted.tasks, evicted.rows, evicted.lives, strict=True):
             seen["its bind was on its way"] += state.states[tix] == S.BINDING
             seen["its outcome was"] += state.states[tix] == S.PENDING
-            seen["its node goes"] += row not in self._order.accounts._nodes
+            seen["its node goes"] += row not in self._order.accounts.cluster.nodes
             seen["twice evicted"] += life > 0
         leave(self, state, evicted)
 
@@ -145,6 +145,11 @@ def _watch_ledger(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
 
     monkeypatch.setattr(Evicting, "_guards", counted_guards)
     monkeypatch.setattr(Evicting, "_evict", counted_evict)
+
+
+def test_a_victim_may_be_of_a_class_that_its_evictor_has_not_read_yet() -> None:
+    """Seed 81106: the bold evictor reads the ledger itself, past its view, which is older."""
+    assert not play(scenario(81106)).broken
 
 
 # --- the coordinator dies ------------------------------------------------------------------------

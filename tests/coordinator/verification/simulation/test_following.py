@@ -19,6 +19,8 @@ from shared.ledger.entries.changes import Moved, part_of
 from shared.ledger.entries.intake_batch import IntakeBatch
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
+from shared.policy.dialect import parse_policy
+from shared.policy.model import Policy
 from shared.policy.volcano import DEFAULT_POLICY
 from tests.coordinator.intake.world_objects import WORLD
 from tests.coordinator.verification.simulation.books_of import books
@@ -28,9 +30,10 @@ LOOKS = 30
 
 
 class Follower:
-    def __init__(self, ledger: LedgerDouble) -> None:
+    def __init__(self, ledger: LedgerDouble, policy: Policy = DEFAULT_POLICY) -> None:
         self._ledger = ledger
-        self.intake, self.core = fresh()
+        self._policy = policy
+        self.intake, self.core = self.fresh()
         self._following = Following(self.intake, self.core)
         snapshot = at_once(ledger.snapshot())
         self._following.take(snapshot)
@@ -46,19 +49,18 @@ class Follower:
         assert not unknown
         return len(moved)
 
+    def fresh(self) -> tuple[Intake, Coordinator]:
+        order = Order(open_session(self._policy), window=8, walls=False)
+        return Intake(dialect=self._policy.dialect), Coordinator(order, Dispatcher(2))
+
     def finish(self) -> None:
         now = at_once(self._ledger.snapshot())
         self._following.finish(now.nominations, now.domains)
 
 
-def fresh() -> tuple[Intake, Coordinator]:
-    order = Order(open_session(DEFAULT_POLICY), window=8, walls=False)
-    return Intake(), Coordinator(order, Dispatcher(2))
-
-
 def check(follower: Follower, ledger: LedgerDouble) -> None:
     follower.finish()
-    intake, core = fresh()
+    intake, core = follower.fresh()
     recovering, snapshot = Following(intake, core), at_once(ledger.snapshot())
     recovering.take(snapshot)
     recovering.finish(snapshot.nominations, snapshot.domains)
@@ -72,6 +74,8 @@ def test_who_followed_knows_what_who_recovers_knows(
 ) -> None:
     """At a few moments a follower that began earlier takes the leadership, in the midst of
     everything."""
+    wanted = scenario(LARGE_EVERY * seed + LARGE_EVERY - 1)
+    policy = parse_policy(wanted.policy) if wanted.policy else DEFAULT_POLICY
     followers: list[Follower] = []
     changes = read = checked = 0
 
@@ -83,11 +87,11 @@ def test_who_followed_knows_what_who_recovers_knows(
             if len(followers) > 2:
                 check(followers.pop(0), ledger)
                 checked += 1
-            followers.append(Follower(ledger))
+            followers.append(Follower(ledger, policy))
 
     for name in ("commit", "record", "store"):
         monkeypatch.setattr(LedgerDouble, name, _after(getattr(LedgerDouble, name), changed))
-    assert not play(scenario(LARGE_EVERY * seed + LARGE_EVERY - 1)).broken
+    assert not play(wanted).broken
     assert read > 100
     assert checked > 1
 

@@ -18,7 +18,7 @@ from shared.ledger.memory import store
 from shared.ledger.memory.books import Overlay
 from shared.messages.messages import StatusItem, TaskState
 
-SEEDS = (7, 22, 33, 53)
+SEEDS = (7, 22, 33, 67)
 ENDS = ("SUCCEEDED", "FAILED", "LOST")
 
 
@@ -72,4 +72,4 @@ def test_a_restart_of_what_runs_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(task_restarts, "_item", refused)
     monkeypatch.setattr(task_restarts, "ENDED", (TaskState.RUNNING,))
     monkeypatch.setitem(store._BEFORE, TaskState.PENDING, (TaskState.BINDING, TaskState.RUNNING))
-    assert "promise 6" in {broken.rule for broken in play(scenario(SEEDS[1])).broken}
+    assert {broken.rule for broken in play(scenario(SEEDS[2])).broken} == {"unfinished"}

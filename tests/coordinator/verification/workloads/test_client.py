@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from coordinator.cli.options.failure import CommandError
 from coordinator.cli.run.stack import Sender, Stall
-from coordinator.verification.workloads.bulk_client import BASE, ApiClient, ApiError, Submitted
+from coordinator.verification.workloads.bulk_client import BASE, ApiClient, BulkError, Submitted
 
 Answer = Callable[[int], web.StreamResponse]
 
@@ -59,26 +59,26 @@ async def test_it_gives_up_when_its_patience_ends() -> None:
         return _json({}, status=429, **{"Retry-After": "0.02"})
 
     async with _server(answer) as url, ApiClient(url, patience=0.1) as api:
-        with pytest.raises(ApiError, match=r"busy for 0\.1 s"):
+        with pytest.raises(BulkError, match=r"busy for 0\.1 s"):
             await api.status()
 
 
 async def test_a_server_that_is_away_is_asked_again_then_told() -> None:
     async with ApiClient("http://127.0.0.1:9", patience=0.2) as api:
-        with pytest.raises(ApiError, match="no answer"):
+        with pytest.raises(BulkError, match="no answer"):
             await api.status()
 
 
 async def test_what_the_server_says_is_told() -> None:
     wrong = {"kind": "Status", "message": "items is missing; send a List"}
     async with _server(lambda n: _json(wrong, status=400)) as url, ApiClient(url) as api:
-        with pytest.raises(ApiError, match="answered 400: items is missing"):
+        with pytest.raises(BulkError, match="answered 400: items is missing"):
             await api.submit(b"{}")
     async with _server(lambda n: web.Response(text="[1]")) as url, ApiClient(url) as api:
-        with pytest.raises(ApiError, match="list, not an object"):
+        with pytest.raises(BulkError, match="list, not an object"):
             await api.status()
     async with _server(lambda n: web.Response(text="<html>")) as url, ApiClient(url) as api:
-        with pytest.raises(ApiError, match="not JSON"):
+        with pytest.raises(BulkError, match="not JSON"):
             await api.status()
 
 
@@ -153,6 +153,6 @@ async def test_what_is_deleted_and_what_is_not_there() -> None:
     async with TestServer(app) as server, ApiClient(str(server.make_url("/"))) as api:
         assert await api.delete("/jobs/there")
         assert not await api.delete("/jobs/other")
-        with pytest.raises(ApiError, match="403: no") as caught:
+        with pytest.raises(BulkError, match="403: no") as caught:
             await api.delete("/jobs/kept")
         assert caught.value.code == 403

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_worker.dialects.kai.actions.placing import Placing
 from shard_worker.dialects.kai.actions.run import run_actions
 from shard_worker.dialects.kai.devices import device_columns
+from shard_worker.dialects.kai.placing import Placing
 from shard_worker.dialects.kai.rules.capacity import Bound
 from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
 from shard_worker.dialects.kai.session import KaiSession
@@ -130,7 +130,7 @@ def test_a_queue_below_its_quota_goes_before_a_job_of_higher_priority_elsewhere(
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_exactly_the_first_jobs_of_each_leaf_are_tried(depth: int) -> None:
-    cluster = KaiCluster(queueDepthPerAction={"allocate": depth})
+    cluster = KaiCluster(actions="allocate", queueDepthPerAction={"allocate": depth})
     cluster.node("a", gpus=8)
     for at, priority in enumerate((10, 40, 20, 30)):
         cluster.job(f"job{at}", priority=priority)

@@ -91,6 +91,9 @@ KILLERS = {
     "prelude: sub(record, -8) ~= sub(sha1hex(body), 1, 8) -> false": (
         "records_that_were_altered_are_not_taken-0"
     ),
+    "books: held < minimum - needed * CHILDREN -> true": (
+        "a_group_has_its_members_and_enough_of_the_groups_below_it-0"
+    ),
     "books: not rec -> false": "a_task_is_adopted_though_its_queue_is_gone-0",
     "books: (hi == limit and lo > rec[b + 3]) -> false": "queue_limits_hold_for_every_ancestor-0",
     "books: hi > limit -> false": "limits_beyond_the_lower_limb_count-0",
@@ -287,7 +290,7 @@ KILLERS = {
     "evict: owner[1] ~= run[2] -> false": "the_victims_job_is_read-0",
     "evict: owner[3] ~= 0 -> false": "the_victims_job_is_read-0",
     "evict: not may_go(rec, run, run[6][i]) -> false": "one_of_two_statements_gets_a_victim-0",
-    "evict: rec[b + 2] > 0 and rec[b + 2] < rec[b + 1] -> false": (
+    "evict: rec[7 + 3 * group] > rest and lacks(rec, group) -> false": (
         "a_gang_keeps_its_minimum_or_goes_whole-0"
     ),
     "evict: group -> false": "a_gang_keeps_its_minimum_or_goes_whole-0",

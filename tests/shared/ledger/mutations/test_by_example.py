@@ -170,8 +170,10 @@ def columns(**changed: Any) -> bytes:
         {"extras": [[1, [], [["term/a", 1, "never", 0]], 0.0]]},
         {"extras": [[1, [], [], 0.0, [[7, 1, SMALL, 0, [0], []]], 0, ""]]},
         {"extras": [[1, [], [], 0.0, [[7, 1, SMALL, 0, [], [0]]], 0, ""]]},
+        {"extras": [[1, [], [], 0.0, [[7, 1, SMALL, 0, [0], [0], 0, [], [1], 5]], 0, ""]]},
+        {"extras": [[1, [], [], 0.0, [[7, 1, SMALL, 0, [0], [0], 0, [1], [], 5]], 0, ""]]},
     ],
-    ids=["short", "long", "operations", "runs", "condition", "victims", "rows"],
+    ids=["short", "long", "operations", "runs", "condition", "victims", "rows", "new", "specs"],
 )
 async def test_a_batch_that_does_not_add_up_is_refused(scripts: Scripts, changed: Any) -> None:
     await scripts.desk.store(job(7))

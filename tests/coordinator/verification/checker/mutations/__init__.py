@@ -9,19 +9,22 @@ from tests.coordinator.verification.checker.mutations import (
     capacity,
     evictions,
     gangs,
+    kai,
     ownership,
     placement,
     tasks,
 )
-from tests.coordinator.verification.checker.mutations.table import MUTATIONS, NUMBERS
+from tests.coordinator.verification.checker.mutations.table import MUTATIONS, NUMBERS, OF_KAI
 
 __all__ = [
     "MUTATIONS",
     "NUMBERS",
+    "OF_KAI",
     "account",
     "capacity",
     "evictions",
     "gangs",
+    "kai",
     "ownership",
     "placement",
     "tasks",

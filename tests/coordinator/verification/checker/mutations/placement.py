@@ -87,8 +87,11 @@ def two_that_keep_apart_share_a_domain(history: History) -> None:
 
 @breaks(Rule.POD_RULES)
 def one_is_not_beside_whom_it_asked_for(history: History) -> None:
-    row = history.placing("beside")[1]["alloc"][0][1]
-    history.node(f"n{row}")["facts"]["labels"]["topology.kubernetes.io/zone"] = "far"
+    """Not by the zone of its node: whom it asked for may be on the same one."""
+    rules = [rule for event in history.all("class") for rule in event.get("rules", {}).values()]
+    for term in (term for rule in rules for term in rule.get("pod_terms", ())):
+        if not term.get("anti"):
+            term["selector"][0]["values"] = ["nobody"]
 
 
 @breaks(Rule.POD_RULES)

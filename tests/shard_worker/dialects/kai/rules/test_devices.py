@@ -8,13 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_worker.dialects.kai.rules.devices import (
-    WHOLE,
-    DeviceRoom,
-    GpuRequest,
-    choose,
-    gpu_request,
-)
+from shard_worker.dialects.kai.rules.devices import DeviceRoom, choose
+from shared.model.gpu_request import WHOLE, GpuRequest, gpu_request
 
 
 @pytest.mark.parametrize(

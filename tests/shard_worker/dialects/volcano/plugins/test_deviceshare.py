@@ -15,6 +15,7 @@ from shard_worker.dialects.volcano.plugins.node.deviceshare import (
     DeviceShare,
 )
 from shard_worker.harness import Cluster, Result
+from shard_worker.session_model.status import Status
 from shard_worker.session_model.world import World
 from shared.ledger.records import pack_thing
 from shared.model.node_devices import (
@@ -102,6 +103,34 @@ def test_the_policy_prefers_full_or_empty_devices(policy: str, node: str) -> Non
     assert made.run().binds == {"default/j2-0": node}
 
 
+def waiting_for_a_device(
+    *memories: int,
+    actions: tuple[str, ...] = ("allocate",),
+    status: Status = Status.RUNNING,
+) -> Result:
+    """One node of two devices: jobs that may go have this much, an important one wants 5000."""
+    share = PluginOption("deviceshare", {"deviceshare.VGPUEnable": True})
+    made = Cluster("priority", "gang", "predicates", share, actions=actions)
+    made.node("a", cpu=64, resources=ask(20, 16000, 200), annotations={REGISTER: TWO})
+    for i, memory in enumerate(memories):
+        made.job(f"v{i}", resources=ask(1, memory), on=["a"], status=status, minimum=0)
+    made.job("first", resources=ask(1, 5000), priority=100)
+    return made.run()
+
+
+def test_a_victim_gives_its_device_away() -> None:
+    """By the node's sum no room is short: 6,000 of 16,000 are free."""
+    result = waiting_for_a_device(5000, 5000, actions=("preempt",))
+    assert len(result.evicted) == 1
+    assert result.pipelined == {"default/first-0": "a"}
+
+
+def test_a_device_that_is_being_left_is_promised_and_not_given() -> None:
+    leaving = waiting_for_a_device(5000, 5000, status=Status.RELEASING)
+    assert (leaving.binds, leaving.pipelined) == ({}, {"default/first-0": "a"})
+    assert waiting_for_a_device(5000, 5000).pipelined == {}
+
+
 def test_what_is_not_healthy_or_not_readable_is_no_device() -> None:
     text = "a,10,8000,V100,false:b,10,8000,V100,true,hami-core:c,x,1,V,true:junk:"
     assert [(d.name, d.id, d.capacity) for d in registered(text)] == [
@@ -121,18 +150,33 @@ def test_mistakes_are_told() -> None:
 PARTS = st.tuples(
     st.integers(0, 10), st.sampled_from([0, 4000, 8000]), st.sampled_from([0, 50, 100])
 )
-USAGE = st.dictionaries(st.tuples(st.integers(0, 1), st.sampled_from(["vgpu/0", "vgpu/1"])), PARTS)
+PLACES = st.tuples(st.integers(0, 1), st.sampled_from(["vgpu/0", "vgpu/1"]))
+Parts = tuple[int, int, int]
+Usage = dict[tuple[int, str], tuple[Parts, Parts, Parts]]
+"""Row and device -> what is used, what of that is leaving, what is promised of that."""
+NOTHING = (0, 0, 0)
 
 
-def in_a_worker(usage: dict[tuple[int, str], tuple[int, int, int]], *, number: int = 1) -> World:
+@st.composite
+def usages(draw: st.DrawFn) -> Usage:
+    usage: Usage = {}
+    for place, used in draw(st.dictionaries(PLACES, PARTS)).items():
+        leaving = draw(st.sampled_from([NOTHING, used]))
+        usage[place] = used, leaving, draw(st.sampled_from([NOTHING, leaving]))
+    return usage
+
+
+def in_a_worker(usage: Usage, *, number: int = 1) -> World:
     """Two nodes of two devices each, of which this much is used; two tasks wait."""
     world = virtual(ask(number, 4000, 50), ask(number, 10, 100)).open().world
     world.whole = False
     for row in range(2):
         for name, capacity in declared(world.node(row), world.view.slot_names):
-            used = usage.get((row, name), (0, 0, 0))
+            parts = usage.get((row, name), (NOTHING,) * 3)
             flat = [
-                n for has, taken in zip(capacity, used, strict=True) for n in (has, taken, 0, 0, 0)
+                n
+                for has, used, leaving, promised in zip(capacity, *parts, strict=True)
+                for n in (has, used, 0, leaving, promised)
             ]
             world.view.things.set(
                 [(row, name, pack_thing(2, flat))]
@@ -140,26 +184,30 @@ def in_a_worker(usage: dict[tuple[int, str], tuple[int, int, int]], *, number: i
     return world
 
 
-@given(usage=USAGE, number=st.integers(1, 3))
-def test_all_nodes_at_once_are_each_node_alone(
-    usage: dict[tuple[int, str], tuple[int, int, int]], number: int
-) -> None:
+@given(usage=usages(), number=st.integers(1, 3))
+def test_all_nodes_at_once_are_each_node_alone(usage: Usage, number: int) -> None:
     world = in_a_worker(usage, number=number)
     plugin = DeviceShare(PluginOption("deviceshare", {"deviceshare.VGPUEnable": True}))
     for task in world.tasks():
         (check,) = plugin._fits(task, world)
         alone = [plugin._choose(task, world, row) for row in range(2)]
+        idle = plugin._idle(task, world)
         assert check.mask.tolist() == [chosen is not None for chosen in alone]
+        assert not (idle & ~check.mask).any()
         for row, chosen in enumerate(alone):
             taken = plugin._take(task, row, world)
             assert [name for name, _ in taken] == [device.name for device in chosen or ()]
             for name, amounts in taken:
-                _, free = world.view.things.at(name, 3, row)
+                _, free = world.view.things.at(name, 3, row, later=not idle[row])
                 assert all(n <= left for n, left in zip(amounts, free, strict=True))
 
 
 def test_the_fullest_device_with_room_is_taken() -> None:
-    world = in_a_worker({(0, "vgpu/1"): (1, 4000, 0), (1, "vgpu/0"): (1, 8000, 0)})
+    usage: Usage = {
+        (0, "vgpu/1"): ((1, 4000, 0), NOTHING, NOTHING),
+        (1, "vgpu/0"): ((1, 8000, 0), NOTHING, NOTHING),
+    }
+    world = in_a_worker(usage)
     plugin = DeviceShare(PluginOption("deviceshare", {"deviceshare.VGPUEnable": True}))
     part, whole = world.tasks()
     assert plugin._take(part, 0, world) == (("vgpu/1", (1, 4000, 50)),)

@@ -11,7 +11,7 @@ from shard_worker.framework.session import Session
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.harness import Cluster
 from shard_worker.session_model.job import SubJob
-from shard_worker.view.hyper_tree import TOP, Domain
+from shard_worker.view.hyper_tree import TOP, HyperDomain
 from shared.model.topology import HyperNode
 from shared.policy.model import PluginOption, PolicyError
 from tests.shard_worker.racks import NTA, SOFT, TIER_1, TIER_2, job_of, racks, tree_of
@@ -173,7 +173,7 @@ def test_a_tier_without_hyper_nodes_counts_as_full_for_all() -> None:
 # --- gradients ------------------------------------------------------------------------------------
 
 
-def names(groups: list[list[Domain]]) -> list[list[str]]:
+def names(groups: list[list[HyperDomain]]) -> list[list[str]]:
     return [sorted(domain.name for domain in group) for group in groups]
 
 

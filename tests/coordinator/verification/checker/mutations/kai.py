@@ -1,0 +1,67 @@
+"""Mutations of what a KAI policy keeps: queue bounds (promise 2), gangs in trees (promise 3)."""
+
+from __future__ import annotations
+
+from coordinator.verification.checker.report.rules import Rule
+from tests.coordinator.verification.checker.mutating import Event, History
+from tests.coordinator.verification.checker.mutations.table import breaks
+
+
+def _share(history: History, queue: str) -> Event:
+    """What the first record of a queue says of its GPUs."""
+    key = f"kaiqueue/{queue}"
+    share: Event = history.value(key)["values"][key]["gpu"]
+    return share
+
+
+@breaks(Rule.QUEUE_TREE, of_kai=True)
+def a_queue_has_a_lower_limit_than_its_capability_says(history: History) -> None:
+    _share(history, "red")["limit"] = 3000
+
+
+@breaks(Rule.QUEUE_TREE, of_kai=True)
+def a_queue_above_has_a_lower_limit(history: History) -> None:
+    _share(history, "all")["limit"] = 6000
+
+
+@breaks(Rule.QUEUE_TREE, of_kai=True)
+def a_queue_says_nothing_of_a_limit_which_is_none_at_all(history: History) -> None:
+    del _share(history, "blue")["limit"]
+
+
+@breaks(Rule.QUEUE_TREE, of_kai=True)
+def a_gang_that_may_not_be_evicted_is_beyond_its_quota(history: History) -> None:
+    key = "kaipodgroup/ns/train"
+    history.value(key)["values"][key]["preemptible"] = False
+
+
+@breaks(Rule.QUEUE_TREE, of_kai=True)
+def a_pod_of_a_high_priority_is_beyond_a_quota_above(history: History) -> None:
+    """A pod that is a group of its own may not be evicted where its priority is 100 or more."""
+    _share(history, "all")["quota"] = 0
+    for event in history.all("job"):
+        for job in event["jobs"]:
+            if job["key"] == "ns/alone":
+                job["priority"] = 100
+
+
+def _group(history: History) -> Event:
+    """What the ledger first said of the gang with two pod sets."""
+    key = "kaipodgroup/ns/train"
+    group: Event = history.value(key)["values"][key]
+    return group
+
+
+@breaks(Rule.GANG_WHOLE, of_kai=True)
+def a_pod_set_needs_more_than_it_got(history: History) -> None:
+    """The gangs that the ledger was told of do not say so."""
+    _group(history)["sub_groups"][1]["min_member"] = 4
+
+
+@breaks(Rule.GANG_WHOLE, of_kai=True)
+def a_group_above_others_needs_all_of_them(history: History) -> None:
+    """One of two children is there, of which the ledger was told nothing."""
+    group = _group(history)
+    lead, work = group["sub_groups"]
+    absent = {"name": "absent", "parent": "top", "min_member": 1}
+    group["sub_groups"] = [lead, {"name": "top"}, {**work, "parent": "top"}, absent]
