@@ -14,7 +14,8 @@ from typing import Any
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.explain.queue_position import waiting_entries
-from coordinator.jobs.state import JobState, amounts, core_need
+from coordinator.jobs.pending_tree import Entry
+from coordinator.jobs.state import JobState, Standing, amounts, core_need
 from shard_worker.dialects.kai.model import amounts_of
 from shard_worker.dialects.kai.rules.amounts import NOTHING, RESOURCES, UNLIMITED, Amounts
 from shard_worker.dialects.kai.rules.fair_share import USAGE_ONE, WEIGHT_ONE, fair_shares
@@ -168,12 +169,29 @@ def order_of(core: Coordinator, tree: ShareTree) -> list[QueueTreeJob]:
 
 
 def _heads(core: Coordinator, tree: ShareTree) -> Iterator[QueueTreeJob]:
+    served = _served(core)
     for qid, queue in core.order.lines.queues.items():
         name = queue.info.queue.name
         entries = [e for line in queue.lines.values() for e in waiting_entries(core, line)]
+        entries += served.get(qid, [])
         state = core.order.jobs.get(min(entries)[2]) if entries and name in tree.books else None
         if state is not None and qid >= 0:
             yield QueueTreeJob(name, state.job.key, _asks(core, state))
+
+
+def _served(core: Coordinator) -> dict[int, list[Entry]]:
+    """Queue -> the jobs that have a turn, or will have one before those in its lines.
+
+    Such a job stays the first of its queue until it is placed; else a reader who looks during a
+    turn would be told that nobody waits.
+    """
+    order, served = core.order, dict[int, list[Entry]]()
+    for state in order.jobs.values():
+        if state.served and state.standing is not Standing.NOMINATED:
+            key = order.session.job_key(state.info, order.accounts.cluster)
+            entry = (key, state.job.created, state.job.jid, state.stamp)
+            served.setdefault(state.info.qid, []).append(entry)
+    return served
 
 
 def _asks(core: Coordinator, state: JobState) -> Amounts:

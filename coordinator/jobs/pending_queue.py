@@ -51,8 +51,8 @@ class Lines:
         self.queues: dict[int, PendingQueue] = {}
         self.standings: Counter[Standing] = Counter()
         """Jobs by state."""
-        self.out: Counter[int] = Counter()
-        """Queue -> its jobs with an open turn."""
+        self.served: Counter[int] = Counter()
+        """Queue -> its jobs that are served; see :attr:`JobState.served`."""
         self._reasons: Counter[WaitReason] = Counter()
         """Jobs outside the lines, by reason."""
         self._urgent: deque[tuple[int, int]] = deque()
@@ -74,16 +74,25 @@ class Lines:
         self.standings[Standing.WAITING] -= 1
 
     def stand(
-        self, state: JobState, standing: Standing, reason: WaitReason, line: Line | None = None
+        self,
+        state: JobState,
+        standing: Standing,
+        reason: WaitReason,
+        line: Line | None = None,
+        *,
+        comes_back: bool = False,
     ) -> None:
-        """Set a job's state, and the reason that users see."""
+        """Set a job's state, and the reason that users see. ``comes_back``: it waits for a turn of
+        others or for a record, and goes on by itself."""
         before = self._reasons if state.line is None else state.line.reasons
         before[state.reason] -= 1
         (self._reasons if line is None else line.reasons)[reason] += 1
         self.standings[state.standing] -= 1
         self.standings[standing] += 1
-        if (was_out := state.standing is Standing.OPEN) is not (standing is Standing.OPEN):
-            self.out[state.info.qid] += -1 if was_out else 1
+        served = comes_back or standing in (Standing.OPEN, Standing.NOMINATED)
+        served |= standing is Standing.READY and line is None
+        self.served[state.info.qid] += served - state.served
+        state.served = served
         if state.line is not line:
             self._change_line(state.line, line)
         state.standing, state.reason, state.line = standing, reason, line

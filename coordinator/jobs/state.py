@@ -117,6 +117,9 @@ class JobState:
     """Rows where a nominated job waits for leaving tasks."""
     line: Any = None
     """The line the job is in (:class:`coordinator.jobs.pending_order.Line`); None for none."""
+    served: bool = False
+    """True while its turn is open, comes back by itself, or brought it a promise: it stands in no
+    line, and none of its queue that comes after it may pass for the first."""
     need: Need | None = None
     """What the next turn must place; None: recompute it, because tasks have changed."""
     tried: set[int] = field(default_factory=set)

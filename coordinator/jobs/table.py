@@ -356,13 +356,13 @@ class JobBook:
             else:
                 self._nothing_to_place(state)
         elif state.unread:
-            self.lines.stand(state, Standing.WAITING, reason)
+            self.lines.stand(state, Standing.WAITING, reason, comes_back=True)
         elif state.job.dangling or state.info.qid < 0:
             self.lines.stand(state, Standing.WAITING, Reason.MISCONFIGURED)
         elif invalid := self.session.job_valid(state.info, self.accounts.cluster):
             self.lines.stand(state, Standing.WAITING, self._of_invalid(state, invalid))
         elif state.releasing_nominations:
-            self.lines.stand(state, Standing.WAITING, reason)
+            self.lines.stand(state, Standing.WAITING, reason, comes_back=True)
         elif state.stopping:
             self.lines.stand(state, Standing.WAITING, Hold.GANG_RELEASED)
         elif self.parking.full(state):

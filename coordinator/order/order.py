@@ -269,7 +269,7 @@ class Order(Sessions):
             return False
         if action != ALLOCATING:
             self.put_off(state)
-        self.lines.stand(state, Standing.WAITING, state.reason)
+        self.lines.stand(state, Standing.WAITING, state.reason, comes_back=True)
         return True
 
     def _tail(self, state: JobState, need: Need) -> int:
@@ -336,7 +336,8 @@ class Order(Sessions):
                 self._conflict(state)
             case OutcomeCode.STALE | OutcomeCode.FENCED:
                 # Nobody knows what the ledger has of it: no turn before its records are reread.
-                self.lines.stand(state, Standing.WAITING, Reason.PENDING_EVALUATION)
+                waits = Reason.PENDING_EVALUATION
+                self.lines.stand(state, Standing.WAITING, waits, comes_back=True)
                 state.unread = True
                 self.stale.append(outcome.jid)
         self._settle_members(state)

@@ -129,8 +129,9 @@ class TreeSelection:
             return True
         qid = queue.info.queue.qid
         if qid not in self._last:
-            # Jobs whose turns are out are being tried: they count.
-            left = max(self._depth - self._lines.out[qid], 0)
+            # Jobs that are served count: their turns are tried by now, or go on by themselves. One
+            # whose evicting turn waited for another's once let those behind it pass.
+            left = max(self._depth - self._lines.served[qid], 0)
             tried = list(islice(self._lines.in_order(queue), left))
             self._last[qid] = tried[-1] if tried else None
         last = self._last[qid]

@@ -15,10 +15,18 @@ from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
-from shared.messages.messages import ALLOCATE, Group, Outcome, OutcomeCode, Placement, Turn
+from shared.messages.messages import (
+    ALLOCATE,
+    Group,
+    Outcome,
+    OutcomeCode,
+    Placement,
+    TaskState,
+    Turn,
+)
 from shared.model.model import Node, Queue
 from shared.policy.dialect import parse_policy
-from tests.coordinator.order.helpers import answer
+from tests.coordinator.order.helpers import answer, turns
 from tests.shard_worker.dialects.kai.clusters import GPU, KaiCluster
 
 
@@ -274,6 +282,19 @@ def test_of_each_queue_exactly_the_first_n_are_tried(others: int) -> None:
     for turn in opened:
         order.outcome(whole(order, turn))
     assert again(order) == ["third"], "second has no room and counts all the same"
+
+
+def test_a_job_whose_turn_is_lost_counts_among_the_first() -> None:
+    jobs = [Job_("first", "a", priority=90), Job_("second", "a")]
+    policy: dict[str, object] = {"queueDepthPerAction": {"allocate": 1}}
+    order = Both([Queue_("a", quota=8)], jobs, gpus=20, policy=policy).order(window=8)
+    (turn,) = turns(order)
+    order.outcome(answer(turn, OutcomeCode.STALE))
+    assert not turns(order), "the records of the first are being read"
+    order.resolve(turn.jid, bytearray([TaskState.PENDING]))
+    assert not turns(order), "what the lost turn may have promised is being released"
+    order.nominations_released([turn.jid])
+    assert [order.jobs[turn.jid].job.name for turn in turns(order)] == ["first"]
 
 
 def again(order: Order) -> list[str]:
