@@ -56,6 +56,8 @@ class FaultyProxy:
         self._held: set[asyncio.Task[Any]] = set()
         self.url = ""
         """Of the proxy, once it listens."""
+        self.parts: list[bytes] = []
+        """Of each event in which a watch was cut, what was sent."""
 
     def identity(self, name: str, token: str) -> Identity:
         """Who asks by way of the proxy."""
@@ -153,7 +155,8 @@ class FaultyProxy:
             async for line in answer.content:
                 cut = isinstance(effect, CutStream) and passed >= effect.events
                 if stream.cut or cut:
-                    await reply.write(line[: len(line) // 2])
+                    self.parts.append(line[: len(line) // 2])
+                    await reply.write(self.parts[-1])
                     return _reset(request)
                 await reply.write(line)
                 passed += 1
