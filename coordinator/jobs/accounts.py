@@ -65,12 +65,17 @@ class ClusterCapacity:
 
     def covers(self, need: Amounts) -> bool:
         """Whether the idle and leaving amounts that are not promised suffice in total."""
-        return all(n <= self.could_give(s) for s, n in need.items() if s in self.offered)
+        offered = self.offered
+        for slot, amount in need.items():
+            if slot in offered and amount > self.could_give(slot):
+                return False
+        return True
 
     def could_give(self, slot: int) -> int:
         """Idle and leaving amounts less the promised ones. An upper bound: what leaves an overfull
         node may not become idle."""
-        return self.idle_on_nodes(slot) + self.releasing.get(slot, 0) - self.promised.get(slot, 0)
+        idle = self.idle.get(slot, 0) + self.overfull.get(slot, 0)
+        return idle + self.releasing.get(slot, 0) - self.promised.get(slot, 0)
 
     def idle_on_nodes(self, slot: int) -> int:
         """The sum of idle amounts over nodes, where an overfull node counts as having none."""
@@ -293,12 +298,14 @@ class Accounts:
     def _move(self, state: JobState, role: Role, tasks: list[int], new: TaskState) -> None:
         states = state.states
         state.need = None
-        befores = Counter([states[t] for t in tasks])
+        befores: dict[int, int] = {}
         for t in tasks:
+            before = states[t]
+            befores[before] = befores.get(before, 0) + 1
             states[t] = new
-        self.tasks.subtract(befores)
         self.tasks[new] += len(tasks)
         for before, count in befores.items():
+            self.tasks[before] -= count
             if before != new:
                 self._account(state, role, TaskState(before), new, count)
         if state.job.min_resources is not None:

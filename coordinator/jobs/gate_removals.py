@@ -53,8 +53,8 @@ class GateRemovals:
 
     def stored(self, job: Job) -> None:
         """Take the job's new specification: its roles reserve for the tasks without a gate."""
-        tasks = self._reserved.get(job.jid, ())
-        self.over(job.jid, [tix for tix in tasks if not job.role_of(tix).gated])
+        if tasks := self._reserved.get(job.jid):
+            self.over(job.jid, [tix for tix in tasks if not job.role_of(tix).gated])
 
     def over(self, jid: int, tasks: Iterable[int]) -> None:
         """Reserve nothing more for these tasks here."""

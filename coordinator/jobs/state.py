@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from shard_worker.session_model.queue_totals import opens_gate, waits_for_entry
@@ -35,7 +35,7 @@ _NO_ROW = array("i", [-1])
 _USING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 
 
-class Standing(Enum):
+class Standing(StrEnum):  # each change of a job looks it up in counts: a string's hash is kept
     """The state of a job in the coordinator; exactly one at any time."""
 
     READY = "ready"  # in its queue, to be picked
@@ -273,12 +273,11 @@ def open_job(
     )
     info.phase = job.phase
     info.classes = tuple(classes[role.cid] for role in job.roles)
-    state = JobState(
-        job=job, info=info, states=states or bytearray(job.tasks), backfilled=backfilled
-    )
-    if len(state.states) < job.tasks:
-        state.states.extend(bytes(job.tasks - len(state.states)))
-    state.rows = _NO_ROW * len(state.states)
+    states = states or bytearray(job.tasks)
+    if len(states) < job.tasks:
+        states.extend(bytes(job.tasks - len(states)))
+    rows = _NO_ROW * len(states)
+    state = JobState(job=job, info=info, states=states, rows=rows, backfilled=backfilled)
     recount(state, classes)
     return state
 

@@ -296,12 +296,14 @@ class Session(Answers):
 
     def overused(self, queue: QueueInfo, cluster: ClusterInfo) -> bool:
         """Overused: the queue has its share and gets no further turn."""
-        return any(h.fn(queue, cluster) for h in self.rules(OVERUSED))
+        return any(rule.fn(queue, cluster) for rule in self.rules(OVERUSED))
 
     def allocatable(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> bool:
         """Allocatable: the queue may take this request on top of what it has."""
-        hooks = self.rules(ALLOCATABLE)
-        return all(h.fn(queue, requests, cluster) for h in hooks if h.fn is not None)
+        for rule in self.rules(ALLOCATABLE):
+            if rule.fn is not None and not rule.fn(queue, requests, cluster):
+                return False
+        return True
 
     def job_valid(self, info: JobInfo, cluster: ClusterInfo) -> str | None:
         """JobValid: None, or why the job cannot be scheduled as it stands: it is not
@@ -361,7 +363,10 @@ class Session(Answers):
 
     def job_ready(self, progress: Progress) -> bool:
         """JobReady: the members that have a place may be committed. True where nobody objects."""
-        return all(h.fn(progress) for h in self.rules(JOB_READY) if h.fn is not None)
+        for rule in self.rules(JOB_READY):
+            if rule.fn is not None and not rule.fn(progress):
+                return False
+        return True
 
     def job_pipelined(self, progress: Progress) -> bool:
         """JobPipelined: with its nominations counted, the job keeps what it holds."""

@@ -289,6 +289,8 @@ def unknown_tier(job: Job, tiers: Collection[str]) -> str | None:
 
 def names_tier(job: Job) -> bool:
     """Whether the job must stay within a tier that it names."""
+    if job.topology is None and not job.sub_groups:
+        return False  # most jobs
     return any(True for _ in _named_tiers(job))
 
 

@@ -195,7 +195,8 @@ class Job(Packed, frozen=True):
 
     @property
     def tasks(self) -> int:
-        return sum(role.count for role in self.roles)
+        roles = self.roles
+        return roles[0].count if len(roles) == 1 else sum(role.count for role in roles)
 
     def known_role(self, tix: int) -> Role | None:
         """The role of a task; None for one that the job does not have."""

@@ -89,12 +89,12 @@ class Proportion:
         if not queue.queue.open:
             return False
         deserved, allocated = self.deserved(queue, cluster), queue.allocated
-        return all(
-            slot == PODS
-            or slot not in cluster.total
-            or allocated.get(slot, 0) + amount <= deserved.get(slot, 0)
-            for slot, amount in requests
-        )
+        for slot, amount in requests:
+            if slot == PODS or slot not in cluster.total:
+                continue
+            if allocated.get(slot, 0) + amount > deserved.get(slot, 0):
+                return False
+        return True
 
     def room(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float] | None:
         """The most that :meth:`allocatable` accepts, plus one unit, as differences of fractions are
