@@ -94,6 +94,7 @@ class JobBook:
             return
         self.nominations.moved(job, state, tasks, rows)
         evicted = state is TaskState.PENDING and not job.evicted.isdisjoint(tasks)
+        had_need = job.info.pending > 0
         self.accounts.move(job, tasks, state)
         if evicted:
             self._came_back(job, tasks)
@@ -112,7 +113,7 @@ class JobBook:
             self._leaving_changed(job, tasks, ends=ends)
         elif ends:
             self._settle_members(job)
-            self._settle(job)
+            self._settle(job, need_arose=not had_need and job.info.pending > 0)
 
     def _came_back(self, state: JobState, tasks: list[int]) -> None:
         """Return evicted tasks that have ended to pending, each as a new incarnation."""
@@ -140,13 +141,16 @@ class JobBook:
         if self.departures.settle_members(state) and state.standing is not Standing.DONE:
             self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
 
-    def _settle(self, state: JobState) -> None:
-        """After tasks ended: finish the job, or queue it where it has members to place again."""
+    def _settle(self, state: JobState, *, need_arose: bool = False) -> None:
+        """After tasks ended: finish the job, or queue it where it has members to place again.
+        ``need_arose``: before that only its best-effort tasks were left to place, if any."""
         if state.standing in (Standing.OPEN, Standing.NOMINATED):
             return
+        # It waited for backfill alone, which fills no gang that lacks a member.
+        fills = state.standing is Standing.WAITING and need_arose
         if state.ended:
             self._done(state)
-        elif state.standing is Standing.SETTLED and state.unplaced:
+        elif fills or (state.standing is Standing.SETTLED and state.unplaced):
             (self._bind_failed if state.refusals else self._enqueue)(state)
 
     def _done(self, state: JobState) -> None:
@@ -171,18 +175,17 @@ class JobBook:
         if existing is not None:
             self._replace(existing, job)
             return
-        qid = self.queue_ids.get(job.queue, -1)
-        state = self._open_job(job, qid, states)
+        state = self._open_job(job, states)
         self.jobs[job.jid] = state
         self.lines.enter(state)
-        if qid < 0:
+        if state.info.qid < 0:
             self._orphans.setdefault(job.queue, set()).add(job.jid)
         self.accounts.admit(state)
         self._enqueue(state)
         self._settle(state)
 
-    def _open_job(self, job: Job, qid: int, states: bytearray | None) -> JobState:
-        classes = self.accounts.classes
+    def _open_job(self, job: Job, states: bytearray | None) -> JobState:
+        qid, classes = self.queue_ids.get(job.queue, -1), self.accounts.classes
         return open_job(job, qid=qid, classes=classes, states=states, backfilled=self.fills)
 
     def _replace(self, state: JobState, job: Job) -> None:
@@ -246,8 +249,7 @@ class JobBook:
 
     def put_leaving(self, job: Job, states: bytearray) -> None:
         """Recovery: put a deleted job that is not purged."""
-        qid = self.queue_ids.get(job.queue, -1)
-        state = self._open_job(job, qid, states)
+        state = self._open_job(job, states)
         self.accounts.admit(state)
         self.departures.enter(state)
 
@@ -428,8 +430,7 @@ class JobBook:
             self._replace(self.jobs[jid], self.jobs[jid].job)
             self.moved(jid)
         del self.lines.queues[qid], self.accounts.cluster.queues[qid]
-        self.accounts.unlinked = True
-        self.accounts.dirty = True
+        self.accounts.unlinked = self.accounts.dirty = True
         self.accounts.capacity.freed()
 
     # --- tell ---------------------------------------------------------------------------------
@@ -440,9 +441,8 @@ class JobBook:
 
     def validate(self) -> None:
         """Raise AssertionError where the bookkeeping contradicts itself."""
-        leaving = self.departures.jobs.values()
-        self.accounts.validate([*self.jobs.values(), *leaving])
-        everybody = [*self.jobs.values(), *leaving]
+        everybody = [*self.jobs.values(), *self.departures.jobs.values()]
+        self.accounts.validate(everybody)
         opened = sum(state.standing is Standing.OPEN for state in everybody)
         assert opened == self.open, (opened, self.open)
         assert +self.lines.standings == Counter(state.standing for state in self.jobs.values())

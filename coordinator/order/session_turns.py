@@ -184,7 +184,8 @@ class Sessions(Repairs):
 
     def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
         super().task_changed(jid, state, tasks, rows)
-        job = self.jobs.get(jid)
+        if (job := self.jobs.get(jid)) is not None and state is TaskState.PENDING:
+            self.to_fill(job)  # also where the job goes on waiting as before
         if self.stale_gangs.on and state not in (TaskState.BINDING, TaskState.BOUND):
             self.stale_gangs.note(jid)
         if state is TaskState.RUNNING and self.contention.actions and job is not None:

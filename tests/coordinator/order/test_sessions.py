@@ -292,6 +292,65 @@ def test_what_asks_for_nothing_is_placed_again_when_its_bind_was_refused() -> No
     assert [turn.action for turn in turns(o, 60.0)] == ["backfill"]
 
 
+def waits_for_backfill(o: Order, *, since: float = 1.0) -> Job:
+    """A gang of three that run and one that asks for nothing, which is all that is left to place;
+    its backfill found no node."""
+    roles = (Role("w", 0, 0, 3), Role("idle", 3, 3, 1))
+    gang = replace(job(2, minimum=4), roles=roles)
+    o.put_job(gang)
+    (turn,) = turns(o, since)
+    o.outcome(placed(turn))
+    (fill,) = turns(o, since)
+    assert fill.action == "backfill"
+    came(o, fill, OutcomeCode.INFEASIBLE)
+    return gang
+
+
+def test_what_was_refused_is_placed_again_while_others_of_its_gang_wait_for_backfill() -> None:
+    """The job waited for backfill alone, which fills no gang that lacks a member: it stood for
+    ever. Members that have succeeded are members still, and nobody is left to be released."""
+    o = contending()
+    waits_for_backfill(o)
+    o.task_changed(2, TaskState.SUCCEEDED, [0, 1], [0, 0])
+    o.task_changed(2, TaskState.PENDING, [2], [0])
+    assert turns(o, 1.0) == []  # not at once: the same node may refuse it again
+    (again,) = turns(o, 2.5)
+    assert (again.action, [run.tasks for run in again.runs]) == ("allocate", [[2]])
+    o.outcome(placed(again))
+    assert [turn.action for turn in turns(o, 3.0)] == ["backfill"]
+    o.validate()
+
+
+def test_an_evicted_gang_is_placed_again_whose_last_member_waited_for_backfill() -> None:
+    o = contending()
+    waits_for_backfill(o)
+    o.task_changed(2, TaskState.RUNNING, [0, 1, 2], [0] * 3)
+    o.evict(o.jobs[2], [0, 1, 2], [0] * 3)
+    assert turns(o, 2.0) == []
+    for tix in range(3):
+        o.task_changed(2, TaskState.PENDING, [tix], [0])
+    (again,) = turns(o, 3.0)
+    assert (again.action, [run.tasks for run in again.runs]) == ("allocate", [[0, 1, 2]])
+    o.validate()
+
+
+def test_what_asks_for_nothing_is_placed_again_while_others_of_its_job_have_gates() -> None:
+    """It was not once its bind was refused: backfill had taken the job off its list, and nothing
+    else happened to the job."""
+    roles = (Role("w", 0, 0, 1), Role("idle", 3, 1, 1), Role("shut", 0, 2, 1, gated=True))
+    o = contending()
+    o.put_job(replace(job(5, count=3, minimum=1), roles=roles))
+    (turn,) = turns(o, 1.0)
+    o.outcome(placed(turn))
+    (fill,) = turns(o, 2.0)
+    placement = Placement(cid=3, kind=0, tasks=[1], rows=[0], levels=[1])
+    o.outcome(Outcome(jid=5, code=OutcomeCode.PLACED, placements=[placement], reasons={}))
+    o.accounts.capacity.freed()
+    assert (fill.action, turns(o, 3.0)) == ("backfill", [])
+    o.task_changed(5, TaskState.PENDING, [1], [0])
+    assert [turn.action for turn in turns(o, 60.0)] == ["backfill"]
+
+
 def test_a_job_that_was_let_in_is_not_asked_again_when_it_changes() -> None:
     """It stood among those that wait, with its turn out: let in a second time, it got another turn,
     and the first one was never counted as back."""

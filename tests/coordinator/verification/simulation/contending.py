@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.cluster.simulated.faulty import Faults, FaultyCluster
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.order.order import Order
@@ -103,16 +104,21 @@ class Run:
         setup: list[Item] | None = None,
         grace: float = 0.05,
         evicts: bool = False,
+        refused: float = 0.0,
     ) -> None:
+        """``refused``: the share of binds that nodes refuse."""
+
         def core() -> Coordinator:
             order = Order(open_session(policy), window=16, walls=mode is Mode.HARD)
             return Coordinator(order, Dispatcher(shards, turns_per_call=4), mode=mode.value)
 
+        kubelets = LocalCluster(grace=grace)
+        faults = Faults(refuse=refused)
         self.notes = Notes()
         self.sim = Simulation(
             core,
             policies=SeededPolicies(policy),
-            kubelets=LocalCluster(grace=grace),
+            kubelets=FaultyCluster(kubelets, faults, seed) if refused else kubelets,
             mode=mode,
             seed=seed,
             network=network,

@@ -10,6 +10,7 @@ from coordinator.verification.simulation.virtual_time import Network
 from shard_worker.view.mode import Mode
 from shared.messages.messages import HOLDING, TaskState
 from shared.policy.dialect import parse_policy
+from shared.policy.volcano import DEFAULT_POLICY
 from tests.coordinator.verification.simulation.contending import HOSTNAME, Item, Run, job
 
 ALLOCATE = parse_policy(
@@ -34,9 +35,12 @@ APART: Item = {
 """A rule between pods: sessions place jobs with it."""
 
 
-def with_master(name: str, workers: int, *, slow: bool, anywhere: bool = True) -> Item:
+def with_master(
+    name: str, workers: int, *, slow: bool, anywhere: bool = True, seconds: float = 1.0
+) -> Item:
     """A gang of workers of two cores, and a master that asks for nothing."""
-    made = job(name, workers, minimum=workers + 1, cpu="2", affinity=APART if slow else None)
+    affinity = APART if slow else None
+    made = job(name, workers, minimum=workers + 1, cpu="2", affinity=affinity, seconds=seconds)
     master = job(name, 1, cpu="", affinity=APART if slow else None)["spec"]["tasks"][0]
     if not anywhere:
         master["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
@@ -55,6 +59,15 @@ def test_all_of_them_end_whole_whatever_goes_wrong(seed: int) -> None:
         run.sim.strike(Fault(kind, at))
     report = run.end()
     assert report.summary.jobs_finished == 8
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_refused_members_are_placed_again_while_the_master_waits_for_backfill(seed: int) -> None:
+    """Also where the others have ended by then, so that nobody is left to be released."""
+    run = Run(nodes=4, seed=seed, policy=DEFAULT_POLICY, refused=0.3)
+    for number in range(12):
+        run.submit(with_master(f"g{number}", 3, slow=False, seconds=0.3), at=number * 0.1)
+    assert run.end().summary.jobs_finished == 12
 
 
 @pytest.mark.parametrize("slow", [False, True], ids=["columns", "session"])
