@@ -304,9 +304,8 @@ class Order(Sessions):
             self.spanning.moved(outcome.moved)
             self.accounts.capacity.freed()  # what came may be what others wait to be beside
         is_answer = outcome.code not in (OutcomeCode.STALE, OutcomeCode.FENCED)
-        action = (
-            self.came_back(outcome.jid) if is_answer else ALLOCATING
-        )  # else :meth:`resolve` does
+        # A turn without an answer is closed by :meth:`resolve`.
+        action = self.came_back(outcome.jid) if is_answer else ALLOCATING
         state = self.known(outcome.jid)
         if state is None or state.standing is not Standing.OPEN:
             return
