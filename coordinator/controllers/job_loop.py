@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 
 from coordinator.controllers.group_backoffs import LOOK_SECONDS, GroupBackoffs, mark_failed
-from coordinator.controllers.group_starts import GroupStarts, mark_started
+from coordinator.controllers.group_stamps import GroupStamps, write_stamps
 from coordinator.controllers.job_controller import (
     Action,
     End,
@@ -47,7 +47,7 @@ class JobLoop:
     ) -> None:
         """``clock``: seconds since 1970."""
         self.controller = JobController(core.order.jobs.get)
-        self._starts = GroupStarts(core)
+        self._stamps = GroupStamps(core)
         self._backoffs = GroupBackoffs(core)
         self._intake = intake
         self._clock = clock
@@ -69,8 +69,8 @@ class JobLoop:
     def recorded(self, items: Sequence[StatusItem]) -> None:
         due, now = self.controller.next_due(), self._clock()
         self.controller.recorded((item.jid for item in items), now)
-        began = self._starts.recorded(items, now)
-        if began or self.controller.asks or self.controller.next_due() != due:
+        stamped = self._stamps.recorded(items, now)
+        if stamped or self.controller.asks or self.controller.next_due() != due:
             self._moved.set()
 
     # --- what is done -----------------------------------------------------------------------------
@@ -87,8 +87,8 @@ class JobLoop:
                 async with asyncio.TaskGroup() as group:
                     for action in actions[at : at + AT_ONCE]:
                         group.create_task(self._try(writer, begin_anew, action))
-            if started := self._starts.take():
-                await self._mark(writer, partial(mark_started, self._intake, started))
+            if stamps := self._stamps.take():
+                await self._mark(writer, partial(write_stamps, self._intake, stamps))
             if self._backoffs.watches and (failed := self._backoffs.look()):
                 await self._mark(writer, partial(mark_failed, self._intake, failed))
             with contextlib.suppress(TimeoutError):
@@ -99,7 +99,8 @@ class JobLoop:
         """Seconds until something is due; None where nothing is."""
         due = self.controller.next_due()
         pauses = [] if due is None else [max(0.0, due - self._clock())]
-        pauses += [LOOK_SECONDS] if self._backoffs.watches else []
+        looks = self._backoffs.watches or self._stamps.watches
+        pauses += [LOOK_SECONDS] if looks else []
         return min(pauses, default=None)
 
     async def _mark(self, writer: IntakeWriter, write: Callable[[float], Admission]) -> None:

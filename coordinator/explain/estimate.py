@@ -97,8 +97,8 @@ def preemption_delay(core: Coordinator, state: JobState, now: float) -> dict[str
     group = core.order.accounts.cluster.objects.kai_groups.get(state.job.key)
     if group is None or state.job.kind != "PodGroup":
         return None
-    until = state.job.created + group.preemption_delay
-    if until <= now:
+    until = group.delayed_until(state.job.created)
+    if not group.preemption_delay or until <= now:
         return None
     text = f"until then nobody is evicted for it (preemptionDelay {span(group.preemption_delay)})"
     return {"until": rfc3339(until), "message": text}

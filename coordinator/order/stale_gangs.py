@@ -30,6 +30,8 @@ class StaleGangs:
         """Broken jobs -> since when, seconds since 1970."""
         self._due: list[tuple[float, int]] = []
         """Heap of (when, jid)."""
+        self._changes: dict[int, float | None] = {}
+        """Jobs that became broken -> since when, or whole -> None, since this was last taken."""
         self.adopt(session)
 
     def adopt(self, session: Session) -> None:
@@ -48,6 +50,13 @@ class StaleGangs:
     def forget(self, jid: int) -> None:
         self._fresh.discard(jid)
         self._since.pop(jid, None)
+        self._changes.pop(jid, None)
+
+    def take_changes(self) -> dict[int, float | None]:
+        """Jobs that became broken -> since when, and those that are whole again -> None. Each
+        change is returned once."""
+        changes, self._changes = self._changes, {}
+        return changes
 
     def next(
         self, jobs: Mapping[int, JobState], cluster: ClusterInfo, now: float
@@ -76,12 +85,21 @@ class StaleGangs:
             None if self._judge_by is None else self._judge_by(state.info, state.states, cluster)
         )
         if broken is None:
-            self._since.pop(jid, None)
+            if self._since.pop(jid, None) is not None or _was_stale(state, cluster):
+                self._changes[jid] = None
             return None
-        return self._since.setdefault(jid, min(broken.since or now, now)) + broken.grace
+        if jid not in self._since:
+            self._since[jid] = self._changes[jid] = min(broken.since or now, now)
+        return self._since[jid] + broken.grace
 
     def next_due(self) -> float | None:
         return self._due[0][0] if self._due else None
+
+
+def _was_stale(state: JobState, cluster: ClusterInfo) -> bool:
+    """Whether the job's PodGroup still says, by an earlier leader, that it is broken."""
+    group = cluster.objects.kai_groups.get(state.job.key)
+    return group is not None and group.stale_since is not None
 
 
 def _may_go(state: JobState) -> bool:

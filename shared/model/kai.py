@@ -120,6 +120,14 @@ class KaiPodGroup(Packed, frozen=True):
     failed_pool: str | None = None
     """The node pool of its last condition UnschedulableOnNodePool; None where its status says
     nothing, "" where it says that there is none."""
+    last_eviction: Finite | None = None
+    """Annotation ``kai.scheduler/last-eviction-timestamp``, seconds since 1970."""
+
+    def delayed_until(self, created: float) -> float:
+        """Until when it may have nobody evicted. ``created``: its time where it has none of its
+        own."""
+        since = created if self.created is None else self.created
+        return max(since, self.last_eviction or since) + self.preemption_delay
 
     @property
     def key(self) -> str:

@@ -11,7 +11,7 @@ for :meth:`Following.finish`, until which nobody looks at order or departures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.admission.registry import unpack_task
@@ -31,7 +31,7 @@ from coordinator.intake.dialect_change import check_dialect
 from coordinator.intake.intake import Intake
 from coordinator.jobs.state import JobState
 from shared.ledger.entries.changes import Moved
-from shared.ledger.entries.snapshot import Snapshot
+from shared.ledger.entries.snapshot import Nomination, Snapshot
 from shared.ledger.entries.stored import TaskRecord
 from shared.messages.messages import HOLDING, TaskState
 from shared.model.model import Job, TaskClass
@@ -214,14 +214,14 @@ class Following:
 
     # --- the leadership is taken ----------------------------------------------------------------
 
-    def finish(self, nominations: Iterable[int], versions: Mapping[str, int]) -> None:
-        """From now on the books are the leader's. ``nominations``: jobs with nominations in the
+    def finish(self, nominations: Mapping[int, Nomination], versions: Mapping[str, int]) -> None:
+        """From now on the books are the leader's. ``nominations``: what jobs are promised in the
         ledger; ``versions``: those of cross-node constraints, final because nobody else writes.
 
-        The nominations are released (the next step records it): their context is not worth
-        recovering, and each of these jobs is tried again at once. Deleted jobs and members go on
-        leaving: tasks that hold a node are stopped again. Errors: LedgerIdentity where its jobs are
-        of the other dialect.
+        The promises of tasks that move are kept: those tasks were evicted for them. The others
+        are released (the next step records it): their context is not worth recovering, and each of
+        these jobs is tried again at once. Deleted jobs and members go on leaving: tasks that hold a
+        node are stopped again. Errors: LedgerIdentity where its jobs are of the other dialect.
         """
         check_dialect(self._intake.registry)
         order = self._core.order
@@ -241,8 +241,10 @@ class Following:
             order.departures.ask(jid, sorted(state.evicted))
         mark_deleting(self._intake.registry)
         order.drop_members(unpack_task(task) for task in sorted(self._intake.registry.deleting))
-        for jid in sorted(nominations):
-            order.give_up_nominations(jid)
+        for jid, nomination in sorted(nominations.items()):
+            waiting = order.jobs.get(jid)
+            if waiting is None or not order.takes_up(waiting, nomination, order.now):
+                order.give_up_nominations(jid)
         order.find_broken()
 
 

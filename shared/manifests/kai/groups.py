@@ -28,6 +28,8 @@ LAST_START = "kai.scheduler/last-start-timestamp"
 UNSCHEDULABLE = "UnschedulableOnNodePool"
 """Type of the condition of a PodGroup that could not be placed in a node pool."""
 STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
+LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
+"""KAI keeps this time in memory and in its own records; here it is on the object as the others."""
 
 _MOST_MEMBERS = 1_000_000
 _PREEMPTIBILITY = {"preemptible": True, "non-preemptible": False, "": None}
@@ -68,6 +70,7 @@ def read_kai_pod_group(obj: dict[str, object]) -> KaiPodGroup:
         else spec.boolean("markUnschedulable", False),
         last_start=read_time(annotations, LAST_START),
         stale_since=read_time(annotations, STALE_SINCE),
+        last_eviction=read_time(annotations, LAST_EVICTION),
         labels=labels_of(meta),
         failed_pool=_failed_pool(obj.get("status")),
     )

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.controllers.group_starts import GroupStarts, mark_started
-from shared.manifests.kai.groups import LAST_START
+from coordinator.controllers.group_stamps import GroupStamps, write_stamps
+from coordinator.order.stale_gangs import StaleGangs
+from shared.manifests.kai.groups import LAST_EVICTION, LAST_START, STALE_SINCE
 from shared.messages.messages import Outcome, OutcomeCode, StatusItem, TaskState, Turn
 from tests.coordinator.intake.objects import node, pod, pod_group, queue
 from tests.coordinator.intake.test_kai_objects import TOPOLOGY, kai_group, kai_queue
@@ -142,29 +143,77 @@ def infeasible(turn: Turn) -> Outcome:
     )
 
 
+class Stamped:
+    """A gang of two in a world, with what is written on its PodGroup."""
+
+    def __init__(self, world: World, **spec: Any) -> None:
+        self.world = world
+        world.put(kai_group("g", "red", minMember=2, **spec), *(member(f"g{i}", "g") for i in "01"))
+        world.place()
+        self.jid = world.jid("KaiPodGroup", "g")
+        self.stamps = GroupStamps(world.core)
+
+    def recorded(self, state: TaskState, *tasks: int, lives: tuple[int, ...] = ()) -> None:
+        self.world.now += 10
+        self.world.record(state, self.jid, [*tasks])
+        rows = [0] * len(tasks)
+        item = StatusItem(state, self.jid, [*tasks], rows, incarnations=lives)
+        self.stamps.recorded([item], self.world.now)
+
+    def written(self) -> Json:
+        due = self.stamps.take()
+        self.world._stored(write_stamps(self.world.intake, due, self.world.now))
+        found: Json = self.world.get("KaiPodGroup", "g")["metadata"].get("annotations", {})
+        return found
+
+
 def test_the_first_bind_is_written_on_the_group(world: World) -> None:
-    world.put(kai_group("g", "red", minMember=2), *(member(f"g{i}", "g") for i in range(2)))
-    world.place()
-    starts, jid = GroupStarts(world.core), world.jid("KaiPodGroup", "g")
-
-    def recorded(state: TaskState, *tasks: int) -> Json:
-        world.now += 10
-        world.record(state, jid, [*tasks])
-        starts.recorded([StatusItem(state, jid, [*tasks], [0] * len(tasks))], world.now)
-        world._stored(mark_started(world.intake, starts.take(), world.now))
-        annotations = world.get("KaiPodGroup", "g")["metadata"].get("annotations", {})
-        return {"at": annotations.get(LAST_START)}
-
+    gang = Stamped(world)
     before = world.get("KaiPodGroup", "g")["metadata"]
-    assert recorded(TaskState.BOUND, 0, 1) == {"at": "1970-01-12T13:46:50Z"}
+    gang.recorded(TaskState.BOUND, 0, 1)
+    assert gang.written() == {LAST_START: "1970-01-12T13:46:50Z"}
     after = world.get("KaiPodGroup", "g")["metadata"]
     assert int(after["resourceVersion"]) > int(before["resourceVersion"])
     assert after["generation"] == before["generation"]
     record = world.core.order.accounts.cluster.objects.kai_groups["ns/g"]
     assert record.last_start == 1_000_010.0
-    assert recorded(TaskState.RUNNING, 0, 1) == {"at": "1970-01-12T13:46:50Z"}
-    starts = GroupStarts(world.core)  # of another leader
-    assert recorded(TaskState.BOUND, 0) == {"at": "1970-01-12T13:46:50Z"}
+    gang.recorded(TaskState.RUNNING, 0, 1)
+    assert gang.written() == {LAST_START: "1970-01-12T13:46:50Z"}
+    gang.stamps = GroupStamps(world.core)  # of another leader
+    gang.recorded(TaskState.BOUND, 0)
+    assert gang.written() == {LAST_START: "1970-01-12T13:46:50Z"}
+
+
+def test_the_last_eviction_is_written_and_delays_the_next_search(world: World) -> None:
+    gang = Stamped(world, preemptionDelay="1m")
+    gang.recorded(TaskState.RUNNING, 0, 1)
+    gang.recorded(TaskState.PENDING, 0, 1)
+    assert LAST_EVICTION not in gang.written(), "a refused bind"
+    world.place()
+    gang.recorded(TaskState.RUNNING, 0, 1)
+    gang.recorded(TaskState.PENDING, 0, 1, lives=(0, 0))
+    assert gang.written()[LAST_EVICTION] == "1970-01-12T13:47:20Z"
+    record = world.core.order.accounts.cluster.objects.kai_groups["ns/g"]
+    assert record.delayed_until(0.0) == 1_000_040.0 + 60
+
+
+def test_since_when_a_gang_is_broken_is_written_until_it_is_whole(world: World) -> None:
+    gang = Stamped(world)
+    gang.recorded(TaskState.RUNNING, 0, 1)
+    gang.recorded(TaskState.LOST, 1)
+    world.turns()
+    assert gang.written() == {STALE_SINCE: "1970-01-12T13:47:00Z"}
+    # Whoever leads next goes by what is written, and takes it away once that is over.
+    other = world.core.order.stale_gangs = StaleGangs(world.core.order.session)
+    other.note(gang.jid)
+    world.now += 30
+    world.turns()
+    assert gang.written() == {STALE_SINCE: "1970-01-12T13:47:00Z"}
+    world.put(member("g2", "g"))
+    world.place()
+    gang.recorded(TaskState.RUNNING, 2)
+    world.turns()
+    assert gang.written() == {}
 
 
 @pytest.mark.parametrize("policy", [KAI, POLICY])

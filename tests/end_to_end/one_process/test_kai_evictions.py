@@ -3,6 +3,8 @@ where the promised places are, and what is told of it."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from shared.ledger.redis.server import EmbeddedServer
+from shared.manifests.kai.groups import STALE_SINCE
 from shared.messages.messages import TaskState
 from shared.policy.kai_names import DEFAULT_PLUGINS
 from tests.coordinator.intake.test_kai_objects import kai_group
@@ -118,6 +121,81 @@ async def test_a_running_job_moves_so_that_another_fits(
         assert (after["whole"], after["x"]) == (here, there)
         told = " ".join(await events(http, service, "Pod", "x"))
         assert "evicted for ns/whole by consolidation" in told
+
+
+async def test_the_place_of_a_moving_job_is_kept_across_a_takeover(
+    embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    flush(embedded_server)
+    kubelets = LocalCluster(grace=3.0)
+    url = embedded_server.url
+    async with (
+        service_of(url, tmp_path, MOVING, kubelets=kubelets) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        here, there = await in_pieces(http, service)
+        await submit(http, service, single("whole", "red", 4))
+        await service.until(lambda _: is_leaving(service, "x"))
+    async with (
+        service_of(url, tmp_path, MOVING, kubelets=kubelets) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        assert is_leaving(service, "x"), "it has not left before the next coordinator leads"
+        # It would fit where x was promised to go.
+        await submit(http, service, single("r", "red", 2))
+        await service.until(lambda _: {"x", "whole"} <= running_pods(service))
+        after = await nodes_of(http, service)
+        assert (after["whole"], after["x"]) == (here, there)
+        assert "r" not in running_pods(service)
+
+
+async def test_since_when_a_gang_is_broken_is_the_same_after_a_takeover(
+    embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    flush(embedded_server)
+    kubelets = LocalCluster(grace=0.05)
+    path = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/pair"
+    async with (
+        service_of(embedded_server.url, tmp_path, "dialect: kai\n", kubelets=kubelets) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        group = kai_group("pair", "red", minMember=2, stalenessGracePeriod="1h")
+        pods = [member(f"p{at}", "pair") for at in range(2)]
+        await submit(http, service, *NODES, leaf("red", -1, parent=""), group, *pods)
+        await service.until(lambda _: running_pods(service) == {"p0", "p1"})
+        await delete(http, service, "/api/v1/namespaces/ns/pods/p1")
+        since = await annotation(http, service, path, lambda text: text is not None)
+    async with (
+        service_of(embedded_server.url, tmp_path, "dialect: kai\n", kubelets=kubelets) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        await submit(http, service, single("other", "red"))
+        await service.until(lambda _: running_pods(service) == {"p0", "other"})
+        assert await annotation(http, service, path, lambda _: True) == since
+        await submit(http, service, member("p2", "pair"))
+        await service.until(lambda _: running_pods(service) == {"p0", "p2", "other"})
+        assert await annotation(http, service, path, lambda text: text is None) is None
+
+
+async def annotation(
+    http: aiohttp.ClientSession, service: Running, path: str, fits: Callable[[str | None], bool]
+) -> str | None:
+    """What the PodGroup says of being broken, once that fits."""
+    async with asyncio.timeout(60):
+        while True:
+            annotations = (await read(http, service, path))["metadata"].get("annotations", {})
+            found: str | None = annotations.get(STALE_SINCE)
+            if fits(found):
+                return found
+            await asyncio.sleep(0.05)
+
+
+def is_leaving(service: Running, pod: str) -> bool:
+    return any(
+        state.job.pod_name(tix) == pod and now == TaskState.RELEASING
+        for state in service.service.core.order.jobs.values()
+        for tix, now in enumerate(state.states)
+    )
 
 
 async def test_what_started_a_moment_ago_is_not_reclaimed(

@@ -198,9 +198,8 @@ def reason_for(job: KaiJob, action: str) -> str:
 
 def is_delayed(job: KaiJob, now: float) -> bool:
     """Whether nobody is evicted for a job yet."""
-    created = job.group.created if job.group.created is not None else job.job.job.created
-    delay = job.group.preemption_delay
-    return delay > 0 and now < created + delay
+    until = job.group.delayed_until(job.job.job.created)
+    return job.group.preemption_delay > 0 and now < until
 
 
 def signature_of(job: KaiJob) -> Hashable:
