@@ -65,17 +65,12 @@ class ClusterCapacity:
 
     def covers(self, need: Amounts) -> bool:
         """Whether the idle and leaving amounts that are not promised suffice in total."""
-        offered = self.offered
-        for slot, amount in need.items():
-            if slot in offered and amount > self.could_give(slot):
-                return False
-        return True
+        return all(n <= self.could_give(s) for s, n in need.items() if s in self.offered)
 
     def could_give(self, slot: int) -> int:
         """Idle and leaving amounts less the promised ones. An upper bound: what leaves an overfull
         node may not become idle."""
-        idle = self.idle.get(slot, 0) + self.overfull.get(slot, 0)
-        return idle + self.releasing.get(slot, 0) - self.promised.get(slot, 0)
+        return self.idle_on_nodes(slot) + self.releasing.get(slot, 0) - self.promised.get(slot, 0)
 
     def idle_on_nodes(self, slot: int) -> int:
         """The sum of idle amounts over nodes, where an overfull node counts as having none."""
@@ -308,8 +303,7 @@ class Accounts:
             self.tasks[before] -= count
             if before != new:
                 self._account(state, role, TaskState(before), new, count)
-        if state.job.min_resources is not None:
-            self.refigure(state)
+        self.refigure(state)
 
     def _account(
         self, state: JobState, role: Role, before: TaskState, new: TaskState, count: int
