@@ -49,6 +49,9 @@ def environment(token_file: Path | None, *, ours: bool) -> dict[str, str]:
         "RAY_memory_monitor_refresh_ms": "0",  # it would kill workers by its own judgement
         "RAY_prestart_worker_first_driver": "0",  # idle processes for tasks we never send
         "RAY_enable_worker_prestart": "0",
+        # Ray's 15 leaves a worker a tenth of what others get on a busy machine: ours are no batch
+        # tasks but half of the scheduler, and a search of one second took half a minute.
+        "RAY_worker_niceness": "0",
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # nothing to save, else it waits 30 s
         # Despite its name, this is what makes Ray keep 127.0.0.1, and listen nowhere else.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

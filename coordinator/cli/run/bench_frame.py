@@ -35,6 +35,7 @@ from coordinator.verification.checker.check import check
 from coordinator.verification.checker.report.report import CheckReport
 from coordinator.verification.history.figures import Figures, read_figures
 from shared.policy.dialect import parse_policy
+from shared.policy.model import Policy
 from shared.policy.volcano import DEFAULT_POLICY
 from shared.settings.settings import Settings
 
@@ -83,11 +84,16 @@ def _with_policy(settings: Settings, text: str) -> Settings:
     return settings.replace(policy=file)
 
 
+def in_force(settings: Settings) -> Policy:
+    content = settings.read_policy()
+    return DEFAULT_POLICY if content is None else parse_policy(content)
+
+
 def policy_of(settings: Settings) -> dict[str, Any]:
     """The policy that a run is under, as its result tells it: figures under another one cannot be
     compared with these. Raises SettingsError for a file that cannot be used."""
     content = settings.read_policy()
-    policy = DEFAULT_POLICY if content is None else parse_policy(content)
+    policy = in_force(settings)
     return {
         "file": None if content is None else str(settings.policy),
         "actions": list(policy.actions),

@@ -15,6 +15,7 @@ from coordinator.cli.run.bench_frame import (
     Bench,
     Cpu,
     cpu_of,
+    in_force,
     run_framed,
     show_policy,
     until,
@@ -74,7 +75,8 @@ async def _drive(
         return bool(status["tasks"]["running"] >= full)
 
     progress.phase(f"Filling {nodes:,} nodes with {full:,} jobs (not counted)")
-    await sender.send(cluster(nodes), in_flight=IN_FLIGHT)
+    dialect = in_force(space.settings).dialect
+    await sender.send(cluster(nodes, dialect), in_flight=IN_FLIGHT)
     await until_nodes_are_shared_out(sender.api, nodes=nodes)
     await sender.send(rich_jobs(nodes), in_flight=IN_FLIGHT)
     await until(sender, is_full)

@@ -25,7 +25,7 @@ PREFIX = "default/pod-"
 POLICY = "dialect: kai\n"
 """KAI's built-in configuration."""
 
-_FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
+FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 
 
 def jobs_that_fill(nodes: int) -> int:
@@ -35,7 +35,7 @@ def jobs_that_fill(nodes: int) -> int:
 def cluster(nodes: int) -> Iterator[Item]:
     """The nodes, and a leaf queue below another that may have all of them."""
     yield from node_items(ClusterShape(nodes, GPUS_PER_NODE))
-    shares = {"resources": {"cpu": _FREE, "memory": _FREE, "gpu": _FREE}}
+    shares = {"resources": {"cpu": FREE, "memory": FREE, "gpu": FREE}}
     for name, above in (("all", {}), (QUEUE, {"parentQueue": "all"})):
         yield manifest("KaiQueue", name, {**shares, **above}) | {"kind": "Queue"}
 

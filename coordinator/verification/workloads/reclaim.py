@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from coordinator.verification.workloads.fill import FREE
 from coordinator.verification.workloads.generators import (
     GPU,
     ClusterShape,
@@ -18,6 +19,7 @@ from coordinator.verification.workloads.generators import (
     role_of,
 )
 from coordinator.verification.workloads.manifests import manifest
+from shared.policy.model import Dialect
 
 GPUS_PER_NODE = 8
 RICH, POOR = "rich", "poor"
@@ -53,11 +55,16 @@ def victims_wanted(nodes: int) -> int:
     return gang_width(nodes) * GPUS_PER_NODE
 
 
-def cluster(nodes: int) -> Iterator[Item]:
-    """The nodes and both queues."""
+def cluster(nodes: int, dialect: Dialect = Dialect.VOLCANO) -> Iterator[Item]:
+    """The nodes and both queues: of KAI's, each has half of the GPUs as its quota."""
     yield from node_items(ClusterShape(nodes, GPUS_PER_NODE))
     for name in (RICH, POOR):
-        yield manifest("Queue", name, {"weight": 1, "reclaimable": True})
+        if dialect is Dialect.VOLCANO:
+            yield manifest("Queue", name, {"weight": 1, "reclaimable": True})
+        else:
+            gpus = {"quota": victims_wanted(nodes), "overQuotaWeight": 1, "limit": -1}
+            shares = {"resources": {"cpu": FREE, "memory": FREE, "gpu": gpus}}
+            yield manifest("KaiQueue", name, shares) | {"kind": "Queue"}
 
 
 def rich_jobs(nodes: int) -> Iterator[Item]:

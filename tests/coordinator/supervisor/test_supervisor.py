@@ -106,6 +106,8 @@ async def test_everything_starts_works_and_leaves_nothing(short_dir: Path) -> No
         assert joined.returncode == 0, joined.stderr
         worker = int(joined.stdout)
         assert running.worker_pids() == [worker]
+        # Ray would give its workers the lowest share of a busy machine.
+        assert os.getpriority(os.PRIO_PROCESS, worker) == os.getpriority(os.PRIO_PROCESS, 0)
 
         assert (await outside(ASK, running)).returncode == 0
         (short_dir / "other").write_text("0" * 64)

@@ -28,6 +28,7 @@ from coordinator.verification.workloads.reclaim import (
     victims_wanted,
 )
 from shared.policy.dialect import parse_policy
+from shared.policy.model import Dialect
 
 REPORT = CheckReport("h", 1, False, False, (), {}, Summary())
 
@@ -54,6 +55,12 @@ def test_the_gang_asks_for_half_of_a_full_cluster() -> None:
     assert 2 * gpus([gang(10)]) == capacity
     assert victims_wanted(10) == gpus([gang(10)])
     assert "reclaim" in parse_policy(POLICY).actions
+
+
+def test_queues_of_kai_have_half_of_the_cluster_as_their_quota() -> None:
+    queues = [item for item in cluster(10, Dialect.KAI) if item["kind"] == "Queue"]
+    assert {queue["apiVersion"] for queue in queues} == {"scheduling.run.ai/v2"}
+    assert [queue["spec"]["resources"]["gpu"]["quota"] for queue in queues] == [40, 40]
 
 
 def test_time_runs_from_the_gang_to_the_first_word_about_each_victim() -> None:
