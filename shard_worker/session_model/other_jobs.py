@@ -94,8 +94,9 @@ class OtherJobs:
     def jids(self) -> list[int]:
         return self.table.jids()
 
-    def jids_on_nodes(self) -> list[int]:
-        return self.table.jids_on_nodes()
+    def jids_on_nodes(self, queue: str, inside: bool | None) -> list[int]:
+        of = self.queues.get(queue)
+        return self.table.jids_on_nodes(-1 if of is None else of.queue.qid, inside)
 
     def evictable(self, size: int) -> Mask:
         if self._evictable is None:

@@ -39,8 +39,8 @@ class Others(Protocol):
         """All jobs."""
         ...
 
-    def jids_on_nodes(self) -> Sequence[int]:
-        """The jobs with tasks on any node."""
+    def jids_on_nodes(self, queue: str, inside: bool | None) -> Sequence[int]:
+        """The jobs with tasks on any node: those in this queue, in others, or (None) all."""
         ...
 
     def job(self, jid: int) -> SessionJob | None:
@@ -110,9 +110,10 @@ class World(ClusterInfo):
         whole."""
         return self._linked if not self.whole else self.session_jobs()
 
-    def jobs_on_nodes(self) -> Iterable[SessionJob]:
-        """The jobs with tasks on nodes, and those that were looked at."""
-        for jid in () if self.others is None else self.others.jids_on_nodes():
+    def jobs_on_nodes(self, queue: str, inside: bool | None) -> Iterable[SessionJob]:
+        """The jobs with tasks on nodes, and those that were looked at. ``inside``: only those in
+        this queue; False: only those in others; None: all."""
+        for jid in () if self.others is None else self.others.jids_on_nodes(queue, inside):
             self._read(jid)
         return cast("Iterable[SessionJob]", list(self.jobs.values()))
 

@@ -106,10 +106,16 @@ class ResidentTable:
         jids: list[int] = self.jobs.column("jid")[self.jobs.column("known")].tolist()
         return jids
 
-    def jids_on_nodes(self) -> list[int]:
-        """The jobs with a task on any node, by number."""
-        jids: list[int] = np.unique(self.column("jid")[self.column("row") >= 0]).tolist()
-        return jids
+    def jids_on_nodes(self, qid: int, inside: bool | None = None) -> list[int]:
+        """The jobs with a task on any node, by number. ``inside``: only those in this queue;
+        False: only those in others; None: all."""
+        jids = np.unique(self.column("jid")[self.column("row") >= 0])
+        if inside is not None:
+            slots = self.jobs.slots(jids)
+            jids, slots = jids[slots >= 0], slots[slots >= 0]
+            jids = jids[(self.jobs.column("qid")[slots] == qid) == inside]
+        found: list[int] = jids.tolist()
+        return found
 
     def counts(self, states: Iterable[TaskState], size: int) -> Ints:
         """How many tasks in one of these states each row has."""

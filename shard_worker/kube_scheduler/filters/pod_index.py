@@ -103,6 +103,12 @@ class Neighbours:
 
     # --- questions ----------------------------------------------------------------------------
 
+    @property
+    def has_terms(self) -> bool:
+        """Whether any pod has terms about others."""
+        self._catch_up()
+        return bool(self._holders)
+
     def count(self, question: PodQuestion) -> Counts:
         """Number of such pods per row. Callers must not change it."""
         self._catch_up()

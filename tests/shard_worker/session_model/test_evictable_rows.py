@@ -32,7 +32,7 @@ class Elsewhere:
     def jids(self) -> Sequence[int]:
         return list(self.world.jobs)
 
-    def jids_on_nodes(self) -> Sequence[int]:
+    def jids_on_nodes(self, queue: str, inside: bool | None) -> Sequence[int]:
         return [jid for row in self.world.resident for jid in self.jids_on(row)]
 
     def job(self, jid: int) -> SessionJob:

@@ -307,6 +307,21 @@ def test_packing_keeps_the_columns_small() -> None:
     assert table.count <= 32 and table.jobs.count <= 64
 
 
+def test_jobs_on_nodes_are_told_by_queue() -> None:
+    story = Story(random.Random(0))
+    table = ResidentTable()
+    for jid, qid in ((500, LEAF), (501, OTHER), (502, LEAF)):
+        at_once(story.desk.store(replace(job(jid, Group(-1, 0)), qid=qid)))
+        if jid != 502:
+            by = statement(jid, run([0], [0], version=10**6), qid=qid)
+            at_once(story.desk.commit(by))
+    table.load(residents_of(story.now()))
+    mine = {500, 501, 502}
+    assert mine.intersection(table.jids_on_nodes(LEAF)) == {500, 501}
+    assert mine.intersection(table.jids_on_nodes(LEAF, True)) == {500}
+    assert mine.intersection(table.jids_on_nodes(LEAF, False)) == {501}
+
+
 def test_what_runs_has_its_time() -> None:
     story = Story(random.Random(0))
     table = ResidentTable()

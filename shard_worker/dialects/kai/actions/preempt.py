@@ -33,4 +33,5 @@ def evicting(ssn: KaiSession) -> searching.EvictingAction:
         victim=is_victim,
         validate=ssn.evictions.valid_preemption,
         may_search=may_search,
+        of_own_queue=True,
     )

@@ -26,4 +26,5 @@ def evicting(ssn: KaiSession) -> searching.EvictingAction:
         validate=ssn.evictions.valid_reclaim,
         may_search=ssn.evictions.can_reclaim,
         may_cost=ssn.evictions.may_cost,
+        of_own_queue=False,
     )

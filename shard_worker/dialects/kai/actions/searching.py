@@ -47,6 +47,8 @@ class EvictingAction:
     """Jobs that are victims of one search at most."""
     one_memory: bool = False
     """Whether what failed in one queue tells of jobs of all queues."""
+    of_own_queue: bool | None = None
+    """Whether victims are of the job's own queue (true) or of others; None: of any."""
 
 
 def run(ssn: KaiSession, action: EvictingAction) -> None:
@@ -57,6 +59,13 @@ def run(ssn: KaiSession, action: EvictingAction) -> None:
 def run_for(ssn: KaiSession, action: EvictingAction, job: KaiJob) -> bool:
     """Search victims for this job alone; True where some were found, which is committed."""
     return _Run(ssn, action).run_for(job)
+
+
+def may_search(ssn: KaiSession, action: EvictingAction, job: KaiJob) -> bool:
+    """Whether a search may succeed, by the job, its queue and what is free alone: nothing of those
+    that might go is looked at."""
+    tasks = tasks_to_allocate(job.root, simulated=True)
+    return bool(tasks) and action.may_search(job, ssn.asked_by(tasks))
 
 
 class _Run:

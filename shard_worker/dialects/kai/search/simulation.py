@@ -74,7 +74,7 @@ class Simulator:
         own_jid = own.job.job.jid
         jobs = {**victims, own_jid: own}
         order = TurnOrder.of_lines(ssn, self.waiting.with_others(jobs.values()))
-        kinds = OpenKinds(ssn, tasks, rows)
+        kinds = OpenKinds(ssn, own.job.tasks, tasks, rows)
         left = set(jobs)
         while left and (own_jid in left or kinds.any_fits()):
             job = order.pop()

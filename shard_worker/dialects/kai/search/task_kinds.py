@@ -2,32 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Mask
 from shard_worker.kube_scheduler.filters.pod_affinity import required
+from shard_worker.kube_scheduler.filters.pod_index import SHARED, Neighbours
 from shard_worker.placement.candidates import feasible
 from shard_worker.session_model.job import TaskInfo
 
 
-def kind_of(task: TaskInfo) -> object:
-    """The same for tasks of one kind."""
-    return task.cid, task.role.labels, task.role.annotations
+def kind_of(task: TaskInfo, *, labels: bool = True) -> object:
+    """The same for tasks of one kind. ``labels``: they count, see :func:`reads_labels`."""
+    return task.cid, task.role.labels if labels else (), task.role.annotations
+
+
+def reads_labels(ssn: KaiSession, tasks: Iterable[TaskInfo]) -> bool:
+    """Whether labels of pods may decide where tasks find a place: terms between pods select by
+    them, and plugins from outside may read them.
+
+    Each Job's pods have labels of their own, so that 4,000 victims of 4,000 Jobs would be as many
+    kinds, of which each is looked at.
+    """
+    if ssn.guarded:
+        return True
+    neighbours = ssn.shared.get(SHARED)
+    if isinstance(neighbours, Neighbours) and neighbours.has_terms:
+        return True
+    return any(task.cls.constraints and task.cls.constraints.pod_terms for task in tasks)
 
 
 class OpenKinds:
     """Kinds of victims that may still find a place. What a simulation places takes room and gives
     none back, so that a kind without a place has none until the end."""
 
-    def __init__(self, ssn: KaiSession, tasks: Sequence[TaskInfo], rows: Mask) -> None:
+    def __init__(
+        self, ssn: KaiSession, own: Sequence[TaskInfo], tasks: Sequence[TaskInfo], rows: Mask
+    ) -> None:
+        """``own``: those that the victims go for."""
         self._ssn = ssn
         self._rows = rows
-        self._open = {kind_of(task): task for task in tasks}
+        self._open: dict[object, TaskInfo] = {}
         self._of_job: dict[int, set[object]] = {}
+        labels = reads_labels(ssn, (*own, *tasks))
         for task in tasks:
-            self._of_job.setdefault(task.job.job.jid, set()).add(kind_of(task))
+            kind = kind_of(task, labels=labels)
+            self._open[kind] = task
+            self._of_job.setdefault(task.job.job.jid, set()).add(kind)
 
     def may_fit(self, job: KaiJob) -> bool:
         """Whether a task of a victim's job may find a place."""

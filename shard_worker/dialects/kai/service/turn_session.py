@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from shard_worker.dialects.kai.actions import stale_gang_eviction
 from shard_worker.dialects.kai.actions.allocate import turn
 from shard_worker.dialects.kai.actions.run import EVICTING
-from shard_worker.dialects.kai.actions.searching import is_delayed, run_for
+from shard_worker.dialects.kai.actions.searching import is_delayed, may_search, run_for
 from shard_worker.dialects.kai.devices import device_memory
 from shard_worker.dialects.kai.model import (
     KaiJob,
@@ -58,10 +58,13 @@ class TurnSession(KaiSession):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
+        self._usable: Mask | None = None
+        """The rows that are looked at, once a search began: they are asked for with each job."""
         with self.speaking(0, PluginOption("shards")):
             self.add_batch_node_order_fn(_own_shard)
 
     def _read(self, world: World) -> None:
+        self._usable = None
         objects, names = world.objects, world.view.slot_names
         memories = device_memory(world)[world.view.exists()]
         if len(memories):
@@ -87,18 +90,20 @@ class TurnSession(KaiSession):
         preemptible = group.is_preemptible(job.job.priority)
         self.kai_jobs[job.job.jid] = KaiJob(job, group, queue, root, preemptible)
 
-    def read_residents(self) -> None:
-        """Add all jobs that have tasks on nodes."""
+    def read_residents(self, job: KaiJob, of_own_queue: bool | None) -> None:
+        """Add the jobs with tasks on nodes that may be victims for a job: of its queue, of others,
+        or (None) of any. A job that is read is an object for each of its tasks."""
         self.started |= self.world.job_starts
-        for job in self.world.jobs_on_nodes():
-            if job.job.jid not in self.kai_jobs:
-                self._add(job, self.world)
+        self._usable = self.rows()
+        for resident in self.world.jobs_on_nodes(job.queue.record.name, of_own_queue):
+            if resident.job.jid not in self.kai_jobs:
+                self._add(resident, self.world)
 
     def may_lose(self, job: KaiJob) -> bool:
         """Only who is on nodes that the shard may use, and waits for no promise of its own."""
-        rows = self.rows()
         if job.job.job.jid in self.world.view.nominations:
             return False
+        rows = self._usable if self._usable is not None else self.rows()
         return all(rows[task.row] for task in job.job.tasks if task.row >= 0)
 
     def rows(self) -> Mask:
@@ -136,8 +141,12 @@ def _search(ssn: TurnSession, job: KaiJob, action: str) -> None:
     if is_delayed(job, ssn.world.now):
         ssn.skip(job.job, Reason.NOT_ENOUGH_RESOURCES, DELAYED)
         return
-    ssn.read_residents()
-    if not run_for(ssn, EVICTING[action](ssn), job):
+    rules = EVICTING[action](ssn)
+    found = False
+    if may_search(ssn, rules, job):
+        ssn.read_residents(job, rules.of_own_queue)
+        found = run_for(ssn, rules, job)
+    if not found:
         ended = ssn.searches.ended.get(job.job.job.jid, NOT_SEARCHED)
         ssn.skip(job.job, Reason.NOT_ENOUGH_RESOURCES, f"{action}: {ended}")
 

@@ -8,6 +8,7 @@ from shard_worker.dialects.kai.registry import open_kai_session
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.harness import Cluster
 from shard_worker.session_model.status import Status
+from shared.model.constraints import Constraints, PodTerm, Requirement
 from shared.model.kai import KaiPodGroup, KaiQueue, KaiShare, KaiSubGroup, KaiTopology
 from shared.model.kai import KaiTopologyConstraint as Constraint
 from shared.model.model import Role, TaskClass
@@ -77,14 +78,20 @@ class KaiCluster:
         marks: Mapping[str, str] | None = None,
         resources: Mapping[str, float] | None = None,
         holding: Sequence[Things] = (),
+        app: str = "",
+        away_from: str = "",
     ) -> None:
         """``on``: nodes of the first tasks, ``holding``: what these have of devices. ``members``:
         the sub group of each task. ``marks``: annotations of its pods, ``resources``: what they
-        want instead of whole GPUs; with either of them they want none."""
+        want instead of whole GPUs; with either of them they want none. ``app``: a label of its
+        pods; they are on no node (label ``host``) with a pod whose app is ``away_from``."""
         self._default_queues()
         wanted = dict(resources or {}) if resources or marks or not gpus else {GPU: gpus}
         requests = self._cluster.requests(pods=1, **wanted)
-        cid = self._cluster.class_of(TaskClass(requests=requests))
+        apart = PodTerm("host", selector=(Requirement("app", "In", (away_from,)),), anti=True)
+        constraints = Constraints(pod_terms=(apart,)) if away_from else None
+        cid = self._cluster.class_of(TaskClass(requests=requests, constraints=constraints))
+        labels = (("app", app),) if app else ()
         inside = list(members) or [""] * tasks
         roles = [
             Role(
@@ -93,7 +100,7 @@ class KaiCluster:
                 at,
                 1,
                 names=(f"{name}-{at}",),
-                labels=(("kai.scheduler/subgroup-name", sub),) if sub else (),
+                labels=labels + ((("kai.scheduler/subgroup-name", sub),) if sub else ()),
                 annotations=tuple(sorted((marks or {}).items())),
             )
             for at, sub in enumerate(inside)

@@ -6,11 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.actions.run import run_action
 from shard_worker.dialects.kai.devices import device_columns
+from shard_worker.dialects.kai.search import task_kinds
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.operation import OpKind
 from shard_worker.session_model.status import Status
@@ -26,6 +28,7 @@ class Running:
     priority: int
     spare: int
     """Tasks beyond its minimum."""
+    app: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Waiting:
     tasks: int
     gpus: int
     spare: int
+    away_from: str
+    """No node with a pod of this app will do."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,9 @@ class Drawn:
 @st.composite
 def clusters(draw: st.DrawFn) -> Drawn:
     priorities = st.sampled_from([40, 60])
-    job = st.builds(Running, st.sampled_from(QUEUES), priorities, st.integers(0, 2))
+    job = st.builds(
+        Running, st.sampled_from(QUEUES), priorities, st.integers(0, 2), st.sampled_from("ab")
+    )
     running = tuple(draw(st.lists(job, min_size=1, max_size=6)))
     holder = st.one_of(st.none(), *[st.integers(0, len(running) - 1)] * 3)
     node = st.lists(holder, min_size=2, max_size=4).map(tuple)
@@ -60,6 +67,7 @@ def clusters(draw: st.DrawFn) -> Drawn:
         st.integers(1, 3),
         st.integers(1, 3),
         st.integers(0, 1),
+        st.sampled_from(["", "", "a"]),
     )
     return Drawn(
         quotas=draw(st.tuples(*[st.integers(0, 5)] * 3)),
@@ -76,7 +84,7 @@ def opened(drawn: Drawn, **options: object) -> KaiSession:
         cluster.queue(name, quota=quota)
     places: dict[int, list[tuple[str, str]]] = {}
     for at, devices in enumerate(drawn.nodes):
-        cluster.node(f"n{at}", gpus=len(devices))
+        cluster.node(f"n{at}", gpus=len(devices), labels={"host": f"n{at}"})
         for device, job in enumerate(devices):
             if job is not None:
                 places.setdefault(job, []).append((f"n{at}", f"kai-gpu/{device}"))
@@ -90,6 +98,7 @@ def opened(drawn: Drawn, **options: object) -> KaiSession:
             priority=running.priority,
             on=[node for node, _ in held],
             holding=[((device, (1000,)),) for _, device in held],
+            app=running.app,
         )
     for at, waiting in enumerate(drawn.waiting):
         cluster.job(
@@ -99,6 +108,7 @@ def opened(drawn: Drawn, **options: object) -> KaiSession:
             gpus=waiting.gpus,
             queue=waiting.queue,
             priority=waiting.priority,
+            away_from=waiting.away_from,
         )
     return cluster.open()
 
@@ -132,6 +142,19 @@ def test_what_signatures_pass_over_fails_without_them(drawn: Drawn, action: str)
         run_action(session, action)
     assert outcome(passing) == outcome(searching)
     event(f"{action}: passed over {bool(passing.searches.passed_over)}")
+
+
+@SLOW
+@given(clusters(), st.sampled_from(EVICTING))
+def test_labels_that_nobody_reads_tell_no_tasks_apart(drawn: Drawn, action: str) -> None:
+    asked, always = opened(drawn), opened(drawn)
+    run_action(asked, action)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task_kinds, "reads_labels", lambda ssn, tasks: True)
+        run_action(always, action)
+    assert outcome(asked) == outcome(always)
+    read = any(waiting.away_from for waiting in drawn.waiting)
+    event(f"{action}: terms {read}, evicted {bool(asked.committed)}")
 
 
 @SLOW
