@@ -19,14 +19,23 @@ _FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 _STRATEGIES = ("binpack", "spread")
 
 
-def draw_policy(draw: Random) -> str:
-    """KAI's own plugins with random arguments, as YAML. Under each of them everything binds."""
+RANKS = ("train", "build-preemptible")
+"""Priority classes of KAI's own whose jobs may be evicted: of the others no more is placed than
+their queue's quota, which some of the drawn jobs exceed."""
+
+_MAKING_ROOM = ("reclaim", "preempt", "consolidation, reclaim, preempt, stalegangeviction")
+
+
+def draw_policy(draw: Random, *, evicting: bool) -> str:
+    """KAI's own plugins with random arguments, as YAML. Under each of them everything binds
+    eventually."""
     chosen = {kind: draw.choice(_STRATEGIES) for kind in ("gpu", "cpu")}
     plugins = [
         {"name": name, "arguments": chosen} if name == "nodeplacement" else {"name": name}
         for name in DEFAULT_PLUGINS
     ]
-    policy = {"dialect": "kai", "actions": "allocate", "tiers": [{"plugins": plugins}]}
+    actions = f"allocate, {draw.choice(_MAKING_ROOM)}" if evicting else "allocate"
+    policy = {"dialect": "kai", "actions": actions, "tiers": [{"plugins": plugins}]}
     return json.dumps(policy)
 
 
@@ -53,8 +62,9 @@ def _queue(name: str, parent: str, *, quota: int, limit: int) -> Item:
     return manifest("KaiQueue", name, spec) | {"kind": "Queue"}
 
 
-def pod_group(name: str, minimum: int, *, namespace: str) -> Item:
-    group = kai_group(name, {"minMember": minimum, "queue": "default"})
+def pod_group(name: str, minimum: int, *, namespace: str, rank: dict[str, str]) -> Item:
+    """``rank``: its ``priorityClassName``, or nothing."""
+    group = kai_group(name, {"minMember": minimum, "queue": "default", **rank})
     return group | {"metadata": {"name": name, "namespace": namespace}}
 
 

@@ -126,7 +126,7 @@ class Load:
         """``walls``: jobs may not span shards (mode hard). Then no job asks for a volume, which is
         on one node and would tie the job to that shard. ``of_kai``: in the words of KAI, whose
         actions that evict do nothing in this version."""
-        self._evicting = evicts(seed) and not of_kai
+        self._evicting = evicts(seed)
         self._of_kai = of_kai
         self._apart = max(1, len(nodes) // shards - 1) if walls else len(nodes)
         self._lasting_left = LASTING
@@ -271,7 +271,7 @@ class Load:
 
     def _policy(self) -> list[Operation]:
         if self._of_kai:
-            return [ChangePolicy(kai.draw_policy(self._rng))]
+            return [ChangePolicy(kai.draw_policy(self._rng, evicting=self._evicting))]
         return [ChangePolicy(draw_policy(self._rng, evicting=self._evicting))]
 
     def _limit(self) -> list[Operation]:
@@ -300,8 +300,14 @@ class Load:
         roles = [role_of(width, pod_template(GPU, duration=duration))]
         small = width <= self._shape.capacity // 8 and not wide
         queue = self._rng.choice(QUEUES if small else QUEUES[:2])
-        spec = {"priorityClassName": self._rng.choice(list(RANKS))} if self._evicting else {}
-        return job_manifest(name, roles, minimum=minimum, namespace=NAMESPACE, queue=queue, **spec)
+        rank = self._rank()
+        return job_manifest(name, roles, minimum=minimum, namespace=NAMESPACE, queue=queue, **rank)
+
+    def _rank(self) -> dict[str, str]:
+        """A priority class, where others may be evicted for a job of a higher one."""
+        if not self._evicting:
+            return {}
+        return {"priorityClassName": self._rng.choice(kai.RANKS if self._of_kai else [*RANKS])}
 
     def _pod(self, name: str, group: str) -> Item:
         template = pod_template(GPU, duration=self._rng.uniform(0.2, 1.0))
@@ -311,6 +317,6 @@ class Load:
 
     def _pod_group(self, name: str, minimum: int) -> Item:
         if self._of_kai:
-            return kai.pod_group(name, minimum, namespace=NAMESPACE)
+            return kai.pod_group(name, minimum, namespace=NAMESPACE, rank=self._rank())
         spec = {"minMember": minimum, "queue": "default"}
         return manifest("PodGroup", name, spec, namespace=NAMESPACE)

@@ -102,7 +102,7 @@ class Chaos:
     def _first_policy(self) -> str:
         draw = Random(self.seed)
         if self.of_kai:
-            return kai.draw_policy(draw)
+            return kai.draw_policy(draw, evicting=evicts(self.seed))
         return draw_policy(draw, evicting=evicts(self.seed))
 
     # --- load and faults ----------------------------------------------------------------------

@@ -154,13 +154,14 @@ def test_jobs_ask_for_more_than_gpus(walls: bool) -> None:
     assert any(isinstance(operation, ChangePolicy) for operation in operations)
 
 
-def test_under_a_kai_policy_everything_is_said_in_its_words() -> None:
-    """Intake takes the tree of queues, and all that users submit; nobody asks for an eviction."""
+@pytest.mark.parametrize("seed", [6, 7])
+def test_under_a_kai_policy_everything_is_said_in_its_words(seed: int) -> None:
+    """Intake takes the tree of queues, and all that users submit; one seed in four evicts."""
     nodes = list(node_items(SHAPE))
     intake = Intake(dialect=Dialect.KAI)
     admitted = intake.admit([*nodes, *cluster(SHAPE, nodes, of_kai=True)], 1.0)
     assert not admitted.refused
-    one, limits = Load(7, SHAPE, shards=SHARDS, nodes=nodes, of_kai=True), set()
+    one, limits = Load(seed, SHAPE, shards=SHARDS, nodes=nodes, of_kai=True), set()
     for operation in (operation for step in islice(one.steps(), 300) for operation in step):
         match operation:
             case SubmitJob(items):
@@ -174,7 +175,8 @@ def test_under_a_kai_policy_everything_is_said_in_its_words() -> None:
                 }
             case ChangePolicy(text):
                 policy = parse_policy(text)
-                assert (policy.dialect, policy.actions) == (Dialect.KAI, ("allocate",))
+                assert policy.dialect is Dialect.KAI
+                assert (len(policy.actions) > 1) is (seed % 4 == 3)
             case Delete():
                 pass
     assert len(limits) > 2
