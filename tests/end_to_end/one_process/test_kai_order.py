@@ -139,7 +139,8 @@ async def test_a_depth_of_one_and_a_tree_that_is_flat(
     flush(embedded_server)
     policy = tmp_path / "kai.yaml"
     policy.write_text(
-        "dialect: kai\nqueueDepthPerAction: {allocate: 1}\n"
+        # Allocate alone: who is too deep for it, consolidation may move others for.
+        "dialect: kai\nactions: allocate\nqueueDepthPerAction: {allocate: 1}\n"
         "options: {full-hierarchy-fairness: false}\n"
     )
     options: Json = {"shards": 3, "policy": str(policy)}
