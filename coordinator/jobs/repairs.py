@@ -24,11 +24,15 @@ class Repairs(JobBook):
     def task_changed(self, jid: int, state: TaskState, tasks: list[int], rows: list[int]) -> None:
         before = self.jobs.get(jid)
         evicted = before is not None and not before.evicted.isdisjoint(tasks)
+        back = state is TaskState.PENDING
+        idle = back and before is not None and self._idle(before)
         super().task_changed(jid, state, tasks, rows)
         job = self.jobs.get(jid)
         if job is None:
             return
-        if state is TaskState.PENDING and not evicted:  # a refused bind may leave too few
+        if back and self._needs_more(job, idle=idle):
+            self._place_again(job)
+        if back and not evicted:  # a refused bind may leave too few
             self._note_short(job)
             if job.standing is Standing.READY and self.parking.full(job):
                 self._enqueue(job)
@@ -44,6 +48,20 @@ class Repairs(JobBook):
             job.stopping.difference_update(tasks)
             if not job.stopping and job.standing is Standing.WAITING:
                 self._enqueue(job)
+
+    def _idle(self, job: JobState) -> bool:
+        """Whether a job that waits has nothing for allocate: it waits for backfill or for gates."""
+        return job.standing is Standing.WAITING and not self._need(job)
+
+    def _needs_more(self, job: JobState, *, idle: bool) -> bool:
+        """Whether tasks that came back are not what the job waits for. ``idle``: it was
+        :meth:`_idle` before."""
+        # Backfill fills no gang that lacks a member, and gates of others never open for these.
+        if job.standing is Standing.WAITING:
+            return idle and not self._idle(job)
+        # Others of the job may find no place for long, where those that came back would.
+        line = job.line if job.standing is Standing.READY else None
+        return line is not None and line.need != self._need(job)
 
     def evict(self, state: JobState, tasks: list[int], rows: list[int]) -> None:
         """Move tasks of a job to RELEASING on these nodes, as the ledger recorded their

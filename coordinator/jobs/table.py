@@ -94,7 +94,6 @@ class JobBook:
             return
         self.nominations.moved(job, state, tasks, rows)
         evicted = state is TaskState.PENDING and not job.evicted.isdisjoint(tasks)
-        had_need = job.info.pending > 0
         self.accounts.move(job, tasks, state)
         if evicted:
             self._came_back(job, tasks)
@@ -113,7 +112,7 @@ class JobBook:
             self._leaving_changed(job, tasks, ends=ends)
         elif ends:
             self._settle_members(job)
-            self._settle(job, need_arose=not had_need and job.info.pending > 0)
+            self._settle(job)
 
     def _came_back(self, state: JobState, tasks: list[int]) -> None:
         """Return evicted tasks that have ended to pending, each as a new incarnation."""
@@ -141,17 +140,18 @@ class JobBook:
         if self.departures.settle_members(state) and state.standing is not Standing.DONE:
             self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
 
-    def _settle(self, state: JobState, *, need_arose: bool = False) -> None:
-        """After tasks ended: finish the job, or queue it where it has members to place again.
-        ``need_arose``: before that only its best-effort tasks were left to place, if any."""
+    def _settle(self, state: JobState) -> None:
+        """After tasks ended: finish the job, or queue it where it has members to place again."""
         if state.standing in (Standing.OPEN, Standing.NOMINATED):
             return
-        # It waited for backfill alone, which fills no gang that lacks a member.
-        fills = state.standing is Standing.WAITING and need_arose
         if state.ended:
             self._done(state)
-        elif fills or (state.standing is Standing.SETTLED and state.unplaced):
-            (self._bind_failed if state.refusals else self._enqueue)(state)
+        elif state.standing is Standing.SETTLED and state.unplaced:
+            self._place_again(state)
+
+    def _place_again(self, state: JobState) -> None:
+        """Queue a job of which tasks came back, after a pause where their binds were refused."""
+        (self._bind_failed if state.refusals else self._enqueue)(state)
 
     def _done(self, state: JobState) -> None:
         self.lines.stand(state, Standing.DONE, Hold.NONE)

@@ -11,8 +11,10 @@ from coordinator.jobs.backoff import ATTEMPTS, PARK_SECONDS, STILL_SECONDS
 from coordinator.jobs.state import Standing
 from coordinator.order.order import Order
 from coordinator.service.metrics.pending_counts import waiting_in_steps
+from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, TaskState, Turn
 from shared.messages.reason import Hold, Reason
+from shared.model.model import Role
 from shared.slices import at_once
 from shared.units.slots import BASE
 from tests.coordinator.core.test_core import coordinator, sends
@@ -155,6 +157,23 @@ def test_a_bind_that_is_taken_counts_the_refusals_anew() -> None:
     o.outcome(placed(turn, count=1))
     o.task_changed(1, TaskState.BOUND, turn.runs[0].tasks[:1], [0])
     assert o.jobs[1].refusals == 0
+
+
+def test_what_was_refused_does_not_wait_for_the_room_that_others_of_its_job_need() -> None:
+    """The job stood in the line of its wide member, for which there is no room until others end."""
+    o = order(nodes=1, cpus=2)
+    o.put_job(job(1))
+    (other,) = turns(o)
+    o.outcome(placed(other))
+    roles = (Role("narrow", 0, 0, 1), Role("wide", 1, 1, 1))
+    o.put_job(replace(job(2, minimum=1), roles=roles))
+    (turn,) = turns(o)
+    o.outcome(placed(turn))
+    assert turns(o, now=1.0) == []
+    o.task_changed(2, TaskState.PENDING, [0], [0])
+    (again,) = turns(o, now=2.5)
+    assert (again.jid, again.runs[0].tasks) == (2, [0])
+    o.validate()
 
 
 # --- gangs that fell below their minimum ------------------------------------------------------

@@ -334,6 +334,24 @@ def test_an_evicted_gang_is_placed_again_whose_last_member_waited_for_backfill()
     o.validate()
 
 
+def test_what_was_refused_is_placed_again_while_others_of_its_job_have_gates() -> None:
+    """The job waited for those gates, and nobody asked what else it has to place."""
+    o = contending()
+    o.put_job(
+        replace(job(2, minimum=1), roles=(Role("w", 0, 0, 1), Role("shut", 0, 1, 1, gated=True)))
+    )
+    (turn,) = turns(o, 1.0)
+    o.outcome(placed(turn))
+    assert o.pending_reasons() == {"Gated": 1}
+    o.task_changed(2, TaskState.PENDING, [0], [0])
+    assert turns(o, 1.0) == []  # not at once, as above
+    (again,) = turns(o, 2.5)
+    assert [run.tasks for run in again.runs] == [[0]]
+    o.outcome(placed(again))
+    assert o.pending_reasons() == {"Gated": 1}
+    o.validate()
+
+
 def test_what_asks_for_nothing_is_placed_again_while_others_of_its_job_have_gates() -> None:
     """It was not once its bind was refused: backfill had taken the job off its list, and nothing
     else happened to the job."""
