@@ -22,7 +22,8 @@ def bench(*, options: BenchOptions) -> None:
     gang's submission until the cluster was told of the last eviction.
 
     fill runs under KAI's default policy: as many jobs of one GPU as an empty cluster has GPUs, each
-    a pod of its own. The time runs from the first submission until the last bind.
+    a pod of its own. fractions has two jobs for each GPU, of half of it each. The time runs from
+    the first submission until the last bind.
 
     With --session the core decides alone, in this process: reclaim, reclaim-many, reclaim-never and
     consolidate search victims under KAI's policy. The time is that of the action; building the
@@ -37,7 +38,7 @@ def bench(*, options: BenchOptions) -> None:
         from coordinator.cli.run.bench_reclaim import run_reclaim
 
         code = run_reclaim(options)
-    elif options.size is BenchSize.FILL:
+    elif options.size in (BenchSize.FILL, BenchSize.FRACTIONS):
         from coordinator.cli.run.bench_fill import run_fill
 
         code = run_fill(options)

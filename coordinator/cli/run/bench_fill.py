@@ -1,4 +1,5 @@
-"""The run of ``quadrant bench fill``: an empty cluster, and jobs of one GPU that fill it."""
+"""The runs of ``quadrant bench fill`` and ``fractions``: an empty cluster, and jobs of one GPU, or
+of half of one, that fill it."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 from coordinator.cli.options.failure import CommandError
 from coordinator.cli.output.progress import RunProgress
 from coordinator.cli.run.bench_frame import IN_FLIGHT, Bench, cpu_of, run_framed
-from coordinator.cli.run.bench_options import BenchOptions
+from coordinator.cli.run.bench_options import BenchOptions, BenchSize
 from coordinator.cli.run.bench_run import BenchPhase, bench_result, load, show_bench
 from coordinator.cli.run.stack import Sender, Workspace, until_nodes_are_shared_out
 from coordinator.verification.checker.report.report import CheckReport
@@ -21,12 +22,12 @@ from coordinator.verification.workloads.fill import (
     jobs_that_fill,
 )
 
-NAME = "one-GPU jobs"
+NAMES = {BenchSize.FILL: "one-GPU jobs", BenchSize.FRACTIONS: "half-GPU jobs"}
 
 
 def run_fill(options: BenchOptions) -> int:
     """Returns the exit code. Raises :class:`CommandError`."""
-    if options.pods > jobs_that_fill(options.nodes):
+    if options.pods > jobs_that_fill(options.nodes, halves=_shares(options)):
         raise CommandError(
             f"--pods: {options.nodes:,} nodes have {GPUS_PER_NODE} GPUs each, which is not enough "
             f"for {options.pods:,} pods; give fewer, or more --nodes"
@@ -40,10 +41,16 @@ async def _drive(
     progress.phase(f"Loading {options.nodes:,} nodes (not counted)")
     await sender.send(cluster(options.nodes), in_flight=IN_FLIGHT)
     await until_nodes_are_shared_out(sender.api, nodes=options.nodes)
-    progress.phase(f"Measuring {options.pods:,} jobs of one GPU")
-    phase = BenchPhase(NAME, PREFIX, options.pods)
-    phase.cpu_seconds = await cpu_of(load(phase, jobs(options.pods), sender), space)
+    name = NAMES[options.size]
+    progress.phase(f"Measuring {options.pods:,} {name}")
+    phase = BenchPhase(name, PREFIX, options.pods)
+    items = jobs(options.pods, halves=_shares(options))
+    phase.cpu_seconds = await cpu_of(load(phase, items, sender), space)
     return [phase]
+
+
+def _shares(options: BenchOptions) -> bool:
+    return options.size is BenchSize.FRACTIONS
 
 
 def fill_result(

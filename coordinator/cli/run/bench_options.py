@@ -24,6 +24,7 @@ class BenchSize(StrEnum):
     WIDE = "wide"
     RECLAIM = "reclaim"
     FILL = "fill"
+    FRACTIONS = "fractions"
     RECLAIM_MANY = "reclaim-many"
     RECLAIM_NEVER = "reclaim-never"
     CONSOLIDATE = "consolidate"
@@ -37,6 +38,7 @@ SIZES = {
     BenchSize.WIDE: (100_000, 100_000),
     BenchSize.RECLAIM: (1_000, 8_000),
     BenchSize.FILL: (500, 4_000),
+    BenchSize.FRACTIONS: (1_000, 16_000),
     BenchSize.RECLAIM_MANY: (500, 4_000),
     BenchSize.RECLAIM_NEVER: (1_000, 8_000),
     BenchSize.CONSOLIDATE: (500, 500),
@@ -53,8 +55,9 @@ class BenchOptions:
         typer.Argument(
             help="basic: 5,000 nodes and 10,000 pods; wide: 100,000 nodes and 100,000 pods; "
             "reclaim: 1,000 nodes full of 8,000 pods, and a gang that has a right to half of them; "
-            "fill: 500 nodes and 4,000 jobs of one GPU under KAI's default policy; reclaim-many, "
-            "reclaim-never, consolidate: searches for victims under KAI's policy, with --session"
+            "fill: 500 nodes and 4,000 jobs of one GPU under KAI's default policy; fractions: 1,000 "
+            "nodes and 16,000 jobs of half a GPU under it; reclaim-many, reclaim-never, "
+            "consolidate: searches for victims under KAI's policy, with --session"
         ),
     ]
     other_nodes: Annotated[

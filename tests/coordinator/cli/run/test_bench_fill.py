@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.cli.options.failure import CommandError
 from coordinator.cli.options.options import ModeChoice, Output
-from coordinator.cli.run.bench_fill import NAME, fill_result, run_fill
+from coordinator.cli.run.bench_fill import NAMES, fill_result, run_fill
 from coordinator.cli.run.bench_options import BenchOptions, BenchSize
 from coordinator.cli.run.bench_run import BenchPhase
 from coordinator.intake.intake import Intake
@@ -19,8 +19,9 @@ from shared.policy.model import Dialect
 REPORT = CheckReport("h", 1, False, False, (), {}, Summary())
 
 
-def options(nodes: int | None = None, pods: int | None = None) -> BenchOptions:
-    size = BenchSize.FILL
+def options(
+    nodes: int | None = None, pods: int | None = None, *, size: BenchSize = BenchSize.FILL
+) -> BenchOptions:
     return BenchOptions(size, nodes, pods, 1, ModeChoice.SOFT, 0, None, None, Output.JSON)
 
 
@@ -38,6 +39,20 @@ def test_the_jobs_have_a_gpu_each_and_the_cluster_no_more() -> None:
     assert parse_policy(POLICY).dialect is Dialect.KAI
 
 
+def test_of_halves_there_are_two_for_each_gpu() -> None:
+    chosen = options(size=BenchSize.FRACTIONS)
+    assert (chosen.nodes, chosen.pods) == (1_000, 16_000)
+    assert jobs_that_fill(1_000, halves=True) == 16_000
+    intake = Intake(dialect=Dialect.KAI)
+    assert not intake.admit([*cluster(1), *jobs(16, halves=True)], 1.0).refused
+    (annotations,) = {
+        role.annotations for job in intake.registry.jobs.values() for role in job.roles
+    }
+    assert dict(annotations)["gpu-fraction"] == "0.5"
+    with pytest.raises(CommandError, match="4 nodes have 8 GPUs each"):
+        run_fill(options(4, 65, size=BenchSize.FRACTIONS))
+
+
 def test_time_runs_from_the_first_submission_to_the_last_bind() -> None:
     head = {"src": "ledger"}
     figures = figures_of(
@@ -53,12 +68,12 @@ def test_time_runs_from_the_first_submission_to_the_last_bind() -> None:
         ]
     )
     sent = {"default/pod-0": 8.0, "default/pod-1": 8.5}
-    phases = [BenchPhase(NAME, PREFIX, 2)]
+    phases = [BenchPhase(NAMES[BenchSize.FILL], PREFIX, 2)]
     values = fill_result(options(1, 2), phases, figures, REPORT, sent)
     assert (values["last_bind_seconds"], values["faults"]) == (3.5, [])
-    (wrong,) = fill_result(options(1, 3), [BenchPhase(NAME, PREFIX, 3)], figures, REPORT, sent)[
-        "faults"
-    ]
+    (wrong,) = fill_result(
+        options(1, 3), [BenchPhase(NAMES[BenchSize.FILL], PREFIX, 3)], figures, REPORT, sent
+    )["faults"]
     assert "2 of 3 tasks were bound" in wrong
 
 
