@@ -55,8 +55,8 @@ class BenchOptions:
         typer.Argument(
             help="basic: 5,000 nodes and 10,000 pods; wide: 100,000 nodes and 100,000 pods; "
             "reclaim: 1,000 nodes full of 8,000 pods, and a gang that has a right to half of them; "
-            "fill: 500 nodes and 4,000 jobs of one GPU under KAI's default policy; fractions: 1,000 "
-            "nodes and 16,000 jobs of half a GPU under it; reclaim-many, reclaim-never, "
+            "fill: 500 nodes and 4,000 jobs of one GPU under KAI's default policy; fractions: "
+            "1,000 nodes and 16,000 jobs of half a GPU under it; reclaim-many, reclaim-never, "
             "consolidate: searches for victims under KAI's policy, with --session"
         ),
     ]
