@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from coordinator.verification.simulation.virtual_time import ECHO_SECONDS, Event, Place, Timeline
@@ -62,19 +63,19 @@ class Process:
 
     def after(self, seconds: float, event: Event, what: str = "") -> None:
         """Set a timer of this process."""
-        self.timeline.after(seconds, lambda: self._while_alive(event, what), what)
+        self.timeline.after(seconds, partial(self._while_alive, event, what), what)
 
     def round(self, seconds: float, event: Event, *, background: bool = False) -> None:
         """Schedule the next occurrence of a periodic event; see :meth:`Timeline.round`."""
-        self.timeline.round(seconds, lambda: self._while_alive(event, ""), background=background)
+        self.timeline.round(seconds, partial(self._while_alive, event, ""), background=background)
 
     def foreground(self, event: Event) -> None:
         """Go on in the foreground; see :meth:`Timeline.foreground`."""
-        self.timeline.foreground(lambda: self._while_alive(event, ""))
+        self.timeline.foreground(partial(self._while_alive, event, ""))
 
     def hear(self, mean: float, event: Event, what: str = "") -> None:
         """Send a message to this process."""
-        self.timeline.send(mean, lambda: self._while_alive(event, what), what)
+        self.timeline.send(mean, partial(self._while_alive, event, what), what)
 
     def say(self, mean: float, event: Event, what: str = "") -> None:
         """Send a message from this process."""
@@ -99,7 +100,7 @@ class Process:
         if not self.alive:
             return
         wait = self._resumes - self.timeline.now
-        if wait <= 0:
+        if wait <= 0.0:
             event()
         else:
             self.after(wait, event, what)
@@ -164,83 +165,70 @@ class Reply(Generic[T]):
     when nobody waits any more."""
 
     def __init__(self) -> None:
-        self._future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._future: asyncio.Future[T] | None = asyncio.get_running_loop().create_future()
 
     def give(self, value: T) -> None:
-        if not self._future.done():
-            self._future.set_result(value)
+        if (future := self._future) is not None and not future.done():
+            future.set_result(value)
 
     def fail(self, error: Exception) -> None:
-        if not self._future.done():
-            self._future.set_exception(error)
+        if (future := self._future) is not None and not future.done():
+            future.set_exception(error)
 
     def __await__(self) -> Generator[Any, None, T]:
-        return self._future.__await__()
+        assert self._future is not None
+        try:
+            return (yield from self._future)
+        finally:
+            # An error refers to the frames through which it goes, and those to this reply: with the
+            # error still in it, only the garbage collector would find them.
+            self._future = None
 
 
 Ask = Callable[[], Any]
 Answer = Callable[[Any], None]
 
 
-class Lane:
-    """A queue of requests of which one at a time is in progress."""
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A question to a place: ``ask`` is called at the other end, and ``answer`` here with its
+    result.
 
-    def __init__(self, process: Process, place: Place, *, lost: Event | None = None) -> None:
-        """``lost``: happens in the place of a repetition, once it is known that there is no
-        answer."""
-        self._process = process
-        self._place = place
-        self._lost = lost
-        self._mean = process.network.mean(place)
-        self._waiting: deque[tuple[str, Ask, Answer]] = deque()
-        self._busy = False
+    If the request or answer is lost, ``ask`` is repeated; sometimes it is also called once more,
+    much later, and its result dropped. It must tolerate both. ``lost`` happens in the place of a
+    repetition, once it is known that there is no answer.
+    """
 
-    def push(self, what: str, ask: Ask, answer: Answer) -> None:
-        """Call ``ask`` at the other end, and ``answer`` with its result.
+    process: Process
+    place: Place
+    what: str
+    ask: Ask
+    answer: Answer
+    lost: Event | None = None
 
-        If the request or answer is lost, ``ask`` is repeated; sometimes it is also called once
-        more, much later, and its result dropped. It must tolerate both.
-        """
-        self._waiting.append((what, ask, answer))
-        self._go_on()
+    def send(self) -> None:
+        process = self.process
+        process.say(process.network.mean(self.place), self._arrive, f"{self.what} asked")
 
-    def _go_on(self) -> None:
-        if self._busy or not self._waiting:
+    def _arrive(self) -> None:
+        process, timeline = self.process, self.process.timeline
+        network = process.network
+        if not timeline.reaches(self.place) or timeline.strikes(
+            network.request_lost, "request lost"
+        ):
+            process.after(LOST_SECONDS, self.lost or self.send)
             return
-        self._busy = True
-        self._ask(*self._waiting.popleft())
+        result = self.ask()
+        # The receiver has acted. What may still be lost is the answer, and what may still come is
+        # a copy: both are what sequence numbers and epochs are for.
+        if timeline.strikes(network.echo, "request twice"):
+            timeline.send(ECHO_SECONDS, self._arrive_again, f"{self.what} asked twice")
+        if timeline.strikes(network.answer_lost, "answer lost"):
+            process.after(LOST_SECONDS, self.lost or self.send)
+        else:
+            mean = network.mean(self.place)
+            process.hear(mean, partial(self.answer, result), f"{self.what} answered")
 
-    def _ask(self, what: str, ask: Ask, answer: Answer) -> None:
-        process, timeline = self._process, self._process.timeline
-        network = timeline.network
-
-        def again() -> None:
-            repeat = self._lost or (lambda: self._ask(what, ask, answer))
-            process.after(LOST_SECONDS, repeat)
-
-        def arrive() -> None:
-            if not timeline.reaches(self._place) or timeline.strikes(
-                network.request_lost, "request lost"
-            ):
-                again()
-                return
-            result = ask()
-            # The receiver has acted. What may still be lost is the answer, and what may still come
-            # is a copy: both are what sequence numbers and epochs are for.
-            if timeline.strikes(network.echo, "request twice"):
-                timeline.send(ECHO_SECONDS, once_more, f"{what} asked twice")
-            if timeline.strikes(network.answer_lost, "answer lost"):
-                again()
-            else:
-                process.hear(self._mean, lambda: back(result), f"{what} answered")
-
-        def once_more() -> None:
-            if timeline.reaches(self._place):
-                ask()
-
-        def back(result: Any) -> None:
-            self._busy = False
-            answer(result)
-            self._go_on()
-
-        process.say(self._mean, arrive, f"{what} asked")
+    def _arrive_again(self) -> None:
+        if self.process.timeline.reaches(self.place):
+            self.ask()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from coordinator.verification.simulation.long_poll import LongPolls
-from coordinator.verification.simulation.process import Lane, Process, Reply
+from coordinator.verification.simulation.process import Process, Reply, Request
 from coordinator.verification.simulation.virtual_time import Place
 from shared.ledger.entries.changes import Moved
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
@@ -175,8 +175,10 @@ class RemoteLedger:
         def ask() -> T | LedgerError:
             try:
                 return at_once(call())
-            except LedgerError as error:  # it travels back like any other answer
-                return error
+            # It travels back like any other answer, and leaves the frames of the other end there:
+            # they have it too, and only the garbage collector would find such a circle.
+            except LedgerError as error:
+                return error.with_traceback(None)
 
         def answer(result: T | LedgerError) -> None:
             if isinstance(result, LedgerError):
@@ -187,5 +189,5 @@ class RemoteLedger:
         def fail() -> None:
             reply.fail(LedgerUnavailable(lost))
 
-        Lane(self._process, Place.LEDGER, lost=fail if lost else None).push(what, ask, answer)
+        Request(self._process, Place.LEDGER, what, ask, answer, fail if lost else None).send()
         return await reply

@@ -20,7 +20,7 @@ from coordinator.verification.simulation.remote_cluster import ClusterProcess
 from coordinator.verification.simulation.scenario import Fault, FaultKind
 from coordinator.verification.simulation.seen_log import SeenLedger
 from coordinator.verification.simulation.silent_log import silent_log
-from coordinator.verification.simulation.virtual_time import START, Network, Place, Timeline
+from coordinator.verification.simulation.virtual_time import START, Event, Network, Place, Timeline
 from coordinator.verification.simulation.worker import EVERYTHING, SeededWorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
 from shard_worker.turns.extender_http import Ask, ask_over_http
@@ -307,7 +307,8 @@ class Simulation:
         """Process events until all is done or virtual time reaches ``until``; returns their number.
         ``inspect`` is called after each of them."""
         with silent_log():
-            while (due := self.timeline.next_event(until)) is not None:
+            next_event = self.timeline.next_event
+            while (due := next_event(until)) is not None:
                 self._happen(*due)
                 self._note()
                 if inspect is not None:
@@ -316,19 +317,19 @@ class Simulation:
                     break
         return self.events
 
-    def _happen(self, what: str, event: Callable[[], None]) -> None:
+    def _happen(self, what: str, event: Event, background: bool) -> None:
         self.events += 1
-        if not what:
-            event()
-            return
-        self.happened[what] += 1
-        if self.crash is None or self.crash[:2] != (what, self.happened[what]):
-            event()
-        elif self.crash[2]:
+        if what:
+            self.happened[what] += 1
+        dies_before = dies_after = False
+        if self.crash is not None and self.crash[:2] == (what, self.happened[what]):
+            dies_before, dies_after = self.crash[2], not self.crash[2]
+        if dies_before:
             self._end(self.life, away=0.0)
-            event()
-        else:
-            event()
+        self.timeline.in_background = background
+        event()
+        self.timeline.in_background = False
+        if dies_after:
             self._end(self.life, away=0.0)
 
     # --- the history --------------------------------------------------------------------------
@@ -341,8 +342,8 @@ class Simulation:
         """Record what the ledger and the cluster did in this moment."""
         if self.notes is None:
             return
-        if self.ledger.length != self._length:
-            self._length = self.ledger.length
+        if (length := self.ledger.length) != self._length:
+            self._length = length
             entries = at_once(self.ledger.read_log(self._position, count=EVERYTHING))
             self.notes.ledger_entries(entries, self.timeline.now)
             self._position = entries[-1].id

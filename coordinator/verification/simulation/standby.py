@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.service.leadership.lease_keeper import LeaseKeeper
-from coordinator.verification.simulation.process import Lane, Process, Thread
+from coordinator.verification.simulation.process import Process, Request, Thread
 from coordinator.verification.simulation.virtual_time import Place
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
@@ -20,7 +20,6 @@ class KeeperTimers:
         self._thread = Thread(process)
         self._ledger = ledger
         self._keeper = keeper
-        self._asking = Lane(self._thread, Place.LEDGER)
 
     def start(self) -> None:
         self._thread.round(self._keeper.pause(), self._act, background=True)
@@ -43,6 +42,6 @@ class KeeperTimers:
                 self.start()
 
         if keeper.may_renew():
-            self._asking.push("renew", ask, answer)
+            Request(self._thread, Place.LEDGER, "renew", ask, answer).send()
         else:
             self.start()

@@ -13,8 +13,8 @@ import contextvars
 import inspect
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from coordinator.verification.simulation.process import FAR_SECONDS, Process
@@ -69,9 +69,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         at a moment that is not the seed's.
         """
         tasks, self._tasks = list(self._tasks), {}
-        with self._running():
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
             for task in tasks:
                 close(task)
+        finally:
+            asyncio._set_running_loop(outer)
 
     # --- callbacks and timers -------------------------------------------------------------------
 
@@ -97,7 +101,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        return self.call_at(self._process.timeline.now + delay, callback, *args, context=context)
 
     def call_at(
         self,
@@ -110,10 +114,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         handle = asyncio.TimerHandle(when, callback, args, self, inherited)
 
         def due() -> None:
-            self._ready.append((handle, inherited.get(_BACKGROUND, False)))
+            if not handle.cancelled():
+                self._ready.append((handle, inherited.get(_BACKGROUND, False)))
             self._run_ready()
 
-        delay = when - self.time()
+        delay = when - self._process.timeline.now
         if not self._process.alive:
             pass
         elif delay < FAR_SECONDS:
@@ -134,29 +139,21 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Run all callbacks that are ready, and those that become ready meanwhile."""
         self._scheduled = True  # what becomes ready meanwhile is run here
         ready, process, timeline = self._ready, self._process, self._process.timeline
-        before = timeline.in_background
+        before, outer = timeline.in_background, asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
         try:
-            with self._running():
-                # Asked before each: a callback may end the process, or be its last one.
-                while ready and process.alive and self._failure is None:
-                    handle, timeline.in_background = ready.popleft()
-                    if not handle.cancelled():
-                        handle._run()
+            # Asked before each: a callback may end the process, or be its last one.
+            while ready and process.alive and self._failure is None:
+                handle, timeline.in_background = ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
         finally:
+            asyncio._set_running_loop(outer)
             timeline.in_background = before
             self._scheduled = False
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        before = asyncio._get_running_loop()
-        asyncio._set_running_loop(self)
-        try:
-            yield
-        finally:
-            asyncio._set_running_loop(before)
 
     def _inherited(self) -> contextvars.Context:
         """The context of the running callback; the loop's own for a call from outside."""

@@ -12,6 +12,13 @@ import msgspec
 
 Event = Callable[[], None]
 
+Due = tuple[str, Event, bool]
+"""(name, event, whether it happens in the background)"""
+
+WORK, ROUND, BACKGROUND = range(3)
+"""What keeps a run going, what does not, and what does not with all that follows from it. In the
+heap beside the event: a function around each event that says it would cost as much as the loop."""
+
 
 class Place(StrEnum):
     """Receivers of requests that are repeated until there is an answer."""
@@ -65,7 +72,7 @@ class Timeline:
         """(role, seconds until it worked again) for each outage."""
         self._fallen: dict[str, float] = {}
         self._back_at = dict.fromkeys(Place, 0.0)
-        self._events: list[tuple[float, int, str, Event]] = []
+        self._events: list[tuple[float, int, str, Event, int]] = []
         self._count = 0
         self._rounds = 0
         self.in_background = False
@@ -74,15 +81,16 @@ class Timeline:
     def after(self, seconds: float, event: Event, what: str = "") -> None:
         """Schedule an event; equal times keep their order. Events scheduled from the background are
         background events too."""
-        if self.in_background:
-            event = self._as_background(event)
-        self._push(seconds, event, what)
+        self._push(seconds, event, what, BACKGROUND if self.in_background else WORK)
 
-    def _push(self, seconds: float, event: Event, what: str) -> None:
+    def _push(self, seconds: float, event: Event, what: str, kind: int) -> None:
         self._count += 1
+        if kind != WORK:
+            self._rounds += 1
+        at = self.now + seconds if seconds > 0.0 else self.now
         # The count breaks ties: equal times keep their order, in every process and whatever the
         # hash seed.
-        heapq.heappush(self._events, (self.now + max(0.0, seconds), self._count, what, event))
+        heapq.heappush(self._events, (at, self._count, what, event, kind))
 
     def send(self, mean: float, event: Event, what: str = "") -> None:
         """Schedule a message with this mean delay."""
@@ -115,42 +123,23 @@ class Timeline:
     def round(self, seconds: float, event: Event, *, background: bool = False) -> None:
         """Schedule the next occurrence of a periodic event, which does not keep a run going. With
         ``background`` the messages that follow from it do not either."""
-        if background:
-            self._push(seconds, self._as_background(event), "")
-            return
-
-        def happen() -> None:
-            self._rounds -= 1
-            event()
-
-        self._rounds += 1
-        self._push(seconds, happen, "")
+        self._push(seconds, event, "", BACKGROUND if background else ROUND)
 
     def foreground(self, event: Event) -> None:
         """Schedule an event that keeps the run going, also from the background."""
-        self._push(0.0, event, "")
-
-    def _as_background(self, event: Event) -> Event:
-        self._rounds += 1
-
-        def happen() -> None:
-            self._rounds -= 1
-            before, self.in_background = self.in_background, True
-            try:  # no context manager: half of all events are such, and it would cost as much
-                event()
-            finally:
-                self.in_background = before
-
-        return happen
+        self._push(0.0, event, "", WORK)
 
     def quiet(self) -> bool:
         """Whether only periodic and background events remain."""
         return len(self._events) == self._rounds
 
-    def next_event(self, until: float) -> tuple[str, Event] | None:
-        """Advance to the next event; returns its name and the event, None if there is none up to
+    def next_event(self, until: float) -> Due | None:
+        """Advance to the next event, which the caller lets happen; None if there is none up to
         ``until``."""
-        if not self._events or self._events[0][0] > until:
+        events = self._events
+        if not events or events[0][0] > until:
             return None
-        self.now, _, what, event = heapq.heappop(self._events)
-        return what, event
+        self.now, _, what, event, kind = heapq.heappop(events)
+        if kind != WORK:
+            self._rounds -= 1
+        return what, event, kind == BACKGROUND
