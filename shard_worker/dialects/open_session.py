@@ -74,6 +74,17 @@ def turn_session(session: Session) -> Session:
     return opened_again(session)
 
 
+def end_session(session: Session) -> None:
+    """Take apart a session and its world, which nobody uses any more.
+
+    Both are full of circles (rules know their plugin, which knows the session; tasks know their
+    job), and a worker opens one session after the other: they were more than half of what the
+    garbage collector had to find.
+    """
+    session.world.take_apart()
+    vars(session).clear()
+
+
 def run_for_job(session: Session, job: SessionJob, name: str, *, elastic: int) -> int:
     """Run one action for a job; returns how many operations its first step committed, 0 where all
     of them stand or fall together.

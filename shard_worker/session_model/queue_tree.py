@@ -180,22 +180,23 @@ def own_side(branch: Branch, relative: Branch) -> tuple[Branch, ...]:
 class Grown:
     """A tree that is rebuilt when the cluster's total or a queue's specification has changed."""
 
-    __slots__ = ("_grow", "_known", "_looked", "_tree")
+    __slots__ = ("_known", "_looked", "_tree")
 
-    def __init__(self, grow: Callable[[ClusterInfo], Tree]) -> None:
-        self._grow = grow
+    def __init__(self) -> None:
         self._known: object = None
         self._looked: tuple[ClusterInfo, int] | None = None
         self._tree = Tree()
 
-    def of(self, cluster: ClusterInfo) -> Tree:
+    def of(self, cluster: ClusterInfo, grow: Callable[[ClusterInfo], Tree]) -> Tree:
+        """The present tree; ``grow`` builds it. Not kept here: it is its plugin's, which has
+        this."""
         looked = self._looked
         if looked is not None and looked[0] is cluster and looked[1] == cluster.revision:
             return self._tree
         queues = cluster.queues.values()
         inputs = (dict(cluster.total), [info.queue for info in queues])
         if inputs != self._known:
-            self._tree = self._grow(cluster)
+            self._tree = grow(cluster)
             self._known = inputs
         self._looked = (cluster, cluster.revision)
         return self._tree

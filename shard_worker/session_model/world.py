@@ -203,6 +203,15 @@ class World(ClusterInfo):
         """Note that a task on a node became evictable, or no longer is."""
         self._changed_rows.add(row)
 
+    def take_apart(self) -> None:
+        """Separate jobs, tasks and parts of jobs, which refer to each other; see
+        :func:`shard_worker.dialects.open_session.end_session`."""
+        for job in cast("Iterable[SessionJob]", self.jobs.values()):
+            for sub in job.subs.values():
+                sub.tasks.clear()
+            job.subs.clear()
+            job.tasks.clear()
+
     def _read(self, jid: int) -> None:
         """Add a job that was not looked at yet."""
         if self.others is not None and jid not in self.jobs:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from shard_worker.dialects.open_session import binds_as_placed, run_for_job
+from shard_worker.dialects.open_session import binds_as_placed, end_session, run_for_job
 from shard_worker.dialects.volcano.actions.run import run_action
 from shard_worker.dialects.volcano.plugins.node.extender import Extender
 from shard_worker.eviction.victims import joined
@@ -181,7 +181,10 @@ class SessionTurns:
         opened = self._world(EXCERPT.decode(turn.world), now)
         if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
             return []
-        return rows_for(self._session(opened), opened.world.session_job(turn.jid))
+        session = self._session(opened)
+        rows = rows_for(session, opened.world.session_job(turn.jid))
+        end_session(session)
+        return rows
 
     def shuffle(self, turn: Turn, *, now: float) -> list[SessionPlaced]:
         """Run a turn about running tasks: one statement for each job that has victims."""
@@ -201,6 +204,7 @@ class SessionTurns:
             placed.victim_job = (jid, job.job.spec, job.qid, job.job.priority)
             self._evict(placed, evictions, session, opened, "shuffle")
             statements.append(placed)
+        end_session(session)
         return statements
 
     # --- one attempt --------------------------------------------------------------------------
@@ -214,6 +218,7 @@ class SessionTurns:
         opened = self._world(excerpt, now)
         if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
             placed.stale = True
+            opened.world.take_apart()
             return placed
         give_back_own(statement, view, turn)
         withdrawn = withdraw_all(statement, view, rivals(view, turn)) if withdraw else []
@@ -240,6 +245,7 @@ class SessionTurns:
             placed.displaced = settle(statement, view, withdrawn)
             if job.unschedulable:
                 placed.reasons, placed.failed_role = dict(job.unschedulable), job.failed_role
+        end_session(session)
         return placed
 
     def _world(self, excerpt: Excerpt, now: float) -> Opened:

@@ -53,7 +53,7 @@ class Capacity:
         self.hierarchical = option.enabled("enableHierarchy")
         self._level = option.whole("ancestorReclaimLevel", 0) if self.hierarchical else 0
         self._root_as_written = option.switch("overwriteRootQueueRealCapability", False)
-        self._grown = Grown(self._grow)
+        self._grown = Grown()
         self._judged: tuple[ClusterInfo, int, str] | None = None
         self._devices = option.switch("capacity.DynamicResourceAllocationEnable", False)
         self._consumable = option.switch("capacity.DRAConsumableCapacityEnable", False)
@@ -82,7 +82,7 @@ class Capacity:
 
     def tree(self, cluster: ClusterInfo) -> Tree:
         """Capability, deserved amounts and guarantee of each queue, up to date with the cluster."""
-        return self._grown.of(cluster)
+        return self._grown.of(cluster, self._grow)
 
     def deserved(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
         """The queue's deserved amounts, if set; for display."""
