@@ -103,6 +103,16 @@ class Columns:
             np.add.at(self.views[kind][slot], rows, amount * times)
             np.add.at(self._opened[kind][slot], rows, amount * times)
 
+    def differing(self, rows: NDArray[np.intp], values: Block, widths: Column) -> NDArray[np.bool_]:
+        """Which of these rows differ from their records, which must be of the same versions: then
+        no record has a slot that is missing here. ``values``: as in :meth:`set`; of each record
+        only the first ``widths`` slots count."""
+        width = min(self.slots, values.shape[2])
+        differs = self._data[:, :width, rows] != values[:, :, :width].transpose(1, 2, 0)
+        differs &= np.arange(width)[:, None] < widths
+        found: NDArray[np.bool_] = differs.any(axis=(0, 1))
+        return found
+
     def state(self, row: int) -> bytes:
         """Every amount of a row: rows with equal states are alike as far as amounts go."""
         return self._data[:, :, row].tobytes()

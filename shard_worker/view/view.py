@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.view.coded_column import CodedColumn
-from shard_worker.view.columns import KINDS, Column, Columns, RowChanges
+from shard_worker.view.columns import KINDS, Block, Column, Columns, RowChanges
 from shard_worker.view.known_objects import KnownObjects
 from shard_worker.view.node_things import NodeThings
 from shard_worker.view.promises import renominate, take_moves
@@ -60,6 +60,14 @@ Images = tuple[tuple[str, int], ...]
 def _look(node: Node) -> Look:
     labels = sorted(item for item in node.labels.items() if item[0] != HOSTNAME)
     return node.taints, tuple(labels)
+
+
+def _amounts(table: Column) -> Block:
+    """The amounts in node records, with what others use in ``used``: ``[record][kind][slot]``."""
+    width = (table.shape[1] - HEAD) // WIDTH
+    slots = table[:, HEAD:].reshape(len(table), width, WIDTH)
+    allocatable, used, observed, releasing, nominated = slots.transpose(2, 0, 1)
+    return np.stack([allocatable, used + observed, releasing, nominated], axis=1)
 
 
 class LoadsView(Protocol):
@@ -238,11 +246,9 @@ class View:
 
     def _take(self, rows: NDArray[np.intp], table: NDArray[np.int64]) -> None:
         """Set unique rows from their records: all newer, all with as many slots."""
-        slots = table[:, HEAD:].reshape(len(rows), -1, WIDTH)
-        if slots.shape[1] > self.columns.slots and self.columns.grow(slots=slots.shape[1]):
+        amounts = _amounts(table)
+        if amounts.shape[2] > self.columns.slots and self.columns.grow(slots=amounts.shape[2]):
             self.revision += 1
-        allocatable, used, observed, releasing, nominated = np.moveaxis(slots, 2, 0)
-        amounts = np.stack([allocatable, used + observed, releasing, nominated], axis=1)
         self.columns.set(rows, amounts)
         self.version[rows] = table[:, 0]
         specs = table[:, 1]
@@ -261,25 +267,14 @@ class View:
         table = unpack_nodes(fresh.records)
         wrong = table[:, 0] > self.version[rows]
         same = table[:, 0] == self.version[rows]
-        for slot in range((table.shape[1] - HEAD) // WIDTH):
-            holding = np.flatnonzero(same & (slot < table[:, 2]))
-            if len(holding):  # else no row here may have such a slot yet
-                wrong[holding] |= self._differs(slot, rows[holding], table[holding])
+        recorded = table[same]
+        wrong[same] = self.columns.differing(rows[same], _amounts(recorded), recorded[:, 2])
         wrong_rows = np.flatnonzero(wrong).tolist()
         self.version[rows[wrong]] = UNKNOWN
         self.set_rows(
             Rows([fresh.rows[i] for i in wrong_rows], [fresh.records[i] for i in wrong_rows])
         )
         return len(wrong_rows)
-
-    def _differs(self, slot: int, rows: NDArray[np.intp], table: Column) -> NDArray[np.bool_]:
-        """Which of these rows have other amounts of a slot than their records."""
-        first = HEAD + WIDTH * slot
-        allocatable, used, observed, releasing, nominated = table[:, first : first + WIDTH].T
-        recorded = [allocatable, used + observed, releasing, nominated]
-        amounts = [kind[slot][rows] for kind in self.columns.views]
-        differs: NDArray[np.bool_] = (np.stack(amounts) != np.stack(recorded)).any(axis=0)
-        return differs
 
     def _grow(self, rows: int) -> None:
         old = self.columns.size
