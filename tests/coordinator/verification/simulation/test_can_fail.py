@@ -105,4 +105,4 @@ def test_deleted_jobs_whose_open_turn_nobody_awaits(monkeypatch: pytest.MonkeyPa
         settle(self, state)
 
     monkeypatch.setattr(Departures, "settle", hasty)
-    assert _caught("refused", first=51)
+    assert _caught("refused", first=7)

@@ -57,7 +57,7 @@ def test_every_moment_of_a_victim_is_met(monkeypatch: pytest.MonkeyPatch) -> Non
     _watch_books(monkeypatch, seen)
     _watch_late(monkeypatch, seen)
     _watch_ledger(monkeypatch, seen)
-    for one in evicting(89, 143, 95, 101, 93):
+    for one in evicting(238, 53, 23, 101):
         build(one).run(until=UNTIL)
         if all(seen[name] for name in wanted):
             return
@@ -281,12 +281,12 @@ def _caught(*rules: str, first: int) -> bool:
 
 def test_gangs_that_are_left_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evicting, "_broken_group", lambda *_: None)
-    assert _caught("promise 3", first=22)
+    assert _caught("promise 3", first=23)
 
 
 def test_queues_that_are_robbed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evicting, "_robbed_queue", lambda *_: None)
-    assert _caught("promise 2", first=23)
+    assert _caught("promise 2", first=47)
 
 
 def test_victims_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,4 +303,4 @@ def test_reports_that_are_taken_for_the_next_incarnation(monkeypatch: pytest.Mon
 def test_victims_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are taken for failed."""
     monkeypatch.setattr(Victims, "ended", lambda _, items: items)
-    assert _caught("account", first=9)
+    assert _caught("account", first=77)

@@ -99,7 +99,7 @@ def test_what_makes_it_hard_does_happen(monkeypatch: pytest.MonkeyPatch) -> None
 # --- it finds what it is there to find --------------------------------------------------------
 
 
-@pytest.mark.parametrize(("mode", "first"), [(Mode.SOFT, 15), (Mode.HARD, 5)], ids=str)
+@pytest.mark.parametrize(("mode", "first"), [(Mode.SOFT, 44), (Mode.HARD, 16)], ids=str)
 def test_without_waiting_for_the_giver_a_node_is_two_shards_own(
     mode: Mode, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
