@@ -34,12 +34,13 @@ class DomainChecks:
         """Why a statement that placed these tasks broke the job's topology; "" if it did not."""
         if job.topology is None:
             return ""
-        # What asks for nothing is filled in wherever it fits, as Volcano's backfill does.
-        plain = self._books.best_effort
+        # What asks for nothing is filled in wherever it fits, as Volcano's backfill does. Who is on
+        # a node that was deleted is in no domain, and binds nobody to one.
+        plain, gone = self._books.best_effort, self._books.nodes.gone
         rows = {
             row
             for row, cid, state in zip(job.rows, job.cids, job.states, strict=True)
-            if BINDING <= state <= RUNNING and cid not in plain
+            if BINDING <= state <= RUNNING and cid not in plain and row not in gone
         }
         mine = {job.rows[tix] for tix in placed if job.cids[tix] not in plain}
         if not mine:
