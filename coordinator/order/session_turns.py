@@ -352,13 +352,13 @@ class Sessions(Repairs):
         cluster, info = self.accounts.cluster, self.accounts.queue(state)
         if self.session.queue_choice is not None and action not in SAME_QUEUE:
             asks = amounts(self._need(state), self.accounts.classes)
-            if not within_capability(self.lines.queues, info, asks):
+            # The victims of a reclaim give back what they have of the limits above.
+            if not within_capability(self.lines.queues if action in ANY_QUEUE else {}, info, asks):
                 return False
         if action in ANY_QUEUE or (action in SAME_QUEUE and not self.allocates):
             return True  # preempt promises idle room as well, and nobody else does
         if action in SAME_QUEUE:
-            allocated = state.info.allocated
-            return any(n > allocated.get(slot, 0) for slot, n in info.allocated.items())
+            return any(n > state.info.allocated.get(s, 0) for s, n in info.allocated.items())
         if self.session.overused(info, cluster):
             return False
         return any(

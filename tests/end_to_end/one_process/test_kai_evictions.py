@@ -16,9 +16,9 @@ from shared.ledger.redis.server import EmbeddedServer
 from shared.manifests.kai.groups import STALE_SINCE
 from shared.messages.messages import TaskState
 from shared.policy.kai_names import DEFAULT_PLUGINS
-from tests.coordinator.intake.test_kai_objects import kai_group
+from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
 from tests.end_to_end.one_process.harness import Running, running
-from tests.end_to_end.one_process.test_kai_order import delete, leaf, single
+from tests.end_to_end.one_process.test_kai_order import delete, gpus, leaf, single
 from tests.end_to_end.one_process.test_kai_walk import NODES, member, nodes_of, read, submit
 from tests.shared.ledger.conftest import flush
 
@@ -77,6 +77,24 @@ async def test_a_queue_below_its_share_takes_back_what_another_has_beyond(
         await submit(http, service, *more)
         await service.until(lambda _: len(running_pods(service) & set(reds)) == 6)
         await service.until(lambda _: len(running_pods(service)) == 12)
+
+
+async def test_a_limit_of_both_queues_keeps_nobody_from_taking_back_what_is_his(
+    embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """What the victims had of the limit of the queue above, their reclaimer gets."""
+    flush(embedded_server)
+    async with (
+        service_of(embedded_server.url, tmp_path, "dialect: kai\n") as service,
+        aiohttp.ClientSession() as http,
+    ):
+        queues = [kai_queue("all", gpu=gpus(8, 8)), leaf("red", 4), leaf("blue", 4)]
+        reds = {f"r{at}" for at in range(8)}
+        await submit(http, service, *NODES, *queues, *(single(n, "red") for n in sorted(reds)))
+        await service.until(lambda _: running_pods(service) == reds)
+        await submit(http, service, single("b", "blue", 2))
+        await service.until(lambda _: "b" in running_pods(service))
+        assert len(running_pods(service) & reds) == 6
 
 
 def at(number: int) -> Json:
