@@ -24,6 +24,10 @@ class Volumes:
         self._books = books
         self._users: dict[int, Counter[tuple[str, str]]] = {}
         """Row -> (driver, volume) -> number of tasks that use it there."""
+        self._claims: dict[int, Counter[tuple[str, str]]] = {}
+        """Row -> (namespace, claim) -> number of tasks with it there."""
+        self._came: dict[int, int] = {}
+        """Row -> the line at which a claim came there that no other task there had."""
         self._owner: dict[str, str] = {}
         """Volume -> the claim that was bound to it last."""
 
@@ -42,9 +46,17 @@ class Volumes:
         users = self._users.setdefault(row, Counter())
         for volume in self._attachments(namespace, rules):
             users[volume] += by
+        claims = self._claims.setdefault(row, Counter())
+        for name in rules["volumes"]:
+            if by > 0 and not claims[namespace, name]:
+                self._came[row] = self._books.findings.line
+            claims[namespace, name] += by
 
     def beyond(self, row: int) -> str:
-        """The driver whose volume limit the row exceeds; "" if none."""
+        """The driver whose volume limit the row exceeds; "" if none. A task brings nothing whose
+        claims all are there with others: their volumes may be known since then alone."""
+        if self._came.get(row) != self._books.findings.line:
+            return ""
         users = self._users.get(row, Counter())
         node = self._books.objects.get(CSI + self._books.nodes.names[row], {})
         counts = Counter(driver for (driver, _), count in users.items() if count > 0)
