@@ -43,7 +43,12 @@ def claim(name: str, volume: str = "") -> dict[str, object]:
 
 def bind(story: Story, name: str) -> None:
     """The claim gets a volume of the driver."""
-    volume = {"name": f"pv-{name}", "driver": "disk", "handle": name, "claim": f"ns/{name}"}
+    volume: dict[str, object] = {
+        "name": f"pv-{name}",
+        "driver": "disk",
+        "handle": name,
+        "claim": f"ns/{name}",
+    }
     put(story, {f"volume/pv-{name}": volume, f"volumeclaim/ns/{name}": claim(name, f"pv-{name}")})
 
 
