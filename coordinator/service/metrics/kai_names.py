@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _NO_CYCLES = "there are no cycles: a turn follows as soon as something changed"
-_NOBODY = "nobody is evicted under a KAI policy in this version"
+_PART_OF_A_TURN = "not counted apart: a search is a part of its turn, see session_duration_seconds"
 _TREE = "queue_tree_resource"
 
 KAI_METRICS: tuple[tuple[str, str, str], ...] = (
@@ -16,9 +16,9 @@ KAI_METRICS: tuple[tuple[str, str, str], ...] = (
     ("task_bind_latency_milliseconds", "bind_duration_seconds", ""),
     ("podgroups_scheduled_by_action", "schedule_attempts_total", "result scheduled"),
     ("podgroups_acted_on_by_action", "schedule_attempts_total", "all results"),
-    ("scenarios_simulation_by_action", "", _NOBODY),
-    ("scenarios_filtered_by_action", "", _NOBODY),
-    ("total_preemption_attempts", "", _NOBODY),
+    ("scenarios_simulation_by_action", "", _PART_OF_A_TURN),
+    ("scenarios_filtered_by_action", "", _PART_OF_A_TURN),
+    ("total_preemption_attempts", "", _PART_OF_A_TURN),
     ("queue_fair_share_cpu_cores", _TREE, "resource cpu, kind fair_share"),
     ("queue_fair_share_memory_gb", _TREE, "resource memory, kind fair_share, in bytes"),
     ("queue_fair_share_gpu", _TREE, "resource nvidia.com/gpu, kind fair_share"),
@@ -27,13 +27,13 @@ KAI_METRICS: tuple[tuple[str, str, str], ...] = (
     ("queue_gpu_usage", _TREE, "resource nvidia.com/gpu, kind usage"),
     ("usage_query_latency_milliseconds", "", "usage is what the ledger knows, not a query"),
     ("pod_group_evicted_pods_total", "evictions_total", ""),
-    ("scenario_search_jobs_total", "", _NOBODY),
-    ("scenario_search_action_budget_configured_seconds", "", _NOBODY),
-    ("scenario_search_job_budget_configured_seconds", "", _NOBODY),
-    ("scenario_search_generator_budget_configured_seconds", "", _NOBODY),
-    ("scenario_search_action_budget_exhausted_total", "", _NOBODY),
-    ("scenario_search_duration_seconds", "", _NOBODY),
-    ("scenario_search_scenarios_total", "", _NOBODY),
+    ("scenario_search_jobs_total", "", _PART_OF_A_TURN),
+    ("scenario_search_action_budget_configured_seconds", "", _PART_OF_A_TURN),
+    ("scenario_search_job_budget_configured_seconds", "", _PART_OF_A_TURN),
+    ("scenario_search_generator_budget_configured_seconds", "", _PART_OF_A_TURN),
+    ("scenario_search_action_budget_exhausted_total", "", _PART_OF_A_TURN),
+    ("scenario_search_duration_seconds", "", _PART_OF_A_TURN),
+    ("scenario_search_scenarios_total", "", _PART_OF_A_TURN),
     ("queue_info", _TREE, "kind allocated is there for each queue"),
     ("queue_deserved_gpus", _TREE, "resource nvidia.com/gpu, kind quota"),
     ("queue_quota_cpu_cores", _TREE, "resource cpu, kind quota"),

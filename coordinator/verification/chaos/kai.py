@@ -7,6 +7,7 @@ import json
 from random import Random
 
 from coordinator.verification.workloads.drawn_kai import kai_group
+from coordinator.verification.workloads.fill import FREE
 from coordinator.verification.workloads.generators import ClusterShape, Item, pod_manifest
 from coordinator.verification.workloads.manifests import manifest
 from shared.manifests.kai.groups import GROUP_NAME
@@ -15,7 +16,6 @@ from shared.policy.kai_names import DEFAULT_PLUGINS
 ROOT = "all"
 SMALL = "small"
 """The queue with a limit that changes."""
-_FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 _STRATEGIES = ("binpack", "spread")
 
 
@@ -56,7 +56,7 @@ def small_queue(limit: int) -> Item:
 
 def _queue(name: str, parent: str, *, quota: int, limit: int) -> Item:
     gpu = {"quota": quota, "overQuotaWeight": 1, "limit": limit}
-    spec: Item = {"resources": {"cpu": _FREE, "memory": _FREE, "gpu": gpu}}
+    spec: Item = {"resources": {"cpu": FREE, "memory": FREE, "gpu": gpu}}
     if parent:
         spec["parentQueue"] = parent
     return manifest("KaiQueue", name, spec) | {"kind": "Queue"}
