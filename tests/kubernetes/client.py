@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ from typing import Any
 
 import aiohttp
 import orjson
-from aiohttp.connector import AddrInfoType
 
 from tests.coordinator.api.client import SECONDS, Client, Json
 from tests.kubernetes.identity import Identity
+from tests.kubernetes.sockets import sockets
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -144,38 +143,15 @@ class ApiClient(Client):
 @contextlib.asynccontextmanager
 async def client_of(identity: Identity) -> AsyncIterator[ApiClient]:
     """What this identity may do, it can do by the client."""
-    sockets = _Sockets()
-    connector = aiohttp.TCPConnector(ssl=identity.tls(), limit=64, socket_factory=sockets.make)
-    try:
-        async with aiohttp.ClientSession(
-            identity.server, connector=connector, headers=identity.headers
-        ) as session:
-            yield ApiClient(session)
-    finally:
-        await sockets.close()
-
-
-class _Sockets:
-    """The sockets of a session. One whose request was cancelled is still open after the session's
-    end: it waits for the server's goodbye of TLS, and the loop would end before."""
-
-    def __init__(self) -> None:
-        self._made: list[socket.socket] = []
-
-    def make(self, address: AddrInfoType) -> socket.socket:
-        family, kind, protocol, *_ = address
-        self._made.append(socket.socket(family, kind, protocol))
-        return self._made[-1]
-
-    async def close(self) -> None:
-        still_open = [made for made in self._made if made.fileno() != -1]
-        for made in still_open:
-            with contextlib.suppress(OSError):
-                made.shutdown(socket.SHUT_RDWR)
-        deadline = time.monotonic() + SECONDS
-        while any(made.fileno() != -1 for made in still_open):
-            assert time.monotonic() < deadline, "a socket stayed open"
-            await asyncio.sleep(0)
+    async with (
+        sockets() as make,
+        aiohttp.ClientSession(
+            identity.server,
+            connector=aiohttp.TCPConnector(ssl=identity.tls(), limit=64, socket_factory=make),
+            headers=identity.headers,
+        ) as session,
+    ):
+        yield ApiClient(session)
 
 
 def _namespace(item: Json) -> str:

@@ -32,6 +32,7 @@ from tests.kubernetes.faults.effects import (
 )
 from tests.kubernetes.identity import Identity
 from tests.kubernetes.process import LOOPBACK
+from tests.kubernetes.sockets import sockets
 
 _BETWEEN_HOPS = ("Connection", "Host", "Keep-Alive", "Transfer-Encoding", "Content-Length")
 
@@ -184,12 +185,18 @@ async def faulty_proxy(control_plane: ControlPlane) -> AsyncIterator[FaultyProxy
     """A proxy that listens as long as the block lasts."""
     rules = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     rules.load_cert_chain(*control_plane.serving)
-    connector = aiohttp.TCPConnector(ssl=control_plane.trust(), limit=0)
     # Of the body nothing is decoded, and a watch may be silent for long.
     timeout = aiohttp.ClientTimeout(total=None)
-    async with aiohttp.ClientSession(
-        control_plane.url, connector=connector, auto_decompress=False, timeout=timeout
-    ) as server:
+    trust = control_plane.trust()
+    async with (
+        sockets() as make,
+        aiohttp.ClientSession(
+            control_plane.url,
+            connector=aiohttp.TCPConnector(ssl=trust, limit=0, socket_factory=make),
+            auto_decompress=False,
+            timeout=timeout,
+        ) as server,
+    ):
         proxy = FaultyProxy(control_plane, server)
         app = web.Application(client_max_size=1 << 28)
         app.router.add_route("*", "/{path:.*}", proxy.serve)
