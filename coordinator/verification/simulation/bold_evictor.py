@@ -8,6 +8,7 @@ kind of victim occurs in some run.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -22,6 +23,7 @@ from shared.messages.messages import (
     GUARD_GUARANTEE,
     NOMINATE,
     CommitReply,
+    DomainOp,
     EvictRun,
     Level,
     Outcome,
@@ -50,8 +52,16 @@ ANYHOW = (0, GUARD_GUARANTEE, *GUARDED)
 MOST = 8
 """Maximum statements with evictions per worker, since everything has to finish in the end."""
 
-Truth = tuple[Mapping[int, JobRecord], Mapping[int, Mapping[int, TaskRecord]]]
-"""The ledger's records of jobs and of their tasks."""
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What the ledger has."""
+
+    jobs: Mapping[int, JobRecord]
+    tasks: Mapping[int, Mapping[int, TaskRecord]]
+    budgets: list[str]
+    """Keys of the disruption budgets."""
+
 
 _ABLE = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 """States of possible victims. The first is refused by the ledger, as its bind is in progress."""
@@ -99,9 +109,10 @@ class EvictingWorker(CheckedWorker):
     def _evicting(self, turn: Turn) -> SessionPlaced | None:
         """Choose victims of one job, as many as the turn's first run has tasks, or all; sometimes
         one of another job too."""
+        truth = self.truth()
         if self._seen is None or self.draw.random() < FRESH:
-            self._seen = self.truth()
-        jobs, tasks = self._seen
+            self._seen = truth
+        jobs, tasks = self._seen.jobs, self._seen.tasks
         able = {
             jid: [t for t, task in sorted(there.items()) if self._may(task)]
             for jid, there in sorted(tasks.items())
@@ -118,13 +129,18 @@ class EvictingWorker(CheckedWorker):
         if others and self.draw.random() < BESIDE:
             other = self.draw.choice(others)
             evictions += self._runs(other, able[other][:1], self.draw.choice(ANYHOW))
-        return self._placed(turn, evictions)
+        placed = self._placed(turn, evictions)
+        # As a session does it (`SessionTurn._moves`), or a drain that counted the victims as
+        # healthy would be accepted. Every budget: which ones protect the victims, the coordinator
+        # knows.
+        placed.domains = [DomainOp(key, 1) for key in truth.budgets]
+        return placed
 
     def _runs(self, jid: int, tasks: list[int], guards: int) -> list[EvictRun]:
         """Evict these tasks of a job, one run each."""
         assert self._seen is not None
-        jobs, records = self._seen
-        version = jobs[jid].spec_version
+        records = self._seen.tasks
+        version = self._seen.jobs[jid].spec_version
         return [
             EvictRun(jid, version, task.cid, task.group, [tix], [task.row], guards)
             for tix in tasks

@@ -9,6 +9,7 @@ from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
+from coordinator.order.cross_node import BUDGET
 from coordinator.verification.simulation.bold_evictor import CheckedWorker, EvictingWorker, Truth
 from coordinator.verification.simulation.process import Process
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
@@ -104,7 +105,8 @@ class SimulatedWorker:
 
     def _truth(self) -> Truth:
         snapshot = at_once(self._ledger.snapshot())
-        return snapshot.jobs, snapshot.tasks
+        budgets = [key for key in snapshot.objects if key.startswith(BUDGET)]
+        return Truth(snapshot.jobs, snapshot.tasks, budgets)
 
     def follow(self) -> None:
         """Read the log to its end, once the run is over."""
