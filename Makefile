@@ -52,8 +52,8 @@ test-fast: $(DEV_STAMP) ## The fast tests, side by side
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not kubernetes"
 
 # Tests of one file share a stack, and are together one worker's.
-test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, two files at a time
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow and not alone and not kubernetes"
+test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, three files at a time
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "slow and not alone and not kubernetes"
 
 test-alone: $(DEV_STAMP) ## The tests that need a core for themselves, one by one
 	@$(BIN)/python -m pytest -q -m "alone and not kubernetes"

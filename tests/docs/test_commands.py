@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,11 +14,9 @@ import pytest
 from coordinator.cli.reference import command_page
 from tests.conftest import ROOT
 from tests.docs.pages import PAGES, Block, blocks, mistakes, name
-from tests.docs.terminal import Up, kubectl, run
+from tests.docs.reader import FOLDERS, RUN_PAGES, START, read, starts_its_own
+from tests.docs.terminal import Up
 
-START = next(b for b in blocks(ROOT / "docs/quickstart.md") if "keeps" in b.options)
-"""How the pages begin: the server that all of them ask, unless they start their own."""
-FOLDERS = ("examples", "docker", "k8s", "tests", "docs")
 _CALL = re.compile(r"(?:^|[|(;] *|\bdo |\bif |/)quadrant ([a-z].*?)(?=$|[|;>&)])")
 MADE_BY_HAND = re.compile(r"docker/secrets(/[\w.]*)?")
 """What only a reader's own commands make."""
@@ -83,40 +80,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(block.runs for block in blocks(page))], ids=name
-)
+@pytest.mark.parametrize("page", [p for p in RUN_PAGES if not starts_its_own(p)], ids=name)
 def test_every_command_block_does_what_the_page_says(
     page: Path, server: Up, tmp_path: Path
 ) -> None:
-    for folder in FOLDERS:
-        (tmp_path / folder).symlink_to(ROOT / folder)
-    found = [b for b in blocks(page) if not b.only_read]
-    left_out = [b for b in found if b.options.get("needs") == "kubectl" and kubectl() is None]
-    printed: dict[int, str] = {}
-    with ExitStack() as stack:
-        asked, part = server, list[Block]()
-        for block in [b for b in found if b not in left_out]:
-            if "keeps" not in block.options:
-                part.append(block)
-            elif block.text != START.text:
-                printed |= run(part, tmp_path, asked)
-                part = []
-                asked = stack.enter_context(Up(block.text, tmp_path))
-        printed |= run(part, tmp_path, asked)
-    for before, block in pairwise(found):
-        if "output" in block.options and before not in left_out:
-            _compare(block, printed[before.line])
-    if left_out:
-        pytest.skip("no kubectl on PATH and none named by $KUBECTL: its blocks were not run")
-
-
-def _compare(block: Block, printed: str) -> None:
-    lines = iter(_words(printed))
-    for wanted in _words(block.text):
-        found = any(wanted in line for line in lines)
-        assert found, f"{block.place}: {wanted!r} is not where it should be in:\n{printed}"
-
-
-def _words(text: str) -> list[str]:
-    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    read(page, server, tmp_path)
