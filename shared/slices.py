@@ -51,8 +51,14 @@ def at_once(steps: Steps[T]) -> T:
             return result
 
 
-async def in_slices(steps: Steps[T], *, seconds: float = SLICE_SECONDS) -> T:
-    """Run to the end; after each slice let everything else run that is ready."""
+def _nothing() -> None: ...
+
+
+async def in_slices(
+    steps: Steps[T], *, seconds: float = SLICE_SECONDS, sliced: Callable[[], None] = _nothing
+) -> T:
+    """Run to the end; after each slice let everything else run that is ready. ``sliced`` is called
+    each time, for whoever counts what the work takes."""
     clock = SLICE_CLOCK.get()
     passed, used = clock.passed, clock.used
     end, most = passed() + seconds, used() + seconds
@@ -67,6 +73,7 @@ async def in_slices(steps: Steps[T], *, seconds: float = SLICE_SECONDS) -> T:
         # Processor time decides, elapsed time only says when to look: on a busy machine a slice
         # that was interrupted goes on for what it has left.
         if (remaining := most - used()) <= 0:
+            sliced()
             await asyncio.sleep(0)
             remaining, most = seconds, used() + seconds
         end = passed() + remaining

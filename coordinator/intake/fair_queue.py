@@ -1,8 +1,13 @@
-"""A fair queue of requests that wait to be stored: one line per queue, served round robin.
+"""A fair queue of requests that wait to be stored: one line per queue.
+
+The line goes first whose next request is of the caller that has used the least time; lines of equal
+callers take turns.
 
 A line accepts a request only while it is shorter than the room that is left. A single line gets
 half of the room, two get a third each; and a new one always finds room, however long the others
-are. So the flood of one tenant fills only that tenant's line.
+are. So the flood of one tenant fills only that tenant's line. What its requests cost is charged to
+the caller: Lists of thousands of pods hold up the small requests of others for one List, and not
+for as many as the tenant has queues.
 """
 
 from __future__ import annotations
@@ -10,6 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from typing import Generic, TypeVar
+
+from coordinator.intake.time_used import TimeUsed
 
 T = TypeVar("T")
 
@@ -23,8 +30,9 @@ class FairQueue(Generic[T]):
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._lines: dict[str, deque[T]] = {}
+        self._lines: dict[str, deque[tuple[T, str]]] = {}
         """In the order of service; an empty line is not kept."""
+        self._used = TimeUsed()
         self._waiting = 0
         self._filled = asyncio.Event()
         self._drained = asyncio.Event()
@@ -35,22 +43,22 @@ class FairQueue(Generic[T]):
     def waiting(self, line: str) -> int:
         return len(self._lines.get(line, ()))
 
-    def put_nowait(self, item: T, line: str) -> None:
-        """Raises LineFull."""
+    def put_nowait(self, item: T, line: str, caller: str = "") -> None:
+        """``caller``: whose time it will take. Raises LineFull."""
         waiting = self.waiting(line)
         # Against the room that is left, not a fixed share: one queue alone gets half, and a
         # newcomer always finds some, without anybody's counting the tenants (decision 0015).
         if waiting >= self._size - self._waiting:
             raise LineFull(f"{waiting} requests wait to be stored")
-        self._lines.setdefault(line, deque()).append(item)
+        self._lines.setdefault(line, deque()).append((item, caller))
         self._waiting += 1
         self._filled.set()
 
-    async def put(self, item: T, line: str) -> None:
+    async def put(self, item: T, line: str, caller: str = "") -> None:
         """Wait for room. For requests that must not be refused."""
         while True:
             try:
-                self.put_nowait(item, line)
+                self.put_nowait(item, line, caller)
             except LineFull:
                 # Cleared, then awaited, with nothing in between: `get_nowait` cannot run before the
                 # wait begins.
@@ -70,13 +78,18 @@ class FairQueue(Generic[T]):
         """The oldest request of the line whose turn it is. Raises IndexError where none waits."""
         if not self._waiting:
             raise IndexError("no request waits")
-        # A dictionary keeps the order of entry, and a line that was served enters anew behind the
-        # others.
-        name = next(iter(self._lines))
+        # Of equal ones the first: a dictionary keeps the order of entry, and a line that was served
+        # enters anew behind the others.
+        name = min(self._lines, key=lambda name: self._used.of(self._lines[name][0][1]))
         line = self._lines.pop(name)
-        item = line.popleft()
+        item, caller = line.popleft()
+        self._used.serve(caller)
         if line:
             self._lines[name] = line  # behind all others
         self._waiting -= 1
         self._drained.set()
         return item
+
+    def charge(self, caller: str, seconds: float) -> None:
+        """A request of this caller took so much processor time."""
+        self._used.charge(caller, seconds)

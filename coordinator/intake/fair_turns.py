@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 
 from coordinator.intake.fair_queue import LineFull
+from coordinator.intake.time_used import TimeUsed
 
 
 class FairTurns:
@@ -23,10 +24,7 @@ class FairTurns:
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
         """Who waits; an empty line is not kept."""
         self._waiting = 0
-        self._used: dict[str, float] = {}
-        """Virtual seconds of each; one entry for each token that ever had a turn."""
-        self._floor = 0.0
-        """Virtual seconds of whoever was served last: nobody begins below it."""
+        self._used = TimeUsed()
 
     @property
     def waiting(self) -> int:
@@ -36,16 +34,12 @@ class FairTurns:
         """Wait for a turn; :meth:`give_back` must follow. Raises LineFull."""
         if self._free and not self._waiting:
             self._free -= 1
-            self._floor = max(self._floor, self._used.get(caller, 0.0))
+            self._used.serve(caller)
             return
         line = self._lines.get(caller, ())
         if len(line) >= self._size - self._waiting:
             raise LineFull(f"{len(line)} requests of {caller} wait")
         ticket = asyncio.get_running_loop().create_future()
-        # One that comes back starts at the level of who was served last, so that idling saves
-        # nothing up.
-        if not line:
-            self._used[caller] = max(self._used.get(caller, 0.0), self._floor)
         self._lines.setdefault(caller, deque()).append(ticket)
         self._waiting += 1
         try:
@@ -59,15 +53,15 @@ class FairTurns:
 
     def give_back(self, caller: str, seconds: float) -> None:
         """End the turn, which took this many processor seconds."""
-        self._used[caller] = max(self._used.get(caller, 0.0), self._floor) + seconds
+        self._used.charge(caller, seconds)
         self._free += 1
         while self._free and self._waiting:
             self._free -= 1
             self._call_up()
 
     def _call_up(self) -> None:
-        caller = min(self._lines, key=lambda name: self._used.get(name, self._floor))
-        self._floor = max(self._floor, self._used.get(caller, self._floor))
+        caller = min(self._lines, key=self._used.of)
+        self._used.serve(caller)
         ticket = self._lines[caller][0]
         self._leave(caller, ticket)
         ticket.set_result(None)

@@ -30,7 +30,7 @@ from shared.ledger.entries.intake_batch import IntakeBatch, IntakeOp, IntakeRepl
 from shared.ledger.errors import LedgerError
 from shared.ledger.retry import write
 from shared.messages.messages import Epoch
-from shared.slices import GiveWay, Steps, in_slices
+from shared.slices import SLICE_SECONDS, GiveWay, Steps, in_slices
 from shared.telemetry.tracing import span
 
 FRESH_SECONDS = 0.001
@@ -93,6 +93,8 @@ class _StoreRequest:
     work: Callable[[float], _Done | Steps[_Done]]
     """Steps where the objects are somebody else's: they may be many or large."""
     reply: asyncio.Future[Any]
+    caller: str
+    """Whose time it takes."""
     reads: Key | None = None
     """The object whose published form it looks at."""
 
@@ -233,9 +235,11 @@ class IntakeWriter:
     async def _ask(
         self, work: Callable[[float], Steps[_Done]], line: str, reads: Key | None = None
     ) -> Any:
-        request = _StoreRequest(work, asyncio.get_running_loop().create_future(), reads)
+        caller = CALLER.get().name
+        reply = asyncio.get_running_loop().create_future()
+        request = _StoreRequest(work, reply, caller, reads)
         try:
-            self._queue.put_nowait(request, line)
+            self._queue.put_nowait(request, line, caller)
         except LineFull as error:
             raise IntakeFull(str(error)) from error
         with span("intake", line=line):
@@ -253,8 +257,8 @@ class IntakeWriter:
 
     async def _wait(self, work: Callable[[float], _Done]) -> Any:
         """For the coordinator's own requests: they are not turned away."""
-        request = _StoreRequest(work, asyncio.get_running_loop().create_future())
-        await self._queue.put(request, _OWN)
+        request = _StoreRequest(work, asyncio.get_running_loop().create_future(), _OWN)
+        await self._queue.put(request, _OWN, _OWN)
         return await request.reply
 
     def _one(
@@ -296,13 +300,25 @@ class IntakeWriter:
     async def _work(self, request: _StoreRequest) -> _Done | None:
         """Judge one request; None where it failed and its caller got the error. No other request is
         judged or stored meanwhile; other coroutines go on."""
+        # Whole slices, and one for the smallest request: to read the clock for each would cost
+        # more than the difference is worth.
+        slices = 1
+
+        def sliced() -> None:
+            nonlocal slices
+            slices += 1
+
         try:
             outcome = request.work(self._clock())
-            return outcome if isinstance(outcome, _Done) else await in_slices(outcome)
+            return (
+                outcome if isinstance(outcome, _Done) else await in_slices(outcome, sliced=sliced)
+            )
         except Exception as error:  # of the caller's own function
             if not request.reply.done():
                 request.reply.set_exception(error)
             return None
+        finally:
+            self._queue.charge(request.caller, slices * SLICE_SECONDS)
 
     async def _store(self, batch: list[tuple[_StoreRequest, _Done]]) -> None:
         try:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from shared.slices import GiveWay, Steps, at_once, in_slices
+from shared.slices import SLICE_SECONDS, GiveWay, Steps, at_once, in_slices
 
 
 def spin(seconds: float) -> None:
@@ -23,7 +23,7 @@ def work(steps: int, seconds: float) -> Steps[int]:
     return steps
 
 
-async def rounds(steps: Steps[int], **options: float) -> int:
+async def rounds(steps: Steps[int], *, seconds: float = SLICE_SECONDS) -> int:
     """How often another task had its turn meanwhile."""
     count, ended = 0, asyncio.Event()
 
@@ -35,7 +35,7 @@ async def rounds(steps: Steps[int], **options: float) -> int:
 
     beside = asyncio.create_task(other())
     await asyncio.sleep(0)
-    await in_slices(steps, **options)
+    await in_slices(steps, seconds=seconds)
     ended.set()
     await beside
     return count

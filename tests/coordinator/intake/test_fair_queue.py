@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -90,3 +91,54 @@ async def test_a_reader_waits_for_a_request() -> None:
     assert not reading.done()
     queue.put_nowait("x", "a")
     assert await asyncio.wait_for(reading, 60.0) == "x"
+
+
+def test_who_has_taken_little_time_goes_before_who_has_taken_much() -> None:
+    """Whatever the number of lines: a tenant with two queues and large Lists in both."""
+    queue: FairQueue[str] = FairQueue(64)
+    for i in range(4):
+        queue.put_nowait(f"large {i}", f"queue {i % 2}", "tenant")
+    for i in range(6):
+        queue.put_nowait(f"small {i}", "other", "user")
+    served = []
+    while len(queue):
+        served.append(queue.get_nowait())
+        caller, cost = ("tenant", 0.1) if served[-1].startswith("large") else ("user", 0.03)
+        queue.charge(caller, cost)
+    assert served[:5] == ["large 0", "small 0", "small 1", "small 2", "small 3"]
+    assert served[5] == "large 1"
+
+
+def test_idling_saves_nothing_up() -> None:
+    queue: FairQueue[str] = FairQueue(64)
+    for i in range(3):
+        queue.put_nowait(f"a{i}", "a", "busy")
+        queue.get_nowait()
+        queue.charge("busy", 1.0)
+    for i in range(3):
+        queue.put_nowait(f"a{i}", "a", "busy")
+        queue.put_nowait(f"b{i}", "b", "late")
+    served = []
+    while len(queue):
+        served.append(queue.get_nowait())
+        queue.charge("busy" if served[-1].startswith("a") else "late", 1.0)
+    assert served == ["b0", "a0", "b1", "a1", "b2", "a2"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 9)), min_size=1, max_size=60))
+def test_nobody_who_waits_gets_less_than_others_by_more_than_one_request(
+    costs: list[tuple[str, int]],
+) -> None:
+    """Of two callers who wait all the time, whoever they are and whatever their requests cost."""
+    queue: FairQueue[tuple[str, int]] = FairQueue(1000)
+    for i, (caller, cost) in enumerate(costs):
+        queue.put_nowait((caller, cost), f"{caller}{i % 3}", caller)
+    used = dict.fromkeys("abcd", 0)
+    left = Counter(caller for caller, _ in costs)
+    while all(left[caller] for caller in {c for c, _ in costs}):
+        caller, cost = queue.get_nowait()
+        queue.charge(caller, cost)
+        used[caller] += cost
+        left[caller] -= 1
+        waiting = [used[c] for c in left]
+        assert max(waiting) - min(waiting) <= 9

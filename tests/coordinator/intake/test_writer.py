@@ -14,6 +14,7 @@ from coordinator.errors import Problem
 from coordinator.intake.changes import Changes
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.intake import Intake
+from coordinator.intake.principal import CALLER, Principal, TokenRole
 from coordinator.intake.writer import QUEUE_REQUESTS, IntakeFull, IntakeWriter
 from coordinator.ledger_refusals import LedgerRefusals, StoreRefused, WriteKind
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
@@ -21,6 +22,7 @@ from shared.ledger.entries.log import IntakeEntry
 from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerFault
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.protocol import COORDINATOR
+from shared.manifests.fields.metadata import QUEUE_NAME
 from tests.coordinator.intake.bench import same, state
 from tests.coordinator.intake.objects import EVERY_KIND, node, pod, pod_group, queue
 
@@ -264,6 +266,34 @@ async def test_too_many_waiting_requests_are_turned_away(desk: Desk) -> None:
         running = group.create_task(idle.run())
         await asyncio.wait([*waiting, other])
         running.cancel()
+
+
+async def test_a_small_request_does_not_wait_for_all_the_queues_of_a_tenant(
+    desk: Desk, writer: IntakeWriter
+) -> None:
+    """More Lists than one store takes, each in a queue of its own. If the queues took turns, all of
+    them would come before whoever asks last; by time the second turn is his."""
+    names = [f"q{i}" for i in range(12)]
+    await writer.submit([queue(name) for name in names])
+
+    async def send(caller: str, items: list[dict[str, Any]]) -> str:
+        CALLER.set(Principal(caller, TokenRole.SUBMIT))
+        await writer.submit(items)
+        answered.append(caller)
+        return caller
+
+    answered: list[str] = []
+    desk.ledger.batches.clear()
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            pods = [pod(f"{name}-{i}") for i in range(400)]
+            for one in pods:
+                one["metadata"]["annotations"][QUEUE_NAME] = name
+            group.create_task(send("tenant", pods))
+        group.create_task(send("user", [pod("small")]))
+    assert len(desk.ledger.batches) > 1, "all went in one store: nothing was tried"
+    assert "Pod/ns/small" in dict(desk.ledger.batches[0].documents)
+    assert answered.index("user") < 4
 
 
 # --- what the ledger refuses ----------------------------------------------------------------------
