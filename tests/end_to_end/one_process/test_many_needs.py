@@ -18,11 +18,11 @@ import redis
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.instructions import Instruction
-from coordinator.verification.workloads.generators import GPU, lists
+from coordinator.verification.workloads.generators import lists
 from shared.ledger.redis.server import EmbeddedServer
 from tests.end_to_end.one_process.harness import Running, running
+from tests.many_needs.objects import Item, job, need, node, own_term
 
-Item = dict[str, Any]
 NODES = 160
 SMALL = 100
 STEP_SECONDS = 0.25
@@ -34,46 +34,6 @@ With 20,000 of them one pick by a scan takes 20 ms, and a step makes up to a win
 class Size:
     needs: int
     terms: int
-
-
-def node(number: int) -> Item:
-    name = f"n{number}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "status": {"allocatable": {"cpu": "64", "pods": "200", GPU: "1"}},
-    }
-
-
-def job(name: str, cpu: str, *, gpus: int = 0, tasks: int = 1, apart: bool = False) -> Item:
-    """``apart``: no two of its tasks on one node."""
-    asked = {"cpu": cpu, GPU: str(gpus)} if gpus else {"cpu": cpu}
-    container = {"name": "c", "resources": {"requests": asked}}
-    spec: Item = {"containers": [container]}
-    if apart:
-        term = {
-            "topologyKey": "kubernetes.io/hostname",
-            "labelSelector": {"matchLabels": {"app": name}},
-        }
-        rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-        spec["affinity"] = {"podAntiAffinity": rule}
-    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {
-            "minAvailable": tasks,
-            "tasks": [{"name": "a", "replicas": tasks, "template": template}],
-        },
-    }
-
-
-def need(number: int) -> Item:
-    """One of many that ask for a device and for different amounts of something else. There are as
-    many devices as nodes; all others wait for one, and the cluster has room for what asks none."""
-    return job(f"n{number}", f"{500 + number}m", gpus=1)
 
 
 async def send(http: aiohttp.ClientSession, service: Running, items: Iterable[Item]) -> None:
@@ -119,8 +79,7 @@ async def test_many_needs_and_terms_cost_small_jobs_nothing(
         core, spent = service.service.core, list[float]()
         monkeypatch.setattr(core, "step", timed(core.step, spent))
         await send(http, service, map(node, range(NODES)))
-        own = (job(f"t{n}", "10m", tasks=2, apart=True) for n in range(size.terms))
-        await send(http, service, own)
+        await send(http, service, map(own_term, range(size.terms)))
         held = 2 * size.terms
         await service.until(lambda s: s["tasks"]["running"] == held, within=300.0)
         terms = core.order.spanning
@@ -128,7 +87,7 @@ async def test_many_needs_and_terms_cost_small_jobs_nothing(
         for state in core.order.jobs.values():
             assert len(set(state.rows)) == 2, state.job.key
 
-        await send(http, service, (need(n) for n in range(size.needs)))
+        await send(http, service, map(need, range(size.needs)))
         held += NODES
         await service.until(
             lambda s: s["open_turns"] == 0 and s["tasks"]["running"] == held, within=300.0
