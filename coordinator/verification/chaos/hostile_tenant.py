@@ -52,7 +52,7 @@ NEEDS = 500
 """Pods with pairwise different requests."""
 CONNECTIONS = 10
 DOCUMENT_BYTES = 1_000_000
-HALF_SENT = 300
+HALF_SENT = 1_000
 """Connections that begin a request and never finish it."""
 HALF_SENT_SECONDS = 3.0
 
@@ -71,6 +71,8 @@ class Hostile:
     answered: Counter[str] = field(default_factory=Counter)
     """Attack and HTTP status -> count; "no answer" for timeouts."""
     _round: int = 0
+    _long_ago: str = ""
+    """Version of the first list of pods that was read."""
 
     async def run(self) -> None:
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
@@ -89,6 +91,7 @@ class Hostile:
             self._jobs_with_own_terms,
             self._half_sent,
             self._different_needs,
+            self._watches_from_long_ago,
             self._from_another_site,
             self._what_is_not_its_own,
         ]
@@ -147,6 +150,28 @@ class Hostile:
         finally:
             for writer in opened:
                 writer.close()
+
+    async def _watches_from_long_ago(self, session: aiohttp.ClientSession) -> None:
+        """Have everything told that happened since the first round, on several connections."""
+        sent = {"Authorization": f"Bearer {self.view}"}
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+        async def watch() -> None:
+            query = {"watch": "true", "resourceVersion": self._long_ago, "timeoutSeconds": "1"}
+            async with session.get(self._url + path, params=query, headers=sent) as told:
+                await told.read()
+                self.answered[f"old watch: {told.status}"] += 1
+
+        try:
+            if not self._long_ago:
+                async with session.get(self._url + path, headers=sent) as listed:
+                    whole = orjson.loads(await listed.read())
+                    self._long_ago = whole.get("metadata", {}).get("resourceVersion", "")
+            async with asyncio.TaskGroup() as group:
+                for _ in range(CONNECTIONS):
+                    group.create_task(watch())
+        except* (aiohttp.ClientError, TimeoutError):
+            self.answered["old watch: no answer"] += 1
 
     # --- what it may not ----------------------------------------------------------------------
 
