@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.jobs.state import JobState, Standing
 from coordinator.order.order import Order
-from shared.ledger.entries.stored import BindEntry, TaskRecord
+from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
+from shared.ledger.errors import Deposed
 from shared.messages.messages import ALLOCATE, HOLDING, Outcome, StatusItem, TaskState
 from shared.model.model import Requests
 
@@ -19,6 +20,16 @@ class Places:
     def __init__(self, order: Order, dispatcher: Dispatcher) -> None:
         self._order = order
         self._dispatcher = dispatcher
+
+    def all_let_in(self, truth: Mapping[int, tuple[JobRecord, Mapping[int, TaskRecord]]]) -> None:
+        """Raises Deposed where the ledger has tasks that this coordinator has not let in: no turn
+        of its own was for them. Who was paused while another took over reads, when it wakes, what
+        that one has let in and placed since."""
+        for jid, (_, tasks) in truth.items():
+            state = self._order.known(jid)
+            if state is not None and max(tasks, default=0) >= len(state.states):
+                task = f"task {max(tasks)} of {state.job.namespace}/{state.job.name}"
+                raise Deposed(f"another coordinator has let in {task}: it leads now")
 
     def reread(self, state: JobState, tasks: Mapping[int, TaskRecord]) -> int:
         """Take the ledger's records of all tasks of a job. Returns how many hold a node that the

@@ -327,7 +327,8 @@ class Coordinator:
 
     def reread(self, truth: dict[int, tuple[JobRecord, dict[int, TaskRecord]]]) -> int:
         """Take the ledger's records of jobs whose turns were lost. Returns the number of tasks that
-        were placed without a reported outcome."""
+        were placed without a reported outcome. Raises Deposed: see :meth:`Places.all_let_in`."""
+        self.places.all_let_in(truth)
         unknown = 0
         for jid, (_, tasks) in truth.items():
             state = self.order.known(jid)

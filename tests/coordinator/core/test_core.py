@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
 from coordinator.dispatch.instructions import ReleaseNominations, Reread
@@ -10,6 +12,7 @@ from coordinator.jobs.state import Standing
 from shared.ledger.entries.intake_batch import PutPartition
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import JobRecord, TaskRecord
+from shared.ledger.errors import Deposed
 from shared.messages.messages import Epoch, Group, OutcomeCode, StatusItem, TaskState
 from shared.model.model import Node
 from shared.units.slots import CPU, PODS
@@ -57,6 +60,19 @@ def test_a_reply_without_an_outcome_for_a_turn_does_not_forget_the_job() -> None
     core.order.nominations_released([turn.jid for turn in rest])
     assert [t.jid for again in sends(core) for t in again.turns] == [turn.jid for turn in rest]
     core.validate()
+
+
+def test_who_reads_of_tasks_that_another_has_let_in_knows_that_it_was_deposed() -> None:
+    """Seed 131504: paused while another took over, it woke to read what that one had placed."""
+    core = coordinator(shards=1)
+    (send,) = sends(core)
+    core.worker_lost(send.shard)
+    jid = rereads(core)[0]
+    record, _ = truth()
+    beyond = len(core.order.jobs[jid].states)
+    bound = TaskRecord(state=TaskState.BOUND, row=0, cid=0, version=1)
+    with pytest.raises(Deposed, match=f"has let in task {beyond} of"):
+        core.reread({jid: (record, {0: bound, beyond: bound})})
 
 
 def test_a_lost_workers_turns_are_read_anew_and_placed_elsewhere() -> None:
