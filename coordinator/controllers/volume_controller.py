@@ -39,6 +39,7 @@ BOUND = "pv.kubernetes.io/bind-completed"
 AT_ONCE = 32
 """Claims whose volumes are chosen in one look: each looks at every volume."""
 WITHDRAWN = "evicted while it waited for its volume"
+NODE_GONE = "it went away before there was a volume"
 _VOLUME, _CLAIM = "PersistentVolume", "PersistentVolumeClaim"
 
 
@@ -93,8 +94,12 @@ class VolumeController:
             job, node = self._core.order.jobs[plan.jids[i]].job, self._core.nodes.get(plan.rows[i])
             claims = self.gate.claims(job, plan.tasks[i])
             unbound = [key for key in claims if self.gate.objects.unbound(key)]
-            if node is None:
+            if node is None and not unbound:
                 ready.append(i)  # the node is gone: the cluster refuses the bind, and says so
+            elif node is None:
+                # It may be back there already, and only not be known here yet: then the cluster
+                # would take the bind.
+                failures[i] = NODE_GONE
             elif why := _out_of_reach(objects, claims, node):
                 failures[i] = why
             elif not unbound:

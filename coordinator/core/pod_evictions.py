@@ -18,7 +18,7 @@ from enum import Enum
 
 from coordinator.bind.volume_gate import VolumeGate
 from coordinator.jobs.state import JobState, Standing
-from coordinator.order.cross_node import BUDGET
+from coordinator.order.cross_node import ASKED_FOR, BUDGET
 from coordinator.order.order import Order
 from shard_worker.dialects.volcano.plugins.job.pdb import allowed
 from shared.codec.packed import replace
@@ -39,9 +39,6 @@ Task = tuple[int, int]
 """(jid, tix)"""
 
 EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
-ASKED_FOR = -2
-"""Stands in for a job's number where a turn would be open: no turn that touches the same budgets
-is sent while such an eviction is on its way to the ledger."""
 
 
 class Action(Enum):
@@ -174,10 +171,12 @@ class PodEvictions:
         self._order.spanning.take(ASKED_FOR, plan.keys)
 
     def end(self, plan: EvictionPlan, *, accepted: bool) -> None:
+        if accepted:
+            keys = dict.fromkeys(plan.keys, 1)
+            self._order.spanning.accepted(plan.statement.jid, keys, evicts=True)
         self._order.came_back(ASKED_FOR)
         if not accepted:
             return
-        self._order.spanning.moved(dict.fromkeys(plan.keys, 1))
         for jid, tix in plan.tasks:
             state = self._order.jobs.get(jid)
             if state is not None and tix not in state.evicted:

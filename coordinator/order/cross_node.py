@@ -22,6 +22,10 @@ from shared.model.constraints import Selector
 from shared.model.model import Job, Pairs, Role, TaskClass, WorldObject
 from shared.model.storage import Budget, Volume, VolumeClaim
 
+ASKED_FOR = -2
+"""Stands in for a job's number where a turn would be open: no turn that touches the same budgets is
+sent while an eviction that somebody asked for is on its way to the ledger."""
+
 TERM, VOLUME, CLAIM, BUDGET = "term/", "volume/", "claim/", "budget/"
 FREE = f"{VOLUME}free"
 """Members are all jobs with unbound claims, while there are free volumes to choose from."""
@@ -79,6 +83,8 @@ class Spanning:
         """Jobs with a turn out that is more than a flat one, or that others wait for."""
         self._waiting: dict[str, list[tuple[int, int]]] = {}
         """Key -> (jid, stamp) of jobs that wait for that turn."""
+        self._told: set[int] = set()
+        """Jobs whose statement is on its way, of whose evictions the bind stream has told."""
 
     # --- members ------------------------------------------------------------------------------
 
@@ -278,14 +284,22 @@ class Spanning:
     def take(self, jid: int, keys: Collection[str]) -> None:
         """Note that a turn of the job which touches these keys was opened."""
         self.out_now.add(jid)
+        self._told.discard(jid)
+        self._hold(jid, keys)
+
+    def _hold(self, by: int, keys: Collection[str]) -> None:
         if keys:
-            self._taken.setdefault(jid, {}).update(dict.fromkeys(keys))
+            self._taken.setdefault(by, {}).update(dict.fromkeys(keys))
         for key in keys:
-            self._busy.setdefault(key, set()).add(jid)
+            self._busy.setdefault(key, set()).add(by)
 
     def give_back(self, jid: int) -> list[tuple[int, int]]:
         """Note that the job's turn returned, or was reread. Returns the jobs that waited: (jid,
         stamp)."""
+        self._told &= self.out_now - {jid}
+        return self._let_go(jid)
+
+    def _let_go(self, jid: int) -> list[tuple[int, int]]:
         woken: list[tuple[int, int]] = []
         for key in self._taken.pop(jid, ()):
             self._busy[key].discard(jid)
@@ -293,6 +307,28 @@ class Spanning:
                 del self._busy[key]
                 woken += self._waiting.pop(key, [])
         return woken
+
+    # --- word of evictions --------------------------------------------------------------------
+
+    # The books have a victim as leaving once the bind stream tells of it, which may be before the
+    # outcome of the turn and after it. In between, the outcome has moved the keys' versions: an
+    # excerpt would vouch with them for books that count the victims as healthy, and a budget would
+    # let others go as well (seed 131676). So the keys stay busy until both have come.
+
+    def accepted(self, by: int, keys: Mapping[str, int], *, evicts: bool) -> None:
+        """A statement of this job moved the keys (by how much). ``evicts``: and evicted tasks."""
+        self.moved(keys)
+        if evicts and keys and by not in self._told:
+            self._hold(_awaiting_word(by), keys)
+
+    def told_of_evictions(self, by: int) -> list[tuple[int, int]]:
+        """The bind stream told of what a statement of this job evicts. Returns the jobs that
+        waited for that: (jid, stamp)."""
+        if _awaiting_word(by) in self._taken:
+            return self._let_go(_awaiting_word(by))
+        if not self.out_now.isdisjoint((by, ASKED_FOR)):
+            self._told.add(by)
+        return []
 
     def out(self, jids: Collection[int]) -> list[str]:
         """Keys that the open turns of these jobs touch."""
@@ -305,7 +341,13 @@ class Spanning:
             # Read from the ledger: whether the lost statement moved the key, nobody else can say.
             self.versions[key] = versions.get(key, 0)
 
-    def moved(self, by: dict[str, int]) -> None:
+    def moved(self, by: Mapping[str, int]) -> None:
         """Count an accepted statement: key -> increments of its version."""
         for key, times in by.items():
             self.versions[key] = self.versions.get(key, 0) + times
+
+
+def _awaiting_word(by: int) -> int:
+    """Who holds the keys of a job's statement until the bind stream tells what it evicts: below the
+    numbers of jobs, and of those who ask without being one."""
+    return -10 - by

@@ -301,7 +301,7 @@ class Order(Sessions):
         for jid in outcome.displaced:
             self._displace(jid)
         if outcome.moved:
-            self.spanning.moved(outcome.moved)
+            self.spanning.accepted(outcome.jid, outcome.moved, evicts=bool(outcome.evictions))
             self.accounts.capacity.freed()  # what came may be what others wait to be beside
         is_answer = outcome.code not in (OutcomeCode.STALE, OutcomeCode.FENCED)
         # A turn without an answer is closed by :meth:`resolve`.

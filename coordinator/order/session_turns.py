@@ -7,7 +7,7 @@ allocated by a session, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from coordinator.jobs.capability import could_ever, within_capability
 from coordinator.jobs.gate_removals import fillable
@@ -216,16 +216,13 @@ class Sessions(Repairs):
         for role in job.roles:
             if opens_gate(role):
                 return True  # a flat turn would place its tasks
-            marks = role.annotations + job.annotations
-            is_fast = self._fast.get((role.cid, marks))
-            if is_fast is False or (is_fast is None and not self._is_fast(role.cid, marks)):
+            key = role.cid, role.annotations + job.annotations
+            if (is_fast := self._fast.get(key)) is None:
+                is_fast = self.session.fast(self.accounts.classes[role.cid], key[1])
+                self._fast[key] = is_fast
+            if not is_fast:
                 return True
         return False
-
-    def _is_fast(self, cid: int, marks: Pairs) -> bool:
-        is_fast = self.session.fast(self.accounts.classes[cid], marks)
-        self._fast[cid, marks] = is_fast
-        return is_fast
 
     # --- entry --------------------------------------------------------------------------------
 
@@ -433,18 +430,21 @@ class Sessions(Repairs):
         if block is not None and state.line is not None:
             self.lines.hold_again(state.line, block)
 
+    def go_on(self, waited: Iterable[tuple[int, int]]) -> None:
+        """Queue jobs (jid, stamp) that waited for a turn, or for word of what it evicts."""
+        for jid, stamp in waited:
+            if jid in self._unfilled:  # its backfill may have waited
+                self._unfilled[jid], self._filled_at = -1, -1
+            if (state := self.jobs.get(jid)) is not None and state.stamp == stamp:
+                self._wake(state)
+
     def came_back(self, jid: int) -> str:
         """Close a turn that returned or is being reread; returns its action. Queues the jobs that
         waited for it."""
         if jid not in self.spanning.out_now:
             return "allocate"
         self.spanning.out_now.discard(jid)
-        for woken, stamp in self.spanning.give_back(jid):
-            if woken in self._unfilled:  # its backfill may have waited
-                self._unfilled[woken], self._filled_at = -1, -1
-            state = self.jobs.get(woken)
-            if state is not None and state.stamp == stamp:
-                self._wake(state)
+        self.go_on(self.spanning.give_back(jid))
         if (action := self._others_out.pop(jid, None)) is not None:
             return action
         return self.contention.came_back(jid) or "allocate"

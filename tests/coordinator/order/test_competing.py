@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from coordinator.jobs.accounts import Accounts
-from coordinator.order.cross_node import DEVICES, FREE, Spanning
+from coordinator.order.cross_node import ASKED_FOR, DEVICES, FREE, Spanning
 from shared.model.constraints import Constraints
 from shared.model.model import Job, Role, TaskClass
 from shared.model.storage import StorageClass, Volume, VolumeClaim
+from tests.coordinator.order.helpers import job, order
 
 PLAIN = TaskClass(((0, 1000), (2, 1)))
 
@@ -14,8 +15,8 @@ PLAIN = TaskClass(((0, 1000), (2, 1)))
 def with_job(spanning: Spanning, jid: int, **asks: tuple[str, ...]) -> None:
     cls = TaskClass(PLAIN.requests, constraints=Constraints(**asks))  # type: ignore[arg-type]
     roles = (Role("task", 0, 0, 1),)
-    job = Job(jid, "ns", f"j{jid}", "Job", f"u{jid}", "default", 0.0, roles=roles)
-    spanning.put_job(job, {0: cls})
+    asking = Job(jid, "ns", f"j{jid}", "Job", f"u{jid}", "default", 0.0, roles=roles)
+    spanning.put_job(asking, {0: cls})
 
 
 def test_whoever_claims_devices_shares_a_key() -> None:
@@ -60,3 +61,71 @@ def test_an_object_that_comes_or_goes_wakes_those_who_wait() -> None:
     accounts.put_object(StorageClass("slow"))
     accounts.drop_object(StorageClass("slow"))
     assert accounts.capacity.changes == before + 2
+
+
+# --- word of evictions ----------------------------------------------------------------------------
+
+BUDGET_KEY = "budget/ns/db"
+
+
+def waits(spanning: Spanning, jid: int) -> bool:
+    """Whether a turn of this job that touches the budget would have to wait."""
+    made = order(nodes=1)
+    made.put_job(job(jid))
+    made.jobs[jid].stamp = 7
+    return spanning.busy([BUDGET_KEY], made.jobs[jid])
+
+
+def evicting(spanning: Spanning) -> None:
+    """Job 1 has a turn out that may take pods of the budget."""
+    spanning.take(1, [BUDGET_KEY])
+    spanning.out_now.add(1)
+
+
+def returned(spanning: Spanning, *, evicts: bool = True) -> list[tuple[int, int]]:
+    spanning.accepted(1, {BUDGET_KEY: 1}, evicts=evicts)
+    spanning.out_now.discard(1)
+    return spanning.give_back(1)
+
+
+def test_a_budgets_key_is_busy_until_word_of_the_victims_has_come() -> None:
+    """With the version that the outcome moved, the next excerpt would vouch for books that still
+    count the victims as healthy (seed 131676)."""
+    spanning = Spanning()
+    evicting(spanning)
+    assert waits(spanning, 2)
+    assert returned(spanning) == [] and spanning.versions[BUDGET_KEY] == 1
+    assert waits(spanning, 1) and spanning.touched([BUDGET_KEY])
+    assert spanning.told_of_evictions(1) == [(2, 7), (1, 7)]
+    assert not waits(spanning, 2)
+
+
+def test_word_that_comes_before_the_outcome_counts_for_that_turn_alone() -> None:
+    spanning = Spanning()
+    evicting(spanning)
+    assert spanning.told_of_evictions(1) == []
+    returned(spanning)
+    assert not waits(spanning, 2)
+    spanning.told_of_evictions(1)  # once more, after the turn: redelivered
+    evicting(spanning)
+    returned(spanning)
+    assert waits(spanning, 2)
+
+
+def test_who_evicts_nobody_is_not_waited_for() -> None:
+    spanning = Spanning()
+    evicting(spanning)
+    returned(spanning, evicts=False)
+    assert not waits(spanning, 2)
+
+
+def test_an_eviction_that_somebody_asked_for_is_waited_for_too() -> None:
+    spanning = Spanning()
+    for first in (True, False):
+        spanning.take(ASKED_FOR, [BUDGET_KEY])
+        if first:
+            spanning.told_of_evictions(1)
+        spanning.accepted(1, {BUDGET_KEY: 1}, evicts=True)
+        spanning.out_now.discard(ASKED_FOR)
+        spanning.give_back(ASKED_FOR)
+        assert waits(spanning, 2) is not first
