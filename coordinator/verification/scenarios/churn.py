@@ -6,6 +6,7 @@ that the run still ends by itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
@@ -26,6 +27,8 @@ LET_IN = 10.0
 
 REPAIRED = REPAIR_SECONDS + 10.0
 """Seconds after everything else, when broken gangs are repaired or released."""
+
+GROUP = "scheduling.k8s.io/group-name"
 
 NOWHERE = "nowhere"
 """The name of a queue that does not exist."""
@@ -184,6 +187,25 @@ def clean_up(before: list[Wish]) -> list[Wish]:
         if item["kind"] == "Job" and _width(item) > 1
     }
     return [Wish(last + WAITED_FOR, delete=Key("Job", "ns", name)) for name in sorted(gangs)]
+
+
+def clean_up_groups(before: list[Wish]) -> list[Wish]:
+    """Delete every group in the end of which members may come after others were lost: what is left
+    of it may be too few to ever be valid again (seed 131852)."""
+    last = max(wish.at for wish in before)
+    items = [item for wish in before for item in wish.items]
+    members = Counter(
+        item["metadata"].get("annotations", {}).get(GROUP)
+        for item in items
+        if item["kind"] == "Pod"
+    )
+    groups = {
+        item["metadata"]["name"]
+        for item in items
+        if item["kind"] == "PodGroup"
+        and members[item["metadata"]["name"]] > item["spec"]["minMember"]
+    }
+    return [Wish(last + WAITED_FOR, delete=Key("PodGroup", "ns", name)) for name in sorted(groups)]
 
 
 def clear_away(before: list[Wish]) -> list[Wish]:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-from coordinator.verification.scenarios.churn import churn, clean_up, clear_away, lasting
+from coordinator.verification.scenarios.churn import (
+    churn,
+    clean_up,
+    clean_up_groups,
+    clear_away,
+    lasting,
+)
 from coordinator.verification.scenarios.contended import contended, policy
 from coordinator.verification.scenarios.demands import demanding
 from coordinator.verification.scenarios.draining import draining
@@ -89,10 +95,11 @@ def scenario(seed: int) -> Scenario:
     evicting = not rules and not kai_policy(seed) and seed // 3 % 2 == 1
     if drawn_policy(seed) or kai_policy(seed):
         wishes += clear_away(wishes)
-    elif any(fault.kind is FaultKind.TASKS_LOST for fault in faults) and (
-        rules or changing or evicting or any(wish.drain for wish in wishes)
-    ):
-        wishes += clean_up(wishes)
+    elif any(fault.kind is FaultKind.TASKS_LOST for fault in faults):
+        groups = clean_up_groups(wishes)
+        if rules or changing or evicting or any(wish.drain for wish in wishes):
+            wishes += clean_up(wishes)
+        wishes += groups
     if kai_policy(seed):
         translated = under_kai(seed + 10_000_003, setup, wishes)
         setup, wishes = translated.setup, translated.wishes

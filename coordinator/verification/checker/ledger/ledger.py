@@ -105,7 +105,7 @@ class LedgerSide:
         pass
 
     def _policy(self, event: dict[str, Any]) -> None:
-        self.books.policies.put(event["policy"])
+        self.books.policies.put(event["policy"], t=self.books.t)
         self._placement.policy_changed()
 
     def _objects(self, event: dict[str, Any]) -> None:

@@ -71,7 +71,7 @@ class Writers:
         if before is not None:
             self._ended[writer, before] = self._findings.line
         self._epochs[writer] = epoch
-        self._books.policies.begins(writer)
+        self._books.policies.begins(writer, t=self._books.t)
 
     def _belongs(self, writer: str, epoch: str) -> None:
         """Check that the entry's epoch belongs to the writer and has not ended."""

@@ -110,20 +110,28 @@ class CheckedPolicies:
     """The policies over time, and those that a shard may still follow.
 
     A worker keeps one policy for life, and each has its own epoch: its commits follow one of the
-    policies since that epoch began.
+    policies since that epoch began, or one that was replaced just before: whoever starts workers
+    hears of a new policy a moment after the ledger has it (seed 130645).
     """
+
+    NEW_SECONDS = 2.0
+    """For so long a worker may still be started with the policy before."""
 
     def __init__(self) -> None:
         self._all: list[CheckedPolicy] = []
+        self._stored: list[float] = []
+        """When each was."""
         self._since: dict[str, int] = {}
-        """Writer -> index of the policy in force when its epoch began."""
+        """Writer -> index of the first policy that it may have been started with."""
 
-    def put(self, mapping: dict[str, Any]) -> None:
+    def put(self, mapping: dict[str, Any], *, t: float) -> None:
         self._all.append(CheckedPolicy(mapping))
+        self._stored.append(t)
 
-    def begins(self, writer: str) -> None:
+    def begins(self, writer: str, *, t: float) -> None:
         """A writer begins a new epoch."""
-        self._since[writer] = max(len(self._all) - 1, 0)
+        old = [at for at in self._stored if t - at >= self.NEW_SECONDS]
+        self._since[writer] = max(len(old) - 1, 0)
 
     def of(self, writer: str) -> list[CheckedPolicy]:
         """The policies that its commits may follow; empty if the history has none."""
