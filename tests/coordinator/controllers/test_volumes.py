@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.bind.binder import plan_binds
 from coordinator.controllers.volume_controller import (
     ClaimBinding,
+    VolumeController,
     bind_claims,
     choose,
     reaches,
 )
+from coordinator.intake.changes import Changes
 from coordinator.intake.intake import Intake
 from coordinator.verification.workloads.demands import disk, storage_class, volume_claim
 from shard_worker.kube_scheduler.filters.volumes import NOTHING_FREE, bound
 from shared.codec.packed import replace
-from shared.model.constraints import Requirement
-from shared.model.model import Node
+from shared.ledger.entries.stored import BindEntry
+from shared.messages.messages import StatusItem, TaskState
+from shared.model.constraints import Constraints, Requirement
+from shared.model.model import Node, TaskClass
 from shared.model.objects import ClusterObjects
 from shared.model.storage import StorageClass, Volume, VolumeClaim
+from tests.coordinator.jobs.leaving import coordinator, opened
+from tests.coordinator.order.helpers import ONE, job, placed
 
 NODE = Node(0, "n0", (), {"zone": "a"})
 LATE = StorageClass("late", "kubernetes.io/no-provisioner", waits=True)
@@ -112,3 +119,29 @@ def test_a_volume_gets_one_claim_whoever_chose_it() -> None:
     assert bound(a) and not bound(b)
     disk_now = by_key["volume/d"]
     assert isinstance(disk_now, Volume) and disk_now.claim == "ns/a"
+
+
+# --- a node that is not there ---------------------------------------------------------------------
+
+
+def test_who_waits_for_a_volume_on_a_node_that_is_away_gives_its_place_back() -> None:
+    """Seed 130278: the node was deleted and came back, which the ledger and the workers knew
+    already. The bind went out, and the cluster took it, before there was a volume."""
+    asks = TaskClass(ONE.requests, constraints=Constraints(volumes=("c",)))
+    core = coordinator(job(1))
+    known = Changes(classes={0: asks}, jobs=[job(1)], objects=[claim("c"), volume("v"), LATE])
+    core.admitted(known)
+    ((call, turn),) = opened(core).values()
+    core.turns_returned(0, call, [placed(turn)])
+    plan = plan_binds(
+        [BindEntry("1-0", [(1, 0, [0], [0])])], jobs=lambda _: job(1), node={0: "n0"}.get
+    )
+    assert plan is not None
+    controller = VolumeController(core)
+    assert controller.look(plan).waiting.jids == [1]
+    core.admitted(Changes(nodes_gone=[0]))
+    look = controller.look(plan)
+    assert (look.ready.jids, look.waiting.jids) == ([], [])
+    assert look.items == [StatusItem(TaskState.PENDING, 1, [0], [0])]
+    core.admitted(Changes(objects=[claim("c", volume="v", bound=True), volume("v", claim="ns/c")]))
+    assert controller.look(plan).ready.jids == [1], "the cluster says that the node is gone"
