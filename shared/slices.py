@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -49,6 +49,26 @@ def at_once(steps: Steps[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[T]):
+    """The work is over."""
+
+    result: T
+
+
+def one_slice(steps: Steps[T], *, seconds: float = SLICE_SECONDS) -> Ended[T] | None:
+    """Run on for a slice; None while there is more to do."""
+    used = SLICE_CLOCK.get().used
+    most = used() + seconds
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return Ended(done.value)
+        if used() >= most:
+            return None
 
 
 def _nothing() -> None: ...

@@ -8,12 +8,15 @@ created and deleted.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from heapq import merge
 from itertools import pairwise
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
@@ -24,11 +27,17 @@ from coordinator.objects.context import ReadModel, group_name
 from coordinator.objects.timeline import Stories, Story
 from coordinator.objects.watchers import WatchExpired
 from shared.model.model import Job
+from shared.slices import Steps
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 PUBLISHED = 200_000
 """Maximum number of publications in the ring."""
+STRIDE = 200
+"""Changes read in one step: 0.3 ms."""
+SORTED = 4096
+"""Changes sorted in one step: 1 ms."""
 GONE_BYTES = 32 << 20
 """Maximum bytes of the bodies of deleted objects in the ring."""
 
@@ -98,13 +107,9 @@ class Ring:
             raise WatchExpired(f"version {version} is of an earlier coordinator")
         if version < self.floor:
             raise WatchExpired(f"version {version} is too old; {self.floor} is the oldest kept")
-        published = []
-        for item in reversed(self._items):
-            if item.version <= version:
-                break
-            published.append(item)
-        published.reverse()
-        return published
+        # A copy of 200,000 references takes 0.5 ms; to walk back over them took 15.
+        every = list(self._items)
+        return every[bisect_right(every, version, key=attrgetter("version")) :]
 
 
 Last = Callable[[Record, JobState | None, str, int], Json]
@@ -121,43 +126,71 @@ class ChangeReader:
         self._stories = stories
         self._last = last
         self._found: dict[Key, ObjectChange] = {}
+        self._upto = 0
         self._ended: list[ObjectChange] = []
         """Deletions of objects whose name another object has since taken."""
 
     def read(
         self,
         since: int,
+        upto: int,
         kind: Kind,
-        cluster_events: list[events.ClusterHappening],
+        cluster_events: Iterable[events.ClusterHappening],
         changed: Iterable[tuple[Key, int]],
-    ) -> list[ObjectChange]:
-        """The changes of one kind since a version, oldest first.
+    ) -> Steps[list[ObjectChange]]:
+        """The changes of one kind since a version, oldest first. What comes after ``upto`` is left
+        to the next reading: between two steps others go on, and the reading stays that of one
+        moment.
 
         ``changed``: other objects of this kind that changed, with their versions.
         """
-        for item in self._ring.since(since):
+        self._upto = upto
+        published = self._ring.since(since)
+        yield
+        for number, item in enumerate(published):
+            if number % STRIDE == 0:
+                yield
             for key, last in self._published(item, kind.kind):
                 self._note(ObjectChange(item.version, item.type, key, last))
         match kind.kind:
             case "Pod" | "PodGroup" | "KaiPodGroup" | "Job":
-                for jid, story in self._stories.since(since):
+                for number, (jid, story) in enumerate((yield from self._stories_since(since))):
+                    if number % STRIDE == 0:
+                        yield
                     for key, version in self._moved(jid, story, since, kind.kind):
                         self._touch(key, version)
             case "Event":
-                self._events(since, cluster_events)
+                yield from self._events(since, cluster_events)
             case _:
-                for key, version in changed:
+                for key, version in list(changed):
                     self._touch(key, version)
-        every = sorted([*self._ended, *self._found.values()], key=lambda change: change.version)
-        return [
-            _resumable(item_change, following)
-            for item_change, following in pairwise([*every, None])
-            if item_change
-        ]
+        every = yield from in_order([*self._ended, *self._found.values()], attrgetter("version"))
+        for at, (change, following) in enumerate(pairwise([*every, None])):
+            if at % STRIDE == 0:
+                yield
+            if change is not None:
+                every[at] = _resumable(change, following)
+        return every
+
+    def _stories_since(self, since: int) -> Steps[list[tuple[int, Story]]]:
+        """Jobs that changed after a version, latest first, as of now."""
+        known = list(self._stories.jobs.items())
+        yield
+        found: list[tuple[int, Story]] = []
+        for jid, story in reversed(known):
+            # One that was later moves on: the order is that of before.
+            if story.version <= since:
+                break
+            found.append((jid, story))
+            if len(found) % STRIDE == 0:
+                yield
+        return found
 
     # --- several changes are one ------------------------------------------------------------------
 
     def _note(self, change: ObjectChange) -> None:
+        if change.version > self._upto:
+            return
         earlier = self._found.get(change.key)
         # Another object took the name: a watcher has to see the end of the first one too, or it
         # would take the second for a change of it.
@@ -169,6 +202,8 @@ class ChangeReader:
 
     def _touch(self, key: Key, version: int) -> None:
         """Record a change by the scheduler; deleted objects stay deleted."""
+        if version > self._upto:
+            return
         earlier = self._found.get(key)
         if earlier is None:
             self._found[key] = ObjectChange(version, "MODIFIED", key)
@@ -225,17 +260,36 @@ class ChangeReader:
     def _document_kind(self, job: Job) -> str:
         return self._read_model.registry.group_kind if job.kind == "PodGroup" else job.kind
 
-    def _events(self, since: int, cluster_events: list[events.ClusterHappening]) -> None:
-        for cluster_event in cluster_events:
+    def _events(self, since: int, cluster_events: Iterable[events.ClusterHappening]) -> Steps[None]:
+        for cluster_event in list(cluster_events):
             if cluster_event.happening.version > since:
                 entry = events.EventEntry(
                     self._read_model, cluster_event.about, cluster_event.happening, -1
                 )
                 event = "ADDED" if cluster_event.happening.number > since else "MODIFIED"
                 self._note(ObjectChange(cluster_event.happening.version, event, entry.key))
-        for jid, story in self._stories.since(since):
+        for number, (jid, story) in enumerate((yield from self._stories_since(since))):
+            if number % STRIDE == 0:
+                yield
             for version, event, key in events.changed(self._read_model, jid, story, since):
                 self._note(ObjectChange(version, event, key))
+
+
+def in_order(items: list[T], key: Callable[[T], int]) -> Steps[list[T]]:
+    """Sorted by the key, and otherwise in the order given. In pieces: to sort 200,000 at once takes
+    60 ms."""
+    pieces: list[list[T]] = []
+    for start in range(0, len(items), SORTED):
+        pieces.append(sorted(items[start : start + SORTED], key=key))
+        yield
+    if len(pieces) == 1:
+        return pieces[0]
+    merged: list[T] = []
+    for item in merge(*pieces, key=key):
+        merged.append(item)
+        if len(merged) % STRIDE == 0:
+            yield
+    return merged
 
 
 def _resumable(change: ObjectChange, following: ObjectChange | None) -> ObjectChange:

@@ -40,6 +40,7 @@ from coordinator.objects.namespaces import NamespaceIndex
 from coordinator.objects.pods import task_of
 from coordinator.objects.recorder import Observing
 from coordinator.objects.watchers import Watchers
+from shared.slices import Steps
 
 Json = dict[str, Any]
 
@@ -425,11 +426,12 @@ class Objects(Observing):
 
     # --- changes ----------------------------------------------------------------------------------
 
-    def changes(self, since: int, kind: Kind) -> Sequence[ObjectChange]:
-        """Changes after a version, in order of version, one per object. Raises Expired if they are
-        not known (any more)."""
+    def changes(self, since: int, kind: Kind) -> Steps[Sequence[ObjectChange]]:
+        """Changes after a version and up to now, in order of version, one per object. Raises
+        Expired if they are not known (any more)."""
         reader = ChangeReader(self._read_model(), self._ring, self.stories, self._last)
-        return reader.read(since, kind, self.told, self.moved_cluster(kind, since))
+        changed = self.moved_cluster(kind, since)
+        return reader.read(since, self.version, kind, self.told, changed)
 
     def _last(self, record: Record, state: JobState | None, kind: str, tix: int) -> Json:
         """The last form of a deleted object. ``record``: its own, or that of its Job."""

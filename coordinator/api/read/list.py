@@ -24,6 +24,7 @@ from coordinator.api.read.watch import Watching
 from coordinator.errors import Problem, not_found
 from coordinator.intake.documents.kinds import EVENT, KINDS, SHARD, Kind
 from coordinator.objects.watchers import WatchExpired
+from shared.slices import in_slices
 
 PIECE = 50
 """Objects rendered or filtered before other tasks run: 50 to 150 us each. Fewer if they are large,
@@ -74,7 +75,7 @@ class ReadHandlers:
         return handler
 
     async def _list(self, request: web.Request, question: ReadQuestion) -> web.StreamResponse:
-        version = self._version(question)
+        version = await self._version(question)
         pieces = Pieces(self._objects, question)
         async with self._streams.piece():
             first = pieces.take()
@@ -83,12 +84,12 @@ class ReadHandlers:
                 return json_answer(head | {"metadata": pieces.metadata(version)})
         return await self._stream(request, question, version, pieces, first)
 
-    def _version(self, question: ReadQuestion) -> int:
+    async def _version(self, question: ReadQuestion) -> int:
         """The version of the list. Raises Problem (410) if the requested one is no longer, or was
         never, available."""
         now = self._objects.version
         if question.token is not None:
-            self._changed(question.token.version, SHARD)  # a kind of which there are few
+            await self._changed(question.token.version, SHARD)  # a kind of which there are few
             return question.token.version
         version = question.version or 0
         if version > now:
@@ -96,16 +97,16 @@ class ReadHandlers:
         # Kubernetes' `Exact` asks for the list as of that version; only the newest is kept, so it
         # is served where nothing of the kind changed since, and 410 otherwise.
         if question.match == "Exact" and version:
-            if self._changed(version, question.kind):
+            if await self._changed(version, question.kind):
                 raise expired(f"version {version} is not kept, only the newest is")
             return version
         return now
 
-    def _changed(self, version: int, kind: Kind) -> bool:
+    async def _changed(self, version: int, kind: Kind) -> bool:
         """Whether objects of this kind changed after a version. Raises Problem (410) if that is no
         longer known, or the version is of another coordinator."""
         try:
-            return bool(self._objects.changes(version, kind))
+            return bool(await in_slices(self._objects.changes(version, kind)))
         except WatchExpired as error:
             raise expired(str(error)) from error
 

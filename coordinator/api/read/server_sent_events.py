@@ -35,8 +35,10 @@ from coordinator.intake.documents.kinds import (
     Kind,
 )
 from coordinator.intake.principal import CALLER, may_reach
+from coordinator.objects.changes import STRIDE, in_order
 from coordinator.objects.watchers import WatchExpired
 from shared.errors import shown
+from shared.slices import Steps
 
 USUAL = (JOB, POD_GROUP, KAI_POD_GROUP, QUEUE, KAI_QUEUE, NODE, SHARD)
 """Kinds sent if none is selected; pods are not among them."""
@@ -132,21 +134,26 @@ class _Telling:
         upto = self._objects.version
         if upto <= self._since:
             return
-        caller = CALLER.get()
-        changes = [
-            (change, kind)
-            for kind in self._kinds
-            for change in self._objects.changes(self._since, kind)
-            if not kind.namespaced or may_reach(caller, change.key.namespace)
-        ]
-        # Each kind comes in order of version, all together must: a client resumes from the last id
-        # that it saw, whatever kind that was.
-        changes.sort(key=lambda pair: pair[0].version)
+        changes = await self._streams.in_turns(self._changes())
         ids = resumable([change.version for change, _ in changes])
         for start in range(0, len(changes), SLICE):
             part = slice(start, start + SLICE)
             await self._send_all(self._messages(changes[part], ids[part]))
         self._since = upto
+
+    def _changes(self) -> Steps[list[tuple[Change, Kind]]]:
+        """Each kind comes in order of version, all together must: a client resumes from the last
+        id that it saw, whatever kind that was."""
+        caller = CALLER.get()
+        readings = [(kind, self._objects.changes(self._since, kind)) for kind in self._kinds]
+        found: list[tuple[Change, Kind]] = []
+        for kind, reading in readings:
+            for change in (yield from reading):
+                if not kind.namespaced or may_reach(caller, change.key.namespace):
+                    found.append((change, kind))
+                if len(found) % STRIDE == 0:
+                    yield
+        return (yield from in_order(found, lambda pair: pair[0].version))
 
     async def _send_all(self, messages: Iterator[_Message]) -> None:
         """Render and send messages; fewer at a time if they are long."""

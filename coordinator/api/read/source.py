@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import Kind
+from shared.slices import Steps
 
 
 class Entry(Protocol):
@@ -81,8 +82,9 @@ class Source(Protocol):
 
     def table(self, kind: Kind, objects: Sequence[Any]) -> dict[str, Any]: ...
 
-    def changes(self, since: int, kind: Kind) -> Sequence[Change]:
-        """Changes in order of version. Raises Expired if ``since`` is too old."""
+    def changes(self, since: int, kind: Kind) -> Steps[Sequence[Change]]:
+        """Changes up to now in order of version. The first step raises Expired if ``since`` is too
+        old."""
         ...
 
     async def wait(self, since: int) -> None:

@@ -16,6 +16,7 @@ from coordinator.api.read.source import Source
 from coordinator.errors import Problem
 from coordinator.intake.fair_turns import FairTurns
 from coordinator.intake.principal import ANYONE, CALLER, STANDS
+from shared.slices import Steps, one_slice
 
 T = TypeVar("T")
 
@@ -130,6 +131,14 @@ class Streams:
             yield
             # Inside the lock: the rest belongs to the loop, not to the next stream.
             await asyncio.sleep(2 * (clock() - started))
+
+    async def in_turns(self, steps: Steps[T]) -> T:
+        """Run long work of a stream to its end, a slice in each turn."""
+        while True:
+            async with self.turn():
+                ended = one_slice(steps)
+            if ended is not None:
+                return ended.result
 
 
 def next_part(items: Iterator[T], *, size: Callable[[T], int]) -> list[T]:

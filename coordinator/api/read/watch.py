@@ -156,7 +156,8 @@ class _Watch:
         upto = self._objects.version
         if upto <= self._since:
             return
-        changes = self._objects.changes(self._since, self._question.kind)
+        reading = self._objects.changes(self._since, self._question.kind)
+        changes = await self._streams.in_turns(reading)
         for start in range(0, len(changes), SLICE):
             await self._say_all(self._lines(changes[start : start + SLICE]))
         self._since = upto

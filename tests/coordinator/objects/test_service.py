@@ -14,6 +14,7 @@ from coordinator.intake.documents.document import Key
 from coordinator.objects.store import EPOCH_BITS
 from coordinator.objects.watchers import WatchExpired
 from shared.ledger.redis.server import EmbeddedServer
+from shared.slices import at_once
 from tests.coordinator.intake.objects import job, node, pod, queue, task
 from tests.coordinator.objects.world import KIND
 from tests.end_to_end.one_process.harness import Running, running
@@ -69,7 +70,7 @@ async def test_a_successor_shows_the_same_objects_under_newer_versions(
             assert int(now["metadata"]["resourceVersion"]) > last
         assert objects.version >> EPOCH_BITS > last >> EPOCH_BITS
         with pytest.raises(WatchExpired):
-            objects.changes(last, KIND["Pod"])
+            at_once(objects.changes(last, KIND["Pod"]))
         # Who waited before is told why again.
         await second.until(lambda status: bool(_told(second, "large")))
         told = _told(second, "large")
@@ -96,7 +97,7 @@ async def test_what_is_deleted_is_seen_going_and_then_gone(
         await writer.change(Key("Pod", "ns", "p"), lambda before: None)
         async with asyncio.timeout(60):
             while "DELETED" not in words:
-                changes = objects.changes(seen, KIND["Pod"])
+                changes = at_once(objects.changes(seen, KIND["Pod"]))
                 words += [change.type for change in changes]
                 value = objects.get(KIND["Pod"], "ns", "p")
                 if value is not None:

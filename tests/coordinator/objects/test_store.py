@@ -7,6 +7,7 @@ import pytest
 from coordinator.objects.store import PAGE_BYTES
 from coordinator.objects.watchers import WatchExpired
 from shared.messages.messages import TaskState
+from shared.slices import at_once
 from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import BASE, KIND, World
 
@@ -167,7 +168,7 @@ def test_a_deleted_job_takes_its_pods_along_as_they_last_were() -> None:
     world.record(TaskState.FAILED, turn.jid, [0, 1])
     seen = world.objects.version
     world.purge(turn.jid)
-    gone = world.objects.changes(seen, KIND["Pod"])
+    gone = at_once(world.objects.changes(seen, KIND["Pod"]))
     assert [(c.type, c.key.name) for c in gone] == [("DELETED", "j-w-0"), ("DELETED", "j-w-1")]
     assert gone[0].last is not None and gone[0].last()["status"]["phase"] == "Failed"
     assert world.changes(seen, "Job") == [("DELETED", "j")]
@@ -179,7 +180,7 @@ def test_versions_of_earlier_coordinators_are_expired() -> None:
     world = World()
     world.put(pod("p"))
     with pytest.raises(WatchExpired):
-        world.objects.changes(BASE - 1, KIND["Pod"])
+        at_once(world.objects.changes(BASE - 1, KIND["Pod"]))
     assert world.changes(BASE, "Pod") == [("ADDED", "p")]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from coordinator.intake.documents.document import Key
 from coordinator.objects import changes
 from coordinator.objects.watchers import WatchExpired
 from shared.messages.messages import HOLDING, TaskState
+from shared.slices import Steps, at_once
 from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import KIND, World, infeasible, nominated, placed
 
@@ -27,21 +29,36 @@ class Follower:
         page = world.objects.list(self.kind, namespace=None, limit=None)
         self.known = {entry.key: entry.object() for entry in page.items}
 
-    def follow(self) -> None:
+    def follow(self, between: Callable[[], None] = lambda: None) -> None:
+        """``between``: what happens between two steps of the reading."""
         objects = self.world.objects
-        before = self.since
-        for change in objects.changes(self.since, self.kind):
-            assert before <= change.version <= objects.version
+        before, upto = self.since, objects.version
+
+        def reading() -> Steps[Sequence[changes.ObjectChange]]:
+            steps = objects.changes(self.since, self.kind)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as done:
+                    found: Sequence[changes.ObjectChange] = done.value
+                    return found
+                between()
+                yield
+
+        for change in at_once(reading()):
+            assert before <= change.version <= upto
             before = change.version
             if change.type == "DELETED":
                 self.known.pop(change.key, None)
                 continue
             value = objects.get(self.kind, change.key.namespace, change.key.name)
+            if value is None and upto < objects.version:
+                continue  # it went meanwhile: the next round has it
             assert value is not None, change
             assert change.type == "ADDED" or change.key in self.known, change
             assert int(value["metadata"]["resourceVersion"]) <= objects.version
             self.known[change.key] = value
-        self.since = objects.version
+        self.since = upto
 
     def check(self) -> None:
         page = self.world.objects.list(self.kind, namespace=None, limit=None)
@@ -138,6 +155,36 @@ class Life:
         self.world.purge(*done)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_following_equals_listing_though_much_happens_while_changes_are_read(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes are read in steps, and between two of them others go on: each reading is that of the
+    moment at which it began."""
+    monkeypatch.setattr(changes, "STRIDE", 1)
+    monkeypatch.setattr(changes, "SORTED", 2)
+    life = Life(seed)
+    followers = [Follower(life.world, kind) for kind in FOLLOWED]
+
+    left = 0
+
+    def between() -> None:
+        nonlocal left
+        if left and life.random.random() < 0.3:
+            left -= 1
+            life.step()
+
+    for _ in range(60):
+        life.step()
+        for follower in followers:
+            if life.random.random() < 0.3:
+                left = 2
+                follower.follow(between)
+    for follower in followers:
+        follower.follow()
+        follower.check()
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_following_equals_listing_whatever_happens(seed: int) -> None:
     life = Life(seed)
@@ -157,10 +204,10 @@ def test_who_is_cut_in_the_middle_misses_nothing() -> None:
     world.put(node("n0"), job("j", tasks=[task("w", replicas=5)]), pod("p"))
     start = world.objects.version
     world.place()
-    every = world.objects.changes(start, KIND["Pod"])
+    every = at_once(world.objects.changes(start, KIND["Pod"]))
     assert len(every) == 6
     for seen in range(1, 7):
-        rest = world.objects.changes(every[seen - 1].version, KIND["Pod"])
+        rest = at_once(world.objects.changes(every[seen - 1].version, KIND["Pod"]))
         assert {c.key for c in every[seen:]} <= {c.key for c in rest}
 
 
@@ -191,7 +238,7 @@ def test_the_ring_is_bounded_and_says_what_it_forgot(monkeypatch: pytest.MonkeyP
     start = world.objects.version
     world.put(*(pod(f"p{i}") for i in range(10)))
     with pytest.raises(WatchExpired, match="is the oldest kept"):
-        world.objects.changes(start, KIND["Pod"])
+        at_once(world.objects.changes(start, KIND["Pod"]))
     floor = world.objects._ring.floor
     assert world.changes(floor, "Pod") == [("ADDED", f"p{i}") for i in range(5, 10)]
 
@@ -206,7 +253,7 @@ def test_bodies_of_what_is_gone_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     world.purge(*world.core.leaving)
     assert world.objects._ring._bytes <= 1000
     with pytest.raises(WatchExpired):
-        world.objects.changes(start, KIND["Pod"])
+        at_once(world.objects.changes(start, KIND["Pod"]))
 
 
 async def test_who_waits_is_woken_once_for_what_comes_together() -> None:

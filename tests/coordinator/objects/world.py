@@ -26,6 +26,7 @@ from shared.messages.messages import (
     Turn,
 )
 from shared.policy.dialect import parse_policy
+from shared.slices import at_once
 from tests.coordinator.order.helpers import POLICY
 
 KIND = {kind.kind: kind for kind in KINDS}
@@ -112,7 +113,7 @@ class World:
                 return found
 
     def changes(self, since: int, kind: str) -> list[tuple[str, str]]:
-        return [(c.type, c.key.name) for c in self.objects.changes(since, KIND[kind])]
+        return [(c.type, c.key.name) for c in at_once(self.objects.changes(since, KIND[kind]))]
 
     def events(self, kind: str, name: str) -> list[tuple[str, str]]:
         """(reason, message) of what is told of an object, as describe asks for it."""
