@@ -15,6 +15,9 @@ from coordinator.verification.checker.state.job import BOUND, RELEASING, RUNNING
 
 KEY = "budget/"
 
+TURN_SECONDS = 2.0
+"""For so long a turn may have been on its way: as long as a worker may take for a call."""
+
 NEW_SECONDS = 2.0
 """For so long a job may be in the ledger and not in the books of whoever decides."""
 
@@ -59,22 +62,27 @@ class Budgets:
         # pods of a new one count from then on, those of a deleted one no more. A worker has the
         # jobs of a budget from the coordinator, as they were when its turn began.
         known = (_no_job, _is_gone, self._is_new, lambda job: job.gone or self._is_new(job))
-        return max(self._allowed_of(budget, skips) for skips in known)
+        # What ended by itself since the turn began counts for the worker as it was then.
+        since = self._books.t if self._requested else self._books.t - TURN_SECONDS
+        return max(self._allowed_of(budget, skips, since) for skips in known)
 
     def _is_new(self, job: CheckedJob) -> bool:
         """Whether it was submitted just now, and nothing of it has a node."""
         since = max(job.submitted, default=0.0)
         return self._books.t - since < NEW_SECONDS and not any(job.states)
 
-    def _allowed_of(self, budget: Facts, skips: Callable[[CheckedJob], bool]) -> int:
-        """How many evictions a budget allows. ``skips``: jobs that are left out."""
+    def _allowed_of(self, budget: Facts, skips: Callable[[CheckedJob], bool], since: float) -> int:
+        """How many evictions a budget allows. ``skips``: jobs that are left out. ``since``: those
+        that left their nodes by themselves after this time count as healthy."""
         states = (RUNNING,) if self._requested else (BOUND, RUNNING)
         healthy = expected = 0
         for job in self._books.jobs.values():
             if job.namespace != budget["namespace"] or job.forgotten or skips(job):
                 continue
             running, expected_of_job = _counts(job, budget, states)
-            healthy, expected = healthy + running, expected + expected_of_job
+            left = _left(job, budget, since)
+            healthy += running + len(left)
+            expected += expected_of_job + sum(state > RELEASING for state in left)
         if budget.get("max_unavailable"):
             needed = expected - _amount(budget["max_unavailable"], expected)
         else:
@@ -99,6 +107,17 @@ def _counts(job: CheckedJob, budget: Facts, states_of_healthy: tuple[int, ...]) 
             healthy += sum(states.count(state) for state in states_of_healthy)
             expected += sum(state <= RELEASING for state in states)
     return healthy, expected
+
+
+def _left(job: CheckedJob, budget: Facts, since: float) -> list[int]:
+    """The states of pods under a budget that left their nodes by themselves after a time."""
+    return [
+        job.states[tix]
+        for tix, at in job.left.items()
+        if at > since
+        and job.states[tix] >= RELEASING
+        and selected(budget.get("selector"), job.role_of(tix).labels)
+    ]
 
 
 def _amount(share: str, whole: int) -> int:

@@ -89,6 +89,8 @@ class States:
                 f"to {STATES[state]} on row {row}",
             )
             return
+        if old in (BOUND, RUNNING) and state >= RELEASING:
+            job.left[tix] = self._books.t
         job.states[tix] = state
         job.changed[tix] = self._findings.line
         asks_nothing = job.cids[tix] in self._books.best_effort

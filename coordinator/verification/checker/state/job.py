@@ -65,6 +65,7 @@ class CheckedJob:
         "held",
         "idle",
         "key",
+        "left",
         "line",
         "lives",
         "member",
@@ -112,6 +113,7 @@ class CheckedJob:
         self.devices: dict[int, Taken] = {}  # of tasks that hold some
         self.charges: dict[int, Charge] = {}  # of tasks that count in a queue of KAI's
         self.evicted: set[int] = set()  # leaving, and no members of their gangs
+        self.left: dict[int, float] = {}  # when a task last left its node by itself
         self.lives: dict[int, int] = {}  # incarnations that were evicted, or begun anew, and ended
         self.restarted: set[tuple[int, int]] = set()  # (task, incarnation) begun anew after its end
 

@@ -180,6 +180,24 @@ def test_pods_of_a_new_job_are_expected_a_moment_after(tmp_path: Path, seconds: 
     assert (9 in broken) is (seconds > 0)
 
 
+@pytest.mark.parametrize("state", ["RELEASING", "SUCCEEDED"])
+@pytest.mark.parametrize("seconds", [0.1, 3.0], ids=["just now", "long ago"])
+def test_pods_that_ended_since_the_turn_began_count_as_healthy(
+    tmp_path: Path, seconds: float, state: str
+) -> None:
+    """Seed 140011: two pods of a budget ended by themselves 9 ms before a third was evicted, which
+    a worker had decided while they ran."""
+    story = running()
+    story.ledger("policy", policy={"actions": ["preempt"], "tiers": [[{"name": "pdb"}]]})
+    one = {"namespace": "default", "name": "one", "selector": [], "min_available": "1"}
+    story.ledger("object", keys=["budget/one"], gone=[False], values={"budget/one": one})
+    story.status(state, 1, {1: 0})
+    story.t += seconds
+    event = evicting(story, {0: 0}, nominate={0: 0})
+    event["statements"][0]["reason"] = "preempt (pdb): for default/job-2"
+    assert (9 in story.check(tmp_path).broken) is (seconds > 1)
+
+
 @pytest.mark.parametrize("leaving", ["evicted", "by itself"])
 def test_a_guarded_queue_keeps_what_is_guaranteed(tmp_path: Path, leaving: str) -> None:
     story = running()
