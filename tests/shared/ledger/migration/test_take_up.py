@@ -38,7 +38,11 @@ from tests.shared.ledger.migration.dump import ClusterColumns, load, path_of
 from tests.shared.ledger.promises import add_up, check_records
 
 SCHEMAS = range(OLDEST, SCHEMA)
-"""Of which there must be a dump."""
+"""Those that are taken up."""
+
+DUMPS = range(OLDEST, SCHEMA + 1)
+"""Of which there must be a dump. Of today's too: the version that changes the schema next takes up
+what this one left, and can no longer write it."""
 
 
 @pytest.fixture
@@ -72,8 +76,8 @@ def free_the_seat(client: Any) -> None:
 # --- the steps ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
-def test_there_is_a_dump_of_each_schema_that_can_be_taken_up(schema: int, client: Any) -> None:
+@pytest.mark.parametrize("schema", DUMPS)
+def test_there_is_a_dump_of_each_schema_that_can_be_read(schema: int, client: Any) -> None:
     load(path_of(schema), client)
     assert client.hget(key("meta"), "schema") == str(schema).encode()
 
@@ -285,7 +289,7 @@ def everything_given_back(client: Any) -> bool:
     return True
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
+@pytest.mark.parametrize("schema", DUMPS)
 async def test_the_jobs_that_ran_go_on_and_end_in_a_running_service(
     schema: int, client: Any, embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
