@@ -24,7 +24,6 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from coordinator.api.discovery.discovery import discovery_routes
@@ -41,6 +40,7 @@ from coordinator.api.write.bulk import BASE, BulkLimits, Lists, SubmitItems, cou
 from coordinator.errors import Problem
 from coordinator.intake.documents.kinds import kinds_of
 from shared.policy.model import Dialect
+from shared.slices import Steps, in_slices
 
 STOPPING_SECONDS = 2.0
 """Retry-After of requests refused during shutdown, until another process leads."""
@@ -58,7 +58,7 @@ def make_app(
     submit: SubmitItems,
     status: Callable[[], dict[str, Any]],
     ready: Callable[[], bool],
-    metrics_registry: CollectorRegistry | None = None,
+    metrics: Callable[[], Steps[bytes]] | None = None,
     *,
     refresh_status: Refresh = _nothing,
     refresh_metrics: Refresh = _nothing,
@@ -76,7 +76,7 @@ def make_app(
 ) -> web.Application:
     """Build the application. Serve it with the access log off.
 
-    ``status`` returns plain JSON values. ``metrics_registry`` None: no series are shown.
+    ``status`` returns plain JSON values. ``metrics`` None: no series are shown.
     ``list_codes`` counts answers to lists by HTTP status. Without ``objects`` nothing can be read;
     ``streams`` tracks open streams. ``parsers`` read large bodies; their creator closes them.
     ``routes`` are mounted as they are, and ``virtual`` is their discovery entries. ``dialect``: of
@@ -92,7 +92,7 @@ def make_app(
     lists = Lists(submit, limits, parsers or Parsers())
     app.router.add_post(f"{BASE}/lists", counted(lists.post, list_codes))
     app.router.add_get(f"{BASE}/status", _shows(lambda: json_answer(status()), refresh_status))
-    app.router.add_get("/metrics", _shows(lambda: _metrics(metrics_registry), refresh_metrics))
+    app.router.add_get("/metrics", _metrics(metrics, refresh_metrics))
     serving = HealthCheck("serving", lambda: _unready(ready(), stopping()))
     app.add_routes(health_routes([serving, *checks]))
     app.add_routes(discovery_routes(virtual, kinds_of(dialect)))
@@ -148,6 +148,12 @@ def _shows(
     return handler
 
 
-def _metrics(registry: CollectorRegistry | None) -> web.Response:
-    body = b"" if registry is None else generate_latest(registry)
-    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+def _metrics(
+    metrics: Callable[[], Steps[bytes]] | None, refresh: Refresh
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handler(_: web.Request) -> web.Response:
+        await refresh()
+        body = b"" if metrics is None else await in_slices(metrics())
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    return handler

@@ -17,7 +17,6 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
-from prometheus_client import CollectorRegistry
 
 from coordinator.api.app import Refresh, make_app
 from coordinator.api.http.failures import failures
@@ -34,6 +33,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.errors import Problem
 from coordinator.intake.admission.result import Admission
 from shared.ledger.errors import LedgerError
+from shared.slices import Steps
 
 LOOK_SECONDS = 1.0
 """Interval of the checks whether ledger and cluster answer."""
@@ -61,7 +61,7 @@ class ServedParts:
     ledger: Callable[[], Awaitable[object]]
     """Makes a small request to the ledger."""
     cluster: Callable[[], Awaitable[object]]
-    metrics: CollectorRegistry
+    metrics: Callable[[], Steps[bytes]]
     policy_error: Callable[[], str]
     """Why the policy file is not in use; "" if it is."""
     refresh_status: Refresh
@@ -100,7 +100,7 @@ class Serving:
             submit=self._submit,
             status=door.status,
             ready=self.ready,
-            metrics_registry=door.metrics,
+            metrics=door.metrics,
             refresh_status=door.refresh_status,
             refresh_metrics=door.refresh_metrics,
             list_codes=door.list_codes,

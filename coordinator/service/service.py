@@ -59,7 +59,7 @@ from coordinator.service.leadership.lease import Leadership, LedCluster
 from coordinator.service.leadership.lease_keeper import KeeperThread
 from coordinator.service.leadership.standby import Standby, Takeover
 from coordinator.service.log_trim import trim_forever
-from coordinator.service.metrics.exporter import metrics_registry
+from coordinator.service.metrics.exporter import coordinator_metrics
 from coordinator.service.metrics.health_checks import leader_checks
 from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.metrics.probes import Probes
@@ -376,12 +376,12 @@ class Service:
                 started=lambda: self.workers.started,
                 ledger=self._ledger.run_id,
                 cluster=self._cluster.history_position,
-                metrics=metrics_registry(
+                metrics=coordinator_metrics(
                     self.core,
                     self.probes,
                     lambda: self.intake.registry.slots.names,
                     self.counts,
-                ),
+                ).text,
                 list_codes=self.probes.list_codes,
                 objects=self.objects,
                 streams=streams,

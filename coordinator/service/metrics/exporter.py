@@ -15,7 +15,6 @@ from importlib.metadata import version
 from itertools import accumulate
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -43,11 +42,13 @@ from coordinator.service.metrics.probes import (
 )
 from coordinator.service.metrics.sliced_counts import WaitingCounts
 from coordinator.service.metrics.table import PREFIX, TABLE
+from coordinator.service.metrics.text import metrics_text
 from shard_worker.framework.rule_times import OPENING
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shard_worker.turns.guards import NAMES_VICTIMS
 from shard_worker.worker.figures import CAUSES, RESULTS, WorkerFigures
 from shared.messages.messages import Level, TaskState
+from shared.slices import Steps, at_once
 from shared.telemetry.histogram import Histogram
 from shared.units.quantity import unit_of
 from shared.units.resources import dominant_share
@@ -101,18 +102,27 @@ class CoordinatorMetrics(Collector):
         return MetricsPage().families.values()
 
     def collect(self) -> Iterator[Family]:
+        yield from at_once(self._fill()).families.values()
+
+    def text(self) -> Steps[bytes]:
+        """The page, in the text format of Prometheus."""
+        page = yield from self._fill()
+        return (yield from metrics_text(page.families.values()))
+
+    def _fill(self) -> Steps[MetricsPage]:
         page = MetricsPage()
         self._jobs(page)
-        self._queues(page)
+        yield from self._queues(page)
         self._queue_tree(page)
-        self._shards(page)
-        self._workers(page)
-        self._plugins(page)
+        for part in (self._shards, self._workers, self._plugins):
+            yield
+            part(page)
+        yield
         self._cluster(page)
         self._faults(page)
         self._audit(page)
         self._process(page)
-        yield from page.families.values()
+        return page
 
     # --- jobs and queues ----------------------------------------------------------------------
 
@@ -138,14 +148,15 @@ class CoordinatorMetrics(Collector):
         for attempts, waits in core.tally.waits.tasks.items():
             page.put_histogram("task_scheduling_sli_duration_seconds", waits, attempts)
 
-    def _queues(self, page: MetricsPage) -> None:
+    def _queues(self, page: MetricsPage) -> Steps[None]:
         core, slots = self._core, self._slots()
         lines, session = core.order.lines, core.order.session
         cluster, capacity = core.order.accounts.cluster, core.order.accounts.capacity
         for slot, (name, unit) in slots.items():
             page.put("cluster_resource", cluster.total[slot] / unit, name, "total")
             page.put("cluster_resource", capacity.idle_on_nodes(slot) / unit, name, "idle")
-        for qid, state in lines.queues.items():
+        for qid, state in list(lines.queues.items()):
+            yield
             info, queue = state.info, state.info.queue
             deserved = session.deserved(info, cluster)
             head = lines.head(state)
@@ -318,14 +329,11 @@ def _amounts(
                 page.put("queue_resource", amount / unit, queue.name, name, kind)
 
 
-def metrics_registry(
+def coordinator_metrics(
     core: Coordinator,
     probes: Probes,
     resources: Callable[[], list[str]],
     counts: WaitingCounts | None = None,
-) -> CollectorRegistry:
-    """A registry with the metrics of one coordinator."""
-    registry = CollectorRegistry()
-    counts = counts or WaitingCounts(core, resources)
-    registry.register(CoordinatorMetrics(core, probes, resources, counts))
-    return registry
+) -> CoordinatorMetrics:
+    """The metrics of one coordinator."""
+    return CoordinatorMetrics(core, probes, resources, counts or WaitingCounts(core, resources))

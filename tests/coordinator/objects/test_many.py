@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 import tracemalloc
 from typing import Any
 
@@ -15,13 +14,13 @@ from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Keys, Record, Shelf
 from coordinator.intake.documents.kinds import POD
 from coordinator.objects.entries import JobPodEntry
-from shared.slices import Steps, at_once
+from shared.slices import at_once
 from tests.coordinator.intake.objects import job, node, pod, task
+from tests.coordinator.objects.steps import longest_step
 from tests.coordinator.objects.world import KIND, World, infeasible
 
 PODS = 100_000
 FEWER = 20_000
-_ENDED = object()
 PAGE = 200
 """Objects of a page: so many of these small ones are less than the bytes that end one."""
 
@@ -115,20 +114,10 @@ def test_a_watch_from_long_ago_reads_its_changes_in_short_steps(many: World) -> 
     gc.collect()
     gc.disable()
     try:
-        longest = min(_longest_step(many.objects.changes(since, KIND["Pod"])) for _ in range(3))
+        longest = min(longest_step(many.objects.changes(since, KIND["Pod"])) for _ in range(3))
     finally:
         gc.enable()
     assert longest < 0.02
-
-
-def _longest_step(steps: Steps[Any]) -> float:
-    """Processor seconds."""
-    longest, ended = 0.0, False
-    while not ended:
-        began = time.thread_time()
-        ended = next(steps, _ENDED) is _ENDED
-        longest = max(longest, time.thread_time() - began)
-    return longest
 
 
 def test_a_large_job_is_listed_by_pages_without_documents() -> None:

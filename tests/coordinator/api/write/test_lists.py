@@ -19,6 +19,7 @@ from coordinator.api.write.bulk import BASE, BulkLimits
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeFull
+from coordinator.service.metrics.text import metrics_text
 from shared.codec.packed import replace
 from tests.coordinator.intake.objects import node, pod
 
@@ -79,7 +80,7 @@ async def opened(limits: BulkLimits) -> AsyncIterator[Door]:
         behind.submit,
         lambda: {"jobs": len(behind.intake.registry.jobs)},
         lambda: behind.ready,
-        registry,
+        lambda: metrics_text(registry.collect()),
         limits=limits,
     )
     runner = web.AppRunner(app, access_log=None)

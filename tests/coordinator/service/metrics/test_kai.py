@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from prometheus_client import generate_latest
-
-from coordinator.service.metrics.exporter import metrics_registry
+from coordinator.service.metrics.exporter import coordinator_metrics
 from coordinator.service.metrics.kai_names import KAI_METRICS
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.table import TABLE, reference
+from shared.slices import at_once
 from tests.coordinator.intake.objects import node
 from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
 from tests.coordinator.objects.test_kai import GPUS, KAI, limited, member
@@ -25,8 +24,8 @@ def test_a_queue_shows_its_shares_with_those_below_it() -> None:
         *(member(f"g{i}", "g") for i in range(2)),
     )
     world.place()
-    registry = metrics_registry(world.core, Probes(), lambda: world.intake.registry.slots.names)
-    series = read(generate_latest(registry).decode())
+    registry = coordinator_metrics(world.core, Probes(), lambda: world.intake.registry.slots.names)
+    series = read(at_once(registry.text()).decode())
 
     def figure(queue: str, kind: str, resource: str = "nvidia.com/gpu") -> float | None:
         labels = {"queue": queue, "resource": resource, "kind": kind}
@@ -55,5 +54,5 @@ def test_each_of_kais_metrics_is_one_of_ours_or_said_to_be_none() -> None:
 def test_under_volcanos_policy_there_is_no_tree() -> None:
     world = World()
     world.put(node("n0"))
-    registry = metrics_registry(world.core, Probes(), lambda: world.intake.registry.slots.names)
-    assert "queue_tree_resource{" not in generate_latest(registry).decode()
+    registry = coordinator_metrics(world.core, Probes(), lambda: world.intake.registry.slots.names)
+    assert "queue_tree_resource{" not in at_once(registry.text()).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
 
@@ -15,17 +16,24 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.intake.changes import Changes
 from coordinator.order.order import Order
-from coordinator.service.metrics.exporter import MetricsPage, metrics_registry
+from coordinator.service.metrics.exporter import (
+    CoordinatorMetrics,
+    MetricsPage,
+    coordinator_metrics,
+)
 from coordinator.service.metrics.probes import ATTEMPT, Probes
 from coordinator.service.metrics.table import PREFIX, SECTIONS, TABLE, reference
+from coordinator.service.metrics.text import SAMPLES
 from shard_worker.dialects.open_session import open_session
 from shard_worker.worker.figures import CAUSES, RESULTS, WorkerFigures
 from shard_worker.worker.transport import REPLY, PlaceReply
 from shared.messages.messages import ACCEPTED, Epoch, Outcome, OutcomeCode, Verdict
 from shared.model.model import Node, Queue
 from shared.policy.volcano import DEFAULT_POLICY
+from shared.slices import at_once
 from shared.telemetry import histogram
 from tests.conftest import ROOT
+from tests.coordinator.objects.steps import longest_step
 from tests.coordinator.service.metrics.scrape import read, total
 
 UNITS = ("seconds", "bytes", "ratio")
@@ -66,15 +74,15 @@ def core() -> Coordinator:
 
 
 @pytest.fixture
-def registry(core: Coordinator) -> CollectorRegistry:
-    return metrics_registry(core, Probes(), lambda: ["cpu", "memory", "pods"])
+def registry(core: Coordinator) -> CoordinatorMetrics:
+    return coordinator_metrics(core, Probes(), lambda: ["cpu", "memory", "pods"])
 
 
-def families(registry: CollectorRegistry) -> Iterator[Family]:
+def families(registry: CoordinatorMetrics) -> Iterator[Family]:
     yield from registry.collect()
 
 
-def test_every_metric_of_the_registry_keeps_the_rules(registry: CollectorRegistry) -> None:
+def test_every_metric_of_the_registry_keeps_the_rules(registry: CoordinatorMetrics) -> None:
     seen = set()
     for family in families(registry):
         name = family.name + ("_total" if family.type == "counter" else "")
@@ -118,16 +126,16 @@ def test_the_reference_page_is_what_the_registry_shows() -> None:
 
 
 def test_series_go_with_their_queue_and_shard(
-    core: Coordinator, registry: CollectorRegistry
+    core: Coordinator, registry: CoordinatorMetrics
 ) -> None:
     core.worker_up(0, Epoch(7, "x"))
     core.worker_up(1, Epoch(8, "y"))
-    before = read(generate_latest(registry).decode())
+    before = read(at_once(registry.text()).decode())
     assert total(before, "shard_epoch", shard="1") == 8
     assert total(before, "queue_weight", queue='odd "name"\n') == 1
     del core.order.lines.queues[1], core.order.accounts.cluster.queues[1]
     del core.dispatcher.shards[1]
-    after = read(generate_latest(registry).decode())
+    after = read(at_once(registry.text()).decode())
     gone = before.keys() - after.keys()
     assert gone
     for _, labels in gone:
@@ -204,10 +212,46 @@ def test_every_outcome_has_its_word() -> None:
 
 
 def test_evictions_are_counted_by_the_action_whatever_rules_agreed(
-    core: Coordinator, registry: CollectorRegistry
+    core: Coordinator, registry: CoordinatorMetrics
 ) -> None:
     core.tally.evicted.update({"preempt (priority, gang)": 3, "preempt (drf)": 2, "shuffle": 1})
-    series = read(generate_latest(registry).decode())
+    series = read(at_once(registry.text()).decode())
     assert total(series, "evictions_total", action="preempt") == 5
     assert total(series, "evictions_total", action="shuffle") == 1
     assert total(series, "evictions_total") == 6
+
+
+# --- in steps -------------------------------------------------------------------------------------
+
+
+def with_queues(count: int) -> CoordinatorMetrics:
+    core = Coordinator(Order(open_session(DEFAULT_POLICY)), Dispatcher(1))
+    node_of = Node(row=0, name="n", allocatable=((0, 4000), (1, 8 << 30), (2, 110)))
+    queues = [Queue(qid=qid, name=f"q{qid}") for qid in range(count)]
+    core.admitted(Changes(nodes=[node_of], queues=queues))
+    return coordinator_metrics(core, Probes(), lambda: ["cpu", "memory", "pods"])
+
+
+def test_the_text_is_the_one_that_the_library_writes() -> None:
+    """With metrics of more samples than one step takes, of fewer and of none."""
+    metrics, registry = with_queues(SAMPLES), CollectorRegistry()
+    registry.register(metrics)
+    told, wanted = at_once(metrics.text()), generate_latest(registry)
+    assert told.count(b"\n") > 5 * SAMPLES
+    assert _without_times(told) == _without_times(wanted)
+
+
+def test_the_text_of_a_thousand_queues_is_made_in_short_steps() -> None:
+    """It took 60 ms of the loop in one go; the longest steps take 2 to 4."""
+    metrics = with_queues(1000)
+    gc.collect()
+    gc.disable()
+    try:
+        longest = min(longest_step(metrics.text()) for _ in range(3))
+    finally:
+        gc.enable()
+    assert longest < 0.02
+
+
+def _without_times(text: bytes) -> list[bytes]:
+    return [line for line in text.splitlines() if b"_created" not in line and b"age" not in line]
