@@ -173,7 +173,8 @@ class PodEvictions:
     def end(self, plan: EvictionPlan, *, accepted: bool) -> None:
         if accepted:
             keys = dict.fromkeys(plan.keys, 1)
-            self._order.spanning.accepted(plan.statement.jid, keys, evicts=True)
+            by = plan.statement.jid
+            self._order.spanning.accepted(by, keys, evicts=True, asked_for=True)
         self._order.came_back(ASKED_FOR)
         if not accepted:
             return

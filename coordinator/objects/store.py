@@ -427,11 +427,9 @@ class Objects(Observing):
     # --- changes ----------------------------------------------------------------------------------
 
     def changes(self, since: int, kind: Kind) -> Steps[Sequence[ObjectChange]]:
-        """Changes after a version and up to now, in order of version, one per object. Raises
-        Expired if they are not known (any more)."""
+        """The changes up to now, by version, one per object. Raises Expired if not known."""
         reader = ChangeReader(self._read_model(), self._ring, self.stories, self._last)
-        changed = self.moved_cluster(kind, since)
-        return reader.read(since, self.version, kind, self.told, changed)
+        return reader.read(since, self.version, kind, self.told, self.moved_cluster(kind, since))
 
     def _last(self, record: Record, state: JobState | None, kind: str, tix: int) -> Json:
         """The last form of a deleted object. ``record``: its own, or that of its Job."""

@@ -84,7 +84,9 @@ class Spanning:
         self._waiting: dict[str, list[tuple[int, int]]] = {}
         """Key -> (jid, stamp) of jobs that wait for that turn."""
         self._told: set[int] = set()
-        """Jobs whose statement is on its way, of whose evictions the bind stream has told."""
+        """Jobs whose turn is out, of whose evictions the bind stream has told."""
+        self._told_beside: set[int] = set()
+        """Jobs of whose evictions it told while one that somebody asked for was on its way."""
 
     # --- members ------------------------------------------------------------------------------
 
@@ -296,7 +298,9 @@ class Spanning:
     def give_back(self, jid: int) -> list[tuple[int, int]]:
         """Note that the job's turn returned, or was reread. Returns the jobs that waited: (jid,
         stamp)."""
-        self._told &= self.out_now - {jid}
+        self._told.discard(jid)
+        if jid == ASKED_FOR:
+            self._told_beside.clear()
         return self._let_go(jid)
 
     def _let_go(self, jid: int) -> list[tuple[int, int]]:
@@ -315,10 +319,14 @@ class Spanning:
     # excerpt would vouch with them for books that count the victims as healthy, and a budget would
     # let others go as well (seed 131676). So the keys stay busy until both have come.
 
-    def accepted(self, by: int, keys: Mapping[str, int], *, evicts: bool) -> None:
-        """A statement of this job moved the keys (by how much). ``evicts``: and evicted tasks."""
+    def accepted(
+        self, by: int, keys: Mapping[str, int], *, evicts: bool, asked_for: bool = False
+    ) -> None:
+        """A statement of this job moved the keys (by how much). ``evicts``: and evicted tasks.
+        ``asked_for``: no turn made it, but somebody who asked."""
         self.moved(keys)
-        if evicts and keys and by not in self._told:
+        told = self._told_beside if asked_for else self._told
+        if evicts and keys and by not in told:
             self._hold(_awaiting_word(by), keys)
 
     def told_of_evictions(self, by: int) -> list[tuple[int, int]]:
@@ -326,8 +334,12 @@ class Spanning:
         waited for that: (jid, stamp)."""
         if _awaiting_word(by) in self._taken:
             return self._let_go(_awaiting_word(by))
-        if not self.out_now.isdisjoint((by, ASKED_FOR)):
+        # Where both are on their way the word may be of either. Rather none is waited for than one
+        # for which no word comes any more: its keys would be busy for ever (seed 223).
+        if by in self.out_now:
             self._told.add(by)
+        if ASKED_FOR in self.out_now:
+            self._told_beside.add(by)
         return []
 
     def out(self, jids: Collection[int]) -> list[str]:

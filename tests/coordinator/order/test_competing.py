@@ -125,7 +125,25 @@ def test_an_eviction_that_somebody_asked_for_is_waited_for_too() -> None:
         spanning.take(ASKED_FOR, [BUDGET_KEY])
         if first:
             spanning.told_of_evictions(1)
-        spanning.accepted(1, {BUDGET_KEY: 1}, evicts=True)
-        spanning.out_now.discard(ASKED_FOR)
-        spanning.give_back(ASKED_FOR)
+        asked_and_returned(spanning)
         assert waits(spanning, 2) is not first
+
+
+def asked_and_returned(spanning: Spanning) -> None:
+    spanning.accepted(1, {BUDGET_KEY: 1}, evicts=True, asked_for=True)
+    spanning.out_now.discard(ASKED_FOR)
+    spanning.give_back(ASKED_FOR)
+
+
+def test_word_of_what_was_asked_for_is_not_forgotten_with_a_turn_that_returns() -> None:
+    """Seed 223: a turn of another job returned between the word and the answer. The word was
+    forgotten, and the keys were busy for ever."""
+    for other in (3, 1):
+        spanning = Spanning()
+        spanning.take(ASKED_FOR, [BUDGET_KEY])
+        spanning.take(other, [])
+        spanning.told_of_evictions(1)
+        spanning.out_now.discard(other)
+        spanning.give_back(other)
+        asked_and_returned(spanning)
+        assert not waits(spanning, 2)
