@@ -7,12 +7,14 @@ added by :mod:`coordinator.explain.explainer`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import Enum
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.facts import balance, counted, entry_figures, never
 from coordinator.core.reasons.quota import quota_wait
+from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.capability import QueueBound, within_capability
 from coordinator.jobs.gate_removals import fillable
 from coordinator.jobs.pending_order import Line, PendingQueue
@@ -111,6 +113,18 @@ class HeldBy(Enum):
     LAST_TURN = "last turn"
     ROOM = "room"
     QUOTA = "quota"
+
+
+@contextmanager
+def uncharged(accounts: Accounts, state: JobState) -> Iterator[None]:
+    """Take the charge of the job's open turn out of the totals meanwhile: they count the job as if
+    it were placed. To be left before anything else runs."""
+    charge = state.charge
+    accounts.give_back(state)
+    try:
+        yield
+    finally:
+        accounts.promise(state, charge)
 
 
 def held_by(
@@ -248,10 +262,19 @@ class _Judge:
                 f"the ledger refused what was placed for it {plural(state.attempts, 'time')}"
             )
             return self._tried(Reason.REPEATED_CONFLICT, f"{refused_text}; it is tried again", need)
-        if state.standing is Standing.OPEN:  # charged: totals count it as if it were placed
-            last = self._last()
-            return (last and self._after_try(last, need)) or self._turn()
+        if state.standing is not Standing.OPEN:
+            return self._held_back(need)
+        if state.job.jid in self.order.contention.out:
+            # Whatever held it back before a shard began to look for victims still does.
+            with uncharged(self.order.accounts, state):
+                return self._held_back(need)
         last = self._last()
+        return (last and self._after_try(last, need)) or self._turn()
+
+    def _held_back(self, need: Need) -> Why:
+        """The answer for a job that room, quota or its last turn may hold back. Its own charge must
+        not be in the totals."""
+        state, last = self.state, self._last()
         last_why = None if last is None else self._after_try(last, need)
         queue, needed = self._queue(), amounts(need, self.classes)
         last_reason = None if last_why is None else last_why.reason

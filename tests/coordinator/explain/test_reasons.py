@@ -9,12 +9,15 @@ from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
 from coordinator.intake.changes import Changes
 from coordinator.jobs.pending_reasons import Why, of_counts, word
+from coordinator.order.order import Order
+from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
 from shared.messages.messages import Epoch, Outcome, OutcomeCode
 from shared.messages.reason import Hold, Reason
 from shared.model.model import Job, Node, Queue, TaskClass
+from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import ONE, TWO, answer, job, order, placed
+from tests.coordinator.order.helpers import ONE, POLICY, TWO, answer, job, order, placed
 
 NAMES = ("cpu", "memory", "pods", "nvidia.com/gpu")
 GPU = 3
@@ -31,6 +34,19 @@ def cluster(*jobs: Job, nodes: int = 2, shards: int = 1, walls: bool = False) ->
     core.repartition()
     for shard in range(shards):
         core.worker_up(shard, Epoch(7, "x"))
+    return core
+
+
+def preempting(*, quota: int) -> Coordinator:
+    """A policy that evicts, two nodes of 4 cores, and queue "a" that may have so much cpu."""
+    policy = POLICY | {"actions": "allocate, preempt"}
+    made = Order(open_session(parse_policy(policy)))
+    made.put_queue(Queue(qid=0, name="a", capability=((CPU, quota),)))
+    core = Coordinator(made, Dispatcher(1))
+    nodes = [Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(2)]
+    core.admitted(Changes(classes={0: ONE}, nodes=nodes))
+    core.repartition()
+    core.worker_up(0, Epoch(7, "x"))
     return core
 
 
@@ -246,3 +262,22 @@ def test_a_turn_that_is_under_way_is_not_short_of_what_it_is_charged_for() -> No
     found = judged(core, 1)
     assert found.reason is Reason.PENDING_EVALUATION
     assert found.message == "a shard is placing it now"
+
+
+def test_a_turn_that_looks_for_victims_changes_nothing_of_what_holds_its_job_back() -> None:
+    """A second `explain` in that moment said that a shard places it: no shard may, it has no quota
+    (a page of the docs failed on it, beside load)."""
+    core = preempting(quota=2000)
+    core.admitted(Changes(jobs=[job(1, count=2)]))
+    (call,) = send(core)
+    core.turns_returned(0, call.call, [placed(call.turns[0])])
+    core.admitted(Changes(jobs=[job(2, count=1, priority=1)]))
+    (looks,) = send(core)
+    assert looks.turns[0].action == "preempt"
+    accounts = core.order.accounts
+    queue = accounts.queue(core.order.jobs[2])
+    totals = dict(queue.allocated), dict(accounts.capacity.promised)
+    found = judged(core, 2)
+    assert found.reason is Reason.WAITING_FOR_QUOTA
+    assert "uses 2 of the 2 cpu it may have, the job asks 1; short by 1 cpu" in found.message
+    assert (queue.allocated, accounts.capacity.promised) == totals
