@@ -23,7 +23,7 @@ from coordinator.verification.simulation.policy_file import PolicyLook, SeededPo
 from coordinator.verification.simulation.process import Alarm, Process
 from coordinator.verification.simulation.remote_cluster import ClusterProcess, RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
-from coordinator.verification.simulation.service_edges import INTAKE, ServiceEdges
+from coordinator.verification.simulation.service_edges import INTAKE, ServiceEdges, Wanted
 from coordinator.verification.simulation.standby import LEASE_SECONDS, KeeperTimers
 from coordinator.verification.simulation.virtual_loop import virtual_loop
 from coordinator.verification.simulation.virtual_time import Event, Timeline
@@ -215,10 +215,10 @@ class Life:
 
     # --- events -------------------------------------------------------------------------------
 
-    def admit(self, items: list[dict[str, Any]], durable: Event) -> None:
+    def admit(self, items: list[dict[str, Any]], durable: Event, *, wanted: Wanted) -> None:
         """Submit objects to intake."""
         assert self.edges is not None
-        self.edges.admit(items, lambda: self._stored(durable))
+        self.edges.admit(items, lambda: self._stored(durable), wanted=wanted)
 
     def remove(self, key: Key, durable: Event) -> None:
         """Submit a deletion to intake."""

@@ -17,7 +17,7 @@ from coordinator.verification.simulation.leader import Environment, Life
 from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.process import halt
 from coordinator.verification.simulation.remote_cluster import ClusterProcess
-from coordinator.verification.simulation.scenario import Fault, FaultKind
+from coordinator.verification.simulation.scenario import Fault, FaultKind, story_of, story_of_key
 from coordinator.verification.simulation.seen_log import SeenLedger
 from coordinator.verification.simulation.silent_log import silent_log
 from coordinator.verification.simulation.virtual_time import START, Event, Network, Place, Timeline
@@ -52,6 +52,10 @@ _Asked = list[dict[str, Any]] | Key | _Drain
 @dataclass(slots=True, eq=False)
 class _Unanswered:
     what: _Asked
+
+
+def _is_pod_of(group: str, item: dict[str, Any]) -> bool:
+    return item["kind"] == "Pod" and story_of(item) == group
 
 
 class Simulation:
@@ -108,6 +112,8 @@ class Simulation:
         """Number of events by name."""
         self._position, self._length = "0", 0
         self._unanswered: list[_Unanswered] = []
+        self._groups: dict[str, float] = {}
+        """Group, by its story -> when it is submitted for the last time, seconds after start."""
         self._holders: dict[str, Life] = {}
         self.lives: list[Life] = []
         self._led = self._begin("a")
@@ -206,11 +212,17 @@ class Simulation:
     def submit(self, items: list[dict[str, Any]], *, at: float = 0.0) -> None:
         """A user submits objects ``at`` seconds after the start. If no coordinator acknowledges
         them, they are submitted again to the next leader, in the same order."""
+        for group in (story_of(item) for item in items if item["kind"] == "PodGroup"):
+            self._groups[group] = max(at, self._groups.get(group, at))
         self._ask(items, at)
 
     def delete(self, key: Key, *, at: float) -> None:
-        """A user deletes an object, in order with submissions."""
+        """A user deletes an object, in order with submissions. With a group that is deleted for
+        good its pods are given up that wait until their names are free: they would wait for the
+        group for ever (seed 142117)."""
         self._ask(key, at)
+        if key.kind in ("PodGroup", "KaiPodGroup"):
+            self.timeline.after(at, lambda: self._give_up_pods(story_of_key(key), at))
 
     def drain(self, node: str, *, at: float) -> None:
         """A user drains a node, which was cordoned before. Sent again to the next leader if this
@@ -226,6 +238,13 @@ class Simulation:
 
         self.timeline.after(at, arrive)
 
+    def _give_up_pods(self, group: str, at: float) -> None:
+        if self._groups.get(group, 0.0) > at:
+            return  # it comes back
+        for wish in list(self._unanswered):
+            if isinstance(wish.what, list) and any(_is_pod_of(group, item) for item in wish.what):
+                self._unanswered.remove(wish)
+
     def _hand_over(self, wish: _Unanswered) -> None:
         def answered() -> None:
             if wish in self._unanswered:  # else another coordinator was quicker
@@ -237,7 +256,7 @@ class Simulation:
             case _Drain(node):
                 self.life.drain(node, answered)
             case items:
-                self.life.admit(items, answered)
+                self.life.admit(items, answered, wanted=lambda: wish in self._unanswered)
 
     def strike(self, fault: Fault) -> None:
         """Inject a fault at its time. Its target may be dead by then."""

@@ -102,7 +102,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def stories(self) -> list[str]:
         """Names that can be left out independently: a job, group, queue or node with all wishes
         about it."""
-        names = {_story(wish.delete) for wish in self.wishes if wish.delete is not None}
+        names = {story_of_key(wish.delete) for wish in self.wishes if wish.delete is not None}
         names |= {story_of(item) for wish in self.wishes for item in wish.items}
         names |= {f"drain {wish.drain}" for wish in self.wishes if wish.drain}
         return sorted(names - {""})
@@ -111,7 +111,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The scenario without the wishes about these names."""
         wishes = []
         for wish in self.wishes:
-            if wish.delete is not None and _story(wish.delete) in stories:
+            if wish.delete is not None and story_of_key(wish.delete) in stories:
                 continue
             if f"drain {wish.drain}" in stories:
                 continue
@@ -154,7 +154,8 @@ def _group_of(pod: Item) -> str:
     return group
 
 
-def _story(key: Key) -> str:
+def story_of_key(key: Key) -> str:
+    """As :func:`story_of`, of an object that is deleted."""
     match key.kind:
         case "KaiQueue" | "KaiPodGroup":
             return f"{key.kind.removeprefix('Kai')} {key.name}"

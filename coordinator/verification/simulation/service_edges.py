@@ -59,6 +59,9 @@ WORKER_TIMES = WorkerTimes(heartbeat=0.2, policy=LOOK_SECONDS, lease=SHARD_LEASE
 SWEEP_SECONDS = 0.5
 """Interval of comparing nominations in the ledger with those that jobs use."""
 
+Wanted = Callable[[], bool]
+"""Whether a user still asks for what was submitted."""
+
 TRY_AGAIN_SECONDS = 0.1
 """Pause of users before they ask again for a name that is still in use."""
 
@@ -279,16 +282,21 @@ class ServiceEdges:
 
     # --- users ----------------------------------------------------------------------------------
 
-    def admit(self, items: list[dict[str, Any]], done: Event) -> None:
-        """Submit objects; one whose name is being deleted waits until it is free. AssertionError if
-        an object is refused: a seeded run submits only valid ones."""
-        self._users.put_nowait(partial(self._admit, items, done))
+    def admit(
+        self, items: list[dict[str, Any]], done: Event, *, wanted: Wanted = lambda: True
+    ) -> None:
+        """Submit objects; one whose name is being deleted waits until it is free, or is wanted no
+        more. AssertionError if an object is refused: a seeded run submits only valid ones."""
+        self._users.put_nowait(partial(self._admit, items, done, wanted))
 
-    async def _admit(self, items: list[dict[str, Any]], done: Event) -> None:
+    async def _admit(self, items: list[dict[str, Any]], done: Event, wanted: Wanted) -> None:
+        if not wanted():
+            return
         admission = await self._writer.submit(items, atomic=True)
         if admission.refused:
             assert all(map(_going, admission.refused)), admission.refused
-            self._loop.call_later(TRY_AGAIN_SECONDS, lambda: self.admit(items, done))
+            again = partial(self.admit, items, done, wanted=wanted)
+            self._loop.call_later(TRY_AGAIN_SECONDS, again)
             return
         self._acknowledged([job.jid for job in admission.jobs])
         done()

@@ -141,6 +141,8 @@ class LedgerSide:
                 message = f"node {item['name']} is row {item['row']}, it was row {row}"
                 problem = f"{message}: what is still there counts for neither"
                 self._findings.add(Rule.LEDGER_CAPACITY, problem)
+            if row in self.books.nodes.gone:
+                self.books.returned[row] = self.books.t
             self.books.nodes.put_node(item["row"], item["name"], item["allocatable"])
             self.books.devices.declare(item["row"], item.get("devices", ()))
             if (facts := item.get("facts")) is not None:

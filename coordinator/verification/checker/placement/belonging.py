@@ -6,15 +6,13 @@ takes only tasks that may be sent away again, in the hours of its zone (plugin t
 
 from __future__ import annotations
 
-from coordinator.verification.checker.state.books import CheckerBooks, Facts
+from coordinator.verification.checker.state.books import RECENT, CheckerBooks, Facts
 from coordinator.verification.checker.state.job import CheckedJob
 from coordinator.verification.checker.state.policy import CheckedPolicy
 
 GROUP = "volcano.sh/nodegroup-name"
 ZONE = "volcano.sh/revocable-zone"
 _HOURS = "tdm.revocable-zone."
-RECENT = 30.0
-"""Seconds for which an earlier affinity of a queue, or the hour before, still counts."""
 _DAY = 86400
 
 

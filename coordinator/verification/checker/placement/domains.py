@@ -10,12 +10,10 @@ import re
 from collections.abc import Iterator
 
 from coordinator.verification.checker.placement.labels import selected
-from coordinator.verification.checker.state.books import CheckerBooks, Facts
+from coordinator.verification.checker.state.books import RECENT, CheckerBooks, Facts
 from coordinator.verification.checker.state.job import BINDING, RUNNING, CheckedJob
 
 KEY = "hypernode/"
-RECENT = 30.0
-"""Seconds, as between pods (:data:`.neighbours.RECENT`): longer than a turn with its commit."""
 _HIGHEST = 1 << 30
 
 
@@ -36,15 +34,15 @@ class DomainChecks:
             return ""
         # What asks for nothing is filled in wherever it fits, as Volcano's backfill does. Who is on
         # a node that was deleted is in no domain, and binds nobody to one.
-        plain, gone = self._books.best_effort, self._books.nodes.gone
-        rows = {
-            row
-            for row, cid, state in zip(job.rows, job.cids, job.states, strict=True)
-            if BINDING <= state <= RUNNING and cid not in plain and row not in gone
-        }
+        plain, away = self._books.best_effort, self._books.may_be_away
         mine = {job.rows[tix] for tix in placed if job.cids[tix] not in plain}
         if not mine:
             return ""
+        rows = mine | {
+            row
+            for row, cid, state in zip(job.rows, job.cids, job.states, strict=True)
+            if BINDING <= state <= RUNNING and cid not in plain and not away(row)
+        }
         domains = [nodes & rows for nodes in self._domains(job.topology)]
         if any(rows == nodes for nodes in domains):
             return ""

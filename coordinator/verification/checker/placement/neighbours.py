@@ -1,8 +1,9 @@
 """Rules between pods: required affinity, anti-affinity and hard topology spread (promise 9).
 
 A worker judges by its view. The ledger refuses a placement if a job that it relied on changed
-since, but not if another pod just ended. So a pod that left within :data:`RECENT` seconds still
-counts if it helps the placement.
+since, but not if another pod just ended, nor if a node came back with the pods that still run on
+it. So within :data:`RECENT` seconds a pod that left, and a node that was away, count as they help
+the placement.
 """
 
 from __future__ import annotations
@@ -11,12 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from coordinator.verification.checker.placement.labels import Labels, on_node, repelled_by, selected
-from coordinator.verification.checker.state.books import CheckerBooks, Facts
+from coordinator.verification.checker.state.books import RECENT, CheckerBooks, Facts
 from coordinator.verification.checker.state.job import BINDING, RELEASING, CheckedJob
-
-RECENT = 30.0
-"""Seconds. A turn, its commit and the report of a status take a few at most, even with a worker
-paused."""
 
 Kind = tuple[str, tuple[tuple[str, str], ...], int]
 """Namespace, labels and class of pods: equal for all rules between pods."""
@@ -106,13 +103,20 @@ class NeighbourChecks:
         domain = self._books.labels_of(row).get(key)
         if domain is None:
             return 0
-        count = 0
-        for kind, rows in self._there.items():
-            if _names(term, me[0], kind):
-                count += sum(n for r, n in rows.items() if n and self._stands_in(r, key) == domain)
-                # It is counted among those that are there already, and is no neighbour of itself.
-                count -= kind == me
-        return count
+        return sum(
+            self._others(rows, key, domain, itself=row if kind == me else None)
+            for kind, rows in self._there.items()
+            if _names(term, me[0], kind)
+        )
+
+    def _others(self, rows: Counter[int], key: str, domain: str, *, itself: int | None) -> int:
+        """Number of pods of a kind in a domain. ``itself``: the row of the judged pod where it is
+        counted among them: it is no neighbour of itself."""
+        return sum(
+            n - (row == itself)
+            for row, n in rows.items()
+            if n and self._stands_in(row, key) == domain
+        )
 
     def _unwanted(self, me: Kind, row: int) -> str:
         """The anti-affinity of other pods that the placement breaks; "" if none."""
@@ -122,8 +126,8 @@ class NeighbourChecks:
                     continue
                 key = term["topology_key"]
                 domain = self._books.labels_of(row).get(key)
-                near = sum(n for r, n in rows.items() if n and self._stands_in(r, key) == domain)
-                if domain is not None and near - (kind == me) > 0:
+                itself = row if kind == me else None
+                if domain is not None and self._others(rows, key, domain, itself=itself):
                     return f"is beside a pod whose anti-affinity ({key}) names it"
         return ""
 
@@ -183,8 +187,9 @@ class NeighbourChecks:
 
     def _stands_in(self, row: int, key: str) -> str | None:
         """As :meth:`_domain`; a node that was deleted is in none, though pods may still run there:
-        as in Kubernetes, they keep nobody away."""
-        return None if row in self._books.nodes.gone else self._domain(row, key)
+        as in Kubernetes, they keep nobody away. Neither is one that is back only now: a worker may
+        not have seen it yet (seed 150062)."""
+        return None if self._books.may_be_away(row) else self._domain(row, key)
 
     # --- spread -----------------------------------------------------------------------------------
 
@@ -199,11 +204,11 @@ class NeighbourChecks:
             domain = self._domain(row, key)
             if domain is None:
                 return f"has a spread over {key}, a label that the node does not have"
-            least, most = self._extremes(spread, keys, me, rules)
+            least, most, domains = self._extremes(spread, keys, me, rules)
             own_count = most.get(domain, 0)
             lowest = min(least.values(), default=0)
             # Kubernetes' rule: with fewer domains than `minDomains` the emptiest counts as 0.
-            if len(least) < spread.get("min_domains", 1):
+            if domains < spread.get("min_domains", 1):
                 lowest = 0
             if own_count - lowest > spread.get("max_skew", 1):
                 return f"makes {own_count} in {key}={domain}, {lowest} are in the emptiest"
@@ -211,15 +216,16 @@ class NeighbourChecks:
 
     def _extremes(
         self, spread: Facts, keys: list[str], me: Kind, rules: Facts
-    ) -> tuple[dict[str, int], dict[str, int]]:
+    ) -> tuple[dict[str, int], dict[str, int], int]:
         """Per domain, the number of pods that may be counted, including those that left recently;
-        and the number that must be, without those that are leaving."""
+        and the number that must be, without those that are leaving; and the number of domains. Of a
+        node that is back only now a worker may know neither the pods nor the domain."""
         key, books = spread["topology_key"], self._books
-        least: dict[str, int] = {}
         most: dict[str, int] = {}
         counted = {row for row in books.nodes.names if self._counts(row, spread, keys, rules)}
-        for row in counted:
-            least.setdefault(str(self._domain(row, key)), 0)
+        surely_counted = {row for row in counted if not books.may_be_away(row)}
+        domains = {str(self._domain(row, key)) for row in counted}
+        least = dict.fromkeys(domains, 0)
         for kind, row, count in self._lately():
             if (
                 row in counted
@@ -230,11 +236,12 @@ class NeighbourChecks:
         for kind, rows in self._there.items():
             if kind[0] == me[0] and selected(spread.get("selector"), _labels(kind)):
                 leaving = self._leaving.get(kind, _NOBODY)
-                for row in rows.keys() & counted:
+                for row in rows.keys() & surely_counted:
                     domain = str(self._domain(row, key))
                     surely = rows[row] - leaving[row] - self._later(kind, row, me)
                     most[domain] = most.get(domain, 0) + surely
-        return least, most
+        known = {str(self._domain(row, key)) for row in surely_counted}
+        return {domain: least[domain] for domain in known}, most, len(domains)
 
     def _counts(self, row: int, spread: Facts, keys: list[str], rules: Facts) -> bool:
         """Whether a node's domain counts, by its labels and the constraint's two policies."""

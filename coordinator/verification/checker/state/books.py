@@ -16,6 +16,10 @@ from coordinator.verification.checker.state.queues import Queues
 
 Facts = dict[str, Any]
 
+RECENT = 30.0
+"""Seconds for which a worker may still judge by what was there before. A turn, its commit and the
+report of a status take a few at most, even with a worker paused."""
+
 
 @dataclass(slots=True)
 class CheckerBooks:
@@ -39,6 +43,8 @@ class CheckerBooks:
     full: bool = False
     """The history contains priorities, policies and node facts. Histories from before log entries
     had numbers do not."""
+    returned: dict[int, float] = field(default_factory=dict)
+    """Row -> when its node, which had been deleted, was stored again."""
     t: float = 0.0
     """Time of the current event, in seconds since 1970."""
     lived: float = 0.0
@@ -59,6 +65,10 @@ class CheckerBooks:
     def leads_anew(self) -> None:
         """Another leader begins: the time since the last write of the one before does not count."""
         self.lived = self._led
+
+    def may_be_away(self, row: int) -> bool:
+        """Whether a worker may take the row's node for deleted: it is, or was until recently."""
+        return row in self.nodes.gone or self.t - self.returned.get(row, -RECENT) < RECENT
 
     def labels_of(self, row: int) -> dict[str, str]:
         labels: dict[str, str] = self.node_facts.get(row, _NOTHING).get("labels", _NOTHING)

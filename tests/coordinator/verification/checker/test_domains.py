@@ -48,9 +48,22 @@ def test_a_job_stays_within_its_rack(story: Story, tmp_path: Path) -> None:
     assert the_first(story, tmp_path) == (9, story.line_of(wrong))
 
 
-def test_who_is_on_a_deleted_node_binds_nobody_to_its_rack(story: Story, tmp_path: Path) -> None:
-    """As in Volcano, and as a worker counts (seed 120619)."""
+@pytest.mark.parametrize(
+    ("history", "bound"), [("deleted", False), ("back just now", False), ("back long ago", True)]
+)
+def test_who_is_on_a_deleted_node_binds_nobody_to_its_rack(
+    story: Story, history: str, bound: bool, tmp_path: Path
+) -> None:
+    """As in Volcano, and as a worker counts (seed 120619), until it knows that the node is back."""
     story.commit(1, {0: 0}, cid=ONE)
     story.ledger("node_gone", rows=[0])
-    story.commit(1, {1: 2}, cid=ONE)
-    assert story.check(tmp_path).ok
+    if history != "deleted":
+        node = {"row": 0, "name": "n0", "allocatable": [[PODS, 10], [0, 4000]], "spec": 3}
+        story.ledger("node", nodes=[node])
+    if history == "back long ago":
+        story.t += 31.0
+    placed = story.commit(1, {1: 2}, cid=ONE)
+    if bound:
+        assert the_first(story, tmp_path) == (9, story.line_of(placed))
+    else:
+        assert story.check(tmp_path).ok
