@@ -217,7 +217,11 @@ class VictimChecks:
         if "pdb" in tier and (budget := self._budgets.exceeded(victim.jid, victim.tix)):
             yield Rule.EVICTION_POLICY, f"pdb spares it: {budget}"
         between = tier & {"capacity", "proportion"} and eviction.action in BETWEEN_QUEUES
-        if between and (robbed := self._books.queues.robbed(victim.job.qid)):
+        # proportion asks of what the victim uses alone: a queue that is below its guarantee of cpu
+        # gives up who uses none (seed 160213).
+        uses = {slot for slot, _ in self._books.nodes.requests(victim.job.cids[victim.tix])}
+        slots = None if "capacity" in tier else uses
+        if between and (robbed := self._books.queues.robbed(victim.job.qid, slots)):
             yield Rule.VICTIM_GUARANTEE, f"its queue keeps its guarantee: {robbed}"
 
     def _tell(self, rule: Rule, eviction: Eviction, problem: str) -> None:

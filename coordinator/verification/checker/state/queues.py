@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 Affinity = dict[str, list[str]] | None
 
@@ -90,11 +90,13 @@ class Queues:
                 queue.leaving[slot] = queue.leaving.get(slot, 0) + amount * times
             qid = queue.parent
 
-    def robbed(self, qid: int) -> str:
+    def robbed(self, qid: int, slots: Collection[int] | None = None) -> str:
         """The first queue, from this one up, that is left with less than its guarantee; "" if
-        none."""
+        none. ``slots``: those that count, None for all."""
         while (queue := self._queues.get(qid)) is not None:
             for slot, guaranteed in queue.guarantee.items():
+                if slots is not None and slot not in slots:
+                    continue
                 stays = queue.used.get(slot, 0) - queue.leaving.get(slot, 0)
                 if stays < guaranteed:
                     return f"queue {qid} slot {slot}: {stays} stay, {guaranteed} are guaranteed"

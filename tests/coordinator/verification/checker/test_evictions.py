@@ -9,6 +9,7 @@ import pytest
 
 from tests.coordinator.verification.checker.story import (
     BEST_EFFORT,
+    CPU,
     GPU,
     GPU_TASK,
     Story,
@@ -210,6 +211,25 @@ def test_a_guarded_queue_keeps_what_is_guaranteed(tmp_path: Path, leaving: str) 
     assert story.check(tmp_path).ok
     line = story.line_of(evicting(story, {1: 0}, guards=GUARANTEE))
     assert the_first(story, tmp_path) == (2, line)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "slot", "allowed"),
+    [("proportion", CPU, True), ("proportion", GPU, False), ("capacity", CPU, False)],
+)
+def test_what_a_queue_is_short_of_protects_who_uses_it(
+    tmp_path: Path, plugin: str, slot: int, allowed: bool
+) -> None:
+    """proportion asks of what the victim uses alone, capacity of everything (seed 160213)."""
+    story = running()
+    story.ledger("policy", policy={"actions": ["reclaim"], "tiers": [[{"name": plugin}]]})
+    queue = {"qid": 1, "name": "q1", "parent": 0, "capability": None, "reclaimable": True}
+    others = {"qid": 2, "name": "q2", "parent": 0, "capability": None}
+    story.ledger("queue", queues=[queue | {"guarantee": [[slot, 9000]]}, others])
+    story.job(3, 1, qid=2)
+    event = evicting(story, {0: 0}, by=3, nominate={0: 0})
+    event["statements"][0]["reason"] = f"reclaim ({plugin}): for default/job-3"
+    assert (2 not in story.check(tmp_path).broken) is allowed
 
 
 def test_what_left_by_itself_does_not_come_back(tmp_path: Path) -> None:
