@@ -171,12 +171,19 @@ def _of_set(group: SubGroupSet[T], simulated: bool) -> list[T]:
 def _of(member: PodSet[T] | SubGroupSet[T], simulated: bool) -> list[T]:
     if isinstance(member, SubGroupSet):
         return _of_set(member, simulated)
-    waiting = (task for task in member.tasks if _placeable(task, simulated))
+    waiting = [task for task in member.tasks if _placeable(task, simulated)]
+    if simulated:
+        # Who is evicted before who never had a place: the statement promises places to those that
+        # move alone, and a gang whose minimum others made up for would be left in part.
+        waiting.sort(key=_is_new)
     missing = member.minimum - member.number(ACTIVE)
     if missing <= 0:
-        return [task for task, _ in zip(waiting, range(1), strict=False)]
-    tasks = [task for task, _ in zip(waiting, range(missing), strict=False)]
-    return tasks if len(tasks) == missing else []
+        return waiting[:1]
+    return waiting[:missing] if len(waiting) >= missing else []
+
+
+def _is_new(task: GroupTask) -> bool:
+    return task.status is Status.PENDING
 
 
 def _placeable(task: GroupTask, simulated: bool) -> bool:

@@ -121,6 +121,16 @@ def test_only_a_simulation_places_what_is_evicted_in_it() -> None:
 
 @pytest.mark.parametrize(
     ("tree", "tasks"),
+    [(flat(3, "ppree"), "a3 a4"), (flat(4, "ppree"), "a3 a4 a0"), (flat(1, "ppre"), "a3")],
+)
+def test_a_simulation_places_who_is_evicted_before_who_is_new(tree: Tree, tasks: str) -> None:
+    """With new members for the missing ones the gang was whole in the session alone: what was
+    committed evicted six of eleven and promised one of them a place (seed 160527)."""
+    assert names(tasks_to_allocate(tree, simulated=True)) == tasks
+
+
+@pytest.mark.parametrize(
+    ("tree", "tasks"),
     [
         (flat(1, "rrr"), "a2"),
         (flat(3, "rrr"), "a0 a1 a2"),
