@@ -95,6 +95,10 @@ class EventEntry(ObjectEntry):
         name = f"{about.name}.{whose}.{self._happening.number:x}"
         return Key(EVENT.kind, about.namespace or "default", name)
 
+    @property
+    def about(self) -> Key:
+        return self._about
+
     def field(self, path: str) -> str:
         about, happening = self._about, self._happening
         match path:
@@ -225,11 +229,11 @@ def walk(
         for h in story.happenings:
             if jid == start.jid and h.number < start.number:
                 continue
-            if (entry := _event(read_model, state, h)) is not None:
+            if (entry := event_of(read_model, state, h)) is not None:
                 yield Spot(jid, h.number + 1), entry
 
 
-def _event(read_model: ReadModel, state: JobState, happening: Happening) -> EventEntry | None:
+def event_of(read_model: ReadModel, state: JobState, happening: Happening) -> EventEntry | None:
     """The event of a happening of a job; None where its object is gone."""
     job, tix = state.job, _only_task(state, happening)
     if tix >= 0:
@@ -334,7 +338,7 @@ def find(
             read_model, Key("Pod", namespace, about), happening, jid, tix
         )
     else:
-        entry = _event(read_model, state, happening)
+        entry = event_of(read_model, state, happening)
     return entry if entry is not None and entry.key.name == name else None
 
 
@@ -358,7 +362,7 @@ def changed(
     for h in reversed(story.happenings):
         if h.version > since:
             event = "ADDED" if h.number > since else "MODIFIED"
-            if (entry := _event(read_model, state, h)) is not None:
+            if (entry := event_of(read_model, state, h)) is not None:
                 yield h.version, event, entry.key
 
 

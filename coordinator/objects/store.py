@@ -227,7 +227,7 @@ class Objects(Observing):
 
     def entry(self, kind: Kind, namespace: str, name: str) -> ObjectEntry | None:
         """The object before rendering; None if there is none."""
-        read_model = self._read_model()
+        read_model = self.read_model()
         key = Key(kind.kind, namespace if kind.namespaced else "", name)
         record = self._shelves[kind.kind].records.get(key.path)
         if record is not None:
@@ -254,9 +254,9 @@ class Objects(Observing):
         pod = self.entry(POD, namespace, name)
         if pod is None or pod.task is None:
             return None
-        return events.of_member(self._read_model(), self.stories, pod.key, pod.task)
+        return events.of_member(self.read_model(), self.stories, pod.key, pod.task)
 
-    def _read_model(self) -> ReadModel:
+    def read_model(self) -> ReadModel:
         return ReadModel(
             self.core,
             self._registry(),
@@ -361,7 +361,7 @@ class Objects(Observing):
         self, kind: Kind, namespace: str | None, start: str
     ) -> Iterator[tuple[str, ObjectEntry]]:
         """Each object from ``start`` on, with the start of what follows it."""
-        read_model = self._read_model()
+        read_model = self.read_model()
         if kind is EVENT:
             spot = events.Spot.parse(start) if start else events.FIRST
             event_entries = events.walk(read_model, self.stories, self.told, namespace, spot)
@@ -428,7 +428,7 @@ class Objects(Observing):
 
     def changes(self, since: int, kind: Kind) -> Steps[Sequence[ObjectChange]]:
         """The changes up to now, by version, one per object. Raises Expired if not known."""
-        reader = ChangeReader(self._read_model(), self._ring, self.stories, self._last)
+        reader = ChangeReader(self.read_model(), self._ring, self.stories, self._last)
         return reader.read(since, self.version, kind, self.told, self.moved_cluster(kind, since))
 
     def _last(self, record: Record, state: JobState | None, kind: str, tix: int) -> Json:

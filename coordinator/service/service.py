@@ -335,8 +335,10 @@ class Service:
         group.create_task(reconciling.audit_forever())
         if (observed := self._observed) is not None:
             observed.lead(self._ledger_id, lead.leadership)
-            feed = observed.feed_forever(self.core, self.intake, writer, reconciling.observe)
-            group.create_task(feed)
+            follow = observed.feed_forever(
+                self.core, self.intake, writer, reconciling.observe, self.objects
+            )
+            group.create_task(follow)
 
     async def _bless(self) -> str:
         """Accept the run of the server, which must have everything that we have read."""

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 import structlog
@@ -66,15 +66,18 @@ class ClusterFeed:
         kinds: Iterable[str],
         observe: Callable[[], Awaitable[None]],
         job_uid: Callable[[int], str | None],
+        not_understood: Callable[[ObjectKey, dict[str, Any], str], None],
     ) -> None:
         """``kinds``: those that the source follows. ``observe`` stores what pods that are not ours
-        use. ``job_uid``: the uid that the books have for a job."""
+        use. ``job_uid``: the uid that the books have for a job. ``not_understood`` hears of each
+        object that intake refuses, with the reason."""
         self._source = source
         self._intake = intake
         self._writer = writer
         self._kinds = frozenset(kinds)
         self._observe = observe
         self._job_uid = job_uid
+        self._not_understood = not_understood
         self.refusals: Counter[str] = Counter()
         """Kind -> objects that were not understood."""
         self._later: deque[tuple[ObjectDelta, list[int]]] = deque()
@@ -168,10 +171,11 @@ class ClusterFeed:
                 self._refuse(delta.keys[i], delta.items[i], refusal)
         return frozenset(refused)
 
-    def _refuse(self, key: ObjectKey, item: dict[str, object], refusal: Refusal) -> None:
+    def _refuse(self, key: ObjectKey, item: dict[str, Any], refusal: Refusal) -> None:
         self.refusals[key.kind] += 1
         why = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
         log.warning("An object is not understood", kind=key.kind, name=refusal.name, why=why)
+        self._not_understood(key, item, why)
         if key.kind == POD:
             self._source.refused(item, why)
 

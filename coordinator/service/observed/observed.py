@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from coordinator.cluster.kubernetes.cluster import KubernetesCluster
 from coordinator.cluster.kubernetes.shadow.book import ShadowBook, ShadowFacts
+from coordinator.cluster.kubernetes.state.mirror import ObjectKey
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites, WriteLeadership
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
@@ -19,9 +21,11 @@ from coordinator.errors import Problem
 from coordinator.intake.documents.kinds import KINDS
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
+from coordinator.objects.store import Objects
 from coordinator.service.leadership.lease import Leadership
 from coordinator.service.observed.feed import ClusterFeed
 from coordinator.service.observed.shadow_report import shadow_routes
+from coordinator.service.observed.statuses import StatusReports
 
 FLUSH_SECONDS = 1.0
 """How late the shadow's record may be in its file."""
@@ -52,8 +56,9 @@ class ObservedCluster:
         intake: Intake,
         writer: IntakeWriter,
         observe: Callable[[], Awaitable[None]],
+        objects: Objects,
     ) -> None:
-        """Have the books follow the cluster."""
+        """Have the books follow the cluster, and the cluster hear of what waits."""
 
         def job_uid(jid: int) -> str | None:
             state = core.order.known(jid)
@@ -61,6 +66,9 @@ class ObservedCluster:
 
         if self.book is not None:
             self.book.facts = facts_of(core, intake)
+        reports: StatusReports | None = None
+        if self.writes is not None:
+            reports = StatusReports(objects, self.cluster.mirror, self.writes)
         feed = ClusterFeed(
             self.cluster,
             intake=intake,
@@ -68,14 +76,21 @@ class ObservedCluster:
             kinds=self.kinds,
             observe=observe,
             job_uid=job_uid,
+            not_understood=_told_nowhere if reports is None else reports.not_understood,
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run_forever())
+            if reports is not None:
+                group.create_task(reports.run_forever())
             if self.book is not None:
                 group.create_task(_flush_forever(self.book))
 
     def routes(self) -> list[web.RouteDef]:
         return [] if self.book is None else shadow_routes(self.book, self.cluster.mirror)
+
+
+def _told_nowhere(key: ObjectKey, item: dict[str, Any], why: str) -> None:
+    """The shadow writes nothing: its report has the pods that it did not understand."""
 
 
 async def _flush_forever(book: ShadowBook) -> None:

@@ -76,12 +76,28 @@ class ApiStatus(msgspec.Struct):
     message: str = ""
 
 
+class ApiResource(msgspec.Struct):
+    name: str
+
+
+class ApiResourceList(msgspec.Struct):
+    """What a version has, by discovery."""
+
+    resources: list[ApiResource]
+
+
 page_of = msgspec.json.Decoder(ListPage).decode
 line_of = msgspec.json.Decoder(WatchLine).decode
 head_of = msgspec.json.Decoder(Head).decode
 pod_of = msgspec.json.Decoder(PodObject).decode
 spec_of = msgspec.json.Decoder(PodSpec).decode
 _status_of = msgspec.json.Decoder(ApiStatus).decode
+
+
+def resources_of(body: bytes) -> frozenset[str]:
+    """The names of resources (``pods``) and sub resources (``pods/status``) of a version."""
+    listed = msgspec.json.decode(body, type=ApiResourceList)
+    return frozenset(resource.name for resource in listed.resources)
 
 
 def status_of(body: bytes | msgspec.Raw, code: int) -> ApiStatus:

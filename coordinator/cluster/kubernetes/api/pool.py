@@ -16,6 +16,10 @@ from coordinator.cluster.kubernetes.api.credentials import ApiServer
 CONNECTIONS = 96
 """Beyond 96 to 128 the server answers more slowly and not more often."""
 CONNECT_SECONDS = 5.0
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+"""Lists are merged by the keys of their items; of kinds that the server defines itself alone."""
 _LONGEST_ANSWER = 8 << 20
 
 
@@ -145,10 +149,12 @@ class WritePool:
         self._idle: list[_Connection] = []
         self._closed = False
 
-    async def send(self, method: str, path: str, body: bytes, *, seconds: float) -> HttpAnswer:
+    async def send(
+        self, method: str, path: str, body: bytes, *, seconds: float, form: str = JSON
+    ) -> HttpAnswer:
         """Raises NotSent, NoAnswer; ConfigError where there are no credentials."""
         token = await self._server.tokens.token()
-        request = self._request(method, path, body, token)
+        request = self._request(method, path, body, token, form)
         async with self._slots:
             connection = await self._connection(seconds)
             answer = connection.send(request)
@@ -186,14 +192,11 @@ class WritePool:
             raise NotSent(str(error) or "no connection in time") from None
         return opened
 
-    def _request(self, method: str, path: str, body: bytes, token: str) -> bytes:
+    def _request(self, method: str, path: str, body: bytes, token: str, form: str) -> bytes:
         authorization = f"Authorization: Bearer {token}\r\n" if token else ""
-        kind = "application/json"
-        if method == "PATCH":
-            kind = "application/merge-patch+json"
         head = (
             f"{method} {self._prefix}{path} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
             f"User-Agent: quadrant\r\nAccept: application/json\r\n{authorization}"
-            f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Content-Type: {form}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode("ascii") + body

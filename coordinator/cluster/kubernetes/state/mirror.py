@@ -116,6 +116,10 @@ class Mirror:
     def exists(self, key: ObjectKey) -> bool:
         return (key.namespace, key.name) in self._known.get(key.kind, ())
 
+    def uid(self, key: ObjectKey) -> str:
+        """The uid of what exists by this name; "" for nothing."""
+        return self._known.get(key.kind, {}).get((key.namespace, key.name), "")
+
     def expect(self, keys: Iterable[tuple[ObjectKey, str]]) -> None:
         """Objects that intake has from before, with their uids: what is in no list is gone."""
         for key, uid in keys:

@@ -14,9 +14,10 @@ import structlog
 
 from coordinator.cluster.kubernetes.api.client import ApiError, ApiReader, KindMissing
 from coordinator.cluster.kubernetes.api.concurrency import RequestLimit
-from coordinator.cluster.kubernetes.api.objects import pod_of, status_of
+from coordinator.cluster.kubernetes.api.objects import pod_of, resources_of, status_of
 from coordinator.cluster.kubernetes.api.pool import (
     CONNECTIONS,
+    JSON,
     HttpAnswer,
     NoAnswer,
     NotSent,
@@ -241,6 +242,16 @@ class ApiWrites:
             log.warning("An eviction is refused", pod=row.name, why=why)
         return answer.code in over
 
+    # --- what objects are told --------------------------------------------------------------------
+
+    async def report(self, method: str, path: str, body: bytes, form: str) -> HttpAnswer | None:
+        """Write a condition, a status or an event; None where there is no answer."""
+        return await self._write(method, path, body, JSON if method == "POST" else form)
+
+    async def resources(self, api_version: str) -> frozenset[str]:
+        """The names of resources and sub resources of a version. Raises ApiError."""
+        return resources_of(await self._reader.get(f"/apis/{api_version}"))
+
     # --- one write ------------------------------------------------------------------------------
 
     async def _each(self, left: deque[int], work: Callable[[int], Awaitable[None]]) -> None:
@@ -263,7 +274,9 @@ class ApiWrites:
     def _seconds(self) -> float:
         return min(LONGEST_SECONDS, self.leadership.remaining() * _SHARE)
 
-    async def _write(self, method: str, path: str, body: bytes) -> HttpAnswer | None:
+    async def _write(
+        self, method: str, path: str, body: bytes, form: str = JSON
+    ) -> HttpAnswer | None:
         """One write within the lease; None where there is no answer."""
         if (pause := self.limit.paused_until - self._clock()) > 0:
             await asyncio.sleep(pause)
@@ -272,7 +285,7 @@ class ApiWrites:
             return None
         try:
             path = f"{path}?timeout={seconds * 1000:.0f}ms"
-            answer = await self._pool.send(method, path, body, seconds=seconds)
+            answer = await self._pool.send(method, path, body, seconds=seconds, form=form)
         except (NoAnswer, NotSent) as error:
             self.counts.without_answer += 1
             self.limit.overloaded(self._clock())

@@ -1,0 +1,216 @@
+"""What a real API server has of pods and gangs that wait: conditions, statuses, events."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from coordinator.cluster.kubernetes.writes import status_queue
+from coordinator.service.observed import statuses
+from coordinator.service.observed.statuses import WRITES_A_TICK
+from tests.docs.terminal import kubectl
+from tests.kubernetes.client import ApiClient
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.definitions import VOLCANO, install
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
+from tests.kubernetes.faults.effects import Answer, Effect, LoseAnswer, LoseRequest
+from tests.kubernetes.faults.proxy import FaultyProxy
+from tests.kubernetes.identity import Identity
+
+Json = dict[str, Any]
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+SHORT = "NotEnoughResources: "
+
+
+@pytest_asyncio.fixture
+async def quadrant(
+    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+) -> AsyncIterator[Followed]:
+    """One node of four cores."""
+    await install(cluster, *VOLCANO)
+    await cluster.create(node("n1"))
+    async with followed(ledger_url, short_dir, cluster, control_plane.admin.kubeconfig) as running:
+        yield running
+
+
+def wide(size: int) -> list[Json]:
+    return [pod_group("wide", size), *(pod(f"wide-{i}", group="wide") for i in range(size))]
+
+
+async def scheduled(cluster: ApiClient, name: str, words: str = "") -> Json | None:
+    """The condition PodScheduled of a pod, where it says False, and these words."""
+    found = await cluster.get(f"/api/v1/namespaces/default/pods/{name}")
+    conditions = found["status"].get("conditions") or []
+    waits = (c for c in conditions if (c["type"], c["status"]) == ("PodScheduled", "False"))
+    return next((c for c in waits if words in c["message"]), None)
+
+
+async def group_status(cluster: ApiClient, name: str = "wide") -> Json:
+    group = await cluster.get(f"{GROUPS}/{name}")
+    status: Json = group.get("status") or {}
+    return status
+
+
+async def events_of(cluster: ApiClient, kind: str, name: str) -> list[Json]:
+    listed = await cluster.get("/api/v1/namespaces/default/events")
+    return [
+        event
+        for event in listed["items"]
+        if (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == (kind, name)
+    ]
+
+
+async def test_a_gang_that_waits_is_told_why_and_what_became_of_it(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    await cluster.create(*wide(6))
+
+    async def refused() -> Json | None:
+        status = await group_status(cluster)
+        conditions = status.get("conditions") or [{"message": ""}]
+        return status if conditions[0]["message"].startswith(SHORT) else None
+
+    status = await until(refused)  # not that some pods are missing, before all had come
+    (condition,) = status["conditions"]
+    assert status["phase"] in ("Pending", "Inqueue") and condition["type"] == "Unschedulable"
+    assert "short by 2 cpu" in condition["message"]
+    for i in range(6):
+        found = await until(partial(scheduled, cluster, f"wide-{i}", condition["message"]))
+        assert found["reason"] == "Unschedulable"
+    (event,) = await until(partial(_events, cluster, "PodGroup", "wide"))
+    assert event["reason"] == "Unschedulable" and event["message"] == condition["message"]
+
+    await cluster.create(node("n2"))
+    await quadrant.until_bound(*(f"wide-{i}" for i in range(6)))
+
+    async def placed() -> Json | None:
+        status = await group_status(cluster)
+        types = [c["type"] for c in status.get("conditions") or []]
+        return status if types == ["Scheduled"] else None
+
+    assert (await until(placed))["phase"] in ("Inqueue", "Running")
+    reasons = {e["reason"] for e in await events_of(cluster, "PodGroup", "wide")}
+    assert reasons == {"Unschedulable", "Scheduled"}, "in Volcano's words"
+
+
+async def _events(cluster: ApiClient, kind: str, name: str) -> list[Json] | None:
+    return await events_of(cluster, kind, name) or None
+
+
+async def test_kubectl_describe_answers_why_a_pod_waits(
+    quadrant: Followed, cluster: ApiClient, control_plane: ControlPlane
+) -> None:
+    program = kubectl()
+    if program is None:
+        pytest.skip("no kubectl on PATH and none named by $KUBECTL")
+    await cluster.create(*wide(6), pod("alone", cpu=9))
+    for name, words in (("wide-5", "short by 2 cpu"), ("alone", "one task asks 9 cpu")):
+        await until(partial(_events, cluster, "Pod", name))
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [program, "describe", "pod", name],
+            env={**os.environ, "KUBECONFIG": str(control_plane.admin.kubeconfig)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert "FailedScheduling" in done.stdout and words in done.stdout, done.stdout
+
+
+async def test_nothing_is_written_where_nothing_changes(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    await cluster.create(pod("alone", cpu=9))
+    await until(lambda: scheduled(cluster, "alone"))
+    await until(partial(_events, cluster, "Pod", "alone"))
+    before = (await quadrant.pods())["alone"]["metadata"]["resourceVersion"]
+    # Turns, ends and changes of others meanwhile.
+    await cluster.create(pod("small"))
+    await quadrant.until_bound("small")
+    await asyncio.sleep(1.0)
+    assert (await quadrant.pods())["alone"]["metadata"]["resourceVersion"] == before
+    assert len(await events_of(cluster, "Pod", "alone")) == 1
+
+
+async def test_gangs_come_before_single_pods_and_all_of_it_at_a_bounded_rate(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    singles = [pod(f"single-{i}", cpu=9) for i in range(8 * WRITES_A_TICK)]
+    await cluster.create(*singles)
+    await cluster.create(*wide(6))
+    await until(lambda: _conditions_of_group(cluster))
+    listed = await quadrant.pods()
+    told = [p for p in listed.values() if (p["status"].get("conditions") or [])]
+    assert len(told) < len(listed), "the gang did not wait for every single pod"
+
+    async def all_told() -> bool:
+        pods = (await quadrant.pods()).values()
+        return all(p["status"].get("conditions") for p in pods)
+
+    await until(all_told)
+
+
+async def _conditions_of_group(cluster: ApiClient) -> Any:
+    return (await group_status(cluster)).get("conditions") or None
+
+
+async def test_an_object_that_is_not_understood_says_why_in_an_event(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    await cluster.create(pod("odd", group="No Name"), pod("good"))
+    await quadrant.until_bound("good")
+    (event,) = await until(partial(_events, cluster, "Pod", "odd"))
+    assert event["reason"] == "Misconfigured" and "group-name" in event["message"]
+
+
+async def test_an_event_that_the_server_forgot_is_written_anew(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps them for an hour."""
+    monkeypatch.setattr(statuses, "LOOK_AGAIN_SECONDS", 0.2)
+    monkeypatch.setattr(status_queue, "PAUSE_SECONDS", 0.2)
+    await cluster.create(pod("alone", cpu=9))
+    (event,) = await until(partial(_events, cluster, "Pod", "alone"))
+    path = "/api/v1/namespaces/default/events/" + event["metadata"]["name"]
+    await cluster.delete(path)
+    # What is larger than every node waits for a larger one: each node changes the sentence.
+    for cpu in range(5, 9):
+        await cluster.create(node(f"with-{cpu}", cpu=cpu))
+        await until(partial(scheduled, cluster, "alone", f"the largest node has {cpu}"))
+    (again,) = await until(partial(_events, cluster, "Pod", "alone"))
+    assert again["metadata"]["uid"] != event["metadata"]["uid"]
+
+
+@pytest.mark.parametrize(
+    "effect", [Answer(429), Answer(500), LoseAnswer(), LoseRequest()], ids=lambda e: repr(e)
+)
+async def test_a_write_that_fails_is_made_again_and_leaves_one_event(  # noqa: PLR0917
+    cluster: ApiClient,
+    proxied: Identity,
+    proxy: FaultyProxy,
+    ledger_url: str,
+    short_dir: Path,
+    effect: Effect,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(status_queue, "PAUSE_SECONDS", 0.2)
+    await install(cluster, *VOLCANO)
+    await cluster.create(node("n1"))
+    async with followed(ledger_url, short_dir, cluster, proxied.kubeconfig):
+        patches = proxy.inject(effect, method="PATCH", part="/status", times=3)
+        events = proxy.inject(effect, method="POST", part="/events", times=3)
+        await cluster.create(pod("alone", cpu=9))
+        await until(lambda: scheduled(cluster, "alone"))
+        await until(partial(_events, cluster, "Pod", "alone"))
+        await until(lambda: patches.met == events.met == 3)
+        await asyncio.sleep(0.5)
+        assert len(await events_of(cluster, "Pod", "alone")) == 1
