@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 API_VERSIONS = {
+    "ClusterRole": "rbac.authorization.k8s.io/v1",
+    "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
     "ConfigMap": "v1",
     "Deployment": "apps/v1",
     "Namespace": "v1",

@@ -33,11 +33,13 @@ def _side(policies: list[Object], pod: Peer, other: Peer, port: int, way: str) -
         return True
     rules = [rule for spec in mine for rule in spec.get(way.lower(), [])]
     peers = "to" if way == "Egress" else "from"
-    return any(_rule(rule, rule[peers], pod, other, port) for rule in rules)
+    return any(_rule(rule, rule.get(peers), pod, other, port) for rule in rules)
 
 
-def _rule(rule: Object, peers: list[Object], pod: Peer, other: Peer, port: int) -> bool:
-    return any(_peer(p, pod, other) for p in peers) and any(_port(p, port) for p in rule["ports"])
+def _rule(rule: Object, peers: list[Object] | None, pod: Peer, other: Peer, port: int) -> bool:
+    """``peers`` None: anybody."""
+    reaches = peers is None or any(_peer(p, pod, other) for p in peers)
+    return reaches and any(_port(p, port) for p in rule["ports"])
 
 
 def _peer(peer: Object, pod: Peer, other: Peer) -> bool:

@@ -15,7 +15,9 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-OVERLAYS = ("demo", "production")
+OBSERVED = ("kubernetes", "shadow")
+"""Overlays that follow the cluster that they run in."""
+OVERLAYS = ("demo", "production", *OBSERVED)
 
 Object = dict[str, Any]
 

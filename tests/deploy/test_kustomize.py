@@ -25,6 +25,7 @@ from tests.deploy.fields import API_VERSIONS, check_object, check_pod, probes_of
 from tests.deploy.network import selects
 from tests.deploy.rendered import (
     MADE_BY_HAND,
+    OBSERVED,
     OVERLAYS,
     ROOT,
     Object,
@@ -65,7 +66,7 @@ def test_names_are_unique_and_in_the_namespace(objects: Objects) -> None:
     names = [(o["kind"], o["metadata"]["name"]) for o in objects]
     assert len(set(names)) == len(names)
     for o in objects:
-        if o["kind"] != "Namespace":
+        if o["kind"] not in ("Namespace", "ClusterRole", "ClusterRoleBinding"):
             assert o["metadata"]["namespace"] == "quadrant", o["metadata"]["name"]
 
 
@@ -112,13 +113,29 @@ def test_pods_are_restricted(objects: Objects) -> None:
             assert "hostPath" not in volume
 
 
-def test_nothing_has_rights_in_the_cluster(objects: Objects) -> None:
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_only_a_coordinator_that_follows_its_cluster_has_rights_there(overlay: str) -> None:
+    objects = render(overlay)
     (account,) = of_kind(objects, "ServiceAccount")
     assert account["automountServiceAccountToken"] is False
     for pods in pods_of(objects):
         assert pods.spec["serviceAccountName"] == account["metadata"]["name"]
-        assert pods.spec["automountServiceAccountToken"] is False
-    assert not [o for o in objects if "Role" in o["kind"] or "Webhook" in o["kind"]]
+        follows = overlay in OBSERVED and pods.component == "coordinator"
+        assert pods.spec["automountServiceAccountToken"] is follows
+    assert not [o for o in objects if o["kind"] == "Role" or "Webhook" in o["kind"]]
+    roles = {o["metadata"]["name"] for o in of_kind(objects, "ClusterRole")}
+    reads, writes = {"quadrant-reads"}, {"quadrant-writes"}
+    assert roles == {"kubernetes": reads | writes, "shadow": reads}.get(overlay, set())
+    for binding in of_kind(objects, "ClusterRoleBinding"):
+        (subject,) = binding["subjects"]
+        assert binding["roleRef"]["name"] == binding["metadata"]["name"]
+        assert (subject["name"], subject["namespace"]) == ("quadrant", "quadrant")
+
+
+def test_the_shadow_has_no_verb_that_writes() -> None:
+    (role,) = of_kind(render("shadow"), "ClusterRole")
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert environment(_container(render("shadow"), "coordinator"))["QUADRANT_SHADOW"] == "true"
 
 
 def test_ours_run_as_the_user_of_the_image(objects: Objects) -> None:
@@ -224,9 +241,12 @@ def test_addresses_are_those_of_the_services(objects: Objects) -> None:
     (port,) = ledger["spec"]["ports"]
     address = f"redis://{ledger['metadata']['name']}:{port['port']}"
     assert given["QUADRANT_REDIS_URL"] == address
-    cluster = options_of(_container(objects, "cluster")["command"])
-    assert cluster["--redis"] == address
-    assert cluster["--socket"] == given["QUADRANT_CLUSTER_SOCKET"]
+    if "QUADRANT_IN_CLUSTER" in given:
+        assert "QUADRANT_CLUSTER_SOCKET" not in given
+    else:
+        cluster = options_of(_container(objects, "cluster")["command"])
+        assert cluster["--redis"] == address
+        assert cluster["--socket"] == given["QUADRANT_CLUSTER_SOCKET"]
     (ray,) = of_kind(objects, "RayCluster")
     head = f"{ray['metadata']['name']}-head-svc:6379"  # KubeRay's name for it
     assert given["QUADRANT_RAY_ADDRESS"] == head
@@ -322,9 +342,9 @@ def test_the_coordinator_sees_its_ray_node(objects: Objects) -> None:
     for path in ("/tmp", "/dev/shm"):
         names = {_mount(pods, name, path) for name in ("ray-node", "coordinator")}
         assert len(names) == 1
-    for name in ("ray-node", "cluster"):
-        assert _container(objects, name)["restartPolicy"] == "Always"
-        assert "startupProbe" in _container(objects, name)
+    for sidecar in pods.spec["initContainers"]:
+        assert sidecar["restartPolicy"] == "Always"
+        assert "startupProbe" in sidecar
 
 
 def test_there_is_one_coordinator_and_one_ledger(objects: Objects) -> None:

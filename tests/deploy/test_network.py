@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.deploy.network import Peer, allowed, selects
-from tests.deploy.rendered import OVERLAYS, of_kind, pods_of, render
+from tests.deploy.rendered import OBSERVED, OVERLAYS, of_kind, pods_of, render
 
 PARTS = ("coordinator", "ray-head", "ray-worker", "ledger")
 API, STORE, GCS = 8080, 6379, 6379
@@ -44,7 +44,19 @@ def test_exactly_the_needed_flows_get_through(overlay: str) -> None:
         for port in PORTS
         if allowed(policies, peers[source], peers[target], port)
     }
+    # The API server is nobody's pod: where one is followed, its ports are open to the coordinator.
+    # No part of ours listens on them, and none lets it in.
     assert open_ones == NEEDED
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_api_server_is_reached_from_where_it_is_followed(overlay: str) -> None:
+    policies = of_kind(render(overlay), "NetworkPolicy")
+    outside = Peer({}, namespace="")
+    for pods in pods_of(render(overlay)):
+        for port in (443, 6443):
+            got = allowed(policies, Peer(pods.labels), outside, port)
+            assert got == (overlay in OBSERVED and pods.component == "coordinator")
 
 
 def test_prometheus_may_scrape_production_and_nothing_else() -> None:

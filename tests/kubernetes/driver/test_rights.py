@@ -1,0 +1,111 @@
+"""The rights that ``k8s/`` gives are what a full run asks the API server for: no more, no less."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from coordinator.service.observed import statuses
+from tests.conftest import ROOT
+from tests.deploy.rendered import of_kind, render
+from tests.kubernetes.access import grant, user
+from tests.kubernetes.audit import requests_of
+from tests.kubernetes.client import ApiClient
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.definitions import KAI, VOLCANO, install
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
+from tests.kubernetes.driver.test_evictions import PODS, POLICY, of_class, priority
+
+pytestmark = pytest.mark.timeout(240)
+
+Right = tuple[str, str, str]
+"""Verb, group, resource with its sub resource."""
+NAME = "as-deployed"
+KAI_POLICY = ROOT / "examples/policies/kai-default.yaml"
+NOT_IN_THIS_RUN: set[Right] = {
+    # Where a PodGroup's definition has a status sub resource; Volcano's own has none.
+    ("patch", "scheduling.volcano.sh", "podgroups/status"),
+    # Where the answer to a binding is lost: test_faults has it.
+    ("get", "", "pods"),
+}
+
+
+def rights_of(rules: Iterable[dict[str, Any]]) -> set[Right]:
+    return {
+        (verb, group, resource)
+        for rule in rules
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    ledger_url: str,
+    short_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(statuses, "LOOK_AGAIN_SECONDS", 0.5)
+    roles = of_kind(render("kubernetes"), "ClusterRole")
+    rules = [rule for role in roles for rule in role["rules"]]
+    await grant(cluster, user(NAME), rules)
+    await install(cluster, *VOLCANO, *KAI)
+    await cluster.create(node("n1"), priority("low", 10), priority("high", 1000))
+    kubeconfig = control_plane.user(NAME).kubeconfig
+    policy = short_dir / "policy.yaml"
+    policy.write_text(POLICY)
+    async with followed(ledger_url, short_dir, cluster, kubeconfig, policy=policy) as quadrant:
+        await _bind_and_evict(quadrant, cluster)
+        await _tell(cluster, lambda: ("patch", "", "events") in asked_by(control_plane))
+    async with followed(
+        kai_ledger(ledger_url), short_dir, cluster, kubeconfig, policy=KAI_POLICY
+    ) as quadrant:
+        await until(lambda: quadrant.observed.cluster.mirror.complete)
+    refused = [r for r in requests_of(control_plane.audit_log, NAME) if r.code == 403]
+    assert refused == []
+    assert asked_by(control_plane) == rights_of(rules) - NOT_IN_THIS_RUN
+
+
+def asked_by(control_plane: ControlPlane) -> set[Right]:
+    """What the audit log has of it; discovery is everybody's."""
+    asked = requests_of(control_plane.audit_log, NAME)
+    return {(r.verb, r.group, r.resource) for r in asked if not r.resource.startswith("/")}
+
+
+def kai_ledger(url: str) -> str:
+    """An empty ledger: a dialect is changed with a new one."""
+    with redis.Redis.from_url(url, protocol=2) as client:
+        client.flushall()
+    return url
+
+
+async def _bind_and_evict(quadrant: Followed, cluster: ApiClient) -> None:
+    low = [f"low-{i}" for i in range(4)]
+    await cluster.create(*(of_class(name, "low") for name in low))
+    await quadrant.until_bound(*low)
+    for name in low:
+        await cluster.patch(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
+    await until(lambda: quadrant.states()["running"] == 4)
+    await cluster.create(of_class("urgent", "high"))
+    await until(lambda: _leaves(quadrant))
+
+
+async def _tell(cluster: ApiClient, changed: Callable[[], bool]) -> None:
+    """A gang that waits for room, and for less of it with each node: its event is changed."""
+    await cluster.create(pod_group("wide", 9), *(pod(f"wide-{i}", group="wide") for i in range(9)))
+    for i in range(6):
+        await cluster.create(node(f"small-{i}", cpu=1))
+        await asyncio.sleep(1.0)
+    await until(changed)
+
+
+async def _leaves(quadrant: Followed) -> bool:
+    pods = (await quadrant.pods()).values()
+    return any(pod["metadata"].get("deletionTimestamp") for pod in pods)
