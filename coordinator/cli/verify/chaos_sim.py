@@ -157,6 +157,7 @@ def _make_small(seed: int, keep: Path, seconds: float) -> None:
     small = shrink(failed, seconds=seconds)
     file = keep / f"sim-{seed}.json"
     try:
+        keep.mkdir(parents=True, exist_ok=True)
         file.write_text(small.scenario.to_json())
     except OSError as error:
         raise CommandError(f"--keep: cannot write {file}: {error.strerror}") from None

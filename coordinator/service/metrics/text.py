@@ -1,4 +1,4 @@
-"""The text of ``/metrics``, made in steps: with 1,000 queues it has some 20,000 lines."""
+"""The text of ``/metrics``, made in steps: with 1,000 queues it has some 6,700 lines."""
 
 from __future__ import annotations
 
