@@ -1,0 +1,127 @@
+"""The shadow beside kube-scheduler on a real API server: both decide about the same pods."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from coordinator.cluster.kubernetes.shadow.record import NAME as RECORD
+from shared.settings.settings import load_settings
+from tests.conftest import ROOT
+from tests.deploy.rendered import of_kind, render
+from tests.kubernetes.access import grant, user
+from tests.kubernetes.audit import requests_of
+from tests.kubernetes.client import ApiClient
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
+from tests.kubernetes.process import ServerProcess
+from tests.kubernetes.servers.build import Binaries
+
+pytestmark = pytest.mark.timeout(240)
+
+NAME = "shadow"
+REPORT = "/apis/quadrant.dev/v1alpha1/shadow"
+THEIRS = "default-scheduler"
+PODS = 12
+
+
+@pytest.fixture
+def kube_scheduler(
+    control_plane: ControlPlane, kubernetes_binaries: Binaries, short_dir: Path
+) -> Iterator[ServerProcess]:
+    kubeconfig = control_plane.admin.kubeconfig
+    flags = [
+        f"--{kind}kubeconfig={kubeconfig}" for kind in ("", "authentication-", "authorization-")
+    ]
+    command: list[str | Path] = [
+        kubernetes_binaries.scheduler,
+        *flags,
+        "--leader-elect=false",
+        "--secure-port=0",
+    ]
+    server = ServerProcess(command, short_dir)
+    server.start()
+    yield server
+    server.kill()
+
+
+async def report(quadrant: Followed) -> dict[str, Any]:
+    async with aiohttp.ClientSession(quadrant.service.url) as session, session.get(REPORT) as got:
+        value: dict[str, Any] = await got.json()
+        return value
+
+
+async def quadrant_says(*words: str, url: str = "", cwd: Path) -> str:
+    """What a command of ours prints; it has to end with 0."""
+    process = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name("quadrant"),
+        *words,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "QUADRANT_SERVER": url, "COLUMNS": "200"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await process.communicate()
+    assert process.returncode == 0, error.decode()
+    return out.decode()
+
+
+def _has(quadrant: Followed, running: int) -> bool:
+    return quadrant.states()["running"] == running
+
+
+async def test_the_report_compares_and_the_record_is_a_trace_and_a_dump(
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    kube_scheduler: ServerProcess,
+    ledger_url: str,
+    short_dir: Path,
+) -> None:
+    """It has the rights that ``k8s/overlays/shadow`` gives."""
+    (role,) = of_kind(render("shadow"), "ClusterRole")
+    await grant(cluster, user(NAME), role["rules"])
+    await cluster.create(*(node(f"n{i}") for i in range(4)))
+    kubeconfig = control_plane.user(NAME).kubeconfig
+    async with followed(ledger_url, short_dir, cluster, kubeconfig, shadow=True) as quadrant:
+        await until(lambda: quadrant.observed.cluster.mirror.complete)
+        pods = [pod(f"p{i}", scheduler=THEIRS) for i in range(PODS)]
+        await cluster.create(*pods, pod("huge", cpu=9, scheduler=THEIRS))
+        await quadrant.until_bound(*(f"p{i}" for i in range(PODS)))
+
+        async def compared() -> dict[str, str] | None:
+            told = {of["pod"]: of["verdict"] for of in (await report(quadrant))["pods"]}
+            both = ("same node", "other node")
+            done = sum(verdict in both for verdict in told.values()) == PODS
+            return told if done and told.get("default/huge") == "both wait" else None
+
+        await until(compared)
+        url = quadrant.service.url
+        table = await quadrant_says("shadow", "report", url=url, cwd=short_dir)
+        assert "default/huge" in table and "the largest node has 4" in table
+        snapshot = await quadrant_says("snapshot", url=url, cwd=short_dir)
+        (short_dir / "now.yaml").write_text(snapshot)
+        for phase in ("Running", "Succeeded"):  # as kubelets would say; a trace has durations
+            for i in range(PODS):
+                path = f"/api/v1/namespaces/default/pods/p{i}/status"
+                await cluster.patch(path, {"status": {"phase": phase}})
+            running = PODS if phase == "Running" else 0
+            await until(partial(_has, quadrant, running))
+            await asyncio.sleep(1.0)
+    asked = list(requests_of(control_plane.audit_log, NAME))
+    assert not [request for request in asked if request.writes or request.code == 403]
+
+    record = load_settings(run_dir=short_dir).data_dir / RECORD
+    trace = await quadrant_says("shadow", "trace", str(record), cwd=short_dir)
+    (short_dir / "jobs.csv").write_text(trace)
+    replayed = await quadrant_says("replay", "now.yaml", cwd=short_dir)
+    assert "1 wait" in replayed and "default/huge" in replayed
+    done = await quadrant_says("demo", "--trace", "jobs.csv", "--nodes", "4", cwd=short_dir)
+    assert f"{PODS} of {PODS} of those submitted" in " ".join(done.split()), done
