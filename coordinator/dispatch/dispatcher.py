@@ -154,8 +154,19 @@ class Dispatcher:
             ):
                 # A small limit makes small calls rather than few: they see fresher views.
                 each = -(-state.concurrency.limit // self.calls_in_flight)
+                if state.calls and not self._fills(state, each):
+                    break
                 out.append(self._call_of(state, state.epoch, most=min(room, each)))
         return out
+
+    def _fills(self, state: ShardState, most: int) -> bool:
+        """Whether the turns that wait make a full call. A worker takes up one call after the other,
+        so that a small one behind it gains nothing, and a commit costs much whatever it carries
+        (100,000 pods in Lists of 500, four shards: twice the commits, a fifth more of all time)."""
+        most = min(most, self.turns_per_call)
+        if len(state.waiting) >= most:
+            return True
+        return sum(map(cost, state.waiting)) >= self.tasks_per_call
 
     def nudge(self, shards: Iterable[int]) -> list[SendTurns]:
         """Calls without turns to the shards that have no call open, so that they read the log at

@@ -85,6 +85,8 @@ def test_a_lost_workers_turns_are_read_anew_and_placed_elsewhere() -> None:
     core.reread({committed: truth(state=TaskState.BINDING)} | {jid: truth() for jid in pending})
     assert core.order.jobs[committed].standing is Standing.SETTLED
     core.order.nominations_released(lost)
+    assert sends(core) == [], "the other worker is busy"
+    core.turns_returned(second.shard, second.call, [placed(turn) for turn in second.turns])
     (again,) = sends(core)
     assert again.shard == second.shard
     assert [turn.jid for turn in again.turns] == pending

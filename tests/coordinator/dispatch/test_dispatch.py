@@ -56,11 +56,35 @@ def test_home_is_kept_and_changed_after_a_failed_attempt() -> None:
     d.route(turn(1), {0: 1000})
     assert homes(d) == {1: 0}
     d.route(turn(2), {0: 1000})
-    d.route(turn(1), {0: 1000})
-    assert homes(d) == {2: 1, 1: 0}
+    assert homes(d) == {2: 1}
     d.returned(0, 1)
+    d.route(turn(1), {0: 1000})
+    assert homes(d) == {1: 0}
+    d.returned(0, 3)
+    d.returned(1, 2)
     d.route(turn(1, attempt=1), {0: 1000})
     assert homes(d) == {1: 1}
+
+
+def test_a_busy_worker_gets_full_calls_alone_until_it_is_idle() -> None:
+    """It would take up a small one no sooner, and each commit costs the ledger and everybody."""
+    d = dispatcher(shards=1, calls_in_flight=2, turns_per_call=3, tasks_per_call=8)
+    d.route(turn(1), {})
+    (first,) = d.send()
+    d.route(turn(2), {})
+    d.route(turn(3), {})
+    assert d.send() == []
+    d.returned(0, first.call)
+    (second,) = d.send()
+    assert [t.jid for t in second.turns] == [2, 3]
+    for jid in (4, 5, 6):
+        d.route(turn(jid), {})
+    (full,) = d.send()
+    assert [t.jid for t in full.turns] == [4, 5, 6]
+    d.returned(0, second.call)
+    d.route(turn(7, tasks=9), {})
+    (large,) = d.send()
+    assert [t.jid for t in large.turns] == [7], "as full by its tasks"
 
 
 def test_calls_are_bounded_in_turns_tasks_and_number() -> None:

@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterable
 
 from coordinator.verification.checker.placement.labels import selected
 from coordinator.verification.checker.state.books import CheckerBooks, Facts
-from coordinator.verification.checker.state.job import BOUND, RELEASING, RUNNING, CheckedJob
+from coordinator.verification.checker.state.job import (
+    BOUND,
+    PENDING,
+    RELEASING,
+    RUNNING,
+    CheckedJob,
+)
 
 KEY = "budget/"
 
@@ -19,7 +25,8 @@ TURN_SECONDS = 2.0
 """For so long a turn may have been on its way: as long as a worker may take for a call."""
 
 NEW_SECONDS = 2.0
-"""For so long a job may be in the ledger and not in the books of whoever decides."""
+"""For so long a job, or a change of it, may be in the ledger and not in the books of whoever
+decides, or the other way round."""
 
 
 class Budgets:
@@ -71,6 +78,11 @@ class Budgets:
         since = max(job.submitted, default=0.0)
         return self._books.t - since < NEW_SECONDS and not any(job.states)
 
+    def _loses_pods(self, job: CheckedJob) -> bool:
+        """Whether waiting pods of a group may have been deleted: who decides knows it with the
+        group's change, the ledger when it is recorded of each pod (seed 161329)."""
+        return job.named and self._books.t - job.respecified < NEW_SECONDS
+
     def _allowed_of(self, budget: Facts, skips: Callable[[CheckedJob], bool], since: float) -> int:
         """How many evictions a budget allows. ``skips``: jobs that are left out. ``since``: those
         that left their nodes by themselves after this time count as healthy."""
@@ -80,6 +92,8 @@ class Budgets:
             if job.namespace != budget["namespace"] or job.forgotten or skips(job):
                 continue
             running, expected_of_job = _counts(job, budget, states)
+            if self._loses_pods(job):
+                expected_of_job -= _pending(job, budget)
             left = _left(job, budget, since)
             healthy += running + len(left)
             expected += expected_of_job + sum(state > RELEASING for state in left)
@@ -107,6 +121,14 @@ def _counts(job: CheckedJob, budget: Facts, states_of_healthy: tuple[int, ...]) 
             healthy += sum(states.count(state) for state in states_of_healthy)
             expected += sum(state <= RELEASING for state in states)
     return healthy, expected
+
+
+def _pending(job: CheckedJob, budget: Facts) -> int:
+    return sum(
+        job.states[role.first : role.first + role.count].count(PENDING)
+        for role in job.roles
+        if selected(budget.get("selector"), role.labels)
+    )
 
 
 def _left(job: CheckedJob, budget: Facts, since: float) -> list[int]:

@@ -194,7 +194,7 @@ class LedgerSide:
             elif job.spec != item["spec"]:
                 self._nominations.end(item["jid"])
             self._move(job, item["qid"])
-            job.spec = item["spec"]
+            job.spec, job.respecified = item["spec"], event["t"]
             job.priority = item.get("priority", 0)
             job.named = item.get("named", False)
             job.topology = item.get("topology")

@@ -72,6 +72,7 @@ class CheckedJob:
         "named",
         "priority",
         "qid",
+        "respecified",
         "restarted",
         "roles",
         "rows",
@@ -88,6 +89,7 @@ class CheckedJob:
         self.line = line
         self.qid = -1
         self.spec = -1
+        self.respecified = 0.0  # when it last changed
         self.gone = False
         self.gone_at = 0  # line of its deletion
         self.forgotten = False

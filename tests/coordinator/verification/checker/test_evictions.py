@@ -199,6 +199,24 @@ def test_pods_that_ended_since_the_turn_began_count_as_healthy(
     assert (9 in story.check(tmp_path).broken) is (seconds > 1)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 3.0], ids=["just now", "long ago"])
+def test_waiting_pods_of_a_group_may_have_been_deleted_with_its_last_change(
+    tmp_path: Path, seconds: float
+) -> None:
+    """Seed 161329: a pod that waited was deleted, and the ledger heard of it 2 ms after a drain."""
+    story = running()
+    story.ledger("policy", policy={"actions": ["preempt"], "tiers": [[{"name": "pdb"}]]})
+    one = {"namespace": "default", "name": "one", "selector": [], "max_unavailable": "2"}
+    story.ledger("object", keys=["budget/one"], gone=[False], values={"budget/one": one})
+    group = story.job(3, 1)["jobs"][0]
+    story.t += 10.0
+    story.ledger("job", jobs=[group | {"spec": 2, "named": True}])
+    story.t += seconds
+    event = evicting(story, {0: 0}, by=1)
+    event["statements"][0]["reason"] = "evict: for drain"
+    assert (9 in story.check(tmp_path).broken) is (seconds > 0)
+
+
 @pytest.mark.parametrize("leaving", ["evicted", "by itself"])
 def test_a_guarded_queue_keeps_what_is_guaranteed(tmp_path: Path, leaving: str) -> None:
     story = running()
