@@ -39,6 +39,7 @@ from coordinator.objects.store import Objects
 from coordinator.objects.timeline import Happening, Story
 from shared.messages.messages import TaskState
 from shared.messages.reason import Reason
+from shared.slices import GiveWay, Steps, in_slices
 from shared.units.times import rfc3339
 
 Json = dict[str, Any]
@@ -133,17 +134,18 @@ class StatusReports:
         looked_again = self._clock()
         while True:
             now = self._clock()
-            self._collect(now)
+            await in_slices(self._collect(now))
             if now >= looked_again + LOOK_AGAIN_SECONDS:
-                self._look_again(now)
+                await in_slices(self._look_again(now))
                 looked_again = now
             await self._write_some(now)
             await asyncio.sleep(TICK_SECONDS)
 
     async def _write_some(self, now: float) -> None:
-        writes = 0
+        writes, others = 0, GiveWay()
         async with asyncio.TaskGroup() as group:
             for _ in range(LOOKS_A_TICK):
+                await others.between()
                 about = self.queue.take(now) if writes < WRITES_A_TICK else None
                 if about is None:
                     return
@@ -170,15 +172,16 @@ class StatusReports:
 
     # --- what changed ---------------------------------------------------------------------------
 
-    def _collect(self, now: float) -> None:
+    def _collect(self, now: float) -> Steps[None]:
         seen, self._seen = self._seen, self._objects.version
-        core = self._objects.core
-        for jid, story in self._objects.stories.since(seen):
-            state = core.order.jobs.get(jid)
-            if state is None:
-                continue
-            for about in self._changes(state, story, seen):
-                self.queue.changed(about, about.importance, now)
+        jobs, stories = self._objects.core.order.jobs, self._objects.stories
+        # What changes between two steps has a later version, and is found by the next look.
+        for jid in [jid for jid, _ in stories.since(seen)]:
+            state, story = jobs.get(jid), stories.jobs.get(jid)
+            if state is not None and story is not None:
+                for about in self._changes(state, story, seen):
+                    self.queue.changed(about, about.importance, now)
+            yield
 
     def _changes(self, state: JobState, story: Story, seen: int) -> Iterator[About]:
         jid = state.job.jid
@@ -196,17 +199,18 @@ class StatusReports:
         for tix in waiting:
             yield About(Importance.POD, jid, tix)
 
-    def _look_again(self, now: float) -> None:
+    def _look_again(self, now: float) -> Steps[None]:
         """Queue what was written of jobs that wait, and forget those that are gone."""
         jobs = self._objects.core.order.jobs
         for jid, written in list(self._of_job.items()):
             if jid in jobs:
                 for about in written:
                     self.queue.changed(about, about.importance, now)
-                continue
-            del self._of_job[jid]
-            for about in written:
-                self.queue.forget(about)
+            else:
+                del self._of_job[jid]
+                for about in written:
+                    self.queue.forget(about)
+            yield
 
     # --- one write ------------------------------------------------------------------------------
 
