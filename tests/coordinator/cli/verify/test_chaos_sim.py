@@ -30,7 +30,7 @@ def test_an_interrupted_run_tells_which_seeds_are_clean(jobs: str) -> None:
             shown += os.read(ours, 4096).decode()
         os.killpg(process.pid, signal.SIGINT)
         shown = _rest(ours)
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=60) == 130, shown
     finally:
         if process.poll() is None:
             process.kill()

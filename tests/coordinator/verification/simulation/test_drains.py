@@ -36,7 +36,7 @@ def test_nodes_are_drained_while_workers_and_leaders_die() -> None:
     assert all(happened[name] for name in names), happened
 
 
-@pytest.mark.parametrize("seed", [97, 104])
+@pytest.mark.parametrize("seed", [67, 213])
 def test_a_drain_that_asks_no_budget_is_found(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert play(scenario(seed)).broken == []
     monkeypatch.setattr(PodEvictions, "_exceeded", lambda *_: "")

@@ -25,7 +25,7 @@ from shared.policy.volcano import DEFAULT_POLICY
 from tests.coordinator.intake.world_objects import WORLD
 from tests.coordinator.verification.simulation.books_of import books
 
-LOOKS = 30
+LOOKS = 24
 """A follower looks at the log after so many changes of the ledger, at others in each seed."""
 
 
