@@ -30,7 +30,9 @@ def test_an_interrupted_run_tells_which_seeds_are_clean(jobs: str) -> None:
             shown += os.read(ours, 4096).decode()
         os.killpg(process.pid, signal.SIGINT)
         shown = _rest(ours)
-        assert process.wait(timeout=60) == 130, shown
+        # Both are 130 to a shell. Python ends by the signal, although it was handled, where it came
+        # while the text of a class was executed (dataclasses of a module that is imported late).
+        assert process.wait(timeout=60) in (130, -signal.SIGINT), shown
     finally:
         if process.poll() is None:
             process.kill()
