@@ -178,7 +178,9 @@ class LedgerDouble:
         if judge.binds or judge.evicts:
             self._add_binds(judge.binds, judge.lives, judge.evicts, judge.devices)
         extra = sorted(judge.asked - set(fresh.rows))
-        shown = [(row, overlay.nodes.get(row)) for row in extra]
+        # As they are stored: a refused statement may have left them with more slots in the overlay,
+        # and a version is of one record.
+        shown = [(row, self._books.nodes.get(row)) for row in extra]
         more = [(row, node.packed()) for row, node in shown if node is not None]
         rows = Rows(
             [*fresh.rows, *(row for row, _ in more)],

@@ -254,14 +254,19 @@ do
       seen[touched[i]] = true
       all_rows[i], all_records[i] = touched[i], records[i]
     end
+    local unmoved, count = {}, 0
     for i = 1, asked_count do
       local row = asked[i]
-      if not seen[row] then
+      if not seen[row] and node[row] then
         seen[row] = true
-        n = n + 1
-        all_rows[n], all_records[n] = row, pack_node(node[row])
+        count = count + 1
+        unmoved[count] = row
       end
     end
+    -- As they are stored: here a refused statement may have left them with more slots, and a version
+    -- is of one record.
+    local stored = fetch(NODE, unmoved, count)
+    for i = 1, count do all_rows[n + i], all_records[n + i] = unmoved[i], stored[i] end
     return all_rows, all_records
   end
 

@@ -7,6 +7,7 @@ from shared.ledger.entries.intake_batch import DropJob, DropNode, Observe, PutCl
 from shared.ledger.entries.log import CommitEntry
 from shared.ledger.gang_minimum import stored_minimum
 from shared.messages.messages import NOMINATE, DomainOp, Group, StatusItem, TaskState, Verdict
+from shared.units.queue_slots import OFFERED
 from tests.shared.ledger.support import (
     BIG,
     CPU,
@@ -24,6 +25,8 @@ from tests.shared.ledger.support import (
 )
 
 V = Verdict
+CHARGED = 50
+"""A class of tasks that their queue counts in a slot that no node declares."""
 
 
 async def test_a_clean_statement_is_committed_and_booked_everywhere(desk: Desk) -> None:
@@ -55,6 +58,17 @@ async def test_fit_is_refused_whole_and_says_where(desk: Desk) -> None:
     snapshot = await desk.ledger.snapshot()
     assert snapshot.tasks == {}
     assert snapshot.queues[LEAF].used == {}
+
+
+async def test_a_refused_row_is_shown_as_it_is_stored(desk: Desk) -> None:
+    """Also where a task before the refused one is of a slot that the row does not have: a version
+    is of one record."""
+    await desk.store(job(7, Group(-1, 2)), PutClass(CHARGED, [(CPU, 1000, 0), (5, 1, OFFERED)], b""))
+    tasks = run([0], [0], cid=CHARGED), run([1, 2], [0, 0], cid=BIG)
+    reply = await desk.commit(statement(7, *tasks))
+    assert (reply.answers[0].verdict, reply.fresh.rows) == (V.FIT, [0])
+    nodes = (await desk.ledger.snapshot()).nodes
+    assert reply.fresh.records == [nodes.records[nodes.rows.index(0)]]
 
 
 async def test_what_others_use_counts(desk: Desk) -> None:
