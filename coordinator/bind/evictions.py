@@ -273,7 +273,10 @@ def _divided(item: StatusItem, job: JobState) -> list[StatusItem]:
             tasks, rows = [t for t, _ in members], [r for _, r in members]
             named = state is TaskState.PENDING or bool(job.lives)
             lives = tuple(job.lives.get(t, 0) for t in tasks) if named else ()
-            parts.append(replace(item, state=state, tasks=tasks, rows=rows, incarnations=lives))
+            part = replace(item, state=state, tasks=tasks, rows=rows, incarnations=lives)
+            if state is TaskState.PENDING:  # with a class it would be an adoption
+                part = replace(part, cid=-1, group=-1)
+            parts.append(part)
     return parts
 
 

@@ -45,7 +45,7 @@ from coordinator.dispatch.instructions import (
     Reread,
     StoreQuarantines,
     StoreReservations,
-    items_of,
+    failures,
 )
 from coordinator.dispatch.sharding import MOVES_PER_MINUTE, ClusterPartition
 from coordinator.intake.changes import Changes
@@ -231,7 +231,7 @@ class Coordinator:
         jobs = {jid: self.order.known(jid) for jid, _ in never}
         states = {jid: state for jid, state in jobs.items() if state is not None}
         holding = [(j, t) for j, t in never if j in states and states[j].states[t] in HOLDING]
-        return self.victims.ended(items_of(holding, lambda jid, tix: states[jid].rows[tix]))
+        return self.victims.ended(failures(holding, states, lambda j, t: states[j].rows[t]))
 
     def evicted(self, entries: Iterable[BindEntry]) -> tuple[list[tuple[int, int]], list[str]]:
         """Start the evictions that the bind stream reports. Returns the tasks (jid, tix) to stop

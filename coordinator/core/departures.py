@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.bind.evictions import Victims
-from coordinator.dispatch.instructions import Fail, Instruction, Purge, Stop, never_placed
+from coordinator.dispatch.instructions import Fail, Instruction, Purge, Stop, failures
 from coordinator.order.order import Order
 
 
@@ -15,7 +15,7 @@ def departures(order: Order, victims: Victims, now: float) -> list[Instruction]:
     if due.stop:
         out.append(Stop(due.stop, victims.uids(due.stop)))
     if due.fail:
-        out.append(Fail(never_placed(due.fail, order.jobs)))
+        out.append(Fail(failures(due.fail, order.jobs)))
     if due.purge_jobs or due.purge_members:
         out.append(Purge(due.purge_jobs, due.purge_members))
     return out

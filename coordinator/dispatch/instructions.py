@@ -99,6 +99,9 @@ class RemoveGates:
     tasks: Mapping[int, list[int]]
 
 
+NOWHERE = 0
+"""In the place of a row, for a task that has none."""
+
 Instruction = (
     SendTurns
     | Reread
@@ -113,9 +116,14 @@ Instruction = (
 )
 
 
-def never_placed(tasks: list[tuple[int, int]], jobs: Mapping[int, JobState]) -> list[StatusItem]:
-    """Deleted pending members (jid, tix) as FAILED, one item per job, class and group: the ledger
-    must stop counting the best-effort ones as present."""
+def failures(
+    tasks: list[tuple[int, int]],
+    jobs: Mapping[int, JobState],
+    row: Callable[[int, int], int] = lambda jid, tix: NOWHERE,
+) -> list[StatusItem]:
+    """Tasks (jid, tix) as FAILED, one item per job, class and group: a task that the ledger has as
+    pending by then is a member of its group where it asks for nothing, and must not count any more.
+    ``row``: where each is, of tasks that have a place."""
     items: dict[tuple[int, int, int], StatusItem] = {}
     for jid, tix in tasks:
         if jid not in jobs:  # deleted as a whole meanwhile
@@ -123,16 +131,6 @@ def never_placed(tasks: list[tuple[int, int]], jobs: Mapping[int, JobState]) -> 
         role = jobs[jid].job.role_of(tix)
         new = StatusItem(TaskState.FAILED, jid, [], [], role.cid, role.group)
         item = items.setdefault((jid, role.cid, role.group), new)
-        item.tasks.append(tix)
-        item.rows.append(0)
-    return list(items.values())
-
-
-def items_of(tasks: list[tuple[int, int]], row: Callable[[int, int], int]) -> list[StatusItem]:
-    """Tasks (jid, tix) as FAILED, one item per job."""
-    items: dict[int, StatusItem] = {}
-    for jid, tix in tasks:
-        item = items.setdefault(jid, StatusItem(TaskState.FAILED, jid, [], []))
         item.tasks.append(tix)
         item.rows.append(row(jid, tix))
     return list(items.values())

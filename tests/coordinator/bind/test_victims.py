@@ -222,7 +222,7 @@ def test_an_answer_to_an_earlier_stop_means_nothing() -> None:
     ends(core, 1)
     run(core, VICTIM)
     assert core.stopped(tasks, uids, tasks) == []
-    assert stopped(core, tasks, tasks) == [StatusItem(FAILED, VICTIM, [1], [0])]
+    assert stopped(core, tasks, tasks) == [StatusItem(FAILED, VICTIM, [1], [0], 0, 0)]
 
 
 def test_the_uid_of_an_incarnation() -> None:

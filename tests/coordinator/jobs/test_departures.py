@@ -133,14 +133,16 @@ def record_items(core: Coordinator, items: list[StatusItem]) -> None:
 
 
 def test_a_task_that_the_cluster_never_had_is_called_failed() -> None:
-    """Its bind entry came when the job was deleted already, and was acknowledged without it."""
+    """Its bind entry came when the job was deleted already, and was acknowledged without it. Named
+    with class and group: where its bind was refused just before, the ledger has it as pending by
+    then, and one that asks for nothing counted in its group ever after (seed 172770)."""
     core = coordinator(job(1, count=2))
     call, turn = opened(core)[1]
     core.turns_returned(0, call, [placed(turn)])
     drop(core, 1)
     assert step(core) == [stop_of([(1, 0), (1, 1)])]
     items = stopped(core, [], [(1, 0), (1, 1), (7, 0)])
-    assert items == [StatusItem(FAILED, 1, [0, 1], [0, 0])]
+    assert items == [StatusItem(FAILED, 1, [0, 1], [0, 0], 0, 0)]
     core.recorded(items, [[0, 1]])
     assert stopped(core, [], [(1, 0)]) == []
     assert idle(core) == 4
@@ -382,7 +384,7 @@ def test_a_successor_goes_on_with_what_leaves() -> None:
     instructions = step(core)
     assert stop_of([(1, 1)]) in instructions
     assert Fail([StatusItem(FAILED, 2, [0], [0], 0, 0)]) in instructions
-    assert stopped(core, [], [(1, 1)]) == [StatusItem(FAILED, 1, [1], [0])]
+    assert stopped(core, [], [(1, 1)]) == [StatusItem(FAILED, 1, [1], [0], 0, 0)]
     record(core, FAILED, 1, [1])
     purge(core, 1)
 

@@ -63,7 +63,9 @@ async def test_fit_is_refused_whole_and_says_where(desk: Desk) -> None:
 async def test_a_refused_row_is_shown_as_it_is_stored(desk: Desk) -> None:
     """Also where a task before the refused one is of a slot that the row does not have: a version
     is of one record."""
-    await desk.store(job(7, Group(-1, 2)), PutClass(CHARGED, [(CPU, 1000, 0), (5, 1, OFFERED)], b""))
+    await desk.store(
+        job(7, Group(-1, 2)), PutClass(CHARGED, [(CPU, 1000, 0), (5, 1, OFFERED)], b"")
+    )
     tasks = run([0], [0], cid=CHARGED), run([1, 2], [0, 0], cid=BIG)
     reply = await desk.commit(statement(7, *tasks))
     assert (reply.answers[0].verdict, reply.fresh.rows) == (V.FIT, [0])
