@@ -22,7 +22,7 @@ from shared.records.specs import OBJECT_KEYS
 from shared.units.quantity import quantity
 
 Json = dict[str, Any]
-CLAIM, TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
+CLAIM, TEMPLATE, CLASS = "ResourceClaim", "ResourceClaimTemplate", "DeviceClass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,11 @@ class _Claim:
 class ClaimBooks:
     """One pass over tasks: what they get is in use for those that follow."""
 
-    def __init__(self, intake: Intake, pools: Pools) -> None:
+    def __init__(self, intake: Intake, pools: Pools, *, own: bool = True) -> None:
+        """``own``: claims of templates are made here, and not by the cluster."""
         self._intake = intake
         self._pools = pools
+        self._own = own
         self._usage = DeviceUsage()
         self._written: dict[str, Json] = {}
         for claim in claims_of(intake):
@@ -94,7 +96,7 @@ class ClaimBooks:
             before = users_of(claim.written)
             if claim.open:
                 allocated = [got for got in devices if got.claim == claim.key]
-                status["allocation"] = self._allocation(allocated, user.node)
+                status["allocation"] = self._allocation(claim, allocated, user.node)
             if all(known.get("uid") != uid for known in before):
                 reserved = {"resource": "pods", "name": user.pod, "uid": uid}
                 status["reservedFor"] = [*before, reserved]
@@ -121,6 +123,9 @@ class ClaimBooks:
         for name in user.templates:
             key = f"{space}/{own_claim(user.job.uid, user.pod, name)}"
             claim = self._known(key) or self._made(key, name, user, uid)
+            if claim is None and not self._own:
+                yield None, f'no claim is made of resourceclaimtemplate "{name}" yet'
+                continue
             if claim is None:
                 yield None, f'resourceclaimtemplate "{name}" not found'
                 continue
@@ -142,7 +147,7 @@ class ClaimBooks:
         namespace, _, name = key.partition("/")
         document = self._intake.documents.get(Key(TEMPLATE, namespace, template))
         at = f"{OBJECT_KEYS[ResourceClaimTemplate]}{namespace}/{template}"
-        if document is None or at not in self._intake.registry.objects:
+        if not self._own or document is None or at not in self._intake.registry.objects:
             return None
         owner = {"apiVersion": "v1", "kind": "Pod", "name": user.pod, "uid": uid}
         written: Json = {
@@ -184,10 +189,12 @@ class ClaimBooks:
     def _reaches(claim: ResourceClaim, node: Node) -> bool:
         return claim.allocation is None or reaches(claim.allocation.nodes, node)
 
-    def _allocation(self, devices: list[Got], node: Node) -> Json:
+    def _allocation(self, claim: _Claim, devices: list[Got], node: Node) -> Json:
         """The field ``allocation``. Its node selector: the node, if one of the devices is of this
         node alone; else where the devices that several nodes reach are."""
         allocation: Json = {"devices": {"results": [_result(got) for got in devices]}}
+        if config := list(self._config(claim)):
+            allocation["devices"]["config"] = config
         local = {offer.key for offer in self._pools.local.get(node.name, ())}
         if any(got.offer.key in local for got in devices):
             name = {"key": "metadata.name", "operator": "In", "values": [node.name]}
@@ -195,6 +202,20 @@ class ClaimBooks:
         elif reach := [shelf.reach for shelf in self._shelves(devices) if shelf.reach is not None]:
             allocation["nodeSelector"] = {"nodeSelectorTerms": _written(reach[0])}
         return allocation
+
+    def _config(self, claim: _Claim) -> Iterator[Json]:
+        """What drivers are told: by the class of each request, then by the claim, as Kubernetes'
+        scheduler hands it on."""
+        spec = claim.written["spec"].get("devices") or {}
+        for request in spec.get("requests") or ():
+            exact = request.get("exactly")
+            for name, wanted in _asked(request["name"], exact, request.get("firstAvailable")):
+                document = self._intake.documents.get(Key(CLASS, "", wanted))
+                written = {} if document is None else document.object()["spec"]
+                for entry in written.get("config") or ():
+                    yield {"source": "FromClass", "requests": [name], **entry}
+        for entry in spec.get("config") or ():
+            yield {"source": "FromClaim", **entry}
 
     def _shelves(self, devices: list[Got]) -> Iterator[DeviceShelf]:
         for shelf in self._pools.wide:
@@ -212,6 +233,14 @@ def users_of(claim: Json) -> list[Json]:
     """The entries of ``status.reservedFor``."""
     users = (claim.get("status") or {}).get("reservedFor")
     return list(users or ())
+
+
+def _asked(name: str, exact: Json | None, first: list[Json] | None) -> Iterator[tuple[str, str]]:
+    """(request, its device class); each alternative is a request of its own."""
+    if exact is not None:
+        yield name, exact["deviceClassName"]
+    for each in first or ():
+        yield f"{name}/{each['name']}", each["deviceClassName"]
 
 
 def _result(got: Got) -> Json:

@@ -10,7 +10,7 @@ device is given twice, whatever several workers chose at the same time. No I/O a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from coordinator.bind.binder import BindPlan
 from coordinator.controllers.device_books import (
@@ -34,9 +34,19 @@ from shared.model.model import Job, Role
 
 
 class DeviceController:
-    def __init__(self, core: Coordinator, intake: Intake) -> None:
+    def __init__(
+        self,
+        core: Coordinator,
+        intake: Intake,
+        *,
+        pod_uid: Callable[[Job, int], str] | None = None,
+    ) -> None:
+        """``pod_uid``: the uids of a cluster that has its own objects, which also makes the claims
+        of templates; None: both are made here."""
         self._core = core
         self._intake = intake
+        self._own = pod_uid is None
+        self._uid = pod_uid or self._shown_uid
         self._pools: tuple[int, Pools] | None = None
 
     # --- before the bind ------------------------------------------------------------------------
@@ -65,12 +75,17 @@ class DeviceController:
     ) -> Admission:
         """Write devices and user into the claims of these tasks. Why a task can have none is added
         to ``failures``, by its position; nothing of it is written."""
-        books = ClaimBooks(self._intake, self._current_pools())
+        items = self.served(users, failures)
+        return self._intake.admit(items, now) if items else Admission()
+
+    def served(self, users: Sequence[DeviceUser], failures: dict[int, str]) -> list[Json]:
+        """The claims as they are to be written for these tasks; ``failures`` as with
+        :meth:`allocate`."""
+        books = ClaimBooks(self._intake, self._current_pools(), own=self._own)
         for user in users:
             if why := books.serve(user, self._uid(user.job, user.tix)):
                 failures[user.at] = why
-        items = books.written()
-        return self._intake.admit(items, now) if items else Admission()
+        return books.written()
 
     def _current_pools(self) -> Pools:
         objects = self._core.order.accounts.volumes.objects
@@ -78,7 +93,7 @@ class DeviceController:
             self._pools = (objects.devices, Pools(objects))
         return self._pools[1]
 
-    def _uid(self, job: Job, tix: int) -> str:
+    def _shown_uid(self, job: Job, tix: int) -> str:
         """The uid of the task's pod as it is shown."""
         documents, name = self._intake.documents, job.pod_name(tix)
         key = Key("Pod", job.namespace, name)

@@ -8,7 +8,7 @@ gets two claims, whatever several workers chose at the same time. No I/O and no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,7 @@ AT_ONCE = 32
 """Claims whose volumes are chosen in one look: each looks at every volume."""
 WITHDRAWN = "evicted while it waited for its volume"
 NODE_GONE = "it went away before there was a volume"
+NOTHING_REFUSED: Mapping[str, str] = {}
 _VOLUME, _CLAIM = "PersistentVolume", "PersistentVolumeClaim"
 
 
@@ -77,9 +78,17 @@ class VolumeController:
         """Have these tasks (jid, tix), which wait for volumes, give their places back."""
         self._withdrawn.update(tasks)
 
-    def look(self, plan: BindPlan, *, expired: bool = False, binds: bool = True) -> VolumeLook:
+    def look(
+        self,
+        plan: BindPlan,
+        *,
+        expired: bool = False,
+        asked: Callable[[str], bool] = lambda claim: False,
+        refused: Mapping[str, str] = NOTHING_REFUSED,
+    ) -> VolumeLook:
         """Sort the binds. ``expired``: they have waited for too long, and their places are given
-        up. ``binds``: volumes are chosen for their claims."""
+        up. ``asked``: whether a claim's volume is being bound already, so that none is chosen.
+        ``refused``: claim -> why it can have no volume."""
         plan = self.gate.wanted(plan)
         objects = self.gate.objects.objects
         ready: list[int] = []
@@ -106,8 +115,11 @@ class VolumeController:
                 ready.append(i)
             elif expired:
                 failures[i] = f"{', '.join(unbound)}: not bound within {VOLUME_SECONDS:g} s"
-            elif binds and len(bindings) < AT_ONCE:
-                chosen, why = choose(objects, unbound, node, others=bindings)
+            elif why := next((refused[key] for key in unbound if key in refused), ""):
+                failures[i] = why
+            elif len(bindings) < AT_ONCE:
+                left = [key for key in unbound if not asked(key)]
+                chosen, why = choose(objects, left, node, others=bindings)
                 bindings += chosen
                 if why:
                     failures[i] = why
@@ -138,7 +150,9 @@ def choose(
     chosen: list[ClaimBinding] = []
     for claim in sorted(wanted, key=lambda claim: claim.request):
         taken = {binding.volume for binding in (*others, *chosen)}
-        volume = _free(objects, claim, node, taken)
+        if claim.node not in ("", node.name):
+            return [], f'persistentvolumeclaim "{claim.name}" gets its volume on node {claim.node}'
+        volume = None if claim.node else _free(objects, claim, node, taken)
         if volume is None and not _creates(class_of(claim, objects), node):
             return [], NOTHING_FREE
         key = f"{claim.namespace}/{claim.name}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 import structlog
@@ -18,7 +18,8 @@ from coordinator.bind.binder import BindPlan, part_of, plan_binds, read_names, s
 from coordinator.bind.status_writer import Recorder
 from coordinator.bind.volume_gate import VOLUME_SECONDS
 from coordinator.cluster.protocol import BindAnswer, BindsAndReports, ClusterTimeout
-from coordinator.controllers.volume_controller import ClaimBinding, VolumeController
+from coordinator.controllers.prebind import PreBind
+from coordinator.controllers.volume_controller import VolumeController
 from coordinator.core.coordinator import Coordinator
 from coordinator.ledger_refusals import StoreRefused
 from coordinator.service.metrics.probes import Probes
@@ -76,18 +77,14 @@ class Binding:
         group: asyncio.TaskGroup,
         core: Coordinator,
         surely: Callable[[], Awaitable[None]],
-        bind_claims: Callable[[list[ClaimBinding]], Awaitable[object]] | None,
-        allocate: Callable[[BindPlan], Awaitable[dict[int, str]]] | None = None,
+        prebind: PreBind | None,
         probes: Probes | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Entries are processed as tasks of ``group``. ``surely`` waits until this coordinator is
-        certain to lead. ``bind_claims`` stores that claims have volumes, as far as nobody was
-        quicker; None: nobody binds them, as in a record. ``allocate`` gives the claims of tasks
-        devices before they are bound, and returns why some cannot have any; None: as with that.
-        ``clock`` is the core's; intervals go by the event loop's."""
-        self._allocate = allocate
-        self._bind_claims = bind_claims
+        certain to lead. ``prebind``: who gives claims their volumes and devices; None: binds go out
+        without, as in a shadow. ``clock`` is the core's; intervals go by the event loop's."""
+        self._prebind = prebind
         self._volumes = VolumeController(core)
         self._group = group
         self._surely = surely
@@ -156,26 +153,31 @@ class Binding:
             if waiting is None or not waiting.jids:
                 self._under_way.difference_update(entry.id for entry in entries)
             self._slots.release()
-        if waiting.jids:
-            self._group.create_task(self._after_volumes(entries, waiting))
+        if waiting.jids and self._prebind is not None:
+            self._group.create_task(self._after_volumes(entries, waiting, self._prebind))
 
-    async def _after_volumes(self, entries: list[BindEntry], waiting: BindPlan) -> None:
+    async def _after_volumes(
+        self, entries: list[BindEntry], waiting: BindPlan, prebind: PreBind
+    ) -> None:
         """Bind each of these tasks once its claims have volumes. Does not count among the
         concurrent calls to the cluster, or tasks that wait for volumes would hold up those that
         need none."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + VOLUME_SECONDS
+        refused: Mapping[str, str] = {}
         try:
             while waiting.jids:
-                binds = self._bind_claims is not None
-                look = self._volumes.look(waiting, expired=loop.time() >= deadline, binds=binds)
-                waiting = look.waiting
+                expired = loop.time() >= deadline
+                look = self._volumes.look(
+                    waiting, expired=expired, asked=prebind.asked, refused=refused
+                )
+                waiting, refused = look.waiting, {}
                 if look.items:
                     await self._recorder.record(look.items)
                 await self._drive_all(look.ready)
-                if look.bindings and self._bind_claims is not None:
+                if look.bindings:
                     with contextlib.suppress(StoreRefused):  # logged and counted; tried again
-                        await self._bind_claims(look.bindings)
+                        refused = await prebind.bind_claims(look.bindings)
                 if waiting.jids:
                     await asyncio.sleep(VOLUME_LOOK_SECONDS)
             await self._acknowledge(entries)
@@ -187,13 +189,16 @@ class Binding:
         if any(entry.evicts for entry in entries):
             await self._evict(*self._core.evicted(entries))
         self._core.places.assigned(entries)
-        plan, waiting = self._volumes.gate.split(await self._plan(entries))
+        plan = await self._plan(entries)
+        waiting = part_of(plan, [])
+        if self._prebind is not None:
+            plan, waiting = self._volumes.gate.split(plan)
         await self._drive_all(plan)
         return waiting
 
     async def _with_devices(self, plan: BindPlan) -> BindPlan:
         """The binds whose tasks have the devices that they claim; others give their places back."""
-        failures = {} if self._allocate is None else await self._allocate(plan)
+        failures = {} if self._prebind is None else await self._prebind.allocate(plan)
         if not failures:
             return plan
         gate = self._volumes.gate
@@ -262,6 +267,11 @@ class Binding:
         if result.again:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
         return part_of(plan, result.again)
+
+    async def free_forever(self) -> None:
+        """Take devices back from tasks that have no place any more."""
+        if self._prebind is not None:
+            await self._prebind.free_forever()
 
     def withdraw(self, tasks: Iterable[tuple[int, int]]) -> None:
         """Have tasks (jid, tix) that wait for volumes give their places back."""

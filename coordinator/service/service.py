@@ -36,10 +36,8 @@ from coordinator.api.subresources import VIRTUAL
 from coordinator.bind.status_writer import Recorder
 from coordinator.cluster.history.acknowledgements import Acknowledgements
 from coordinator.cluster.protocol import ClusterDriver
-from coordinator.controllers.device_claims import DeviceClaims
 from coordinator.controllers.job_loop import JobLoop
 from coordinator.controllers.task_restarts import TaskRestarts
-from coordinator.controllers.volume_controller import bind_claims
 from coordinator.core.configured import configured_core
 from coordinator.core.policy_record import policy_op
 from coordinator.core.served import notices_of
@@ -65,7 +63,7 @@ from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.sliced_counts import WaitingCounts
 from coordinator.service.metrics.usage import usage_of
-from coordinator.service.observed.observed import ObservedCluster, walls
+from coordinator.service.observed.observed import ObservedCluster, prebind_of, walls
 from coordinator.service.pod_evictor import EVICTOR, PodEvictor
 from coordinator.service.policy_watch import PolicyFollower
 from coordinator.service.process import address_of
@@ -242,7 +240,6 @@ class Service:
             refusals=self.probes.refusals,
         )
         cluster = LedCluster(self._cluster, lead.leadership)
-        devices = DeviceClaims(self.core, self.intake, writer)
         binding = Binding(
             self._ledger,
             cluster,
@@ -250,8 +247,7 @@ class Service:
             group=group,
             core=self.core,
             surely=lead.leadership.surely,
-            bind_claims=lambda chosen: writer.apply(partial(bind_claims, self.intake, chosen)),
-            allocate=devices.allocate,
+            prebind=prebind_of(self._observed, self.core, self.intake, writer),
             probes=self.probes,
         )
         executor = Executor(
@@ -302,7 +298,7 @@ class Service:
         group.create_task(self._serve_http(writer, evictor, parsers))
         group.create_task(binding.bind_forever())
         group.create_task(binding.report_forever())
-        group.create_task(devices.free_forever())
+        group.create_task(binding.free_forever())
         for shard in range(self._settings.shards):
             group.create_task(self.workers.start(shard))
         group.create_task(

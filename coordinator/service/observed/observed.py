@@ -15,6 +15,7 @@ from coordinator.cluster.kubernetes.cluster import KubernetesCluster
 from coordinator.cluster.kubernetes.shadow.book import ShadowBook, ShadowFacts
 from coordinator.cluster.kubernetes.state.mirror import ObjectKey
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites, WriteLeadership
+from coordinator.controllers.prebind import PreBind, StoredPreBind
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.errors import Problem
@@ -24,6 +25,7 @@ from coordinator.intake.writer import IntakeWriter
 from coordinator.objects.store import Objects
 from coordinator.service.leadership.lease import Leadership
 from coordinator.service.observed.feed import ClusterFeed
+from coordinator.service.observed.prebind import ApiPreBind
 from coordinator.service.observed.shadow_report import shadow_routes
 from coordinator.service.observed.statuses import StatusReports
 
@@ -110,6 +112,18 @@ def facts_of(core: Coordinator, intake: Intake) -> ShadowFacts:
         return "" if reason is None else f"{reason.reason}: {reason.message}"
 
     return ShadowFacts(queue=queue, why=reason)
+
+
+def prebind_of(
+    observed: ObservedCluster | None, core: Coordinator, intake: Intake, writer: IntakeWriter
+) -> PreBind | None:
+    """Who gives claims their volumes and devices; None in the shadow, where nobody does."""
+    if observed is None:
+        return StoredPreBind(core, intake, writer)
+    if observed.writes is None:
+        return None
+    mirror = observed.cluster.mirror
+    return ApiPreBind(core, intake, writer, mirror=mirror, server=observed.writes)
 
 
 def walls(observed: ObservedCluster | None) -> list[Middleware]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from coordinator.bind.binder import BindPlan
 from coordinator.bind.status_writer import Recorder
 from coordinator.controllers.job_loop import JobLoop
 from coordinator.controllers.task_restarts import TaskRestarts
@@ -162,7 +163,7 @@ class ServiceEdges:
             group=self._group,
             core=core,
             surely=leadership.surely,
-            bind_claims=self._bind_claims if binds_volumes else None,
+            prebind=_Volumes(self._bind_claims, binds=binds_volumes),
             clock=self._loop.time,
         )
         self._executor = Executor(
@@ -323,7 +324,7 @@ class ServiceEdges:
         assert self._draining is not None
         self._ask(partial(self._draining.drain, node), done)
 
-    async def _bind_claims(self, bindings: list[ClaimBinding]) -> None:
+    async def _bind_claims(self, bindings: Sequence[ClaimBinding]) -> None:
         """Store that claims have volumes."""
         admission = await self._writer.apply(partial(bind_claims, self._intake, bindings))
         assert not admission.refused, admission.refused
@@ -357,6 +358,30 @@ class ServiceEdges:
             self._core.order.validate()
         else:
             self._core.validate()
+
+
+class _Volumes:
+    """Volumes are bound as the service binds them, or by nobody, as in a record. Devices of claims
+    are left to the sessions."""
+
+    def __init__(
+        self, bind: Callable[[Sequence[ClaimBinding]], Awaitable[None]], *, binds: bool
+    ) -> None:
+        self._bind = bind
+        self._binds = binds
+
+    def asked(self, claim: str) -> bool:
+        return not self._binds
+
+    async def bind_claims(self, chosen: Sequence[ClaimBinding]) -> Mapping[str, str]:
+        await self._bind(chosen)
+        return {}
+
+    async def allocate(self, plan: BindPlan) -> Mapping[int, str]:
+        return {}
+
+    async def free_forever(self) -> None:
+        pass
 
 
 def _going(refusal: Refusal) -> bool:

@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.controllers.prebind import StoredPreBind
 from coordinator.controllers.volume_controller import WITHDRAWN, ClaimBinding
 from coordinator.core.pod_evictions import EvictionObstacle
 from coordinator.intake.admission.result import Admission
-from coordinator.service.service import Service
 from coordinator.verification.workloads.bulk_client import ApiClient
 from coordinator.verification.workloads.demands import HOSTNAME, disk, storage_class, volume_claim
 from shared.ledger.redis.server import EmbeddedServer
@@ -117,7 +117,7 @@ async def test_a_successor_binds_what_waited_for_volumes(
         return Admission()
 
     items = [*NODES, storage_class(), disk("d", "n1"), volume_claim("c", "ns"), asking("j", "c")]
-    monkeypatch.setattr(f"{Service.__module__}.bind_claims", never)
+    monkeypatch.setattr(f"{StoredPreBind.__module__}.bind_claims", never)
     async with running(embedded_server.url, short_dir, kubelets=kubelets) as parts:
         await submit(parts, *items, job("plain", tasks=[task("w", replicas=1)]))
         await parts.until(lambda status: status["tasks"]["running"] == 1)
@@ -140,7 +140,7 @@ async def test_a_pod_that_waits_for_a_volume_leaves_a_node_that_is_drained(
         asked.extend(bindings)
         return Admission()
 
-    monkeypatch.setattr(f"{Service.__module__}.bind_claims", note)
+    monkeypatch.setattr(f"{StoredPreBind.__module__}.bind_claims", note)
     items = [*NODES, storage_class(), disk("d", "n1"), volume_claim("c", "ns"), asking("j", "c")]
     async with (
         running(embedded_server.url, short_dir) as parts,
@@ -167,7 +167,7 @@ async def test_a_bind_whose_claim_is_deleted_gives_its_place_back_and_says_why(
         asked.extend(bindings)
         return Admission()
 
-    monkeypatch.setattr(f"{Service.__module__}.bind_claims", note)
+    monkeypatch.setattr(f"{StoredPreBind.__module__}.bind_claims", note)
     items = [*NODES, storage_class(), disk("d", "n1"), volume_claim("c", "ns"), asking("j", "c")]
     async with running(embedded_server.url, short_dir) as parts:
         await submit(parts, *items)

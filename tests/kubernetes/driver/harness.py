@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coordinator.jobs.state import JobState
 from coordinator.service.observed.kubernetes import open_kubernetes
 from coordinator.service.observed.observed import ObservedCluster
 from shared.settings.settings import Settings
@@ -49,6 +50,10 @@ class Followed:
 
         nodes: dict[str, str] = await until(bound)
         return nodes
+
+    def jobs(self) -> list[JobState]:
+        """In the books."""
+        return list(self.service.service.core.order.jobs.values())
 
     def states(self) -> dict[str, int]:
         """State -> number of tasks, in the books."""

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
 import structlog
@@ -247,6 +248,14 @@ class ApiWrites:
     async def report(self, method: str, path: str, body: bytes, form: str) -> HttpAnswer | None:
         """Write a condition, a status or an event; None where there is no answer."""
         return await self._write(method, path, body, JSON if method == "POST" else form)
+
+    async def read(self, path: str) -> dict[str, Any] | None:
+        """An object as it is now; None where it does not exist. Raises ApiError."""
+        try:
+            found: dict[str, Any] = msgspec.json.decode(await self._reader.get(path))
+        except KindMissing:
+            return None
+        return found
 
     async def resources(self, api_version: str) -> frozenset[str]:
         """The names of resources and sub resources of a version. Raises ApiError."""

@@ -86,7 +86,7 @@ def _begin(
     cluster: Any = OneCluster()
     recorder: Any = recorded
     binding = Binding(
-        ledger, cluster, recorder, group=group, core=core, surely=surely, bind_claims=None
+        ledger, cluster, recorder, group=group, core=core, surely=surely, prebind=None
     )
     return group.create_task(binding.bind_forever())
 

@@ -1,0 +1,240 @@
+"""Devices of ResourceClaims on a Kubernetes cluster.
+
+Chosen as for a cluster of ours, by the claims as the books have them, and written into the claims'
+status on the API server, each for the version that it was chosen by. What was written is in the
+books before anybody else chooses: the server does not look whether two claims have one device.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import structlog
+
+from coordinator.bind.binder import BindPlan
+from coordinator.cluster.kubernetes.api.client import ApiError
+from coordinator.cluster.kubernetes.state.mirror import Mirror
+from coordinator.cluster.kubernetes.state.pods import PodRow
+from coordinator.cluster.kubernetes.writes.patch import ObjectServer, Outcome, Patched, patch
+from coordinator.controllers.device_books import CLAIM, DeviceUser, users_of
+from coordinator.controllers.device_claims import AppliesWork
+from coordinator.controllers.device_controller import DeviceController
+from coordinator.core.coordinator import Coordinator
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.documents.document import Key
+from coordinator.intake.intake import Intake
+from coordinator.jobs.state import Standing
+from coordinator.ledger_refusals import StoreRefused
+from shared.messages.messages import HOLDING
+from shared.model.model import Job
+
+Json = dict[str, Any]
+
+TRIES = 3
+"""Choices for one task in one call: its claims may change between the choice and the write."""
+AGAIN_SECONDS = 0.2
+"""Pause before the API server, or the ledger, is asked again."""
+LOOK_SECONDS = 1.0
+"""Interval of looks for claims that name a pod of ours without a place."""
+PROTECTED = "resource.kubernetes.io/delete-protection"
+"""A claim with devices is not deleted before they are given back: kube-scheduler sets this
+finalizer, and the claim controller takes it off."""
+CHANGING = "its resourceclaim changed while devices were chosen"
+
+log = structlog.get_logger(__name__)
+
+
+class ApiDevices:
+    def __init__(
+        self,
+        core: Coordinator,
+        intake: Intake,
+        writer: AppliesWork,
+        *,
+        mirror: Mirror,
+        server: ObjectServer,
+    ) -> None:
+        self._core = core
+        self._intake = intake
+        self._writer = writer
+        self._mirror = mirror
+        self._server = server
+        self._controller = DeviceController(core, intake, pod_uid=self._pod_uid)
+        # From a choice until the books have it: two choices at once could take one device.
+        self._choosing = asyncio.Lock()
+
+    def _pod_uid(self, job: Job, tix: int) -> str:
+        row = self._mirror.pods.of_task((job.jid, tix))
+        return "" if row is None else row.uid
+
+    # --- before the bind ------------------------------------------------------------------------
+
+    async def allocate(self, plan: BindPlan) -> Mapping[int, str]:
+        """Why tasks cannot have the devices that they claim, by position in the plan."""
+        failures: dict[int, str] = {}
+        users = self._controller.users(plan)
+        if not users:
+            return failures
+        async with self._choosing:
+            for _ in range(TRIES):
+                users = await self._serve(users, failures)
+                if not users:
+                    return failures
+        return failures | {user.at: CHANGING for user in users}
+
+    async def _serve(
+        self, users: Sequence[DeviceUser], failures: dict[int, str]
+    ) -> list[DeviceUser]:
+        """Write what these users get; returns those for whom it has to be chosen anew."""
+        items = self._controller.served(users, failures)
+        results = await self._write_all(items)
+        anew: list[DeviceUser] = []
+        for user in users:
+            mine = [results[key] for key in _claims_of(user) if key in results]
+            refused = [done.message for done in mine if done.outcome is Outcome.REFUSED]
+            if refused and user.at not in failures:
+                failures[user.at] = f"the API server refuses it: {refused[0]}"
+            elif user.at not in failures and any(done.outcome is not Outcome.DONE for done in mine):
+                anew.append(user)
+        return anew
+
+    async def _write_all(self, items: Sequence[Json]) -> dict[str, Patched]:
+        """Write these claims, and have the books follow; ``namespace/name`` -> what came of it."""
+        results: dict[str, Patched] = {}
+
+        async def one(item: Json) -> None:
+            meta = item["metadata"]
+            results[f"{meta['namespace']}/{meta['name']}"] = await self._write(item)
+
+        async with asyncio.TaskGroup() as group:
+            for item in items:
+                group.create_task(one(item))
+        await self._adopt([done.written for done in results.values() if done.written is not None])
+        return results
+
+    async def _write(self, item: Json) -> Patched:
+        """One claim as it is to be, by steps that each are valid: a claim's devices never change,
+        they are given back first."""
+        before = self._written(item["metadata"])
+        status = item.get("status") or {}
+        allocation, users = status.get("allocation"), status.get("reservedFor")
+        done = Patched(Outcome.DONE, before)
+        for path, fields in _steps(before, allocation, users):
+            assert done.written is not None
+            version = done.written["metadata"]["resourceVersion"]
+            done = await patch(self._server, path, version, fields)
+            if done.outcome is not Outcome.DONE:
+                return await self._looked(done, item["metadata"])
+        return done
+
+    def _written(self, meta: Json) -> Json:
+        """The claim as the books have it."""
+        document = self._intake.documents[Key(CLAIM, meta["namespace"], meta["name"])]
+        return document.object()
+
+    async def _looked(self, done: Patched, meta: Json) -> Patched:
+        """The claim as it is now, where a write did not say. Asked for until there is an answer:
+        whoever chose in between might take the same devices."""
+        while True:
+            try:
+                return Patched(done.outcome, await self._server.read(_path(meta)), done.message)
+            except ApiError as error:
+                log.warning("Cannot look at a claim", claim=meta["name"], why=str(error))
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    # --- the books ------------------------------------------------------------------------------
+
+    async def _adopt(self, claims: Sequence[Json]) -> None:
+        while claims:
+            try:
+                await self._writer.apply(partial(self._adopt_newer, claims))
+            except StoreRefused:  # logged and counted
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                return
+
+    def _adopt_newer(self, claims: Sequence[Json], now: float) -> Admission:
+        """Of these, what the watch has not brought yet, or passed."""
+        newer = []
+        for claim in claims:
+            meta = claim["metadata"]
+            document = self._intake.documents.get(Key(CLAIM, meta["namespace"], meta["name"]))
+            if document is not None and _version(document.object()) < _version(claim):
+                meta.pop("managedFields", None)
+                newer.append({"apiVersion": "resource.k8s.io/v1", "kind": CLAIM, **claim})
+        return self._intake.admit(newer, now) if newer else Admission()
+
+    # --- after a place is given up --------------------------------------------------------------
+
+    async def free_forever(self) -> None:
+        """Take pods of ours that have no place off the claims that name them; nobody else does as
+        long as they exist. Of pods that ended the claim controller takes care."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if any(True for _ in self._in_vain()):
+                async with self._choosing:
+                    await self._write_all(list(self._in_vain()))
+
+    def _in_vain(self) -> Iterator[Json]:
+        """Claims without the users that wait; without devices where nobody is left."""
+        for claim in list(self._core.order.accounts.cluster.objects.claims.values()):
+            document = self._intake.documents.get(Key(CLAIM, claim.namespace, claim.name))
+            if not claim.reserved or document is None:
+                continue
+            item = document.object()
+            users = users_of(item)
+            left = [user for user in users if not self._waits(claim.namespace, user)]
+            if len(left) < len(users):
+                item["status"]["reservedFor"] = left or None
+                if not left:
+                    item["status"]["allocation"] = None
+                yield item
+
+    def _waits(self, namespace: str, user: Json) -> bool:
+        """Whether the user is a pod of ours that has no place, in the cluster or in the books."""
+        row = self._mirror.pods.by_key.get((namespace, user.get("name", "")))
+        if row is None or user.get("uid") != row.uid or not _is_waiting(row):
+            return False
+        state = self._core.order.known(row.jid)
+        if state is None or state.standing is Standing.OPEN or state.unread:
+            return False  # the outcome of its turn is not known yet
+        return state.states[row.tix] not in HOLDING
+
+
+def _is_waiting(row: PodRow) -> bool:
+    return row.ours and row.jid >= 0 and not row.node and not row.ended and not row.leaving
+
+
+def _steps(
+    before: Json, allocation: Json | None, users: list[Json] | None
+) -> Iterator[tuple[str, Json]]:
+    """(path, fields) of each write that makes of a claim what it is to be."""
+    meta, had = before["metadata"], (before.get("status") or {}).get("allocation")
+    path = _path(meta)
+    if had is not None and allocation is not None and had != allocation:
+        yield f"{path}/status", {"status": {"allocation": None, "reservedFor": None}}
+    finalizers = list(meta.get("finalizers") or ())
+    if allocation is not None and PROTECTED not in finalizers:
+        yield path, {"metadata": {"finalizers": [*finalizers, PROTECTED]}}
+    fields: Json = {"reservedFor": users}
+    if allocation != had:
+        fields["allocation"] = allocation
+    yield f"{path}/status", {"status": fields}
+
+
+def _claims_of(user: DeviceUser) -> list[str]:
+    return [f"{user.job.namespace}/{name}" for name in user.claims]
+
+
+def _path(meta: Json) -> str:
+    base = "/apis/resource.k8s.io/v1"
+    return f"{base}/namespaces/{meta['namespace']}/resourceclaims/{meta['name']}"
+
+
+def _version(claim: Json) -> int:
+    """Versions of one object can be compared (Kubernetes 1.35, and with etcd before)."""
+    version = claim["metadata"].get("resourceVersion", "")
+    return int(version) if version.isdecimal() else 0

@@ -1,0 +1,184 @@
+"""ResourceClaims on a real API server: devices and users are written before a pod is bound, and
+taken back from who gets no place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from coordinator.service.observed.devices import PROTECTED
+from tests.kubernetes.client import ApiClient
+from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.definitions import VOLCANO, install
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
+
+pytestmark = pytest.mark.timeout(180)
+
+Json = dict[str, Any]
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+PODS = "/api/v1/namespaces/default/pods"
+DRIVER = "gpu.example.com"
+
+
+@pytest_asyncio.fixture
+async def quadrant(
+    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+) -> AsyncIterator[Followed]:
+    """Two nodes with two devices each."""
+    await install(cluster, *VOLCANO)
+    await cluster.create(node("n1"), node("n2"), device_class("gpu"))
+    await cluster.create(*(slice_of(name, 2) for name in ("n1", "n2")))
+    kubeconfig = control_plane.admin.kubeconfig
+    async with followed(ledger_url, short_dir, cluster, kubeconfig) as running:
+        yield running
+
+
+def resource(kind: str, name: str, spec: Json, **metadata: Any) -> Json:
+    made = {"apiVersion": "resource.k8s.io/v1", "kind": kind}
+    return made | {"metadata": {"name": name} | metadata, "spec": spec}
+
+
+def device_class(name: str) -> Json:
+    selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
+    told = {"opaque": {"driver": DRIVER, "parameters": {"by": "class"}}}
+    return resource("DeviceClass", name, {"selectors": [selector], "config": [told]})
+
+
+def slice_of(at: str, count: int) -> Json:
+    pool = {"name": at, "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"gpu-{number}"} for number in range(count)]
+    spec = {"driver": DRIVER, "nodeName": at, "pool": pool, "devices": devices}
+    return resource("ResourceSlice", at, spec)
+
+
+def claim(name: str, count: int = 1, **metadata: Any) -> Json:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": count}}
+    told = {"requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {"by": "claim"}}}
+    devices = {"requests": [request], "config": [told]}
+    return resource("ResourceClaim", name, {"devices": devices}, namespace="default", **metadata)
+
+
+def using(name: str, *claims: str, group: str = "", cpu: int = 1) -> Json:
+    made = pod(name, group=group, cpu=cpu)
+    made["spec"]["resourceClaims"] = [{"name": each, "resourceClaimName": each} for each in claims]
+    return made
+
+
+async def statuses(cluster: ApiClient) -> dict[str, Json]:
+    """Claim -> its status."""
+    items = (await cluster.get(CLAIMS))["items"]
+    return {item["metadata"]["name"]: item.get("status") or {} for item in items}
+
+
+def results(status: Json) -> list[tuple[str, str]]:
+    """(pool, device) of an allocated claim."""
+    allocation = status.get("allocation") or {"devices": {"results": []}}
+    return [(got["pool"], got["device"]) for got in allocation["devices"]["results"]]
+
+
+async def test_a_gang_has_a_device_each_before_it_is_bound(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    names = [f"g{number}" for number in range(4)]
+    await cluster.create(*(claim(name) for name in names), pod_group("ring", 4))
+    await cluster.create(*(using(name, name, group="ring") for name in names))
+    nodes = await quadrant.until_bound(*names)
+    pods, found = await quadrant.pods(), await statuses(cluster)
+    given = {name: results(found[name]) for name in names}
+    assert len({device for [device] in given.values()}) == 4, "no device is given twice"
+    for name in names:
+        assert given[name][0][0] == nodes[name], "a device of the pod's node"
+        uid = pods[name]["metadata"]["uid"]
+        assert found[name]["reservedFor"] == [{"resource": "pods", "name": name, "uid": uid}]
+        config = found[name]["allocation"]["devices"]["config"]
+        assert [entry["source"] for entry in config] == ["FromClass", "FromClaim"]
+        assert [entry["opaque"]["parameters"]["by"] for entry in config] == ["class", "claim"]
+    stored = await cluster.get(f"{CLAIMS}/g0")
+    assert PROTECTED in stored["metadata"]["finalizers"]
+
+
+async def test_a_claim_that_two_pods_share_names_both(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    await cluster.create(claim("both", 2), using("a", "both"))
+    nodes = await quadrant.until_bound("a")
+    await cluster.create(using("b", "both"))
+    nodes |= await quadrant.until_bound("b")
+    assert nodes["a"] == nodes["b"]
+    status = (await statuses(cluster))["both"]
+    assert [user["name"] for user in status["reservedFor"]] == ["a", "b"]
+    assert len(results(status)) == 2
+
+
+async def test_a_claim_of_a_template_is_waited_for(quadrant: Followed, cluster: ApiClient) -> None:
+    """The claim controller makes it; until then the pod says what is missing."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    spec = {"spec": {"devices": {"requests": [request]}}}
+    await cluster.create(resource("ResourceClaimTemplate", "own", spec, namespace="default"))
+    asking = pod("a")
+    asking["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "own"}]
+    [made] = await cluster.create(asking)
+    why = await until(lambda: next((s.refused_by or None for s in quadrant.jobs()), None))
+    assert 'no claim is made of resourceclaimtemplate "own" yet' in why
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": made["metadata"]["uid"]}
+    await cluster.create(claim("a-gpu-x", ownerReferences=[owner | {"controller": True}]))
+    entry = {"name": "gpu", "resourceClaimName": "a-gpu-x"}
+    await cluster.patch(f"{PODS}/a/status", {"status": {"resourceClaimStatuses": [entry]}})
+    await quadrant.until_bound("a")
+    assert len(results((await statuses(cluster))["a-gpu-x"])) == 1
+
+
+async def test_a_pod_that_is_not_bound_after_all_is_taken_off_its_claim(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    """As where kube-scheduler's own Unreserve was cut off: the claim names a pod that waits."""
+    [made] = await cluster.create(using("a", "wanted", cpu=64))  # more than any node has
+    await cluster.create(claim("wanted"))
+    got = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    at = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    status = {
+        "allocation": {
+            "devices": {"results": [got]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [at]}]},
+        },
+        "reservedFor": [{"resource": "pods", "name": "a", "uid": made["metadata"]["uid"]}],
+    }
+    await cluster.patch(f"{CLAIMS}/wanted/status", {"status": status})
+
+    async def free() -> bool:
+        status = (await statuses(cluster))["wanted"]
+        return not status.get("reservedFor") and not results(status)
+
+    await until(free)
+
+
+async def test_what_others_reserve_stays(quadrant: Followed, cluster: ApiClient) -> None:
+    """A pod of another scheduler has both devices of a node: none of ours gets them."""
+    [theirs] = await cluster.create(pod("theirs", scheduler="other"))
+    await cluster.create(claim("taken", 2))
+    status = {
+        "allocation": {
+            "devices": {
+                "results": [
+                    {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": f"gpu-{number}"}
+                    for number in range(2)
+                ]
+            }
+        },
+        "reservedFor": [{"resource": "pods", "name": "theirs", "uid": theirs["metadata"]["uid"]}],
+    }
+    await cluster.patch(f"{CLAIMS}/taken/status", {"status": status})
+    await asyncio.sleep(1.0)
+    await cluster.create(*(claim(name) for name in ("a", "b", "c")))
+    await cluster.create(*(using(name, name) for name in ("a", "b")))
+    assert set((await quadrant.until_bound("a", "b")).values()) == {"n2"}
+    await cluster.create(using("c", "c"))
+    await asyncio.sleep(1.5)
+    found = await statuses(cluster)
+    assert await quadrant.nodes_of("c") == {}
+    assert len(found["taken"]["reservedFor"]) == 1
