@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.bind.binder import plan_binds
+from coordinator.bind.binder import BindPlan, plan_binds
 from coordinator.controllers.volume_controller import (
     ClaimBinding,
     VolumeController,
@@ -12,6 +12,7 @@ from coordinator.controllers.volume_controller import (
     choose,
     reaches,
 )
+from coordinator.core.coordinator import Coordinator
 from coordinator.intake.changes import Changes
 from coordinator.intake.intake import Intake
 from coordinator.verification.workloads.demands import disk, storage_class, volume_claim
@@ -96,6 +97,15 @@ def test_a_class_creates_where_its_topologies_allow() -> None:
     assert chosen(objects(claim("c"), far), "c") == NOTHING_FREE
 
 
+def test_a_claim_whose_node_is_selected_gets_its_volume_there_and_nowhere_else() -> None:
+    """And a new one: who selected the node asked its provisioner."""
+    makes = replace(LATE, provisioner="csi")
+    here = replace(claim("c"), node="n0")
+    assert chosen(objects(here, makes, volume("free")), "c") == {"ns/c": ""}
+    there = replace(claim("c"), node="n1")
+    assert "gets its volume on node n1" in chosen(objects(there, makes), "c")
+
+
 def test_terms_on_one_node() -> None:
     named = Requirement("metadata.name", "In", ("n0",), field=True)
     assert reaches(None, NODE)
@@ -121,12 +131,8 @@ def test_a_volume_gets_one_claim_whoever_chose_it() -> None:
     assert isinstance(disk_now, Volume) and disk_now.claim == "ns/a"
 
 
-# --- a node that is not there ---------------------------------------------------------------------
-
-
-def test_who_waits_for_a_volume_on_a_node_that_is_away_gives_its_place_back() -> None:
-    """Seed 130278: the node was deleted and came back, which the ledger and the workers knew
-    already. The bind went out, and the cluster took it, before there was a volume."""
+def waiting() -> tuple[Coordinator, BindPlan, VolumeController]:
+    """A task with a claim has a place, and its bind waits for the volume."""
     asks = TaskClass(ONE.requests, constraints=Constraints(volumes=("c",)))
     core = coordinator(job(1))
     known = Changes(classes={0: asks}, jobs=[job(1)], objects=[claim("c"), volume("v"), LATE])
@@ -137,7 +143,29 @@ def test_who_waits_for_a_volume_on_a_node_that_is_away_gives_its_place_back() ->
         [BindEntry("1-0", [(1, 0, [0], [0])])], jobs=lambda _: job(1), node={0: "n0"}.get
     )
     assert plan is not None
-    controller = VolumeController(core)
+    return core, plan, VolumeController(core)
+
+
+# --- asked of others ------------------------------------------------------------------------------
+
+
+def test_what_is_asked_for_already_is_not_chosen_again_and_a_refusal_ends_the_wait() -> None:
+    _, plan, controller = waiting()
+    assert [b.claim for b in controller.look(plan).bindings] == ["ns/c"]
+    look = controller.look(plan, asked=lambda key: key == "ns/c")
+    assert (look.bindings, look.waiting.jids, look.items) == ([], [1], [])
+    look = controller.look(plan, refused={"ns/c": "its provisioner gave up"})
+    assert (look.bindings, look.waiting.jids) == ([], [])
+    assert look.items == [StatusItem(TaskState.PENDING, 1, [0], [0])]
+
+
+# --- a node that is not there ---------------------------------------------------------------------
+
+
+def test_who_waits_for_a_volume_on_a_node_that_is_away_gives_its_place_back() -> None:
+    """Seed 130278: the node was deleted and came back, which the ledger and the workers knew
+    already. The bind went out, and the cluster took it, before there was a volume."""
+    core, plan, controller = waiting()
     assert controller.look(plan).waiting.jids == [1]
     core.admitted(Changes(nodes_gone=[0]))
     look = controller.look(plan)

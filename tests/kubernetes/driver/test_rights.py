@@ -18,6 +18,8 @@ from tests.kubernetes.audit import requests_of
 from tests.kubernetes.client import ApiClient
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.definitions import KAI, VOLCANO, install
+from tests.kubernetes.driver import test_devices as devices
+from tests.kubernetes.driver import test_volumes as volumes
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.driver.test_evictions import PODS, POLICY, of_class, priority
 
@@ -32,6 +34,10 @@ NOT_IN_THIS_RUN: set[Right] = {
     ("patch", "scheduling.volcano.sh", "podgroups/status"),
     # Where the answer to a binding is lost: test_faults has it.
     ("get", "", "pods"),
+    # Asked by the server itself, for whoever writes a claim's status (from 1.36 on).
+    ("patch", "resource.k8s.io", "resourceclaims/binding"),
+    # Where a claim changes while its devices are chosen: test_prebind_faults has it.
+    ("get", "resource.k8s.io", "resourceclaims"),
 }
 
 
@@ -57,11 +63,14 @@ async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
     rules = [rule for role in roles for rule in role["rules"]]
     await grant(cluster, user(NAME), rules)
     await install(cluster, *VOLCANO, *KAI)
-    await cluster.create(node("n1"), priority("low", 10), priority("high", 1000))
+    await cluster.create(
+        node("n1", labels={volumes.HOSTNAME: "n1"}), priority("low", 10), priority("high", 1000)
+    )
     kubeconfig = control_plane.user(NAME).kubeconfig
     policy = short_dir / "policy.yaml"
     policy.write_text(POLICY)
     async with followed(ledger_url, short_dir, cluster, kubeconfig, policy=policy) as quadrant:
+        await _bind_with_claims(quadrant, cluster)
         await _bind_and_evict(quadrant, cluster)
         await _tell(cluster, lambda: ("patch", "", "events") in asked_by(control_plane))
     async with followed(
@@ -95,6 +104,22 @@ async def _bind_and_evict(quadrant: Followed, cluster: ApiClient) -> None:
     await until(lambda: quadrant.states()["running"] == 4)
     await cluster.create(of_class("urgent", "high"))
     await until(lambda: _leaves(quadrant))
+
+
+async def _bind_with_claims(quadrant: Followed, cluster: ApiClient) -> None:
+    """A volume that is made, one that is there, and a device; they leave again."""
+    local, made = volumes.storage_class("local"), volumes.storage_class("made", "disks.example.com")
+    disk = volumes.volume("disk", "local", "n1")
+    await cluster.create(local, made, disk, volumes.claim("there", "local"))
+    await cluster.patch(f"{volumes.VOLUMES}/disk/status", {"status": {"phase": "Available"}})
+    await cluster.create(volumes.claim("new", "made"), volumes.using("reader", "there", "new"))
+    await volumes.provision(cluster, "new", await volumes.selected(cluster, "new"))
+    await volumes.reserved(cluster, "disk")
+    await volumes.bind(cluster, "there", "disk")
+    await cluster.create(devices.device_class("gpu"), devices.slice_of("n1", 1))
+    await cluster.create(devices.claim("gpu"), devices.using("trainer", "gpu"))
+    for name in await quadrant.until_bound("reader", "trainer"):
+        await cluster.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
 
 
 async def _tell(cluster: ApiClient, changed: Callable[[], bool]) -> None:

@@ -103,6 +103,17 @@ async def selected(cluster: ApiClient, name: str) -> str:
     return node_name
 
 
+async def reserved(cluster: ApiClient, name: str) -> Json:
+    """The volume, once it names a claim."""
+
+    async def look() -> Json | None:
+        found: Json = await cluster.get(f"{VOLUMES}/{name}")
+        return found if found["spec"].get("claimRef") else None
+
+    volume: Json = await until(look)
+    return volume
+
+
 async def bind(cluster: ApiClient, name: str, to: str) -> None:
     """What the volume controller writes once a volume names its claim."""
     fields = {
@@ -144,12 +155,7 @@ async def test_a_volume_that_is_there_is_reserved_for_its_claim(
     await cluster.create(volume("disk", "local", "n2"), claim("data", "local"))
     await cluster.patch(f"{VOLUMES}/disk/status", {"status": {"phase": "Available"}})
     await cluster.create(using("reader", "data"))
-
-    async def reserved() -> Json | None:
-        found: Json = await cluster.get(f"{VOLUMES}/disk")
-        return found if found["spec"].get("claimRef") else None
-
-    disk = await until(reserved)
+    disk = await reserved(cluster, "disk")
     uid = (await cluster.get(f"{CLAIMS}/data"))["metadata"]["uid"]
     reference = disk["spec"]["claimRef"]
     assert (reference["namespace"], reference["name"], reference["uid"]) == ("default", "data", uid)

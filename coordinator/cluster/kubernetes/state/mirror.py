@@ -22,6 +22,7 @@ from coordinator.cluster.kubernetes.state.pods import (
     PodTable,
     Task,
     as_item,
+    has_claims,
     update,
 )
 from coordinator.cluster.kubernetes.state.reports import ReportLog, report
@@ -193,7 +194,7 @@ class Mirror:
         self._observe(row, *before)
         if not row.ours:
             self.foreign.take(row, msgspec.json.decode(pod.spec))
-        elif respecified and (row.jid >= 0 or not _over(row)):
+        elif respecified and (row.jid >= 0 or (not _over(row) and has_claims(pod))):
             pod.spec, claims = pod.spec.copy(), pod.status.resource_claim_statuses
             pod.status.resource_claim_statuses = claims.copy()
             self._changed[key] = pod

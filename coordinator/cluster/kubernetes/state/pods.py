@@ -33,6 +33,8 @@ _GONE_PODS = 100_000
 UNBOUND = -1
 """``reported`` of a pod that was not reported to be on a node."""
 
+_TEMPLATE = b'"resourceClaimTemplateName"'
+
 
 @dataclass(slots=True)
 class PodRow:
@@ -166,6 +168,18 @@ def _fingerprint(pod: PodObject, node: str) -> int:
     # Never 0, which a fresh row has.
     claims = bytes(pod.status.resource_claim_statuses)
     return hash((labels, annotations, spec, claims)) or 1
+
+
+def has_claims(pod: PodObject) -> bool:
+    """Whether a claim was made of each template that the pod names. Before that nothing can be
+    decided for it, and intake takes no pod whose claims change; the claim controller tells why it
+    makes none."""
+    if _TEMPLATE not in bytes(pod.spec):
+        return True
+    wanted = msgspec.json.decode(pod.spec)["resourceClaims"]
+    statuses = bytes(pod.status.resource_claim_statuses)
+    made = {claim["name"] for claim in (msgspec.json.decode(statuses) or ())} if statuses else set()
+    return all(c["name"] in made for c in wanted if c.get("resourceClaimTemplateName"))
 
 
 def own_words(annotations: dict[str, str] | None) -> dict[str, str]:
