@@ -177,14 +177,12 @@ class LedgerDouble:
             )
         if judge.binds or judge.evicts:
             self._add_binds(judge.binds, judge.lives, judge.evicts, judge.devices)
-        extra = sorted(judge.asked - set(fresh.rows))
-        # As they are stored: a refused statement may have left them with more slots in the overlay,
-        # and a version is of one record.
-        shown = [(row, self._books.nodes.get(row)) for row in extra]
-        more = [(row, node.packed()) for row, node in shown if node is not None]
+        # As they are stored: in the overlay a refused statement may have left them with more slots.
+        nodes = self._books.nodes
+        extra = [row for row in sorted(judge.asked - set(fresh.rows)) if row in nodes]
         rows = Rows(
-            [*fresh.rows, *(row for row, _ in more)],
-            [*fresh.records, *(record for _, record in more)],
+            [*fresh.rows, *extra],
+            [*fresh.records, *(nodes[row].packed() for row in extra)],
             [*fresh.things, *shown_things],
         )
         self._remember(batch, (answers, rows.rows))
