@@ -150,6 +150,7 @@ class LedgerSide:
 
     def _nodes_gone(self, event: dict[str, Any]) -> None:
         for row in event["rows"]:
+            self.books.deleted[row] = self.books.t
             self.books.nodes.drop_node(row)
             self.books.devices.drop_node(row)
 

@@ -219,20 +219,23 @@ class NeighbourChecks:
     ) -> tuple[dict[str, int], dict[str, int], int]:
         """Per domain, the number of pods that may be counted, including those that left recently;
         and the number that must be, without those that are leaving; and the number of domains. Of a
-        node that is back only now a worker may know neither the pods nor the domain."""
+        node that is back only now a worker may know neither the pods nor the domain; the pods of
+        one that was deleted only now it may still count (seed 182294)."""
         key, books = spread["topology_key"], self._books
         most: dict[str, int] = {}
-        counted = {row for row in books.nodes.names if self._counts(row, spread, keys, rules)}
+        may_count = {row for row in books.nodes.names if self._counts(row, spread, keys, rules)}
+        counted = may_count - books.nodes.gone
         surely_counted = {row for row in counted if not books.may_be_away(row)}
         domains = {str(self._domain(row, key)) for row in counted}
         least = dict.fromkeys(domains, 0)
         for kind, row, count in self._lately():
             if (
-                row in counted
+                row in may_count
                 and kind[0] == me[0]
                 and selected(spread.get("selector"), _labels(kind))
             ):
-                least[str(self._domain(row, key))] += count
+                domain = str(self._domain(row, key))
+                least[domain] = least.get(domain, 0) + count
         for kind, rows in self._there.items():
             if kind[0] == me[0] and selected(spread.get("selector"), _labels(kind)):
                 leaving = self._leaving.get(kind, _NOBODY)
@@ -244,9 +247,9 @@ class NeighbourChecks:
         return {domain: least[domain] for domain in known}, most, len(domains)
 
     def _counts(self, row: int, spread: Facts, keys: list[str], rules: Facts) -> bool:
-        """Whether a node's domain counts, by its labels and the constraint's two policies."""
+        """Whether a node's domain may count, by its labels and the constraint's two policies."""
         labels = self._books.labels_of(row)
-        if row in self._books.nodes.gone or not all(key in labels for key in keys):
+        if not self._books.may_be_there(row) or not all(key in labels for key in keys):
             return False
         if spread.get("honor_affinity", True) and not admits(self._books, rules, row):
             return False

@@ -45,6 +45,8 @@ class CheckerBooks:
     had numbers do not."""
     returned: dict[int, float] = field(default_factory=dict)
     """Row -> when its node, which had been deleted, was stored again."""
+    deleted: dict[int, float] = field(default_factory=dict)
+    """Row -> when its node was deleted."""
     t: float = 0.0
     """Time of the current event, in seconds since 1970."""
     lived: float = 0.0
@@ -69,6 +71,10 @@ class CheckerBooks:
     def may_be_away(self, row: int) -> bool:
         """Whether a worker may take the row's node for deleted: it is, or was until recently."""
         return row in self.nodes.gone or self.t - self.returned.get(row, -RECENT) < RECENT
+
+    def may_be_there(self, row: int) -> bool:
+        """Whether a worker may take the row's node for there: it is, or was until recently."""
+        return row not in self.nodes.gone or self.t - self.deleted.get(row, -RECENT) < RECENT
 
     def labels_of(self, row: int) -> dict[str, str]:
         labels: dict[str, str] = self.node_facts.get(row, _NOTHING).get("labels", _NOTHING)

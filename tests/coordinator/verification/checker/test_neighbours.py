@@ -125,3 +125,32 @@ def test_a_spread_counts_a_domain_that_is_back_once_workers_know(
         assert the_first(story, tmp_path) == (9, story.line_of(placed))
     else:
         assert story.check(tmp_path).ok
+
+
+@pytest.mark.parametrize(("seconds", "known"), [(0.0, False), (31.0, True)])
+def test_a_spread_counts_what_a_deleted_node_had_until_workers_know(
+    story: Story, seconds: float, known: bool, tmp_path: Path
+) -> None:
+    """Two nodes in zone a, of which the one with a pod is deleted: the second pod of zone b is one
+    too many for who knows that (seed 182294)."""
+    nodes = [
+        {"row": row, "name": f"n{row}", "allocatable": [[PODS, 10]], "spec": 3}
+        | {"facts": {"labels": {"zone": zone}}}
+        for row, zone in enumerate("aab")
+    ]
+    story.ledger("node", nodes=nodes)
+    app = [{"key": "app", "operator": "In", "values": ["even"]}]
+    spread = {"topology_key": "zone", "selector": app, "max_skew": 1}
+    asked = {"cid": LONER, "requests": [[PODS, 1, 0]], "best_effort": True, "rules": "even"}
+    story.ledger("class", classes=[asked], rules={"even": {"spreads": [spread]}})
+    job = {"jid": 3, "qid": 1, "spec": 1, "key": "default/job-3", "uid": "uid-3"}
+    role = [LONER, 0, 3, 0, {"labels": {"app": "even"}}]
+    story.ledger("job", jobs=[job | {"groups": [[-1, 1]], "roles": [role]}])
+    story.commit(3, {0: 1, 1: 2}, cid=LONER)
+    story.ledger("node_gone", rows=[1])
+    story.t += seconds
+    placed = story.commit(3, {2: 2}, cid=LONER)
+    if known:
+        assert the_first(story, tmp_path) == (9, story.line_of(placed))
+    else:
+        assert story.check(tmp_path).ok
