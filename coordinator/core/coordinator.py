@@ -208,7 +208,7 @@ class Coordinator:
     def observe(self, observer: Observer) -> None:
         """Report to this observer from now on; there is one at a time."""
         self.observer = observer
-        self.order.moved = observer.job_moved
+        self.order.moved = self.order.entry.entered = observer.job_moved
 
     @property
     def leaving(self) -> dict[int, JobState]:

@@ -19,6 +19,7 @@ from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, Standing
 from coordinator.objects.queue_trees import requested_below
 from coordinator.objects.timeline import Story
+from shard_worker.session_model.queue_totals import waits_for_entry
 from shard_worker.session_model.workload import Amounts
 from shared.manifests.fields.metadata import GROUP_NAME, QUEUE_NAME, TASK_SPEC
 from shared.messages.messages import TaskState
@@ -208,4 +209,6 @@ def phase(state: JobState) -> str:
     # Volcano's word for a gang that holds members, but fewer than its minimum.
     if members:
         return "Unknown"
-    return "Pending" if state.standing is Standing.WAITING else "Inqueue"
+    # Who was admitted stays so, also while it waits: its controller has made its pods.
+    nowhere = state.info.qid < 0  # no queue of its name
+    return "Pending" if nowhere or waits_for_entry(state.info.phase) else "Inqueue"

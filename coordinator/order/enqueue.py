@@ -7,6 +7,8 @@ job where the policy lacks the action.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from coordinator.jobs.state import JobState
 from shard_worker.dialects.volcano.actions.enqueue import enqueue, refusal
 from shard_worker.framework.session import Session
@@ -25,6 +27,9 @@ ASK_ANYHOW_SECONDS = 1.0
 class EnqueueGate:
     def __init__(self, session: Session) -> None:
         self.on = False
+        self.entered: Callable[[int], None] = lambda _: None
+        """Hears of jobs that are admitted before they have any task: nothing else tells that their
+        phase is another, and their controller makes the pods after it."""
         self.waiting: dict[int, JobState] = {}
         self.why: dict[int, Reason] = {}
         """Why those were refused that were judged before."""
@@ -46,6 +51,7 @@ class EnqueueGate:
                 info.phase = INQUEUE
             else:
                 mark_inqueue(cluster, info)
+            self._tell(state)
             return True
         self.waiting[info.job.jid] = state
         return False
@@ -69,10 +75,15 @@ class EnqueueGate:
             if entered:
                 self.why.pop(jid, None)
                 waiting.append((self.waiting.pop(jid), None))
+                self._tell(waiting[-1][0])
             else:
                 why = self.why[jid] = refusal(session, cluster, info)[0]
                 waiting.append((self.waiting[jid], why))
         return waiting
+
+    def _tell(self, state: JobState) -> None:
+        if not state.states:
+            self.entered(state.job.jid)
 
     def _due(self, cluster: ClusterInfo, now: float) -> bool:
         if now < self._asked + ASK_SECONDS:

@@ -212,6 +212,8 @@ class _Judge:
     def _best_effort(self) -> Why | None:
         """Why a job waits whose remaining tasks are all best-effort."""
         state, count = self.state, sum(self.state.info.best_effort[:1])
+        if not state.states and state.job.jid in self.order.entry.waiting:
+            return self._at_the_door()  # its controller makes the pods after its admission
         if not count:
             return None
         tasks = f"{plural(count, 'task')} ask for no resource"

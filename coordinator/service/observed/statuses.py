@@ -1,4 +1,4 @@
-"""What a Kubernetes cluster is told of pods and gangs that wait: conditions, statuses, events.
+"""What a Kubernetes cluster is told: why pods and gangs wait, and what queues have.
 
 ::
 
@@ -28,10 +28,11 @@ from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.kubernetes.writes.status_queue import LONGEST, Importance, StatusQueue
 from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Key
-from coordinator.intake.documents.kinds import BY_KIND, POD, POD_GROUP
+from coordinator.intake.documents.kinds import BY_KIND, POD, POD_GROUP, QUEUE
 from coordinator.intake.documents.metadata import condition
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState
+from coordinator.objects.cluster import quantities
 from coordinator.objects.context import NOT_TRIED, ReadModel
 from coordinator.objects.events import COMPONENT, NOTE, EventEntry, event_of
 from coordinator.objects.pods import UNSCHEDULABLE
@@ -53,6 +54,8 @@ PODS_OF_A_JOB = 1000
 and stands on their PodGroup."""
 LOOKS_A_TICK = 100
 """Objects looked at, most of which say what they said before: 0.1 ms each."""
+QUEUES_SECONDS = 1.0
+"""Interval of looks at what queues have: it changes with every placement."""
 LOOK_AGAIN_SECONDS = 60.0
 """Interval of looking again at what waits: the amounts of a sentence follow the whole cluster, and
 change without a turn of the job."""
@@ -78,13 +81,16 @@ class StatusWriter(Protocol):
 
 
 class About(NamedTuple):
-    """What a write is about: a gang, one of its pods, or something that happened to either."""
+    """What a write is about: a gang, one of its pods, something that happened to either, or a
+    queue."""
 
     importance: Importance
     jid: int
     tix: int = -1
     number: int = 0
     """Of a happening; 0 for none."""
+    queue: str = ""
+    """The name of a queue; "" for what is not about one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,8 @@ class StatusReports:
         self._clock = clock
         self._seen = 0
         """The version up to which changes of jobs were queued."""
+        self._queues_seen = 0
+        """As :attr:`_seen`, of queues."""
         self._of_job: dict[int, set[About]] = {}
         """jid -> what the server has of it."""
         self._not_understood: dict[int, tuple[ObjectKey, Json, str]] = {}
@@ -131,10 +139,13 @@ class StatusReports:
         """(namespace, name) -> where a PodGroup's status is written; None: not asked yet."""
 
     async def run_forever(self) -> None:
-        looked_again = self._clock()
+        looked_again = looked_at_queues = self._clock()
         while True:
             now = self._clock()
             await in_slices(self._collect(now))
+            if now >= looked_at_queues + QUEUES_SECONDS:
+                await in_slices(self._collect_queues(now))
+                looked_at_queues = now
             if now >= looked_again + LOOK_AGAIN_SECONDS:
                 await in_slices(self._look_again(now))
                 looked_again = now
@@ -181,6 +192,14 @@ class StatusReports:
             if state is not None and story is not None:
                 for about in self._changes(state, story, seen):
                     self.queue.changed(about, about.importance, now)
+            yield
+
+    def _collect_queues(self, now: float) -> Steps[None]:
+        seen, self._queues_seen = self._queues_seen, self._objects.version
+        for name in self._mirror.names(QUEUE.kind):
+            if self._objects.queue_version(QUEUE.kind, name) > seen:
+                about = About(Importance.QUEUE, -1, queue=name)
+                self.queue.changed(about, about.importance, now)
             yield
 
     def _changes(self, state: JobState, story: Story, seen: int) -> Iterator[About]:
@@ -230,7 +249,7 @@ class StatusReports:
         self.queue.written(about, write.content, now)
         of_job.add(about)
         if about.jid < 0:
-            del self._not_understood[about.number]
+            self._not_understood.pop(about.number, None)
         if code < HTTPStatus.BAD_REQUEST:
             self.written += 1
         elif code != HTTPStatus.CONFLICT:
@@ -250,9 +269,11 @@ class StatusReports:
 
     def _write_of(self, about: About) -> StatusWrite | None:
         """None where there is nothing to say any more."""
+        read_model = self._objects.read_model()
+        if about.queue:
+            return self._of_queue(read_model, about.queue)
         if about.jid < 0:
             return self._of_misunderstanding(about)
-        read_model = self._objects.read_model()
         state = read_model.core.order.jobs.get(about.jid)
         if state is None:
             return None
@@ -273,6 +294,21 @@ class StatusReports:
         conditions = status.get("conditions")  # null takes away those of before
         body = {"metadata": {"uid": uid}, "status": told | {"conditions": conditions}}
         return StatusWrite("PATCH", self._group_path(namespace, name), body)
+
+    def _of_queue(self, read_model: ReadModel, name: str) -> StatusWrite | None:
+        """What its tasks have. Its state and its counts are the queue controller's."""
+        uid = self._mirror.uid(ObjectKey(QUEUE.kind, "", name))
+        queues = read_model.core.order.lines.queues
+        queue = queues.get(read_model.queue_id(QUEUE.kind, name))
+        if queue is None or not uid:
+            return None
+        # Of everything that the cluster has, also 0: a patch leaves what it does not name.
+        total = read_model.core.order.accounts.cluster.total
+        amounts = dict.fromkeys(total, 0) | queue.info.allocated
+        allocated = quantities(amounts, read_model.names)
+        body = {"metadata": {"uid": uid}, "status": {"allocated": allocated}}
+        path = f"/apis/{QUEUE.api_version}/{QUEUE.plural}/{name}/status"
+        return StatusWrite("PATCH", path, body)
 
     def _of_pod(self, read_model: ReadModel, state: JobState, tix: int) -> StatusWrite | None:
         row = self._waiting_pod(state, tix)

@@ -188,7 +188,7 @@ def test_a_gang_that_waits_says_so_in_volcanos_words() -> None:
     world = World()
     world.put(node("n0"), pod_group("g", minMember=3), *(pod(f"p{i}", group="g") for i in range(2)))
     few = world.get("PodGroup", "g")["status"]
-    assert few["phase"] == "Pending"
+    assert few["phase"] == "Inqueue"  # it asks for no minResources: admitted, whatever it waits for
     assert (few["conditions"][0]["type"], few["conditions"][0]["reason"]) == (
         "Unschedulable",
         "NotEnoughTasks",

@@ -117,6 +117,10 @@ class Mirror:
     def exists(self, key: ObjectKey) -> bool:
         return (key.namespace, key.name) in self._known.get(key.kind, ())
 
+    def names(self, kind: str) -> list[str]:
+        """Of what exists of a cluster-wide kind."""
+        return [name for _, name in self._known.get(kind, ())]
+
     def uid(self, key: ObjectKey) -> str:
         """The uid of what exists by this name; "" for nothing."""
         return self._known.get(key.kind, {}).get((key.namespace, key.name), "")

@@ -29,7 +29,8 @@ class Importance(IntEnum):
     GROUP = 0
     GROUP_EVENT = 1
     POD = 2
-    POD_EVENT = 3
+    QUEUE = 3
+    POD_EVENT = 4
 
 
 K = TypeVar("K", bound=Hashable)
