@@ -317,7 +317,7 @@ class Coordinator:
             self.tally.workers_lost += 1
             self._lost.add(shard)
             self.observer.shard_changed(shard, EventReason.SHARD_LOST)
-        self.shuffling.lost(shard)
+        self.shuffling.lost(shard, sent=any(turn.jid == NOBODY for turn in sent))
         self.tally.of(shard).turns_lost += len(sent)
         self._unread += [*(turn.jid for turn in sent), *self._fenced.pop(shard, ())]
         for turn in unsent:

@@ -69,10 +69,13 @@ class Shuffling:
         self._out = -1
         self._order.came_back(NOBODY)
 
-    def lost(self, shard: int) -> None:
-        """The shard's worker is gone. What its turn moved is read from the ledger."""
+    def lost(self, shard: int, *, sent: bool) -> None:
+        """The shard's worker is gone. What its turn moved is read from the ledger; a turn that was
+        not ``sent`` moved nothing, and nothing else tells that it is over."""
         if self._out == shard:
             self._out = -1
+            if not sent:
+                self._order.came_back(NOBODY)
 
     def next_due(self) -> float | None:
         return self._next if "shuffle" in self._order.session.policy.actions else None
