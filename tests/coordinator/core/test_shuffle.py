@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.shuffle import SHUFFLE_SECONDS
-from coordinator.dispatch.instructions import SendTurns
+from coordinator.dispatch.dispatcher import SendTurns
 from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
 from shared.messages.messages import NOBODY, Epoch
