@@ -32,9 +32,11 @@ decides, or the other way round."""
 class Budgets:
     def __init__(self, books: CheckerBooks) -> None:
         self._books = books
-        self._evicted: dict[str, int] = {}
-        """Budget -> number of pods that the current statement may still evict."""
+        self._evicted: dict[str, set[tuple[int, int]]] = {}
+        """Budget -> the victims (jid, tix) of the current statement that it counts. More than one
+        tier may ask about a victim: it counts once (seed 181482)."""
         self._left: dict[str, int] = {}
+        """Budget -> number of pods that the current statement may evict."""
         self._requested = False
 
     def before(self, jids: Iterable[int], *, requested: bool) -> None:
@@ -48,7 +50,7 @@ class Budgets:
             for key, budget in objects.items()
             if key.startswith(KEY) and budget["namespace"] in spaces
         }
-        self._evicted = dict.fromkeys(self._left, 0)
+        self._evicted = {key: set() for key in self._left}
 
     def exceeded(self, jid: int, tix: int) -> str:
         """The budget that this victim exceeds, counted after those before it; "" if none."""
@@ -57,8 +59,8 @@ class Budgets:
         for key, remaining in self._left.items():
             budget = self._books.objects[key]
             if budget["namespace"] == job.namespace and selected(budget.get("selector"), labels):
-                self._evicted[key] += 1
-                if self._evicted[key] > remaining:
+                self._evicted[key].add((jid, tix))
+                if len(self._evicted[key]) > remaining:
                     exceeded = f"{key.removeprefix(KEY)} allows {remaining} evictions"
         return exceeded
 

@@ -217,6 +217,22 @@ def test_waiting_pods_of_a_group_may_have_been_deleted_with_its_last_change(
     assert (9 in story.check(tmp_path).broken) is (seconds > 0)
 
 
+@pytest.mark.parametrize("most", [2, 3])
+def test_a_victim_counts_once_whichever_policies_are_asked(tmp_path: Path, most: int) -> None:
+    """Seed 181482: the policy had been stored anew, and both were asked about each victim."""
+    story = running()
+    policy = {"actions": ["preempt"], "tiers": [[{"name": "pdb"}]]}
+    story.ledger("policy", policy=policy)
+    one = {"namespace": "default", "name": "one", "selector": [], "max_unavailable": str(most)}
+    story.ledger("object", keys=["budget/one"], gone=[False], values={"budget/one": one})
+    story.t += 3.0
+    story.ledger("policy", policy=policy)
+    event = evicting(story, BOTH, nominate={0: 0})
+    event["statements"][0]["reason"] = "preempt (pdb): for default/job-2"
+    # Job 2 waits, which is one of the budget's that is not available.
+    assert (9 in story.check(tmp_path).broken) is (most < 3)
+
+
 @pytest.mark.parametrize("leaving", ["evicted", "by itself"])
 def test_a_guarded_queue_keeps_what_is_guaranteed(tmp_path: Path, leaving: str) -> None:
     story = running()
