@@ -11,6 +11,11 @@ from shared.slices import at_once
 from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import BASE, KIND, World
 
+ENQUEUE = {
+    "actions": "enqueue, allocate",
+    "tiers": [{"plugins": [{"name": "gang"}, {"name": "overcommit"}, {"name": "proportion"}]}],
+}
+
 
 def test_a_pod_from_its_coming_to_its_end() -> None:
     world = World()
@@ -219,3 +224,28 @@ def test_queues_count_their_gangs_and_nodes_their_tasks() -> None:
         "quadrant.dev/shard": "shard-0"
     }
     assert world.get("Shard", "shard-0", "")["status"]["nodes"] == 1
+
+
+def test_a_gang_without_pods_is_admitted_and_its_watchers_hear_of_it() -> None:
+    """Its controller makes the pods after that, and waits for this change alone."""
+    world = World(policy=ENQUEUE)
+    least = {"minMember": 2, "minResources": {"cpu": "12"}}
+    world.put(node("n0"), pod_group("g", **least))
+    world.turns()
+    assert world.get("PodGroup", "g")["status"]["phase"] == "Pending"
+    world.objects.tell_waiting()
+    [condition] = world.get("PodGroup", "g")["status"]["conditions"]
+    assert "not admitted by enqueue: plugin overcommit" in condition["message"]
+    seen = world.objects.version
+    world.put(node("n1"))
+    world.now += 2.0
+    world.turns()
+    assert world.get("PodGroup", "g")["status"]["phase"] == "Inqueue"
+    assert ("MODIFIED", "g") in world.changes(seen, "PodGroup")
+
+
+def test_a_gang_without_minima_is_admitted_at_once_and_one_without_its_queue_never() -> None:
+    world = World(policy=ENQUEUE)
+    world.put(pod_group("g", minMember=2), pod_group("lost", minMember=2, queue="nowhere"))
+    phases = [world.get("PodGroup", name)["status"]["phase"] for name in ("g", "lost")]
+    assert phases == ["Inqueue", "Pending"]

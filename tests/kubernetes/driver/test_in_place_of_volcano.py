@@ -4,9 +4,9 @@ example Jobs from their creation to their end, on a real API server."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import yaml
 from tests.kubernetes.client import ApiClient
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.definitions import VOLCANO, install
-from tests.kubernetes.driver.harness import followed, until
+from tests.kubernetes.driver.harness import Followed, followed, until
 from tests.kubernetes.kubelets import DURATION, HollowKubelets
 from tests.kubernetes.volcano_controllers import GROUPS, JOBS, PODS, QUEUES, VolcanoControllers
 
@@ -55,31 +55,28 @@ class Beside:
 
 
 @pytest_asyncio.fixture
-async def beside(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
-) -> AsyncIterator[Beside]:
-    policy = short_dir / "policy.yaml"
-    policy.write_text(POLICY)
+async def beside(cluster: ApiClient) -> AsyncIterator[Beside]:
     await install(cluster, *VOLCANO)
     queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
     await cluster.create(queue | {"metadata": {"name": "default"}, "spec": {"weight": 1}})
     kubelets, controllers = HollowKubelets(cluster), VolcanoControllers(cluster)
     await kubelets.join(["n1", "n2"], ROOM)
-    kubeconfig = control_plane.admin.kubeconfig
-    async with (
-        followed(
-            ledger_url, short_dir, cluster, kubeconfig, policy=policy, scheduler_names="volcano"
-        ),
-        asyncio.TaskGroup() as group,
-    ):
+    async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(part.run()) for part in (kubelets, controllers)]
-        try:
-            yield Beside(kubelets, controllers)
-        finally:
-            for task in tasks:
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(*tasks)
+        yield Beside(kubelets, controllers)
+        for task in tasks:
+            task.cancel()
+
+
+@pytest.fixture
+def quadrant(
+    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+) -> AbstractAsyncContextManager[Followed]:
+    """Quadrant under Volcano's name, to be entered."""
+    policy = short_dir / "policy.yaml"
+    policy.write_text(POLICY)
+    names = {"policy": policy, "scheduler_names": "volcano"}
+    return followed(ledger_url, short_dir, cluster, control_plane.admin.kubeconfig, **names)
 
 
 def lasting(job: Json, seconds: float) -> Json:
@@ -106,44 +103,77 @@ async def until_ended(cluster: ApiClient, within: float = 90.0) -> dict[str, str
     return phases
 
 
-async def test_every_example_runs_to_its_end(cluster: ApiClient, beside: Beside) -> None:
+def example(name: str, seconds: float) -> Json:
+    [job] = [copy.deepcopy(job) for job in EXAMPLES if job["metadata"]["name"] == name]
+    return lasting(job, seconds)
+
+
+async def test_every_example_runs_to_its_end(
+    cluster: ApiClient, beside: Beside, quadrant: AbstractAsyncContextManager[Followed]
+) -> None:
     """Their pods are made after the admission of their PodGroup, and not before."""
-    await cluster.create(*(lasting(job, 1.0) for job in EXAMPLES))
-    names = {job["metadata"]["name"] for job in EXAMPLES}
-    assert await until_ended(cluster) == dict.fromkeys(names, "Completed")
-    assert {phases[-1] for phases in beside.controllers.phases.values()} <= {
-        "Inqueue",
-        "Running",
-        DONE,
-    }
+    names = [job["metadata"]["name"] for job in EXAMPLES]
+    async with quadrant:
+        await cluster.create(*(example(name, 1.0) for name in names))
+        assert await until_ended(cluster) == dict.fromkeys(names, "Completed")
+    last = {phases[-1] for phases in beside.controllers.phases.values()}
+    assert last <= {"Inqueue", "Running", DONE}
 
 
 async def test_a_job_waits_for_its_admission_and_its_podgroup_has_every_phase(
-    cluster: ApiClient, beside: Beside
+    cluster: ApiClient, beside: Beside, quadrant: AbstractAsyncContextManager[Followed]
 ) -> None:
     """It needs a third node. Its queue says what it has, while it has it."""
-    [large] = [copy.deepcopy(job) for job in EXAMPLES if job["metadata"]["name"] == "plain"]
+    large = example("plain", 6.0)
     [task] = large["spec"]["tasks"]
     task["replicas"] = large["spec"]["minAvailable"] = 3
     task["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "14"
-    await cluster.create(lasting(large, 6.0))
+    async with quadrant:
+        await cluster.create(large)
+        await until(lambda: _says(cluster, "not admitted by enqueue"))
+        assert (await cluster.get(PODS))["items"] == []
+        await beside.kubelets.join(["n3"], ROOM)
+        await until(lambda: _allocated(cluster, "42"))
+        assert await until_ended(cluster) == {"plain": DONE}
+        phases = ["Pending", "Inqueue", "Running", DONE]
+        await until(lambda: beside.controllers.phases["plain"] == phases)
+        await until(lambda: _allocated(cluster, "0"))
+    status = (await cluster.get(f"{QUEUES}/default"))["status"]
+    assert (status["state"], status["completed"]) == ("Open", 1)
 
-    async def waits() -> str | None:
-        group = (await cluster.get(GROUPS))["items"]
-        conditions = (group[0].get("status") or {}).get("conditions") if group else None
-        return conditions[0]["message"] if conditions else None
 
-    assert "not admitted by enqueue" in await until(waits)
-    assert (await cluster.get(PODS))["items"] == []
-    await beside.kubelets.join(["n3"], ROOM)
-    await until(lambda: _allocated(cluster, "42"))
-    assert await until_ended(cluster) == {"plain": "Completed"}
-    await until(
-        lambda: beside.controllers.phases["plain"] == ["Pending", "Inqueue", "Running", DONE]
-    )
-    await until(lambda: _allocated(cluster, "0"))
-    queue = await cluster.get(f"{QUEUES}/default")
-    assert (queue["status"]["state"], queue["status"]["completed"]) == ("Open", 1)
+async def test_what_volcano_placed_goes_on_and_the_next_job_is_placed_beside_it(
+    cluster: ApiClient, beside: Beside, quadrant: AbstractAsyncContextManager[Followed]
+) -> None:
+    """Volcano's scheduler admitted a Job and bound its pods, and was stopped."""
+    await cluster.create(example("plain", 600.0))
+    [group] = await until(lambda: _items(cluster, GROUPS, 1))
+    path = f"{GROUPS}/{group['metadata']['name']}"
+    await cluster.patch(path, {"status": {"phase": "Inqueue"}})
+    pods = await until(lambda: _items(cluster, PODS, 6))
+    for pod in pods:
+        await cluster.bind({"apiVersion": "v1", "kind": "Pod"} | pod, "n1")
+    async with quadrant as running:
+        await until(lambda: running.states()["running"] == 6)
+        await until(lambda: beside.controllers.phases["plain"][-1] == "Running")
+        await cluster.create(example("with-plugins", 1.0))
+        await until(lambda: beside.controllers.phases.get("with-plugins", [""])[-1] == DONE)
+        nodes = await running.nodes_of(*(pod["metadata"]["name"] for pod in pods))
+    assert set(nodes.values()) == {"n1"}
+    assert len(nodes) == 6
+    assert "Pending" not in beside.controllers.phases["plain"][1:], "no step back"
+
+
+async def _items(cluster: ApiClient, path: str, count: int) -> list[Json] | None:
+    items: list[Json] = (await cluster.get(path))["items"]
+    return items if len(items) == count else None
+
+
+async def _says(cluster: ApiClient, text: str) -> bool:
+    """Whether a condition of the only PodGroup says so."""
+    groups = (await cluster.get(GROUPS))["items"]
+    conditions = [c for g in groups for c in (g.get("status") or {}).get("conditions") or ()]
+    return any(text in condition["message"] for condition in conditions)
 
 
 async def _allocated(cluster: ApiClient, cpu: str) -> bool:

@@ -66,6 +66,8 @@ async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
     await cluster.create(
         node("n1", labels={volumes.HOSTNAME: "n1"}), priority("low", 10), priority("high", 1000)
     )
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
+    await cluster.create(queue | {"metadata": {"name": "default"}, "spec": {"weight": 1}})
     kubeconfig = control_plane.user(NAME).kubeconfig
     policy = short_dir / "policy.yaml"
     policy.write_text(POLICY)
