@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coordinator.objects.store import PAGE_BYTES
@@ -229,7 +231,7 @@ def test_queues_count_their_gangs_and_nodes_their_tasks() -> None:
 def test_a_gang_without_pods_is_admitted_and_its_watchers_hear_of_it() -> None:
     """Its controller makes the pods after that, and waits for this change alone."""
     world = World(policy=ENQUEUE)
-    least = {"minMember": 2, "minResources": {"cpu": "12"}}
+    least: dict[str, Any] = {"minMember": 2, "minResources": {"cpu": "12"}}
     world.put(node("n0"), pod_group("g", **least))
     world.turns()
     assert world.get("PodGroup", "g")["status"]["phase"] == "Pending"

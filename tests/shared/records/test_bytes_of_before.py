@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,9 @@ from shared.model.storage import VolumeClaim
 from shared.model.topology import HyperNode
 from shared.records import quarantine, reservation, specs, specs_jobs
 from shared.units.slots import Slots
+from tests.coordinator.intake.world_objects import WORLD
 from tests.security.samples import CLAIM, CLASS, JOB, NODE, QUEUE, SELECTOR
+from tests.shared.records.record_world_objects import FILE
 
 PLAIN_JOB = Job(
     jid=1,
@@ -175,3 +178,20 @@ def test_what_was_written_by_hand_is_read_and_written_alike(name: str) -> None:
     data = bytes.fromhex(written)
     assert decode(data) == value
     assert encode(value) == data
+
+
+# --- objects that placement reads -----------------------------------------------------------------
+
+
+def test_every_kind_of_object_has_its_record() -> None:
+    assert {type(value) for _, value in WORLD.values()} == set(specs.OBJECT_KEYS)
+    assert json.loads(FILE.read_text()).keys() == WORLD.keys()
+
+
+@pytest.mark.parametrize("name", WORLD)
+def test_an_object_is_stored_as_ledgers_have_it(name: str) -> None:
+    """Where this fails, ledgers that are there cannot be read: it is another schema, which has to
+    be taken up."""
+    data, (_, value) = bytes.fromhex(json.loads(FILE.read_text())[name]), WORLD[name]
+    assert specs.decode_object(specs.object_key(value), data) == value
+    assert specs.encode_object(value) == data
