@@ -1,0 +1,1 @@
+"""How fast Quadrant binds on a real API server, and what that costs whom."""
