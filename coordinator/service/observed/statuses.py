@@ -28,7 +28,7 @@ from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.kubernetes.writes.status_queue import LONGEST, Importance, StatusQueue
 from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Key
-from coordinator.intake.documents.kinds import BY_KIND, POD, POD_GROUP, QUEUE
+from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, POD, POD_GROUP, QUEUE
 from coordinator.intake.documents.metadata import condition
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState
@@ -280,6 +280,8 @@ class StatusReports:
         if about.number:
             return self._of_happening(read_model, state, about)
         if about.importance is Importance.GROUP:
+            if read_model.registry.group_kind == KAI_POD_GROUP.kind:
+                return self._of_kai_group(state, about)
             return self._of_group(state)
         return self._of_pod(read_model, state, about.tix)
 
@@ -294,6 +296,20 @@ class StatusReports:
         conditions = status.get("conditions")  # null takes away those of before
         body = {"metadata": {"uid": uid}, "status": told | {"conditions": conditions}}
         return StatusWrite("PATCH", self._group_path(namespace, name), body)
+
+    def _of_kai_group(self, state: JobState, about: About) -> StatusWrite | None:
+        """Why it is not scheduled, in KAI's conditions; its phase is the PodGroup controller's."""
+        namespace, name = state.job.namespace, state.job.name
+        uid = self._mirror.uid(ObjectKey(KAI_POD_GROUP.kind, namespace, name))
+        group = self._objects.get(KAI_POD_GROUP, namespace, name)
+        if group is None or not uid:
+            return None
+        conditions = group["status"].get("schedulingConditions")
+        if conditions is None and about not in self._of_job.get(about.jid, ()):
+            return None  # nothing was said that is to be taken back
+        body = {"metadata": {"uid": uid}, "status": {"schedulingConditions": conditions}}
+        base = f"/apis/{KAI_POD_GROUP.api_version}/namespaces/{namespace}"
+        return StatusWrite("PATCH", f"{base}/{KAI_POD_GROUP.plural}/{name}/status", body)
 
     def _of_queue(self, read_model: ReadModel, name: str) -> StatusWrite | None:
         """What its tasks have. Its state and its counts are the queue controller's."""

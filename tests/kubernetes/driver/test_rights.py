@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import redis
 
 from coordinator.service.observed import statuses
 from tests.conftest import ROOT
+from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
 from tests.deploy.rendered import of_kind, render
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of
@@ -79,6 +80,7 @@ async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
         kai_ledger(ledger_url), short_dir, cluster, kubeconfig, policy=KAI_POLICY
     ) as quadrant:
         await until(lambda: quadrant.observed.cluster.mirror.complete)
+        await _tell_of_kai(cluster)
     refused = [r for r in requests_of(control_plane.audit_log, NAME) if r.code == 403]
     assert refused == []
     assert asked_by(control_plane) == rights_of(rules) - NOT_IN_THIS_RUN
@@ -131,6 +133,28 @@ async def _tell(cluster: ApiClient, changed: Callable[[], bool]) -> None:
         await cluster.create(node(f"small-{i}", cpu=1))
         await asyncio.sleep(1.0)
     await until(changed)
+
+
+async def _tell_of_kai(cluster: ApiClient) -> None:
+    """A gang that no node has room for says so in KAI's words, until there is room."""
+    gang = kai_group("gang", "team-a", minMember=1) | {"metadata": {"name": "gang", "namespace": "default"}}
+    await cluster.create(kai_queue("all"), kai_queue("team-a", "all"), gang)
+    large = pod("large", cpu=64, annotations={"pod-group-name": "gang"})
+    await cluster.create(large)
+    path = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups/gang"
+
+    async def conditions() -> list[dict[str, Any]] | None:
+        status = (await cluster.get(path)).get("status") or {}
+        return status.get("schedulingConditions") or None
+
+    [condition] = await until(conditions)
+    assert (condition["type"], condition["status"]) == ("UnschedulableOnNodePool", "True")
+    await cluster.create(node("huge", cpu=128))
+    await until(lambda: _nothing(conditions))
+
+
+async def _nothing(look: Callable[[], Awaitable[object]]) -> bool:
+    return await look() is None
 
 
 async def _leaves(quadrant: Followed) -> bool:
