@@ -30,6 +30,7 @@ from coordinator.jobs.state import Standing
 from coordinator.ledger_refusals import StoreRefused
 from shared.messages.messages import HOLDING
 from shared.model.model import Job
+from shared.slices import Steps, in_slices
 
 Json = dict[str, Any]
 
@@ -65,6 +66,8 @@ class ApiDevices:
         self._controller = DeviceController(core, intake, pod_uid=self._pod_uid)
         # From a choice until the books have it: two choices at once could take one device.
         self._choosing = asyncio.Lock()
+        self._users: dict[Key, tuple[int, list[Json]]] = {}
+        """Claim -> (version of its document, its users)."""
 
     def _pod_uid(self, job: Job, tix: int) -> str:
         row = self._mirror.pods.of_task((job.jid, tix))
@@ -105,20 +108,21 @@ class ApiDevices:
         """Write these claims, and have the books follow; ``namespace/name`` -> what came of it."""
         results: dict[str, Patched] = {}
 
-        async def one(item: Json) -> None:
-            meta = item["metadata"]
-            results[f"{meta['namespace']}/{meta['name']}"] = await self._write(item)
+        async def one(item: Json, before: Json) -> None:
+            results[_key(item)] = await self._write(item, before)
 
+        # Taken before anything is awaited: what these were chosen by.
+        documents = self._intake.documents
+        befores = [documents[Key(CLAIM, *_key(item).split("/", 1))].object() for item in items]
         async with asyncio.TaskGroup() as group:
-            for item in items:
-                group.create_task(one(item))
+            for item, before in zip(items, befores, strict=True):
+                group.create_task(one(item, before))
         await self._adopt([done.written for done in results.values() if done.written is not None])
         return results
 
-    async def _write(self, item: Json) -> Patched:
+    async def _write(self, item: Json, before: Json) -> Patched:
         """One claim as it is to be, by steps that each are valid: a claim's devices never change,
-        they are given back first."""
-        before = self._written(item["metadata"])
+        they are given back first. ``before``: as the books have it."""
         status = item.get("status") or {}
         allocation, users = status.get("allocation"), status.get("reservedFor")
         done = Patched(Outcome.DONE, before)
@@ -129,11 +133,6 @@ class ApiDevices:
             if done.outcome is not Outcome.DONE:
                 return await self._looked(done, item["metadata"])
         return done
-
-    def _written(self, meta: Json) -> Json:
-        """The claim as the books have it."""
-        document = self._intake.documents[Key(CLAIM, meta["namespace"], meta["name"])]
-        return document.object()
 
     async def _looked(self, done: Patched, meta: Json) -> Patched:
         """The claim as it is now, where a write did not say. Asked for until there is an answer:
@@ -174,24 +173,40 @@ class ApiDevices:
         long as they exist. Of pods that ended the claim controller takes care."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if any(True for _ in self._in_vain()):
+            if found := await in_slices(self._in_vain()):
                 async with self._choosing:
-                    await self._write_all(list(self._in_vain()))
+                    await self._write_all([i for key in found if (i := self._freed(key))])
 
-    def _in_vain(self) -> Iterator[Json]:
-        """Claims without the users that wait; without devices where nobody is left."""
+    def _in_vain(self) -> Steps[list[Key]]:
+        """Claims that name a pod without a place."""
+        found, known, self._users = [], self._users, {}
         for claim in list(self._core.order.accounts.cluster.objects.claims.values()):
-            document = self._intake.documents.get(Key(CLAIM, claim.namespace, claim.name))
+            yield
+            key = Key(CLAIM, claim.namespace, claim.name)
+            document = self._intake.documents.get(key)
             if not claim.reserved or document is None:
                 continue
-            item = document.object()
-            users = users_of(item)
-            left = [user for user in users if not self._waits(claim.namespace, user)]
-            if len(left) < len(users):
-                item["status"]["reservedFor"] = left or None
-                if not left:
-                    item["status"]["allocation"] = None
-                yield item
+            users = known.get(key)
+            if users is None or users[0] != document.version:  # read once for each version
+                users = document.version, users_of(document.object())
+            self._users[key] = users
+            if any(self._waits(claim.namespace, user) for user in users[1]):
+                found.append(key)
+        return found
+
+    def _freed(self, key: Key) -> Json | None:
+        """The claim without the users that wait; without devices where nobody is left. None where
+        there is nothing to be changed any more."""
+        document = self._intake.documents.get(key)
+        item = {} if document is None else document.object()
+        users = users_of(item)
+        left = [user for user in users if not self._waits(key.namespace, user)]
+        if len(left) == len(users):
+            return None
+        item["status"]["reservedFor"] = left or None
+        if not left:
+            item["status"]["allocation"] = None
+        return item
 
     def _waits(self, namespace: str, user: Json) -> bool:
         """Whether the user is a pod of ours that has no place, in the cluster or in the books."""
@@ -223,6 +238,11 @@ def _steps(
     if allocation != had:
         fields["allocation"] = allocation
     yield f"{path}/status", {"status": fields}
+
+
+def _key(claim: Json) -> str:
+    """``namespace/name``"""
+    return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
 
 
 def _claims_of(user: DeviceUser) -> list[str]:

@@ -81,7 +81,7 @@ class ApiVolumes:
                 log.warning("Cannot look at a claim", claim=binding.claim, why=str(error))
                 return
             if why:
-                del self._asked[binding.claim]
+                self._asked.pop(binding.claim, None)  # two tasks may share the claim
                 failures[binding.claim] = why
 
         async with asyncio.TaskGroup() as group:  # of volume_controller.AT_ONCE at most
@@ -101,7 +101,7 @@ class ApiVolumes:
         ):
             return ""
         if binding.volume:
-            return await self._reserve(binding.volume, claim)
+            return await self._reserve(binding.volume, claim, known)
         return await self._select(binding.node.name, claim, known)
 
     # --- a volume that is made ------------------------------------------------------------------
@@ -127,7 +127,7 @@ class ApiVolumes:
 
     # --- a volume that is there -----------------------------------------------------------------
 
-    async def _reserve(self, name: str, claim: Json) -> str:
+    async def _reserve(self, name: str, claim: Json, known: _Asked) -> str:
         """Have the volume name its claim."""
         path = f"/api/v1/persistentvolumes/{name}"
         volume = await self._server.read(path)
@@ -147,7 +147,6 @@ class ApiVolumes:
             "spec": {"claimRef": reference},
         }
         done = await patch(self._server, path, volume["metadata"]["resourceVersion"], fields)
-        known = self._asked[f"{meta['namespace']}/{meta['name']}"]
         return self._settled(known, done.outcome, done.message)
 
     def _settled(self, known: _Asked, outcome: Outcome, message: str) -> str:
