@@ -21,11 +21,12 @@ from coordinator.intake.admission.documents import DEFAULT_QUEUE
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Key
-from coordinator.intake.documents.kinds import BY_KIND
+from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeFull, IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
 from shared.errors import Refusal
+from shared.manifests.kai.groups import STAMPS
 
 AGAIN_SECONDS = 0.1
 """Pause before an object is offered again whose name is not free yet, or for which there was no
@@ -143,13 +144,29 @@ class ClusterFeed:
         if not positions:
             return
         try:
-            admission = await self._writer.submit([delta.items[i] for i in positions])
+            items = [self._with_stamps(delta.keys[i], delta.items[i]) for i in positions]
+            admission = await self._writer.submit(items)
         except (IntakeFull, StoreRefused) as error:
             log.warning("The ledger takes no objects now", why=str(error))
             self._later.append((delta, positions))
             return
         refused = self._refusals(delta, positions, admission)
         self._name_pods(delta, [i for i in positions if i not in refused])
+
+    def _with_stamps(self, key: ObjectKey, item: dict[str, Any]) -> dict[str, Any]:
+        """A PodGroup of KAI's with the times that are kept on it here: what the cluster has of them
+        may be from before they were written."""
+        document = self._intake.documents.get(Key(*key))
+        if key.kind != KAI_POD_GROUP.kind or document is None:
+            return item
+        ours, theirs = document.object()["metadata"], item["metadata"]
+        if ours.get("uid") != theirs.get("uid"):
+            return item
+        kept = {n: text for n, text in (ours.get("annotations") or {}).items() if n in STAMPS}
+        others = {
+            n: text for n, text in (theirs.get("annotations") or {}).items() if n not in STAMPS
+        }
+        return item | {"metadata": theirs | {"annotations": others | kept}}
 
     def _is_leaving(self, key: ObjectKey) -> bool:
         document = self._intake.documents.get(Key(*key))

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import count, islice
 from typing import Any, NamedTuple, Protocol
@@ -22,7 +21,7 @@ import msgspec
 import structlog
 
 from coordinator.cluster.kubernetes.api.client import ApiError
-from coordinator.cluster.kubernetes.api.pool import MERGE_PATCH, STRATEGIC_PATCH, HttpAnswer
+from coordinator.cluster.kubernetes.api.pool import STRATEGIC_PATCH, HttpAnswer
 from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.kubernetes.writes.status_queue import LONGEST, Importance, StatusQueue
@@ -32,12 +31,17 @@ from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, POD, POD_
 from coordinator.intake.documents.metadata import condition
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState
-from coordinator.objects.cluster import quantities
 from coordinator.objects.context import NOT_TRIED, ReadModel
 from coordinator.objects.events import COMPONENT, NOTE, EventEntry, event_of
 from coordinator.objects.pods import UNSCHEDULABLE
 from coordinator.objects.store import Objects
 from coordinator.objects.timeline import Happening, Story
+from coordinator.service.observed.status_writes import (
+    StatusWrite,
+    conditions_write,
+    queue_write,
+    stamps_write,
+)
 from shared.messages.messages import TaskState
 from shared.messages.reason import Reason
 from shared.slices import GiveWay, Steps, in_slices
@@ -91,20 +95,6 @@ class About(NamedTuple):
     """Of a happening; 0 for none."""
     queue: str = ""
     """The name of a queue; "" for what is not about one."""
-
-
-@dataclass(frozen=True, slots=True)
-class StatusWrite:
-    method: str
-    path: str
-    body: Json
-    form: str = MERGE_PATCH
-
-    @property
-    def content(self) -> bytes:
-        """What makes it worth a write. Of an event that is its sentence: that it happened once more
-        is told with the next one."""
-        return msgspec.json.encode(self.body.get("message") or self.body)
 
 
 class StatusReports:
@@ -206,6 +196,7 @@ class StatusReports:
         jid = state.job.jid
         if state.job.kind == POD_GROUP.kind:
             yield About(Importance.GROUP, jid)
+            yield About(Importance.STAMPS, jid)
         is_gang = state.job.kind != POD.kind
         waiting = [*_waiting(state)]
         for h in story.happenings:
@@ -279,10 +270,16 @@ class StatusReports:
             return None
         if about.number:
             return self._of_happening(read_model, state, about)
-        if about.importance is Importance.GROUP:
-            if read_model.registry.group_kind == KAI_POD_GROUP.kind:
-                return self._of_kai_group(state, about)
-            return self._of_group(state)
+        of_kai = read_model.registry.group_kind == KAI_POD_GROUP.kind
+        match about.importance:
+            case Importance.GROUP | Importance.STAMPS if of_kai:
+                return self._of_kai(state, about)
+            case Importance.GROUP:
+                return self._of_group(state)
+            case Importance.STAMPS:
+                return None
+            case _:
+                pass
         return self._of_pod(read_model, state, about.tix)
 
     def _of_group(self, state: JobState) -> StatusWrite | None:
@@ -297,34 +294,19 @@ class StatusReports:
         body = {"metadata": {"uid": uid}, "status": told | {"conditions": conditions}}
         return StatusWrite("PATCH", self._group_path(namespace, name), body)
 
-    def _of_kai_group(self, state: JobState, about: About) -> StatusWrite | None:
-        """Why it is not scheduled, in KAI's conditions; its phase is the PodGroup controller's."""
+    def _of_kai(self, state: JobState, about: About) -> StatusWrite | None:
         namespace, name = state.job.namespace, state.job.name
         uid = self._mirror.uid(ObjectKey(KAI_POD_GROUP.kind, namespace, name))
         group = self._objects.get(KAI_POD_GROUP, namespace, name)
         if group is None or not uid:
             return None
-        conditions = group["status"].get("schedulingConditions")
-        if conditions is None and about not in self._of_job.get(about.jid, ()):
-            return None  # nothing was said that is to be taken back
-        body = {"metadata": {"uid": uid}, "status": {"schedulingConditions": conditions}}
-        base = f"/apis/{KAI_POD_GROUP.api_version}/namespaces/{namespace}"
-        return StatusWrite("PATCH", f"{base}/{KAI_POD_GROUP.plural}/{name}/status", body)
+        said = about in self._of_job.get(about.jid, ())
+        write = stamps_write if about.importance is Importance.STAMPS else conditions_write
+        return write(group, uid, said=said)
 
     def _of_queue(self, read_model: ReadModel, name: str) -> StatusWrite | None:
-        """What its tasks have. Its state and its counts are the queue controller's."""
         uid = self._mirror.uid(ObjectKey(QUEUE.kind, "", name))
-        queues = read_model.core.order.lines.queues
-        queue = queues.get(read_model.queue_id(QUEUE.kind, name))
-        if queue is None or not uid:
-            return None
-        # Of everything that the cluster has, also 0: a patch leaves what it does not name.
-        total = read_model.core.order.accounts.cluster.total
-        amounts = dict.fromkeys(total, 0) | queue.info.allocated
-        allocated = quantities(amounts, read_model.names)
-        body = {"metadata": {"uid": uid}, "status": {"allocated": allocated}}
-        path = f"/apis/{QUEUE.api_version}/{QUEUE.plural}/{name}/status"
-        return StatusWrite("PATCH", path, body)
+        return queue_write(read_model, name, uid) if uid else None
 
     def _of_pod(self, read_model: ReadModel, state: JobState, tix: int) -> StatusWrite | None:
         row = self._waiting_pod(state, tix)

@@ -29,6 +29,7 @@ UNSCHEDULABLE = "UnschedulableOnNodePool"
 """Type of the condition of a PodGroup that could not be placed in a node pool."""
 STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
 LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
+STAMPS = (LAST_START, STALE_SINCE, LAST_EVICTION)
 """A name of ours: kept on the object, as the other two times are."""
 
 _MOST_MEMBERS = 1_000_000

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from coordinator.service.observed import statuses
+from shared.manifests.kai.groups import LAST_START
 from tests.conftest import ROOT
 from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
 from tests.deploy.rendered import of_kind, render
@@ -137,7 +138,9 @@ async def _tell(cluster: ApiClient, changed: Callable[[], bool]) -> None:
 
 async def _tell_of_kai(cluster: ApiClient) -> None:
     """A gang that no node has room for says so in KAI's words, until there is room."""
-    gang = kai_group("gang", "team-a", minMember=1) | {"metadata": {"name": "gang", "namespace": "default"}}
+    gang = kai_group("gang", "team-a", minMember=1) | {
+        "metadata": {"name": "gang", "namespace": "default"}
+    }
     await cluster.create(kai_queue("all"), kai_queue("team-a", "all"), gang)
     large = pod("large", cpu=64, annotations={"pod-group-name": "gang"})
     await cluster.create(large)
@@ -151,6 +154,16 @@ async def _tell_of_kai(cluster: ApiClient) -> None:
     assert (condition["type"], condition["status"]) == ("UnschedulableOnNodePool", "True")
     await cluster.create(node("huge", cpu=128))
     await until(lambda: _nothing(conditions))
+    # When it started is on it, and stays there whoever changes it.
+    started = await until(lambda: _stamp(cluster, path))
+    await cluster.patch(path, {"metadata": {"labels": {"told": "later"}}})
+    await asyncio.sleep(1.0)
+    assert await _stamp(cluster, path) == started
+
+
+async def _stamp(cluster: ApiClient, path: str) -> str | None:
+    annotations = (await cluster.get(path))["metadata"].get("annotations") or {}
+    return annotations.get(LAST_START)
 
 
 async def _nothing(look: Callable[[], Awaitable[object]]) -> bool:

@@ -30,7 +30,8 @@ class Importance(IntEnum):
     GROUP_EVENT = 1
     POD = 2
     QUEUE = 3
-    POD_EVENT = 4
+    STAMPS = 4
+    POD_EVENT = 5
 
 
 K = TypeVar("K", bound=Hashable)
