@@ -19,9 +19,9 @@ def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
         try:
             yield pool
         except BaseException:
-            # Not cancelled: the pool's own thread fails what was open as soon as a process has
-            # ended, and a future that is cancelled by then makes it print a traceback.
-            pool.shutdown(wait=False)
+            # Not cancelled, nor shut down before: the pool's own thread fails what was open as soon
+            # as a process has ended. A future that is cancelled by then makes it print a traceback;
+            # so does an interpreter that ends before this thread, for which leaving the pool waits.
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
