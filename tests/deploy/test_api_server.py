@@ -12,11 +12,11 @@ import pytest_asyncio
 import yaml
 
 from coordinator.api.discovery.definitions import manifest
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import VOLCANO, install, remove
 from tests.coordinator.api.kubectl import SECONDS, found
 from tests.deploy.rendered import OVERLAYS, ROOT, Object, of_kind, pods_of, render
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.definitions import VOLCANO, install, remove
 
 DEFINITIONS = ROOT / "k8s/definitions.yaml"
 DRY: dict[str, Any] = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "tests"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coordinator.verification.local_kubernetes.client import ApiClient
 from tests.coordinator.api.client import Json
-from tests.kubernetes.client import ApiClient
 
 RBAC = "rbac.authorization.k8s.io"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from coordinator.verification.local_kubernetes.client import ApiClient, Resource
 from tests.coordinator.api.client import Json
-from tests.kubernetes.client import ApiClient, Resource
 
 SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 KEPT = frozenset(

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from coordinator.verification.local_kubernetes.binaries import Binaries
+from coordinator.verification.local_kubernetes.client import ApiClient, client_of
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.identity import Identity
 from tests.kubernetes.access import account, grant, token_of
-from tests.kubernetes.client import ApiClient, client_of
-from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.emptying import empty
 from tests.kubernetes.faults.proxy import FaultyProxy, faulty_proxy
-from tests.kubernetes.identity import Identity
-from tests.kubernetes.servers.build import MISSING, Binaries, cache_folder, find_binaries
+from tests.kubernetes.servers.build import MISSING, cache_folder, find_binaries
 
 MARKER = "kubernetes"
 FIXTURE = "kubernetes_binaries"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
+from coordinator.verification.local_kubernetes.client import ApiClient, client_of
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from tests.coordinator.api.client import Json
 from tests.kubernetes.access import account, grant, token_of, user, username
 from tests.kubernetes.audit import Request, entries, requests_of
-from tests.kubernetes.client import ApiClient, client_of
-from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.emptying import empty
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.definitions import KAI, VOLCANO, install, remove
 from tests.coordinator.api.client import Json
 from tests.coordinator.intake import objects
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.definitions import KAI, VOLCANO, install, remove
 
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
@@ -73,7 +73,7 @@ async def test_definitions_can_be_taken_away_again(cluster: ApiClient) -> None:
     await install(cluster, *VOLCANO)
     await cluster.create(objects.queue("research"))
     await remove(cluster, *VOLCANO)
-    assert (await cluster.text(QUEUES))[0] == 404
+    assert (await cluster.ask("GET", QUEUES, code=404))["code"] == 404
     await install(cluster, *VOLCANO)
     assert await cluster.names(QUEUES) == []
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.kubelets import LEASES, HollowKubelets
 from tests.coordinator.api.client import Json
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.kubelets import LEASES, HollowKubelets
 
 PODS = "/api/v1/namespaces/default/pods"
 

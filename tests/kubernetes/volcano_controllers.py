@@ -12,8 +12,8 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
+from coordinator.verification.local_kubernetes.client import ApiClient
 from shared.units.quantity import amount
-from tests.kubernetes.client import ApiClient
 
 Json = dict[str, Any]
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"

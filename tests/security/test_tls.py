@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
 import redis
 
+from coordinator.verification.local_kubernetes.authority import Authority
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.access import Access
 from shared.ledger.redis.client import RedisLedger
@@ -16,9 +18,10 @@ from shared.ledger.redis.renewal import RedisRenewal
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Verdict
 from shared.settings.settings import SettingsError, load_settings
-from tests.authority import Authority
 from tests.security.tls import tls_before
 from tests.shared.ledger.support import Desk, cluster
+
+pytestmark = pytest.mark.skipif(which("openssl") is None, reason="no openssl here")
 
 
 @pytest.fixture(scope="module")

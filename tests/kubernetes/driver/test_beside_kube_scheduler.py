@@ -14,16 +14,16 @@ import aiohttp
 import pytest
 
 from coordinator.cluster.kubernetes.shadow.record import NAME as RECORD
+from coordinator.verification.local_kubernetes.binaries import Binaries
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.server_process import ServerProcess
 from shared.settings.settings import load_settings
 from tests.conftest import ROOT
 from tests.deploy.rendered import of_kind, render
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
-from tests.kubernetes.process import ServerProcess
-from tests.kubernetes.servers.build import Binaries
 
 pytestmark = pytest.mark.timeout(240)
 

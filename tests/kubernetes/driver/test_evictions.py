@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 
 pytestmark = pytest.mark.timeout(180)

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 
 NODES = ("n1", "n2", "n3")

@@ -15,11 +15,11 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.kubelets import DURATION, HollowKubelets
 from tests.kubernetes.driver.harness import Followed, followed, until
-from tests.kubernetes.kubelets import DURATION, HollowKubelets
 from tests.kubernetes.volcano_controllers import GROUPS, JOBS, PODS, QUEUES, VolcanoControllers
 
 pytestmark = pytest.mark.timeout(300)

@@ -9,13 +9,13 @@ import pytest
 import pytest_asyncio
 
 from coordinator.service.observed import volumes as observed_volumes
-from tests.kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.identity import Identity
 from tests.kubernetes.driver import test_devices as devices
 from tests.kubernetes.driver import test_volumes as volumes
 from tests.kubernetes.driver.harness import Followed, followed, node, until
 from tests.kubernetes.faults.effects import Answer, Effect, HoldRequest, LoseAnswer, LoseRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
-from tests.kubernetes.identity import Identity
 
 pytestmark = pytest.mark.timeout(180)
 

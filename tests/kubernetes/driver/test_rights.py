@@ -11,15 +11,15 @@ import pytest
 import redis
 
 from coordinator.service.observed import statuses
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import KAI, VOLCANO, install
 from shared.manifests.kai.groups import LAST_START
 from tests.conftest import ROOT
 from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
 from tests.deploy.rendered import of_kind, render
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.definitions import KAI, VOLCANO, install
 from tests.kubernetes.driver import test_devices as devices
 from tests.kubernetes.driver import test_volumes as volumes
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until

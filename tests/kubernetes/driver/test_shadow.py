@@ -11,12 +11,12 @@ import pytest
 
 from coordinator.cluster.kubernetes.shadow.record import NAME as RECORD
 from coordinator.cluster.kubernetes.shadow.record import trace_rows
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
 from shared.settings.settings import load_settings
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.definitions import VOLCANO, install
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 
 pytestmark = pytest.mark.timeout(180)

@@ -16,14 +16,14 @@ import pytest_asyncio
 from coordinator.cluster.kubernetes.writes import status_queue
 from coordinator.service.observed import statuses
 from coordinator.service.observed.statuses import WRITES_A_TICK
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.identity import Identity
 from tests.docs.terminal import kubectl
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.definitions import VOLCANO, install
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.faults.effects import Answer, Effect, LoseAnswer, LoseRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
-from tests.kubernetes.identity import Identity
 
 Json = dict[str, Any]
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"

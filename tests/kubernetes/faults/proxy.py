@@ -18,8 +18,11 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.identity import Identity
+from coordinator.verification.local_kubernetes.server_process import LOOPBACK
+from coordinator.verification.local_kubernetes.sockets import sockets
 from tests.coordinator.api.client import SECONDS
-from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.faults.effects import (
     Answer,
     CutStream,
@@ -30,9 +33,6 @@ from tests.kubernetes.faults.effects import (
     LoseAnswer,
     LoseRequest,
 )
-from tests.kubernetes.identity import Identity
-from tests.kubernetes.process import LOOPBACK
-from tests.kubernetes.sockets import sockets
 
 _BETWEEN_HOPS = ("Connection", "Host", "Keep-Alive", "Transfer-Encoding", "Content-Length")
 

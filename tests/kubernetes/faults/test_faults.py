@@ -10,9 +10,10 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from tests.coordinator.api.client import Json
-from tests.kubernetes.client import ApiClient, client_of
-from tests.kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.client import ApiClient, client_of
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.identity import Identity
+from tests.coordinator.api.client import Json, Lines
 from tests.kubernetes.faults.effects import (
     Answer,
     CutStream,
@@ -22,7 +23,6 @@ from tests.kubernetes.faults.effects import (
     LoseRequest,
 )
 from tests.kubernetes.faults.proxy import FaultyProxy
-from tests.kubernetes.identity import Identity
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -41,7 +41,8 @@ async def client(proxied: Identity) -> AsyncIterator[ApiClient]:
 async def test_what_is_not_spoilt_passes(client: ApiClient) -> None:
     await client.post(MAPS, config_map("a"))
     assert await client.names(MAPS, fieldSelector="metadata.name=a") == ["a"]
-    async with client.watch(MAPS) as lines:
+    async with client.watch(MAPS) as answer:
+        lines = Lines(answer)
         assert await lines.named() == ("ADDED", "a")
     await client.delete(f"{MAPS}/a")
     assert await client.names(MAPS) == []
@@ -97,13 +98,15 @@ async def test_a_watch_is_cut_in_the_middle_of_an_event(
     client: ApiClient, cluster: ApiClient, proxy: FaultyProxy
 ) -> None:
     proxy.inject(CutStream(events=1), part="/configmaps")
-    async with client.watch(MAPS) as lines:
+    async with client.watch(MAPS) as answer:
+        lines = Lines(answer)
         await cluster.create(config_map("a"))
         # Read before the cut: of a connection that is reset, what waits to be read is lost.
         assert await lines.named() == ("ADDED", "a")
         await cluster.create(config_map("b"))
         await cut_within_an_event(lines.response, proxy)
-    async with client.watch(MAPS) as lines:
+    async with client.watch(MAPS) as answer:
+        lines = Lines(answer)
         assert [await lines.named(), await lines.named()] == [("ADDED", "a"), ("ADDED", "b")]
         assert proxy.cut_watches("/configmaps") == 1
         await cluster.create(config_map("c"))
@@ -137,6 +140,7 @@ async def test_a_watch_from_before_a_compaction_expires(
     assert await cluster.names(MAPS) == ["a", "b"]
     exact = {"resourceVersion": version, "resourceVersionMatch": "Exact"}
     assert (await cluster.get(MAPS, code=410, **exact))["reason"] == "Expired"
-    async with cluster.watch(MAPS, resourceVersion=version) as lines:
+    async with cluster.watch(MAPS, resourceVersion=version) as answer:
+        lines = Lines(answer)
         event = await lines.next()
     assert (event["type"], event["object"]["code"]) == ("ERROR", 410)

@@ -22,11 +22,11 @@ import psutil
 import typer
 
 from coordinator.supervisor.supervisor import Supervisor
+from coordinator.verification.local_kubernetes.client import ApiClient, client_of
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
 from coordinator.verification.workloads.bulk_client import ApiClient as QuadrantClient
 from shared.settings.settings import load_settings
-from tests.kubernetes.client import ApiClient, client_of
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.definitions import VOLCANO, install
 from tests.kubernetes.driver.harness import node, pod, pod_group
 from tests.kubernetes.servers.build import find_binaries
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kubernetes.client import ApiClient
-from tests.kubernetes.control_plane import ControlPlane
-from tests.kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
 from tests.kubernetes.driver.harness import node
 from tests.kubernetes.rates.__main__ import bind_all, create, waiting
 

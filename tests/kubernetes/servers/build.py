@@ -15,9 +15,9 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from coordinator.verification.local_kubernetes.binaries import Binaries
 from shared.die_with_parent import die_with_parent
 
 MODULE = Path(__file__).parent
@@ -34,28 +34,6 @@ MISSING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Binaries:
-    """Where the built commands are."""
-
-    folder: Path
-
-    @property
-    def etcd(self) -> Path:
-        return self.folder / "etcd"
-
-    @property
-    def api_server(self) -> Path:
-        return self.folder / "kube-apiserver"
-
-    @property
-    def scheduler(self) -> Path:
-        return self.folder / "kube-scheduler"
-
-    def complete(self) -> bool:
-        return all((self.folder / name).is_file() for name in COMMANDS)
-
-
 def cache_folder() -> Path:
     """The folder of this state of the module: other versions or options are built beside it."""
     root = os.environ.get(CACHE)
@@ -70,7 +48,11 @@ def cache_folder() -> Path:
 def find_binaries() -> Binaries | None:
     """What ``make kubernetes`` built for this state of the module."""
     binaries = Binaries(cache_folder())
-    return binaries if binaries.complete() else None
+    return binaries if _complete(binaries) else None
+
+
+def _complete(binaries: Binaries) -> bool:
+    return all((binaries.folder / name).is_file() for name in COMMANDS)
 
 
 def build() -> Binaries:
@@ -79,7 +61,7 @@ def build() -> Binaries:
     binaries.folder.parent.mkdir(parents=True, exist_ok=True)
     with (binaries.folder.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # a second build waits for the first and finds its result
-        if not binaries.complete():
+        if not _complete(binaries):
             _build_into(binaries.folder)
     return binaries
 

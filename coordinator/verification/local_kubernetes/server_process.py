@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from coordinator.verification.local_kubernetes.errors import LocalClusterFailed
 from shared.die_with_parent import die_with_parent
 
 LOOPBACK = "127.0.0.1"
@@ -32,7 +33,7 @@ class ReservedPort:
 
 
 class ServerProcess:
-    """Killed and started again under the same arguments; it ends when the tests do."""
+    """Killed and started again under the same arguments; it ends when its parent does."""
 
     def __init__(self, command: Sequence[str | Path], folder: Path) -> None:
         self._command = list(map(str, command))
@@ -71,11 +72,19 @@ class ServerProcess:
             self._process.wait()
             self._process = None
 
+    def ended(self) -> bool:
+        """Whether it ended by itself or by a signal of somebody else, since it was started. It may
+        be started again then."""
+        if self._process is None or self._process.poll() is None:
+            return False
+        self._process = None
+        return True
+
     def check(self) -> None:
         """Raise with the end of its log where it ended by itself."""
         if self._process is not None and (code := self._process.poll()) is not None:
             self._process = None
-            raise AssertionError(f"{self.name} ended with {code}:\n{self.last_lines()}")
+            raise LocalClusterFailed(f"{self.name} ended with {code}:\n{self.last_lines()}")
 
     def last_lines(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-_LINES_SHOWN:])

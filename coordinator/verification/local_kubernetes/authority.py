@@ -1,4 +1,4 @@
-"""An authority made for a test, and the certificates that it issues."""
+"""An authority of our own, and the certificates that it issues."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from shutil import which
 
-import pytest
+from coordinator.verification.local_kubernetes.errors import LocalClusterFailed
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 def openssl(*arguments: str | Path) -> None:
-    command = which("openssl") or pytest.skip("no openssl here: no certificate can be made")
+    """Run it with these arguments. Raises LocalClusterFailed."""
+    command = which("openssl")
+    if command is None:
+        raise LocalClusterFailed("no `openssl` on PATH: install it, certificates are made by it")
     done = subprocess.run(
         [command, *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, done.stderr
+    if done.returncode != 0:
+        raise LocalClusterFailed(f"openssl {arguments[0]} failed: {done.stderr.strip()}")
 
 
 class Authority:

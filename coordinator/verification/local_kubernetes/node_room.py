@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from coordinator.verification.local_kubernetes.client import Json
 from shared.units.quantity import amount
-from tests.coordinator.api.client import Json
 
 Amounts = dict[str, int]
 _REASONS = {"cpu": "OutOfcpu", "memory": "OutOfmemory", "pods": "OutOfpods"}

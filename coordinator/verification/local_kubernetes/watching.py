@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 import orjson
 
-from tests.coordinator.api.client import Json
-from tests.kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.client import ApiClient, Json
+from coordinator.verification.local_kubernetes.errors import UnexpectedAnswer
 
 _PAUSE = 0.1
 """Seconds after a failed request."""
 
 
-async def changes(client: ApiClient, path: str, **query: str) -> AsyncIterator[tuple[str, Json]]:
+async def changes(client: ApiClient, path: str, **query: Any) -> AsyncIterator[tuple[str, Json]]:
     """Pairs (``ADDED`` | ``MODIFIED`` | ``DELETED``, object), for ever.
 
     After an expired version everything is listed anew, as ADDED; what was deleted meanwhile is
@@ -31,8 +32,8 @@ async def changes(client: ApiClient, path: str, **query: str) -> AsyncIterator[t
                     yield "ADDED", item
             async with client.watch(
                 path, resourceVersion=version, allowWatchBookmarks="true", **query
-            ) as lines:
-                async for line in lines.response.content:
+            ) as answer:
+                async for line in answer.content:
                     event = orjson.loads(line)
                     if event["type"] == "ERROR":
                         version = ""
@@ -40,5 +41,5 @@ async def changes(client: ApiClient, path: str, **query: str) -> AsyncIterator[t
                     version = event["object"]["metadata"]["resourceVersion"]
                     if event["type"] != "BOOKMARK":
                         yield event["type"], event["object"]
-        except (aiohttp.ClientError, AssertionError, orjson.JSONDecodeError, TimeoutError):
+        except (aiohttp.ClientError, UnexpectedAnswer, orjson.JSONDecodeError, TimeoutError):
             await asyncio.sleep(_PAUSE)  # the server is away, or overloaded

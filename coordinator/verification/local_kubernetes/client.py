@@ -1,4 +1,4 @@
-"""A client of the API server for tests, by objects as people write them."""
+"""A client of an API server that is ours, by objects as people write them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
 import orjson
 
-from tests.coordinator.api.client import SECONDS, Client, Json
-from tests.kubernetes.identity import Identity
-from tests.kubernetes.sockets import sockets
+from coordinator.verification.local_kubernetes.errors import UnexpectedAnswer
+from coordinator.verification.local_kubernetes.identity import Identity
+from coordinator.verification.local_kubernetes.sockets import sockets
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+SECONDS = 60.0
+"""How long is waited for an answer that must come."""
 _EVERY = 0.02
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +47,33 @@ class Resource:
         return f"{root}{within}/{self.plural}" + (f"/{name}" if name else "")
 
 
-class ApiClient(Client):
+class ApiClient:
     """``code`` is the status that an answer must have; None allows each."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
-        super().__init__(session)
+        self.session = session
         self._resources: dict[tuple[str, str], Resource] = {}
+
+    async def get(
+        self, path: str, *, code: int = 200, accept: str = "application/json", **query: Any
+    ) -> Json:
+        """The JSON answer. Raises UnexpectedAnswer."""
+        async with self.session.get(path, params=query, headers={"Accept": accept}) as answer:
+            text = await answer.read()
+        _must(answer.status, code, f"GET {path}", text)
+        value: Json = orjson.loads(text)
+        return value
+
+    async def names(self, path: str, **query: Any) -> list[str]:
+        return [item["metadata"]["name"] for item in (await self.get(path, **query))["items"]]
+
+    @contextlib.asynccontextmanager
+    async def watch(self, path: str, **query: str) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A watch, whose content is an event a line. Raises UnexpectedAnswer."""
+        async with self.session.get(path, params={"watch": "true"} | query) as answer:
+            if answer.status != HTTPStatus.OK:
+                _must(answer.status, HTTPStatus.OK, f"watch of {path}", await answer.read())
+            yield answer
 
     async def resources(self) -> list[Resource]:
         """What discovery tells now."""
@@ -110,7 +136,7 @@ class ApiClient(Client):
             method, path, data=data, params=query, headers={"Content-Type": form}
         ) as answer:
             text = await answer.read()
-        assert code is None or answer.status == code, (method, path, answer.status, text)
+        _must(answer.status, code, f"{method} {path}", text)
         if answer.content_type != "application/json":  # a path that is not served, or a fault
             return {"kind": "Status", "code": answer.status, "message": text.decode()}
         value: Json = orjson.loads(text)
@@ -131,7 +157,8 @@ class ApiClient(Client):
         """The first answer of this kind, errors included: ask until it comes."""
         deadline = time.monotonic() + SECONDS
         while not holds(answer := await self.ask("GET", path)):
-            assert time.monotonic() < deadline, f"{path} stayed {answer}"
+            if time.monotonic() > deadline:
+                raise UnexpectedAnswer(f"{path} stayed {answer}")
             await asyncio.sleep(_EVERY)
         return answer
 
@@ -152,6 +179,11 @@ async def client_of(identity: Identity) -> AsyncIterator[ApiClient]:
         ) as session,
     ):
         yield ApiClient(session)
+
+
+def _must(status: int, code: int | None, what: str, text: bytes) -> None:
+    if code is not None and status != code:
+        raise UnexpectedAnswer(f"{what} is answered {status}: {text.decode(errors='replace')}")
 
 
 def _namespace(item: Json) -> str:

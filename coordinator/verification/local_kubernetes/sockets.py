@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Callable
 
 from aiohttp.connector import AddrInfoType
 
-from tests.coordinator.api.client import SECONDS
+from coordinator.verification.local_kubernetes.errors import LocalClusterFailed
+
+SECONDS = 60.0
 
 
 @contextlib.asynccontextmanager
@@ -39,5 +41,6 @@ async def _close(still_open: list[socket.socket]) -> None:
             one.shutdown(socket.SHUT_RDWR)
     deadline = time.monotonic() + SECONDS
     while any(one.fileno() != -1 for one in still_open):
-        assert time.monotonic() < deadline, "a socket stayed open"
+        if time.monotonic() > deadline:
+            raise LocalClusterFailed("a socket to the API server stayed open")
         await asyncio.sleep(0)

@@ -34,10 +34,10 @@ class Identity:
         content = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": "tests", "cluster": cluster}],
-            "users": [{"name": "tests", "user": user}],
-            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
-            "current-context": "tests",
+            "clusters": [{"name": "local", "cluster": cluster}],
+            "users": [{"name": "local", "user": user}],
+            "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
+            "current-context": "local",
         }
         self.kubeconfig.touch(mode=0o600)
         self.kubeconfig.write_text(yaml.safe_dump(content))

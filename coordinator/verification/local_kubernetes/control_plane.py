@@ -16,15 +16,21 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.authority import Authority, openssl
-from tests.kubernetes.identity import MASTERS, Identity
-from tests.kubernetes.process import LOOPBACK, ReservedPort, ServerProcess
-from tests.kubernetes.servers.build import Binaries
+from coordinator.verification.local_kubernetes.authority import Authority, openssl
+from coordinator.verification.local_kubernetes.binaries import Binaries
+from coordinator.verification.local_kubernetes.errors import LocalClusterFailed
+from coordinator.verification.local_kubernetes.identity import MASTERS, Identity
+from coordinator.verification.local_kubernetes.server_process import (
+    LOOPBACK,
+    ReservedPort,
+    ServerProcess,
+)
 
 PATIENCE = 90.0
 """Seconds that a server may take to be ready: 3.4 on a quiet machine."""
@@ -55,7 +61,7 @@ _CLIENTS = "clients:0"
 class ControlPlane:
     """Both servers, with their data in ``folder`` (keep its path short: etcd has a socket there).
 
-    ``api_server`` and ``etcd`` may be killed and started by a test; ``wait`` says when all is well
+    ``api_server`` and ``etcd`` may be killed and started again; ``wait`` says when all is well
     again.
     """
 
@@ -97,7 +103,7 @@ class ControlPlane:
             self.etcd.check()
             self.api_server.check()
             if time.monotonic() > deadline:
-                raise AssertionError(
+                raise LocalClusterFailed(
                     f"not ready in {seconds:.0f} s:\n{self.api_server.last_lines()}"
                 )
             time.sleep(0.1)
@@ -107,7 +113,7 @@ class ControlPlane:
             with urllib.request.urlopen(
                 f"{self.url}/readyz", timeout=5, context=self.admin.tls()
             ) as answer:
-                return bool(answer.status == 200)
+                return bool(answer.status == HTTPStatus.OK)
         except (urllib.error.URLError, OSError):
             return False
 
@@ -143,7 +149,8 @@ class ControlPlane:
             connection.request("POST", path, json.dumps(body))
             answer = connection.getresponse()
             text = answer.read()
-        assert answer.status == 200, text
+        if answer.status != HTTPStatus.OK:
+            raise LocalClusterFailed(f"etcd: {path} answers {answer.status}: {text.decode()}")
         value: dict[str, Any] = json.loads(text)
         return value
 
@@ -165,12 +172,12 @@ class ControlPlane:
         return [
             binaries.etcd,
             f"--data-dir={self.folder}/etcd",
-            "--name=tests",
+            "--name=local",
             f"--listen-client-urls={clients}",
             f"--advertise-client-urls={clients}",
             f"--listen-peer-urls={peers}",
             f"--initial-advertise-peer-urls={peers}",
-            f"--initial-cluster=tests={peers}",
+            f"--initial-cluster=local={peers}",
             # A killed process loses nothing by it, only a machine would.
             "--unsafe-no-fsync",
             "--log-level=warn",

@@ -16,8 +16,7 @@ from coordinator.intake.documents.kinds import (
     POD_GROUP,
     QUEUE,
 )
-from tests.coordinator.api.client import Json
-from tests.kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.client import ApiClient, Json
 
 _TEXT = {"type": "string"}
 _NUMBER = {"type": "integer"}
