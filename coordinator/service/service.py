@@ -273,7 +273,8 @@ class Service:
             every=self._settings.reconcile_seconds,
             kick=self._kicked.set,
         )
-        await reconciling.begin()
+        if self._observed is None:  # pods that are watched are known by uid, and not by number
+            await reconciling.begin()
         group.create_task(recorder.run())
         group.create_task(writer.run())
         with contextlib.suppress(StoreRefused):  # logged and counted; tried with the first list

@@ -26,6 +26,7 @@ from coordinator.cluster.kubernetes.state.pods import PodRow, Task
 from coordinator.cluster.protocol import (
     BindAnswers,
     BindRequests,
+    ClusterTimeout,
     Foreign,
     Listed,
     Phase,
@@ -40,6 +41,8 @@ DELTA = 500
 LISTING = 5000
 """Tasks of one part of a listing."""
 TICK_SECONDS = 0.1
+LIST_SECONDS = 20.0
+"""How long one request of the binder waits for the first lists: 100,000 pods take some 10 s."""
 
 Clock = Callable[[], float]
 
@@ -166,8 +169,8 @@ class KubernetesCluster:
     def expect(self, known: list[tuple[ObjectKey, str]]) -> None:
         self.mirror.expect(known)
 
-    def admitted(self, pods: list[tuple[tuple[str, str], str, Task]]) -> None:
-        """Intake has these pods, of these uids, as these tasks."""
+    def admitted(self, pods: list[tuple[tuple[str, str], str, Task | None]]) -> None:
+        """Intake has these pods, of these uids, as these tasks; None: as no task."""
         for key, uid, task in pods:
             self.mirror.admitted(key, uid, task)
         self._signal()
@@ -181,17 +184,30 @@ class KubernetesCluster:
 
     def foreign_changed(self) -> bool:
         """Whether what pods that are not ours use has changed since :meth:`foreign`."""
-        return self.mirror.foreign.changed
+        return self.mirror.accounts_for_all and self.mirror.foreign.changed
 
     # --- what the binder asks -------------------------------------------------------------------
 
+    async def _all_known(self) -> None:
+        """Wait while a task may be on a node without our knowing: after a change of leader, until
+        everything was listed. It would be taken for lost, and its room for free. Raises
+        ClusterTimeout where that takes long."""
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                while not self.mirror.accounts_for_all:  # noqa: ASYNC110 - intake has a part in it
+                    await asyncio.sleep(TICK_SECONDS)
+        except TimeoutError:
+            raise ClusterTimeout("not every pod was listed yet") from None
+
     async def bind(self, requests: BindRequests) -> BindAnswers:
+        await self._all_known()
         rows = self.mirror.pods.rows([read_task(name) for name in requests.tasks])
         answers = await self._writes.bind(requests, rows)
         self._signal()
         return answers
 
     async def delete(self, tasks: list[str], uids: list[str] | None = None) -> list[str]:
+        await self._all_known()
         rows = self.mirror.pods.rows([read_task(name) for name in tasks])
         live = [row for row in rows if row is not None and not row.gone]
         if live:
@@ -213,6 +229,7 @@ class KubernetesCluster:
         return reports
 
     async def listing(self, token: str) -> Listed:
+        await self._all_known()
         if not token:
             self._listing = self.mirror.pods.tasks()  # one state for all parts
         start = int(token or 0)
@@ -224,6 +241,7 @@ class KubernetesCluster:
         )
 
     async def look(self, tasks: list[str]) -> Listed:
+        await self._all_known()
         names = [read_task(name) for name in tasks]
         rows = self.mirror.pods.rows(names)
         listed = self._listed([row for row in rows if row is not None])
@@ -245,6 +263,7 @@ class KubernetesCluster:
         )
 
     async def foreign(self) -> Foreign:
+        await self._all_known()
         self.mirror.foreign.changed = False
         return self.mirror.foreign.sums()
 

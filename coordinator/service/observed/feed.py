@@ -48,7 +48,7 @@ class ObjectSource(Protocol):
 
     async def changes(self) -> ObjectDelta: ...
 
-    def admitted(self, pods: list[tuple[PodKey, str, Task]]) -> None: ...
+    def admitted(self, pods: list[tuple[PodKey, str, Task | None]]) -> None: ...
 
     def put_back(self, delta: ObjectDelta, positions: Sequence[int]) -> None: ...
 
@@ -198,13 +198,14 @@ class ClusterFeed:
 
     def _name_pods(self, delta: ObjectDelta, positions: Iterable[int]) -> None:
         pods = self._intake.registry.pods
-        named: list[tuple[PodKey, str, Task]] = []
+        named: list[tuple[PodKey, str, Task | None]] = []
         for i in positions:
             kind, namespace, name = delta.keys[i]
-            task = pods.get(f"{namespace}/{name}") if kind == POD else None
-            if task is not None:
+            if kind == POD:
+                task = pods.get(f"{namespace}/{name}")
                 uid = delta.items[i]["metadata"]["uid"]
-                named.append(((namespace, name), uid, unpack_task(task)))
+                unpacked = None if task is None else unpack_task(task)
+                named.append(((namespace, name), uid, unpacked))
         if named:
             self._source.admitted(named)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from types import TracebackType
@@ -79,7 +80,7 @@ class ApiReader:
         """The body of one answer. Raises ApiError."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS, sock_connect=CONNECT_SECONDS)
         try:
-            async with self._request(path, params or {}, timeout, await self._headers()) as answer:
+            async with self._answer(path, params or {}, timeout) as answer:
                 body = await answer.read()
                 _check(answer.status, body, path)
                 return body
@@ -111,7 +112,7 @@ class ApiReader:
             total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS
         )
         try:
-            async with self._request(path, params, timeout, await self._headers()) as answer:
+            async with self._answer(path, params, timeout) as answer:
                 if answer.status != HTTPStatus.OK:
                     _check(answer.status, await answer.read(), path)
                 async for lines in _lines(answer.content):
@@ -120,16 +121,23 @@ class ApiReader:
         except (aiohttp.ClientError, TimeoutError) as error:
             raise ApiError(0, f"{path}: {_words(error)}") from error
 
-    def _request(
-        self,
-        path: str,
-        params: Mapping[str, str],
-        timeout: aiohttp.ClientTimeout,
-        headers: Mapping[str, str],
-    ) -> aiohttp.client._RequestContextManager:
+    @contextlib.asynccontextmanager
+    async def _answer(
+        self, path: str, params: Mapping[str, str], timeout: aiohttp.ClientTimeout
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The connection of an answer that is not read to its end is aborted: one that is closed
+        waits for the server's goodbye of TLS, and is open still when the loop ends."""
         assert self._session is not None, "used outside of its context"
-        url = f"{self.server.url}{path}"
-        return self._session.get(url, params=params, timeout=timeout, headers=headers)
+        url, headers = f"{self.server.url}{path}", await self._headers()
+        async with self._session.get(
+            url, params=params, timeout=timeout, headers=headers
+        ) as answer:
+            try:
+                yield answer
+            finally:
+                unread = answer.connection
+                if unread is not None and unread.transport is not None:
+                    unread.transport.abort()
 
     async def _headers(self) -> dict[str, str]:
         token = await self.server.tokens.token()

@@ -95,6 +95,8 @@ class Mirror:
         self._known: dict[str, dict[tuple[str, str], str]] = {kind: {} for kind in self._unlisted}
         """Kind -> (namespace, name) -> uid of what exists."""
         self._listing: dict[str, set[tuple[str, str]]] = {}
+        self._expected: dict[PodKey, str] = {}
+        """Pods that intake has from before, with their uids, until we know which tasks they are."""
         self._changed: dict[ObjectKey, msgspec.Raw | PodObject] = {}
         self._gone: dict[ObjectKey, None] = {}
         self._kept_groups: dict[ObjectKey, str] = {}
@@ -108,6 +110,12 @@ class Mirror:
     def complete(self) -> bool:
         """Whether everything was listed once."""
         return not self._unlisted
+
+    @property
+    def accounts_for_all(self) -> bool:
+        """Whether what is not here is nowhere: everything was listed, and each pod that the books
+        have from before is a task here, or gone."""
+        return self.complete and not self._expected
 
     @property
     def waiting(self) -> int:
@@ -130,6 +138,8 @@ class Mirror:
         for key, uid in keys:
             if key.kind in self._known:
                 self._known[key.kind].setdefault((key.namespace, key.name), uid)
+            if key.kind == POD:
+                self._expected[key[1:]] = uid
 
     def absent(self, kind: str) -> None:
         """The server does not have the kind."""
@@ -178,6 +188,7 @@ class Mirror:
         del known[key.namespace, key.name]
         self._changed.pop(key, None)
         if key.kind == POD:
+            self._expected.pop(key[1:], None)
             self._remove_pod(key)
         elif key.kind in GROUPS and self.pods.members.get(f"{key.namespace}/{key.name}"):
             self._kept_groups.setdefault(key, before)
@@ -197,12 +208,17 @@ class Mirror:
         respecified = update(row, pod)
         self._observe(row, *before)
         if not row.ours:
+            self._expected.pop(row.key, None)
             self.foreign.take(row, msgspec.json.decode(pod.spec))
-        elif respecified and (row.jid >= 0 or (not _over(row) and has_claims(pod))):
+        elif respecified and (self._has_task(row) or (not _over(row) and has_claims(pod))):
             pod.spec, claims = pod.spec.copy(), pod.status.resource_claim_statuses
             pod.status.resource_claim_statuses = claims.copy()
             self._changed[key] = pod
         self._progress(row)
+
+    def _has_task(self, row: PodRow) -> bool:
+        """Also one that ended while nobody looked: its task waits for its end."""
+        return row.jid >= 0 or self._expected.get(row.key) == row.uid
 
     def _remove_pod(self, key: ObjectKey) -> None:
         row = self.pods.by_key.get(key[1:])
@@ -323,11 +339,14 @@ class Mirror:
                 continue
             self._changed[key] = msgspec.Raw(msgspec.json.encode(delta.items[i]))
 
-    def admitted(self, key: PodKey, uid: str, task: Task) -> None:
-        """Intake has the pod as this task."""
+    def admitted(self, key: PodKey, uid: str, task: Task | None) -> None:
+        """Intake has the pod as this task; None: it has it, and as none."""
         row = self.pods.by_key.get(key)
         if row is None or row.uid != uid:
             return  # it is gone meanwhile, which intake hears next
+        self._expected.pop(key, None)
+        if task is None:
+            return
         if (row.jid, row.tix) != task:
             self.pods.named(row, task)
             if self._observer is not None:
@@ -337,7 +356,9 @@ class Mirror:
     def refused(self, item: dict[str, Any], why: str) -> None:
         """Intake does not understand the pod: whatever it uses is somebody else's."""
         metadata = item["metadata"]
-        row = self.pods.by_key.get((metadata["namespace"], metadata["name"]))
+        at = metadata["namespace"], metadata["name"]
+        self._expected.pop(at, None)
+        row = self.pods.by_key.get(at)
         if row is not None and row.jid < 0:
             row.ours = False
             self.foreign.take(row, item["spec"])

@@ -8,6 +8,7 @@ from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from coordinator.cluster.protocol import Report
 from tests.coordinator.cluster.kubernetes.events import (
+    KINDS,
     admit,
     group,
     listed,
@@ -191,3 +192,41 @@ def test_an_object_of_another_kind_comes_without_its_managers() -> None:
     node = {"metadata": {"name": "n", "uid": "u", "managedFields": [{}]}, "status": {}}
     mirror.take("Node", raw(node))
     assert mirror.take_delta(10).items == [{"metadata": {"name": "n", "uid": "u"}, "status": {}}]
+
+
+def taken_over(*pods: str) -> Mirror:
+    """A mirror whose intake has these pods from before, before any list."""
+    mirror = Mirror(KINDS, ours=lambda name: name == "quadrant")
+    mirror.expect([(ObjectKey("Pod", "default", name), f"uid-{name}") for name in pods])
+    relist(mirror, "Node")
+    relist(mirror, "PodGroup")
+    return mirror
+
+
+def test_after_a_change_of_leader_pods_are_accounted_for_once_each_is_a_task_or_gone() -> None:
+    mirror = taken_over("a", "b", "replaced", "theirs")
+    assert not mirror.accounts_for_all, "pods are not listed yet"
+    theirs = pod("theirs", scheduler="other")
+    relist(mirror, "Pod", pod("a", node="n"), pod("replaced", uid="new"), theirs)
+    assert not mirror.accounts_for_all, "which task `a` is nobody said yet"
+    admit(mirror, "a")
+    assert mirror.accounts_for_all, "`b` and the old `replaced` are gone, `theirs` is not ours"
+
+
+def test_a_pod_of_before_that_intake_has_as_no_task_holds_nothing_up() -> None:
+    mirror = taken_over("a", "b")
+    relist(mirror, "Pod", pod("a"), pod("b"))
+    delta = mirror.take_delta(10)
+    mirror.admitted(("default", "a"), "uid-a", None)
+    mirror.refused(delta.items[1], "spec: not understood")
+    assert mirror.accounts_for_all
+
+
+@pytest.mark.parametrize(
+    ("phase", "told"), [("Succeeded", Report.SUCCEEDED), ("Failed", Report.FAILED)]
+)
+def test_a_pod_that_ended_while_nobody_looked_is_told_of(phase: str, told: Report) -> None:
+    mirror = taken_over("a")
+    relist(mirror, "Pod", pod("a", node="n", phase=phase))
+    admit(mirror, "a")
+    assert [kind for kind, *_ in reports(mirror)] == [Report.BOUND, told]

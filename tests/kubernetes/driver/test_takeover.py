@@ -1,0 +1,61 @@
+"""A leader that begins while the API server has not told it of any pod: it waits, and takes nothing
+for lost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from coordinator.service import reconcile_loop
+from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
+from coordinator.verification.local_kubernetes.identity import Identity
+from coordinator.verification.local_kubernetes.kubelets import ended, path_of, started
+from shared.messages.messages import TaskState
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
+from tests.kubernetes.faults.effects import Answer
+from tests.kubernetes.faults.proxy import FaultyProxy
+
+pytestmark = pytest.mark.timeout(180)
+
+PODS = "/api/v1/pods"
+RUNS, SUCCEEDS, FAILS, GOES = NAMES = ("runs", "succeeds", "fails", "goes")
+
+
+async def test_what_runs_goes_on_and_what_ended_meanwhile_has_its_own_end(
+    cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, ledger_url: str, short_dir: Path
+) -> None:
+    await cluster.create(node("n1", cpu=2), node("n2", cpu=2))
+    kubeconfig = proxied.kubeconfig
+    async with followed(ledger_url, short_dir / "a", cluster, kubeconfig) as first:
+        await cluster.create(*(pod(name) for name in NAMES))
+        nodes = await first.until_bound(*NAMES)
+        await until(lambda: first.states()["bound"] == len(NAMES))
+    pods = await first.pods()
+    now = {RUNS: started(), SUCCEEDS: ended(pods[SUCCEEDS], 0), FAILS: ended(pods[FAILS], 1)}
+    for name, status in now.items():
+        path = f"{path_of(pods[name])}/status"
+        await cluster.patch(path, {"status": status}, form=STRATEGIC_PATCH)
+    await cluster.delete(path_of(pods[GOES]), gracePeriodSeconds="0")
+
+    away = proxy.inject(Answer(503), part=PODS, times=1000)
+    async with followed(ledger_url, short_dir / "b", cluster, kubeconfig) as second:
+        await proxy.until_met(away)
+        # Longer than it takes to find the same difference twice.
+        await asyncio.sleep(3 * reconcile_loop.AGAIN_SECONDS)
+        assert set(books(second).values()) == {TaskState.BOUND}, "nothing is known of the pods yet"
+        proxy.clear()
+        await until(lambda: books(second).get(RUNS) is TaskState.RUNNING)
+        await cluster.create(pod("after", cpu=2))
+        nodes |= await second.until_bound("after")
+        await until(lambda: GOES not in books(second))
+        states = books(second)
+    assert states[RUNS] is TaskState.RUNNING
+    assert (states[SUCCEEDS], states[FAILS]) == (TaskState.SUCCEEDED, TaskState.FAILED)
+    assert nodes["after"] != nodes[RUNS], "the room of what runs was not free"
+
+
+def books(quadrant: Followed) -> dict[str, TaskState]:
+    """Pod -> its state in the books."""
+    return {state.job.name: TaskState(state.states[0]) for state in quadrant.jobs()}
