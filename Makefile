@@ -74,6 +74,8 @@ soak: $(DEV_STAMP) ## An hour more: every state of the model, 20,000 seeds, 2,00
 	@$(BIN)/quadrant chaos sim --seeds $(SOAK_SEEDS) --jobs 2
 	@$(BIN)/python -m tests.random_clusters $(SOAK_CLUSTERS)
 	@$(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS)
+	@! command -v go >/dev/null || $(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS) \
+		--cluster kubernetes --servers "$$($(BIN)/python -m tests.kubernetes.servers.build)"
 
 check: $(DEV_STAMP) ## Format, lint, types, import contract, dependencies
 	@$(BIN)/ruff format --check $(CODE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-EventKind = Literal["bind", "start", "releasing", "succeeded", "failed", "delete", "lost"]
+EventKind = Literal["bind", "start", "releasing", "succeeded", "failed", "delete", "lost", "erased"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from coordinator.cli.options.failure import EXIT_ERROR
+from coordinator.cli.options.failure import CommandError
 from coordinator.cli.options.options import ModeChoice, ModeOption, Output, OutputOption, Seed
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from coordinator.cli.run.stack import Workspace
-    from coordinator.verification.chaos.run import Chaos
 
 DRIVER_FAULTS = (
     "refuse=0.01,unknown_before=0.01,unknown_after=0.01,"
     "silent_before=0.005,silent_after=0.005,duplicate=0.05"
 )
 NODES, UNITS = 24, 8
+
+
+class ClusterChoice(StrEnum):
+    SIMULATED = "simulated"
+    KUBERNETES = "kubernetes"
 
 
 def chaos_run(
@@ -64,6 +64,22 @@ def chaos_run(
             help="Run under KAI policies, with a tree of KAI's queues (and no hostile tenant)",
         ),
     ] = False,
+    cluster: Annotated[
+        ClusterChoice,
+        typer.Option(
+            "--cluster",
+            help="simulated, or kubernetes: a real API server and etcd, which are struck too",
+        ),
+    ] = ClusterChoice.SIMULATED,
+    servers: Annotated[
+        Path | None,
+        typer.Option(
+            "--servers",
+            metavar="FOLDER",
+            file_okay=False,
+            help="With --cluster kubernetes: where the programs etcd and kube-apiserver are",
+        ),
+    ] = None,
     history: Annotated[
         Path | None,
         typer.Option(
@@ -82,6 +98,10 @@ def chaos_run(
     Then no more faults strike, everything has to finish, and the history is checked by code that
     shares nothing with the scheduler. Ends with 1 where any promise was broken.
 
+    With --cluster kubernetes an API server and etcd of their own are started from the programs in
+    --servers, with hollow kubelets, and struck like the rest. Users write to the API server, and
+    its watch is the cluster's side of the history.
+
     Examples:
 
       quadrant chaos run --seed 7 --duration 60
@@ -89,10 +109,36 @@ def chaos_run(
       quadrant chaos run --kai --seed 3
 
       quadrant chaos run --duration 600 -o json
+
+      quadrant chaos run --cluster kubernetes --servers ~/kubernetes/bin
     """
+    if cluster is ClusterChoice.KUBERNETES:
+        from coordinator.cli.verify.chaos_kubernetes import KubernetesRun, run_on_kubernetes
+
+        if servers is None:
+            raise CommandError("--cluster kubernetes: give the folder of its programs by --servers")
+        if kai:
+            raise CommandError("--kai: leave it out, or --cluster kubernetes")
+        code = run_on_kubernetes(
+            KubernetesRun(
+                servers=servers,
+                seed=seed,
+                duration=duration,
+                shards=shards,
+                mode=mode,
+                standby=standby,
+                faults=faults,
+                history=history,
+                output=output,
+            )
+        )
+        if code:
+            raise typer.Exit(code)
+        return
     from rich.console import Console
 
     from coordinator.cli.run.stack import workspace
+    from coordinator.cli.verify.chaos_verdict import run_and_tell
     from coordinator.verification.chaos.draining import plan_drains
     from coordinator.verification.chaos.faults import kinds_of
     from coordinator.verification.chaos.plan import plan
@@ -121,37 +167,6 @@ def chaos_run(
             of_kai=kai,
             timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
         )
-        code = _run(chaos, space, console, output)
+        code = run_and_tell(chaos, space, console, output)
     if code:
         raise typer.Exit(code)
-
-
-def _run(chaos: Chaos, space: Workspace, console: Console, output: Output) -> int:
-    from coordinator.cli.run.stack import run_to_exit_code
-
-    async def run() -> int:
-        await chaos.run()
-        return 0
-
-    if code := run_to_exit_code(run):
-        return code
-    return _tell(chaos, space, console, output)
-
-
-def _tell(chaos: Chaos, space: Workspace, console: Console, output: Output) -> int:
-    """The timeline with what was found out at the end, the result, the exit code."""
-    from rich.console import Console
-
-    report = chaos.report
-    console.print("\nTimeline")
-    for line in chaos.timeline.in_order():
-        console.print(line, markup=False, soft_wrap=True)
-    if output is Output.JSON:
-        typer.echo(report.line())
-    else:
-        Console(soft_wrap=True).print(report.table())
-    if report.ok:
-        return 0
-    space.keep = True
-    console.print(f"History: {space.history}\nLogs: {space.settings.run_dir}", markup=False)
-    return EXIT_ERROR

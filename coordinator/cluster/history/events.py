@@ -46,8 +46,9 @@ the last, and ``part`` (how many came before) on all but the first. Their kinds:
 
 Events of the cluster have ``n`` (a running number), and ``tasks``, ``nodes``, ``uids``, ``answers``
 as parallel columns; kinds: bind, start, releasing, succeeded, failed, delete, lost
-(gone without a report), and ``acknowledged`` with ``jobs``: [[first jid, how many]], of which users
-were told that they are stored, and ``end``: the writer stopped in order (it may begin again).
+(gone without a report), erased (it ended, and the cluster does not know it any more), and
+``acknowledged`` with ``jobs``: [[first jid, how many]], of which users were told that they are
+stored, and ``end``: the writer stopped in order (it may begin again).
 """
 
 from __future__ import annotations

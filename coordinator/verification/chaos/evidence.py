@@ -68,7 +68,7 @@ class Evidence:
                 return None if led is None else _first(self.commits, led)
             case "redis":
                 return _first(self.commits, after)
-            case "cluster":
+            case "cluster" | "api-server" | "etcd":
                 return _first(self.binds, after)
             case _:
                 return None

@@ -68,11 +68,18 @@ class FaultInjector:
     """``status``: the leader's latest status, to find the workers' processes."""
 
     def __init__(
-        self, parts: Supervisor, timeline: ChaosTimeline, *, status: Callable[[], Status]
+        self,
+        parts: Supervisor,
+        timeline: ChaosTimeline,
+        *,
+        status: Callable[[], Status],
+        others: Callable[[], dict[str, int]] = dict,
     ) -> None:
+        """``others``: target -> pid of processes that the supervisor does not own."""
         self._parts = parts
         self._timeline = timeline
         self._status = status
+        self._others = others
         self._stopped: set[int] = set()
         self.struck: list[InjectedFault] = []
         self.missed: list[PlannedFault] = []
@@ -148,7 +155,7 @@ class FaultInjector:
         return None
 
     async def _look(self, blow: PlannedFault) -> _Target | None:
-        pids = self._parts.pids()
+        pids = self._parts.pids() | self._others()
         match blow.target:
             case "worker":
                 return self._worker(blow.pick)

@@ -21,7 +21,13 @@ STANDBY = "standby"
 REDIS = "redis"
 RAY = "ray"
 CLUSTER = "cluster"
+API_SERVER = "api-server"
+ETCD = "etcd"
 TARGETS = (WORKER, LEADER, STANDBY, REDIS, RAY, CLUSTER)
+"""Of a run on the simulated cluster."""
+KUBERNETES_TARGETS = (WORKER, LEADER, STANDBY, REDIS, RAY, API_SERVER, ETCD)
+"""Of a run on a real API server."""
+_ALL = (*TARGETS, API_SERVER, ETCD)
 
 WARM_UP = 3.0
 """Seconds before the first fault."""
@@ -65,6 +71,8 @@ _PAUSES = {
     REDIS: (0.3, 2.0),
     RAY: (0.5, 2.0),
     CLUSTER: (0.5, 3.0),
+    API_SERVER: (0.5, 4.0),
+    ETCD: (0.5, 3.0),
 }
 
 _EXTRAS: tuple[tuple[InjectionKind, str, int], ...] = (
@@ -82,6 +90,10 @@ _EXTRAS: tuple[tuple[InjectionKind, str, int], ...] = (
     (InjectionKind.PAUSE, RAY, 1),
     (InjectionKind.KILL, CLUSTER, 1),
     (InjectionKind.PAUSE, CLUSTER, 1),
+    (InjectionKind.KILL, API_SERVER, 2),
+    (InjectionKind.PAUSE, API_SERVER, 2),
+    (InjectionKind.KILL, ETCD, 1),
+    (InjectionKind.PAUSE, ETCD, 1),
 )
 """Optional faults, with weights."""
 
@@ -108,7 +120,7 @@ often."""
 def plan(seed: int, duration: float, *, targets: Iterable[str] = TARGETS) -> list[PlannedFault]:
     """The faults of a run in order of time; a pure function of its arguments."""
     rng = Random(seed)
-    chosen = [target for target in TARGETS if target in set(targets)]
+    chosen = [target for target in _ALL if target in set(targets)]
     window = max(duration - WARM_UP - COOL_DOWN, 0.1)
     must, extra = _what(rng, chosen, window)
     order = rng.sample(range(len(must) + len(extra)), len(must) + len(extra))

@@ -9,13 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from coordinator.supervisor.supervisor import COORDINATORS, START_SECONDS
 from coordinator.verification.chaos import kai
 from coordinator.verification.chaos.draining import NodeDrains, PlannedDrain
-from coordinator.verification.chaos.evidence import Evidence, read_evidence
-from coordinator.verification.chaos.faults import FaultInjector, InjectedFault, role_of
+from coordinator.verification.chaos.faults import FaultInjector, InjectedFault
 from coordinator.verification.chaos.hostile_tenant import Hostile
 from coordinator.verification.chaos.hostile_tenant import queue as hostile_queue
+from coordinator.verification.chaos.judgement import judge_history, judge_roles, tell_recoveries
 from coordinator.verification.chaos.load import (
     NAMESPACE,
     ChangePolicy,
@@ -25,13 +24,12 @@ from coordinator.verification.chaos.load import (
     SubmitJob,
     cluster,
 )
-from coordinator.verification.chaos.plan import CLUSTER, LEADER, RAY, REDIS, STANDBY, PlannedFault
+from coordinator.verification.chaos.plan import CLUSTER, RAY, REDIS, STANDBY, PlannedFault
 from coordinator.verification.chaos.policies import draw_policy, evicts, write_policy
 from coordinator.verification.chaos.report import ChaosReport, RunFailed
 from coordinator.verification.chaos.stage import READY_SECONDS, Stage
 from coordinator.verification.chaos.timeline import ChaosTimeline
 from coordinator.verification.chaos.tokens import Tokens
-from coordinator.verification.checker.check import check
 from coordinator.verification.workloads.generators import ClusterShape, Item, node_items
 from shared.settings.settings import Settings
 
@@ -77,7 +75,7 @@ class Chaos:
         async with Stage(self.settings, self.timeline, token=tokens.admin).open() as stage:
             await self._on(stage, tokens)
         self.settings = stage.settings
-        self._judge_roles(stage)
+        judge_roles(self.report, stage.deaths, self.struck, seed=self.seed)
         self.report.waits(*stage.answers.p99(self.struck))
         for back in stage.returns:
             if back.role in _PROCESSES:
@@ -130,7 +128,7 @@ class Chaos:
         """Inject the faults at their times, whether or not earlier ones are recovered from, with
         load beside them."""
         async with asyncio.TaskGroup() as group:
-            blows = [group.create_task(_at(blow, striker)) for blow in self.blows]
+            blows = [group.create_task(strike_at(blow, striker)) for blow in self.blows]
             drains = NodeDrains(stage, list(node_items(self.shape)), self.report)
             blows.append(group.create_task(drains.run(self.drains)))
             attacks = group.create_task(hostile.run()) if hostile else None
@@ -178,53 +176,14 @@ class Chaos:
             self.timeline.note(str(error))
             self.report.violation(promise=8, message=str(error), seed=self.seed)
 
-    # --- judged -------------------------------------------------------------------------------
-
     def _judge(self) -> None:
-        """Judge by the checker, and by the acknowledgements that only this run knows."""
-        result = check(self.settings.history, closed=True)
-        self.report.tasks_bound = result.summary.tasks_bound
-        for violation in result.violations:
-            self.report.violation(promise=violation.promise, message=str(violation), seed=self.seed)
-        self.report.violated += sum(result.broken.values()) - len(result.violations)  # not kept
-        evidence = read_evidence(self.settings.history)
-        for message in evidence.void:
-            self.report.violation(promise=4, message=message, seed=self.seed)
+        evidence = judge_history(self.report, self.settings.history, seed=self.seed)
         for message in evidence.lost(sorted(self.created), sorted(self.deleted)):
             self.report.violation(promise=6, message=message, seed=self.seed)
-        self._tell(evidence)
-
-    def _judge_roles(self, stage: Stage) -> None:
-        """Check that every process that died was a fault's victim, or its Ray head was."""
-        for at, role in stage.deaths:
-            if not any(explains(struck, at, role) for struck in self.struck):
-                message = f"the {role} process was lost at {at:.1f}, and nobody had struck it"
-                self.report.violation(promise=0, message=message, seed=self.seed)
-
-    def _tell(self, evidence: Evidence) -> None:
-        for struck in self.struck:
-            self.report.fault(struck.blow.name)
-            seconds = evidence.recovery(struck)
-            if seconds is not None:
-                self.report.recovered(role_of(struck), seconds)
-                text = f"{struck.victim} works again, {seconds:.2f} s after the {struck.blow.kind}"
-                self.timeline.insert(struck.at + seconds, text)
+        tell_recoveries(self.report, self.timeline, self.struck, evidence)
 
 
-LOST_WITHIN_SECONDS = max(START_SECONDS.values()) + 10.0
-"""How long a fault explains deaths: a process hit during its start is noticed and restarted only
-when its start times out."""
-
-
-def explains(struck: InjectedFault, at: float, role: str) -> bool:
-    """Whether a fault may be the reason that a role's process was seen dead at this time."""
-    blamed = {role, RAY, REDIS} if role in COORDINATORS else {role}
-    target = struck.blow.target
-    hit = target in blamed or (target in (LEADER, STANDBY) and role in COORDINATORS)
-    return hit and struck.at <= at <= struck.over + LOST_WITHIN_SECONDS
-
-
-async def _at(blow: PlannedFault, striker: FaultInjector) -> None:
+async def strike_at(blow: PlannedFault, striker: FaultInjector) -> None:
     await asyncio.sleep(blow.at)
     await striker.strike(blow)
 

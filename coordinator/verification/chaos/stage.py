@@ -82,12 +82,9 @@ class Stage:
             keeper = Keeper(self.parts, tell=self._kept)
             async with self.api, beside(keeper.run(), self._watch()):
                 yield self
-                await self._followed()
+                await self.complete_history()
             self.timeline.note("stopping all processes")
-        # Without a complete history there is nothing that could be judged, whatever the run looked
-        # like.
-        if self.parts.exit_codes.get(CLUSTER) != 0:
-            raise RunFailed("the cluster process could not complete the history; see its log")
+        self.check_history()
 
     def _phase(self, text: str) -> None:
         self.timeline.note(text)
@@ -133,7 +130,7 @@ class Stage:
                 raise RunFailed(f"{description} within {seconds:g} s: {status}")
             await asyncio.sleep(POLL)
 
-    async def _followed(self) -> None:
+    async def complete_history(self) -> None:
         """Wait until the history contains the current log. Raises RunFailed."""
         ledger = RedisLedger(self.settings.access())
         cluster = SocketCluster(self.settings.cluster_socket or "")
@@ -147,6 +144,12 @@ class Stage:
         finally:
             await cluster.close()
             await ledger.close()
+
+    def check_history(self) -> None:
+        """After the end of all processes. Raises RunFailed: without a complete history there is
+        nothing that could be judged, whatever the run looked like."""
+        if self.parts.exit_codes.get(CLUSTER) != 0:
+            raise RunFailed("the cluster process could not complete the history; see its log")
 
 
 def _number(log_id: str) -> tuple[int, int]:

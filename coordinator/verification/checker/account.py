@@ -23,20 +23,28 @@ from coordinator.verification.checker.state.job import (
     CheckedJob,
 )
 
-_NEVER, _LIVE, _DONE, _LOST = range(4)
-"""The cluster's state of a task."""
+_NEVER, _LIVE, _DONE, _LOST, _FORGOTTEN = range(5)
+"""The cluster's state of a task. FORGOTTEN: it succeeded, and the cluster knows that no more: an
+API server whose pod was deleted while no coordinator led."""
 
 _AGREED = {
     PENDING: (_NEVER,),
-    BINDING: (_NEVER, _LIVE, _DONE, _LOST),  # whatever happened, word of it is on its way
-    SUCCEEDED: (_DONE,),
-    **dict.fromkeys(UNSUCCESSFUL, (_NEVER, _LOST)),
+    # Whatever happened, word of it is on its way.
+    BINDING: (_NEVER, _LIVE, _DONE, _LOST, _FORGOTTEN),
+    SUCCEEDED: (_DONE, _FORGOTTEN),
+    **dict.fromkeys(UNSUCCESSFUL, (_NEVER, _LOST, _FORGOTTEN)),
 }
-_TAKEN = (_LIVE, _DONE, _LOST)
+_TAKEN = (_LIVE, _DONE, _LOST, _FORGOTTEN)
 """What the cluster may have of a task in every state that is not in :data:`_AGREED`: it accepted
 the task."""
 
-_TOLD = {_NEVER: "never bound it", _LIVE: "has it live", _DONE: "saw it succeed", _LOST: "lost it"}
+_TOLD = {
+    _NEVER: "never bound it",
+    _LIVE: "has it live",
+    _DONE: "saw it succeed",
+    _LOST: "lost it",
+    _FORGOTTEN: "saw it succeed",
+}
 
 
 def settle(ledger: LedgerSide, cluster: ClusterSide, findings: Findings, *, closed: bool) -> None:
@@ -86,7 +94,8 @@ def _match_binds(
         if job is not None and binding.life < job.lives.get(binding.tix, 0):
             _ended(task, binding, findings, anew=(binding.tix, binding.life) in job.restarted)
             continue
-        has = {DONE: _DONE, LOST: _LOST}.get(binding.phase, _LIVE)
+        succeeded = _FORGOTTEN if binding.erased else _DONE
+        has = {DONE: succeeded, LOST: _LOST}.get(binding.phase, _LIVE)
         phase_of.setdefault(binding.jid, {})[binding.tix] = has
     return phase_of
 

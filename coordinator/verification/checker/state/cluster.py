@@ -29,7 +29,7 @@ def _life(uid: str) -> int:
 class ClusterBinding:
     """An incarnation of a task on the node that accepted it."""
 
-    __slots__ = ("jid", "late", "life", "line", "meant", "node", "phase", "t", "tix")
+    __slots__ = ("erased", "jid", "late", "life", "line", "meant", "node", "phase", "t", "tix")
 
     def __init__(self, task: str, life: int, node: str, line: int, t: float) -> None:
         head, _, tail = task.partition(".")
@@ -44,6 +44,8 @@ class ClusterBinding:
         """The node had refused it before: a duplicated request arrived late."""
         self.meant = False
         """It was asked to end, or vanished: its end is not a failure of its own."""
+        self.erased = False
+        """It ended, and its object is gone: who did not look before cannot know how."""
 
     @property
     def told(self) -> str:
@@ -76,6 +78,8 @@ class ClusterSide:
             self._bind(event)
         elif kind == "delete":
             self._delete(event)
+        elif kind == "erased":
+            self._erase(event)
         elif kind == "acknowledged":
             line = self._findings.line
             self.acknowledged += [(event["t"], line, first, many) for first, many in event["jobs"]]
@@ -159,6 +163,11 @@ class ClusterSide:
             binding = self.bindings.get((task, uid)) if uid else self._newest.get(task)
             if binding is not None and binding.phase < LEAVING:
                 binding.meant = True
+
+    def _erase(self, event: dict[str, Any]) -> None:
+        for task, uid in zip(event["tasks"], event["uids"], strict=True):
+            if (binding := self.bindings.get((task, uid))) is not None:
+                binding.erased = True
 
     def _report(self, event: dict[str, Any], phase: int) -> None:
         vanished = event["ev"] == "lost"

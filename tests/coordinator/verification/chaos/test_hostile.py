@@ -18,6 +18,7 @@ from coordinator.verification.chaos.hostile_tenant import (
     QUEUE,
     documents,
 )
+from coordinator.verification.chaos.judgement import LOST_WITHIN_SECONDS, explains
 from coordinator.verification.chaos.plan import (
     CLUSTER,
     LEADER,
@@ -29,7 +30,6 @@ from coordinator.verification.chaos.plan import (
 )
 from coordinator.verification.chaos.report import ChaosReport
 from coordinator.verification.chaos.response_times import ResponseTimes
-from coordinator.verification.chaos.run import LOST_WITHIN_SECONDS, explains
 from coordinator.verification.chaos.tokens import Tokens
 from shared.policy.reading import load_yaml
 

@@ -111,6 +111,21 @@ def test_deleted_tasks_need_not_finish(tmp_path: Path) -> None:
     assert story.check(tmp_path, closed=True).ok
 
 
+def test_how_a_task_ended_counts_as_long_as_the_cluster_knows_it(tmp_path: Path) -> None:
+    """An API server does not know it any more once the pod is deleted."""
+    for erased in (False, True):
+        story = Story()
+        story.job(1, 1)
+        story.commit(1, {0: 0})
+        for ev in ("bind", "start", "succeeded", *(["erased"] if erased else [])):
+            story.acts(ev, 1, {0: 0})
+        lost = story.status("LOST", 1, {0: 0})
+        if erased:
+            assert story.check(tmp_path).ok
+        else:
+            assert the_first(story, tmp_path) == (6, story.line_of(lost))
+
+
 def test_a_deleted_best_effort_member_counts_for_no_gang(tmp_path: Path) -> None:
     """With it the gang had its minimum, without it the commit leaves the gang in the middle."""
     for deleted in (False, True):

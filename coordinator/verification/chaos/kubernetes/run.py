@@ -1,0 +1,241 @@
+"""One chaos run on a real API server: all of Quadrant's processes, hollow kubelets, and faults that
+strike etcd and the API server too."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import aiohttp
+
+from coordinator.verification.chaos.faults import FaultInjector, InjectedFault
+from coordinator.verification.chaos.judgement import judge_history, judge_roles, tell_recoveries
+from coordinator.verification.chaos.kubernetes.load import (
+    SCHEDULER,
+    Create,
+    Evict,
+    Item,
+    KubernetesLoad,
+    NewPolicy,
+    Operation,
+    Patch,
+    Remove,
+    first_objects,
+    pod_path,
+)
+from coordinator.verification.chaos.kubernetes.recorder import ClusterRecorder, recording
+from coordinator.verification.chaos.kubernetes.servers import ServersKeeper
+from coordinator.verification.chaos.plan import PlannedFault
+from coordinator.verification.chaos.policies import draw_policy, evicts, write_policy
+from coordinator.verification.chaos.report import ChaosReport, RunFailed
+from coordinator.verification.chaos.run import QUIET_SECONDS, STEP_SECONDS, strike_at
+from coordinator.verification.chaos.stage import READY_SECONDS, Stage, beside
+from coordinator.verification.chaos.timeline import ChaosTimeline
+from coordinator.verification.local_kubernetes.client import ApiClient, client_of
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.errors import UnexpectedAnswer
+from coordinator.verification.local_kubernetes.kubelets import DURATION, HollowKubelets
+from shared.ledger.redis.client import RedisLedger
+from shared.settings.settings import Settings
+
+PATIENCE_SECONDS = 90.0
+"""The run fails after this time without an answer from the API server."""
+AGAIN_SECONDS = 0.2
+_MIGHT = ("Pending", "Running")
+_NOT_NOW = (429, 500, 503, 504)
+"""Answers of a server that is overloaded, or has no etcd."""
+
+
+@dataclass(slots=True)
+class _Stage(Stage):
+    """The history is not the cluster process's, which there is none of."""
+
+    recorder: ClusterRecorder | None = None
+
+    async def complete_history(self) -> None:
+        assert self.recorder is not None
+        await self.recorder.complete()
+
+    def check_history(self) -> None:
+        """It was completed, or that failed."""
+
+
+@dataclass(slots=True)
+class KubernetesChaos:
+    """A run and its state. Call :meth:`run` once."""
+
+    settings: Settings
+    plane: ControlPlane
+    """It runs."""
+    nodes: int
+    cores: int
+    """Of each node."""
+    seed: int
+    duration: float
+    """Seconds of load."""
+    blows: list[PlannedFault]
+    timeline: ChaosTimeline
+    report: ChaosReport = field(default_factory=lambda: ChaosReport(seeds=1))
+    created: dict[str, bool] = field(default_factory=dict)
+    """Pods whose creation was acknowledged -> whether they end by themselves."""
+    struck: list[InjectedFault] = field(default_factory=list)
+
+    async def run(self) -> ChaosReport:
+        """Raises RunFailed; ChildDied (in a group) for a process that keeps dying."""
+        policy = self.settings.run_dir / "policy.yaml"
+        write_policy(policy, draw_policy(Random(self.seed), evicting=evicts(self.seed)))
+        self.settings = self.settings.replace(policy=policy)
+        servers = ServersKeeper(self.plane, self.timeline)
+        async with client_of(self.plane.admin) as client:
+            load = await self._prepare(client)
+            stage = _Stage(self.settings, self.timeline)
+            async with self._kubelets(client), self._recorded(stage, client):
+                await self._on(stage, client, servers, load)
+        judge_roles(self.report, stage.deaths, self.struck, seed=self.seed)
+        for back in stage.returns:
+            self.report.recovered(f"{back.role} process", back.seconds)
+        evidence = await asyncio.to_thread(
+            judge_history, self.report, self.settings.history, seed=self.seed
+        )
+        tell_recoveries(self.report, self.timeline, self.struck, evidence)
+        return self.report
+
+    # --- what runs ------------------------------------------------------------------------------
+
+    async def _prepare(self, client: ApiClient) -> KubernetesLoad:
+        await install(client, *VOLCANO)
+        await client.create(*first_objects())
+        names = [f"n{number}" for number in range(self.nodes)]
+        return KubernetesLoad(self.seed, nodes=names, cores=self.cores)
+
+    @contextlib.asynccontextmanager
+    async def _kubelets(self, client: ApiClient) -> AsyncIterator[None]:
+        kubelets = HollowKubelets(client)
+        names = [f"n{number}" for number in range(self.nodes)]
+        await kubelets.join(names, {"cpu": str(self.cores), "memory": "64Gi"})
+        async with beside(kubelets.run()):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _recorded(self, stage: _Stage, client: ApiClient) -> AsyncIterator[None]:
+        """Start all processes, and record."""
+        async with stage.open():
+            self.settings = stage.settings
+            ledger = RedisLedger(stage.settings.access())
+            kubeconfig = self.plane.admin.kubeconfig
+            try:
+                async with recording(
+                    stage.settings.history, kubeconfig, ledger, client, scheduler=SCHEDULER
+                ) as stage.recorder:
+                    yield
+                    await stage.complete_history()
+            finally:
+                await ledger.close()
+
+    async def _on(
+        self, stage: _Stage, client: ApiClient, servers: ServersKeeper, load: KubernetesLoad
+    ) -> None:
+        await stage.until(stage.shared_out, READY_SECONDS, "the nodes are not shared out")
+        striker = FaultInjector(
+            stage.parts, self.timeline, status=lambda: stage.status, others=servers.pids
+        )
+        self.timeline.begin()
+        self.timeline.note("load and faults begin")
+        async with beside(servers.run_forever()):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for blow in self.blows:
+                        group.create_task(strike_at(blow, striker))
+                    await self._burden(client, load)
+            finally:
+                striker.release()
+                self.struck = striker.struck
+            self.timeline.note("no more faults")
+            await self._do(client, load.ending())
+            await self._finish(stage, client, load)
+
+    async def _burden(self, client: ApiClient, load: KubernetesLoad) -> None:
+        started = time.monotonic()
+        steps = load.steps()
+        while (seconds_left := started + self.duration - time.monotonic()) > 0:
+            await self._do(client, next(steps))
+            await asyncio.sleep(min(STEP_SECONDS, seconds_left))
+
+    # --- what users do --------------------------------------------------------------------------
+
+    async def _do(self, client: ApiClient, operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            match operation:
+                case Create(items):
+                    await self._create(client, items)
+                case Patch(path, change):
+                    await self._ask(client, "PATCH", path, change)
+                case Remove(paths):
+                    for path in paths:
+                        await self._ask(client, "DELETE", path)
+                case Evict(pod):
+                    eviction = {"apiVersion": "policy/v1", "kind": "Eviction"}
+                    body = eviction | {"metadata": {"name": pod, "namespace": "default"}}
+                    await self._ask(client, "POST", f"{pod_path(pod)}/eviction", body)
+                    self.report.fault("pod evicted")
+                case NewPolicy(text):
+                    assert self.settings.policy is not None
+                    await asyncio.to_thread(write_policy, self.settings.policy, text)
+                    self.report.fault("policy changed")
+
+    async def _create(self, client: ApiClient, items: list[Item]) -> None:
+        for item in items:
+            resource = await client.resource(item["apiVersion"], item["kind"])
+            await self._ask(client, "POST", resource.path("default"), item)
+            if item["kind"] == "Pod":
+                ends = DURATION in item["metadata"]["annotations"]
+                self.created[item["metadata"]["name"]] = ends
+
+    async def _ask(self, client: ApiClient, method: str, path: str, body: Any = None) -> None:
+        """Until the server has done it. Raises RunFailed where it does not."""
+        form = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                async with asyncio.timeout(10.0):
+                    answer = await client.ask(method, path, body, form=form)
+                code = answer.get("code", 200) if answer.get("kind") == "Status" else 200
+            except (aiohttp.ClientError, TimeoutError) as error:
+                code, answer = 503, {"message": repr(error)}
+            # A conflict or an absence: an earlier try was done, whose answer was lost.
+            if code in (200, 201, 404, 409):
+                return
+            if code not in _NOT_NOW or time.monotonic() > deadline:
+                raise RunFailed(f"{method} {path} is answered {code}: {answer.get('message')}")
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    async def _finish(self, stage: _Stage, client: ApiClient, load: KubernetesLoad) -> None:
+        """Wait until all has ended that ends by itself, then delete the rest. What does not end
+        breaks a promise."""
+        began = time.monotonic()
+        while left := await self._unfinished(client, load):
+            if time.monotonic() > began + QUIET_SECONDS:
+                message = f"{len(left)} pods do not end, such as {left[0]}: {stage.status}"
+                self.timeline.note(message)
+                self.report.violation(promise=8, message=message, seed=self.seed)
+                return
+            await asyncio.sleep(AGAIN_SECONDS)
+        self.timeline.note("everything is finished")
+
+    async def _unfinished(self, client: ApiClient, load: KubernetesLoad) -> list[str]:
+        """Names of acknowledged pods that have to run yet, or to go. A pod that nobody deleted and
+        that is not there is lost."""
+        try:
+            listed = (await client.get("/api/v1/namespaces/default/pods"))["items"]
+        except (aiohttp.ClientError, UnexpectedAnswer):
+            return ["(no answer)"]
+        phases = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in listed}
+        return [name for name in self.created if phases.get(name) in _MIGHT]
