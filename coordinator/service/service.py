@@ -63,7 +63,7 @@ from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.sliced_counts import WaitingCounts
 from coordinator.service.metrics.usage import usage_of
-from coordinator.service.observed.observed import ObservedCluster, prebind_of, walls
+from coordinator.service.observed.observed import ObservedCluster, checks_of, prebind_of, walls
 from coordinator.service.pod_evictor import EVICTOR, PodEvictor
 from coordinator.service.policy_watch import PolicyFollower
 from coordinator.service.process import address_of
@@ -166,6 +166,8 @@ class Service:
         if self.leadership is not None:  # in an orderly end: who follows need not wait
             for shard in range(settings.shards):
                 await self._shards.give_up(shard)
+            if (observed := self._observed) is not None:
+                await observed.give_up()
             await self.leadership.release()
 
     async def _take_leadership(self, group: asyncio.TaskGroup) -> Takeover:
@@ -401,7 +403,8 @@ class Service:
                 ],
                 virtual=VIRTUAL,
                 middlewares=[*traces(), gate(self._tokens), *walls(self._observed)],
-                checks=leader_checks(self.core, self.probes, self.counts, self._sure, self._tokens),
+                checks=leader_checks(self.core, self.probes, self.counts, self._sure, self._tokens)
+                + checks_of(self._observed),
                 listener=self._listener,
             )
         )

@@ -25,6 +25,11 @@ def bench(*, options: BenchOptions) -> None:
     a pod of its own. fractions has two jobs for each GPU, of half of it each. The time runs from
     the first submission until the last bind.
 
+    kubernetes starts an API server and etcd of its own from the programs in --servers, and has
+    their pods bound: by Quadrant, then by each scheduler of --against, on a fresh server each. The
+    time is from the first bind to the last. Nodes are objects alone; with --kubelets pods are
+    created meanwhile, and started by hollow kubelets in this process, on the same cores.
+
     With --session the core decides alone, in this process: reclaim, reclaim-many, reclaim-never and
     consolidate search victims under KAI's policy. The time is that of the action; building the
     cluster is not counted.
@@ -42,6 +47,10 @@ def bench(*, options: BenchOptions) -> None:
         from coordinator.cli.run.bench_fill import run_fill
 
         code = run_fill(options)
+    elif options.size is BenchSize.KUBERNETES:
+        from coordinator.cli.run.bench_kubernetes import run_on_kubernetes
+
+        code = run_on_kubernetes(options)
     else:
         from coordinator.cli.run.bench_run import run_bench
 

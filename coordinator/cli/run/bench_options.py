@@ -28,6 +28,7 @@ class BenchSize(StrEnum):
     RECLAIM_MANY = "reclaim-many"
     RECLAIM_NEVER = "reclaim-never"
     CONSOLIDATE = "consolidate"
+    KUBERNETES = "kubernetes"
 
 
 SESSION_ONLY = frozenset({BenchSize.RECLAIM_MANY, BenchSize.RECLAIM_NEVER, BenchSize.CONSOLIDATE})
@@ -42,6 +43,7 @@ SIZES = {
     BenchSize.RECLAIM_MANY: (500, 4_000),
     BenchSize.RECLAIM_NEVER: (1_000, 8_000),
     BenchSize.CONSOLIDATE: (500, 500),
+    BenchSize.KUBERNETES: (5_000, 10_000),
 }
 """Nodes, pods."""
 
@@ -57,7 +59,8 @@ class BenchOptions:
             "reclaim: 1,000 nodes full of 8,000 pods, and a gang that has a right to half of them; "
             "fill: 500 nodes and 4,000 jobs of one GPU under KAI's default policy; fractions: "
             "1,000 nodes and 16,000 jobs of half a GPU under it; reclaim-many, reclaim-never, "
-            "consolidate: searches for victims under KAI's policy, with --session"
+            "consolidate: searches for victims under KAI's policy, with --session; kubernetes: "
+            "5,000 nodes and 10,000 pods on a real API server"
         ),
     ]
     other_nodes: Annotated[
@@ -86,6 +89,34 @@ class BenchOptions:
             "--session", help="The core alone, without a service: one session of KAI's policy"
         ),
     ] = False
+
+    servers: Annotated[
+        Path | None,
+        typer.Option(
+            "--servers",
+            metavar="FOLDER",
+            file_okay=False,
+            help="kubernetes: where the programs etcd and kube-apiserver are",
+        ),
+    ] = None
+    gang: Annotated[
+        int, typer.Option("--gang", min=0, help="kubernetes: pods of each gang; 0: each by itself")
+    ] = 0
+    kubelets: Annotated[
+        bool,
+        typer.Option(
+            "--kubelets", help="kubernetes: create the pods meanwhile, and have them started"
+        ),
+    ] = False
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--against",
+            metavar="PROGRAM",
+            help="kubernetes: give the same to this scheduler as well (kube-scheduler, "
+            "vc-scheduler); may be repeated",
+        ),
+    ] = None
 
     @property
     def nodes(self) -> int:

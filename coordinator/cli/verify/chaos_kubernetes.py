@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from coordinator.cli.options.failure import CommandError
 from coordinator.cli.options.options import ModeChoice, Output
-
-if TYPE_CHECKING:
-    from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 
 NODES, CORES = 12, 8
 """Fewer than on the simulated cluster: every pod costs the API server some 2 ms."""
@@ -39,6 +30,7 @@ def run_on_kubernetes(options: KubernetesRun) -> int:
     """Returns the exit code. Raises CommandError."""
     from rich.console import Console
 
+    from coordinator.cli.run.control_plane import own_control_plane
     from coordinator.cli.run.stack import workspace
     from coordinator.cli.verify.chaos_verdict import run_and_tell
     from coordinator.verification.chaos.kubernetes.run import KubernetesChaos
@@ -51,7 +43,7 @@ def run_on_kubernetes(options: KubernetesRun) -> int:
     targets = [t for t in KUBERNETES_TARGETS if options.standby or t != STANDBY]
     blows = plan(options.seed, options.duration, targets=targets) if options.faults else []
     with (
-        _control_plane(options.servers) as plane,
+        own_control_plane(options.servers) as plane,
         workspace(
             history=options.history,
             shards=options.shards,
@@ -73,27 +65,3 @@ def run_on_kubernetes(options: KubernetesRun) -> int:
             timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
         )
         return run_and_tell(chaos, space, console, options.output)
-
-
-@contextlib.contextmanager
-def _control_plane(folder: Path) -> Iterator[ControlPlane]:
-    """An API server and etcd of these programs, in a folder that is removed afterwards."""
-    from coordinator.verification.local_kubernetes.binaries import Binaries
-    from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-    from coordinator.verification.local_kubernetes.errors import LocalClusterFailed
-
-    binaries = Binaries(folder.absolute())
-    if missing := binaries.missing():
-        raise CommandError(f"--servers: {folder} has no {missing[0]}; name the folder that has it")
-    path = Path(tempfile.mkdtemp(prefix="qk-"))  # short: etcd has a socket there
-    try:
-        plane = ControlPlane(path, binaries)
-        try:
-            plane.start()
-            yield plane
-        finally:
-            plane.stop()
-    except LocalClusterFailed as error:
-        raise CommandError(str(error)) from None
-    finally:
-        shutil.rmtree(path, ignore_errors=True)

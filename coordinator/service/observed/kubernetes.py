@@ -100,7 +100,11 @@ def open_kubernetes(settings: Settings) -> ObservedCluster:
         observer=book,
     )
     reader = ApiReader(api_server(settings))
-    writes: Writes = ShadowWrites(mirror, book) if book is not None else ApiWrites(reader, mirror)
+    writes: Writes = (
+        ShadowWrites(mirror, book)
+        if book is not None
+        else ApiWrites(reader, mirror, schedulers=names)
+    )
     cluster = KubernetesCluster(reader, kinds, mirror=mirror, writes=writes)
     return ObservedCluster(
         cluster,

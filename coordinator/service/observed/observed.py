@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from coordinator.api.http.health import HealthCheck
 from coordinator.cluster.kubernetes.cluster import KubernetesCluster
 from coordinator.cluster.kubernetes.shadow.book import ShadowBook, ShadowFacts
 from coordinator.cluster.kubernetes.state.mirror import ObjectKey
@@ -52,6 +53,11 @@ class ObservedCluster:
             statement = f"{ledger}/{leadership.epoch}"
             self.writes.leadership = WriteLeadership(statement, leadership.remaining)
 
+    async def give_up(self) -> None:
+        """In an orderly end, while we lead yet."""
+        if self.writes is not None:
+            await self.writes.leases.release()
+
     async def feed_forever(
         self,
         core: Coordinator,
@@ -82,6 +88,8 @@ class ObservedCluster:
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(feed.run_forever())
+            if self.writes is not None:
+                group.create_task(self.writes.leases.keep_forever(self.writes.leadership.ledger))
             if reports is not None:
                 group.create_task(reports.run_forever())
             if self.book is not None:
@@ -124,6 +132,14 @@ def prebind_of(
         return None
     mirror = observed.cluster.mirror
     return ApiPreBind(core, intake, writer, mirror=mirror, server=observed.writes)
+
+
+def checks_of(observed: ObservedCluster | None) -> list[HealthCheck]:
+    """What health says of the cluster."""
+    if observed is None or observed.writes is None:
+        return []
+    leases = observed.writes.leases
+    return [HealthCheck("cluster_lease", lambda: leases.why, needed=False)]
 
 
 def walls(observed: ObservedCluster | None) -> list[Middleware]:

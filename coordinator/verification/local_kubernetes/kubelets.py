@@ -88,6 +88,12 @@ class HollowKubelets:
             await self._client.create(item)
             await self._client.ask("POST", LEASES, lease(name))
 
+    def adopt(self, names: Iterable[str], allocatable: Mapping[str, str]) -> None:
+        """Serve nodes that exist, all alike. They have no leases."""
+        for name in names:
+            self._nodes.add(name)
+            self._room.add_node(name, dict(allocatable))
+
     def silence(self, node: str) -> None:
         """The machine stops: no lease is renewed, and nothing that runs there is told of."""
         self._silent.add(node)

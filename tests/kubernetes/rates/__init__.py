@@ -1,1 +1,1 @@
-"""How fast Quadrant binds on a real API server, and what that costs whom."""
+"""How fast pods are bound on a real API server, and what that costs whom."""

@@ -1,25 +1,56 @@
-"""The command that measures rates, small: every pod is bound, and each process is told apart."""
+"""``quadrant bench kubernetes``, small: every pod is bound, and each process is told apart."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
-from tests.kubernetes.driver.harness import node
-from tests.kubernetes.rates.__main__ import bind_all, create, waiting
+from coordinator.verification.local_kubernetes.binaries import Binaries
+
+pytestmark = pytest.mark.timeout(280)
+PODS = 40
 
 
-@pytest.mark.timeout(180)
-async def test_all_are_bound_and_the_time_of_each_process_is_told(
-    cluster: ApiClient, control_plane: ControlPlane
+def bench(*options: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "coordinator.cli", "bench", "kubernetes", *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=270, check=False)
+
+
+def runs(binaries: Binaries, *options: str | Path) -> dict[str, dict[str, Any]]:
+    size = ("--servers", binaries.folder, "--nodes", "10", "--pods", str(PODS), "--shards", "2")
+    done = bench(*size, *options, "-o", "json")
+    assert done.returncode == 0, done.stderr
+    return {run["scheduler"]: run for run in json.loads(done.stdout)["runs"]}
+
+
+def test_gangs_that_wait_are_bound_and_the_cost_of_each_process_is_told(
+    kubernetes_binaries: Binaries,
 ) -> None:
-    await install(cluster, *VOLCANO)
-    await create(cluster, (node(f"n{i}") for i in range(10)), "Nodes")
-    await create(cluster, waiting(20, gang=5), "Pods")
-    first, last = await bind_all(control_plane.admin.kubeconfig, 20, shards=1)
-    assert last.at > first.at
-    assert last.spent.keys() >= {"coordinator", "etcd", "kube-apiserver", "ledger", "workers"}
-    pods = (await cluster.get("/api/v1/pods"))["items"]
-    assert all(pod["spec"].get("nodeName") for pod in pods)
+    run = runs(kubernetes_binaries, "--gang", "10")["quadrant"]
+    assert run["pods"] == PODS
+    assert run["by_process_us_per_pod"].keys() >= {"coordinator", "workers", "redis"}
+    assert run["servers_us_per_pod"].keys() == {"etcd", "kube-apiserver"}
+
+
+def test_another_scheduler_is_given_the_same(kubernetes_binaries: Binaries) -> None:
+    found = runs(kubernetes_binaries, "--kubelets", "--against", kubernetes_binaries.scheduler)
+    assert found.keys() == {"quadrant", "kube-scheduler"}
+    theirs = found["kube-scheduler"]
+    assert theirs["pods"] == PODS
+    assert theirs["by_process_us_per_pod"].keys() == {"kube-scheduler"}
+    assert theirs["scheduler_us_per_pod"] > 0
+
+
+def test_what_is_missing_is_said(tmp_path: Path, kubernetes_binaries: Binaries) -> None:
+    assert "--servers" in bench().stderr
+    servers = ("--servers", kubernetes_binaries.folder)
+    assert "there is no" in bench(*servers, "--against", tmp_path / "kube-scheduler").stderr
+    other = tmp_path / "other"
+    other.touch()
+    refused = bench(*servers, "--against", other, "--nodes", "1", "--pods", "1")
+    assert (refused.returncode, "vc-scheduler" in refused.stderr) == (1, True)

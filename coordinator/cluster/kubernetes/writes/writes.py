@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -26,6 +26,7 @@ from coordinator.cluster.kubernetes.api.pool import (
 )
 from coordinator.cluster.kubernetes.state.mirror import NODE, Mirror, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import STATEMENT, PodRow
+from coordinator.cluster.kubernetes.writes.cluster_lease import ClusterLeases
 from coordinator.cluster.kubernetes.writes.verdict import Looked, Next, Refused, of_answer, of_pod
 from coordinator.cluster.protocol import (
     BindAnswer,
@@ -57,6 +58,10 @@ class WriteLeadership:
     """Cluster and epoch, for the annotation of bound pods."""
     remaining: Callable[[], float] = lambda: LONGEST_SECONDS
     """Seconds until the lease runs out."""
+
+    @property
+    def ledger(self) -> str:
+        return self.statement.partition("/")[0]
 
 
 @dataclass(slots=True)
@@ -94,10 +99,13 @@ class ApiWrites:
         reader: ApiReader,
         mirror: Mirror,
         *,
+        schedulers: Set[str] = frozenset({"quadrant"}),
         connections: int = CONNECTIONS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``schedulers``: the names that are ours."""
         self.leadership = WriteLeadership()
+        self.leases = ClusterLeases(self, schedulers, clock=clock)
         self.counts = WriteCounts()
         self.limit = RequestLimit(connections)
         self._reader = reader
@@ -111,7 +119,8 @@ class ApiWrites:
     # --- bindings -------------------------------------------------------------------------------
 
     async def bind(self, requests: BindRequests, rows: Sequence[PodRow | None]) -> BindAnswers:
-        """Raises ClusterTimeout where the lease leaves no time for any write."""
+        """Raises ClusterTimeout where the lease leaves no time for any write, or another Quadrant
+        has the cluster's."""
         call = _Bind(requests, rows)
         pending = deque(i for i in range(len(rows)) if not self._known(call, i))
         await self._each(pending, lambda i: self._bind_one(call, i))
@@ -246,8 +255,15 @@ class ApiWrites:
     # --- what objects are told --------------------------------------------------------------------
 
     async def report(self, method: str, path: str, body: bytes, form: str) -> HttpAnswer | None:
-        """Write a condition, a status or an event; None where there is no answer."""
+        """Write a condition, a status, an event or a claim; None where there is no answer, or the
+        cluster's lease is not ours."""
+        if not self.leases.held:
+            return None
         return await self._write(method, path, body, JSON if method == "POST" else form)
+
+    async def claim(self, method: str, path: str, body: bytes, form: str) -> HttpAnswer | None:
+        """Ask about the Lease of the cluster, or write it; None where there is no answer."""
+        return await self._write(method, path, body, form)
 
     async def read(self, path: str) -> dict[str, Any] | None:
         """An object as it is now; None where it does not exist. Raises ApiError."""
@@ -269,6 +285,8 @@ class ApiWrites:
             return
         if self._seconds() < _LEAST_SECONDS:
             raise ClusterTimeout("the lease runs out")
+        if not self.leases.held:
+            raise ClusterTimeout(self.leases.why)
 
         async def worker(number: int) -> None:
             while left and number < self.limit.allowed:

@@ -1,0 +1,58 @@
+"""Nodes and pods in large numbers, written to an API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+from coordinator.verification.local_kubernetes.client import ApiClient, Json
+from coordinator.verification.local_kubernetes.kubelets import ready_node
+
+WRITERS = 48
+GROUP = "scheduling.k8s.io/group-name"
+AMOUNTS = {"cpu": "32", "memory": "256Gi", "pods": "110"}
+"""What each node has."""
+
+
+def nodes(count: int) -> Iterator[Json]:
+    return (ready_node(f"n{number}", AMOUNTS, {}) for number in range(count))
+
+
+def waiting(pods: int, gang: int, scheduler: str) -> Iterator[Json]:
+    """Pods of one core. ``gang``: how many are in each PodGroup; 0: each is by itself."""
+    for number in range(pods):
+        group = f"g{number // gang}" if gang else ""
+        if gang and number % gang == 0:
+            yield _pod_group(group, min(gang, pods - number))
+        yield _pod(f"p{number}", group, scheduler)
+
+
+async def create(cluster: ApiClient, items: Iterable[Json]) -> None:
+    left = iter(items)
+
+    async def writer() -> None:
+        for item in left:
+            await cluster.create(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(WRITERS):
+            group.create_task(writer())
+
+
+def _pod(name: str, group: str, scheduler: str) -> Json:
+    container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": {GROUP: group} if group else {}},
+        "spec": {"schedulerName": scheduler, "containers": [container]},
+    }
+
+
+def _pod_group(name: str, minimum: int) -> Json:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"minMember": minimum, "queue": "default"},
+    }

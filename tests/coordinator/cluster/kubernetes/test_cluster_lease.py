@@ -1,0 +1,158 @@
+"""The Lease on the API server: one ledger has it, and another gets it when that one is silent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from coordinator.cluster.kubernetes.api.pool import HttpAnswer
+from coordinator.cluster.kubernetes.writes.cluster_lease import (
+    DURATION_SECONDS,
+    ClusterLease,
+    ClusterLeases,
+)
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A Quadrant by this ledger, and what it knows of the lease."""
+
+    lease: ClusterLease
+    ledger: str
+
+    @property
+    def held(self) -> bool:
+        return self.lease.held
+
+    @property
+    def why(self) -> str:
+        return self.lease.why
+
+    async def look(self) -> None:
+        await self.lease.look(self.ledger)
+
+
+class OneLease:
+    """An API server that has one Lease; ``away`` while it does not answer."""
+
+    def __init__(self) -> None:
+        self.lease: Json | None = None
+        self.now = 100.0
+        self.version = 0
+        self.away = False
+        self.code = 0
+        """Of an answer that is not the server's own."""
+
+    def of(self, holder: str) -> Holder:
+        return Holder(ClusterLease(self, "quadrant", clock=lambda: self.now), holder)
+
+    async def claim(self, method: str, path: str, body: bytes, form: str) -> HttpAnswer | None:
+        if self.away:
+            return None
+        if method == "GET":
+            found = HttpAnswer(HTTPStatus.OK, msgspec.json.encode(self.lease))
+            return found if self.lease else HttpAnswer(HTTPStatus.NOT_FOUND, b"{}")
+        if self.code:
+            status = {"code": self.code, "message": "leases is forbidden"}
+            return HttpAnswer(self.code, msgspec.json.encode(status))
+        fields, before = msgspec.json.decode(body), self.lease or {"metadata": {}, "spec": {}}
+        expected = fields["metadata"].get("resourceVersion") if "metadata" in fields else None
+        if expected not in (None, before["metadata"].get("resourceVersion")):
+            return HttpAnswer(HTTPStatus.CONFLICT, b"{}")
+        self.version += 1
+        metadata = {"resourceVersion": str(self.version)}
+        self.lease = {"metadata": metadata, "spec": before["spec"] | fields["spec"]}
+        return HttpAnswer(HTTPStatus.OK if method == "PATCH" else HTTPStatus.CREATED, b"{}")
+
+
+async def test_who_is_first_has_it_and_a_successor_by_the_same_ledger_at_once() -> None:
+    server = OneLease()
+    first, other, successor = server.of("a"), server.of("b"), server.of("a")
+    for lease in (first, other, successor):
+        await lease.look()
+    assert (first.held, other.held, successor.held) == (True, False, True)
+    assert other.lease.other == "a"
+    assert "ledger a" in other.why
+
+
+async def test_it_ends_without_renewals_by_the_clock_of_who_waits() -> None:
+    server = OneLease()
+    first, other = server.of("a"), server.of("b")
+    await first.look()
+    for _ in range(10):  # renewed in time, whatever hour the other machine has
+        server.now += DURATION_SECONDS / 2
+        await first.look()
+        await other.look()
+        assert (first.held, other.held) == (True, False)
+    server.now += DURATION_SECONDS - 1
+    await other.look()
+    assert (first.held, other.held) == (True, False)
+    server.now += 2
+    await other.look()
+    assert (first.held, other.held) == (False, True)
+    await first.look()
+    assert not first.held, "who wakes late finds the other"
+
+
+async def test_a_server_that_is_away_leaves_it_until_its_time_is_over() -> None:
+    server = OneLease()
+    lease = server.of("a")
+    await lease.look()
+    server.away = True
+    server.now += DURATION_SECONDS - 1
+    await lease.look()
+    assert lease.held
+    server.now += 2
+    assert (lease.held, server.away) == (False, True)
+    assert "does not answer" in lease.why
+    server.away = False
+    await lease.look()
+    assert lease.held
+    assert lease.why == ""
+
+
+async def test_who_lacks_the_right_does_not_have_it_and_says_why() -> None:
+    server = OneLease()
+    server.code = HTTPStatus.FORBIDDEN
+    lease = server.of("a")
+    await lease.look()
+    assert not lease.held
+    assert "forbidden" in lease.why
+
+
+async def test_given_up_in_order_it_is_free() -> None:
+    server = OneLease()
+    first, other = server.of("a"), server.of("b")
+    await first.look()
+    await first.lease.release()
+    assert [lease.held for lease in (first, other)] == [False, False]
+    await other.look()
+    assert other.held
+
+
+async def test_of_two_that_see_it_free_one_gets_it() -> None:
+    server = OneLease()
+    first, other = server.of("a"), server.of("b")
+    await first.look()
+    await first.lease.release()
+    seen = server.lease
+    await other.look()
+    assert seen is not None
+    answer = await first.lease._take(seen)
+    assert answer is not None
+    assert answer.code == HTTPStatus.CONFLICT
+
+
+async def test_who_has_several_names_needs_the_lease_of_each() -> None:
+    names = ClusterLeases(OneLease(), {"quadrant", "volcano"})
+    assert [lease.name for lease in names.each] == ["quadrant-quadrant", "quadrant-volcano"]
+    await names.each[0].look("a")
+    assert not names.held
+    assert names.why == names.each[1].why
+    await names.each[1].look("a")
+    assert (names.held, names.why) == (True, "")

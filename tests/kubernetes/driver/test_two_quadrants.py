@@ -1,0 +1,86 @@
+"""Two Quadrants with ledgers of their own on one cluster: one writes, the other says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from coordinator.cluster.kubernetes.state.pods import STATEMENT
+from coordinator.cluster.kubernetes.writes import cluster_lease
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from shared.ledger.redis.server import EmbeddedServer
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
+
+pytestmark = pytest.mark.timeout(180)
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/quadrant-quadrant"
+
+
+@pytest.fixture
+def second_ledger(short_dir: Path) -> Iterator[str]:
+    server = EmbeddedServer(short_dir, short_dir / "second")
+    server.start(30.0)
+    yield server.url
+    server.stop(10.0)
+
+
+async def test_one_writes_and_the_other_follows_it_when_it_ends(  # noqa: PLR0917
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    ledger_url: str,
+    second_ledger: str,
+    short_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster_lease, "RENEW_SECONDS", 0.5)
+    await cluster.create(node("n1", cpu=3), node("n2", cpu=3))
+    kubeconfig = control_plane.admin.kubeconfig
+    async with followed(second_ledger, short_dir / "b", cluster, kubeconfig) as second:
+        async with followed(ledger_url, short_dir / "a", cluster, kubeconfig) as first:
+            writer, waiting = await until(lambda: _apart(first, second))
+            names = [f"p{i}" for i in range(6)]
+            await cluster.create(*(pod(name) for name in names))
+            nodes = await first.until_bound(*names)
+            assert sorted(nodes.values()) == ["n1"] * 3 + ["n2"] * 3, "no room was given twice"
+            assert await ledgers(cluster) == {await holder(cluster)}
+            await until(lambda: waiting.states()["bound"] == len(names))
+            assert await holder(cluster) in (await health(waiting))["cluster_lease"]
+            assert (await health(writer))["cluster_lease"] == "ok"
+        if writer is first:  # it has ended in order
+            await until(lambda: held(second))
+    assert await holder(cluster) == "", "given up"
+
+
+def held(quadrant: Followed) -> bool:
+    assert quadrant.observed.writes is not None
+    return quadrant.observed.writes.leases.held
+
+
+def _apart(*both: Followed) -> tuple[Followed, Followed] | None:
+    """(who has the lease, who has not)"""
+    having = [one for one in both if held(one)]
+    return (having[0], next(o for o in both if o is not having[0])) if len(having) == 1 else None
+
+
+async def holder(cluster: ApiClient) -> str:
+    return str((await cluster.get(LEASE))["spec"].get("holderIdentity", ""))
+
+
+async def ledgers(cluster: ApiClient) -> set[str]:
+    """That the pods say they were bound by."""
+    pods = (await cluster.get("/api/v1/pods"))["items"]
+    return {pod["metadata"]["annotations"][STATEMENT].partition("/")[0] for pod in pods}
+
+
+async def health(quadrant: Followed) -> dict[str, Any]:
+    async with (
+        aiohttp.ClientSession(quadrant.service.url) as session,
+        session.get("/health") as answer,
+    ):
+        found: dict[str, Any] = await answer.json()
+    return {check["name"]: check["message"] for check in found["checks"]}
