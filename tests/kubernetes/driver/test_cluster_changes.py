@@ -1,0 +1,173 @@
+"""What happens to a cluster under pods of ours: nodes go, groups are made again, clocks differ,
+answers are late, another scheduler is quicker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from coordinator.cluster.kubernetes.writes import writes
+from coordinator.verification.local_kubernetes.binaries import Binaries
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.identity import Identity
+from coordinator.verification.local_kubernetes.kubelets import HollowKubelets
+from coordinator.verification.local_kubernetes.peers import peer
+from coordinator.verification.local_kubernetes.server_process import ServerProcess
+from shared.messages.messages import TaskState
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
+from tests.kubernetes.faults.effects import HoldAnswer, HoldRequest
+from tests.kubernetes.faults.proxy import FaultyProxy
+
+pytestmark = pytest.mark.timeout(180)
+
+PODS = "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+GANG = ("gang-0", "gang-1")
+HOUR = 3600.0
+
+
+@pytest_asyncio.fixture
+async def quadrant(
+    cluster: ApiClient, proxied: Identity, ledger_url: str, short_dir: Path
+) -> AsyncIterator[Followed]:
+    """Two nodes for one pod each; the API server is reached by way of the proxy."""
+    await install(cluster, *VOLCANO)
+    await cluster.create(node("n1", cpu=1), node("n2", cpu=1))
+    async with followed(ledger_url, short_dir, cluster, proxied.kubeconfig) as running:
+        yield running
+
+
+def books(quadrant: Followed, job: str) -> list[TaskState]:
+    found = [state for state in quadrant.jobs() if state.job.name == job]
+    return [TaskState(state) for state in found[0].states] if found else []
+
+
+async def bound_gang(quadrant: Followed, cluster: ApiClient) -> dict[str, str]:
+    await cluster.create(pod_group("gang", 2), *(pod(name, group="gang") for name in GANG))
+    nodes = await quadrant.until_bound(*GANG)
+    await until(lambda: books(quadrant, "gang") == [TaskState.BOUND] * 2)
+    return nodes
+
+
+async def test_a_node_that_goes_under_a_gang_ends_its_pod_once_and_the_rest_is_placed_anew(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    nodes = await bound_gang(quadrant, cluster)
+    gone = nodes[GANG[0]]
+    await cluster.delete(f"/api/v1/nodes/{gone}")
+    # What the garbage collector of pods does, and then whoever owns the gang.
+    await cluster.delete(f"{PODS}/{GANG[0]}", gracePeriodSeconds="0")
+    await until(lambda: TaskState.BOUND not in books(quadrant, "gang")[:1])
+    ends = Counter(books(quadrant, "gang"))
+    assert ends[TaskState.FAILED] + ends[TaskState.LOST] >= 1
+    await cluster.create(pod(GANG[0], group="gang"))
+    await asyncio.sleep(1.0)
+    assert GANG[0] not in await quadrant.nodes_of(), "there is no room: its node is gone"
+    await cluster.create(node("n3", cpu=1))
+    assert await quadrant.until_bound(GANG[0]) == {GANG[0]: "n3"}
+
+
+async def test_a_group_made_again_under_its_pods_is_their_job(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    nodes = await bound_gang(quadrant, cluster)
+    await cluster.delete(f"{GROUPS}/gang")
+    await cluster.create(pod_group("gang", 1))
+    await asyncio.sleep(1.0)
+    assert books(quadrant, "gang") == [TaskState.BOUND] * 2
+    assert await quadrant.nodes_of(*GANG) == nodes
+    for name in GANG:
+        await cluster.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
+    await cluster.create(pod("next"))
+    await quadrant.until_bound("next")
+
+
+@pytest.mark.parametrize("late", [HoldRequest, HoldAnswer])
+async def test_an_answer_beyond_its_deadline_is_looked_up_and_changes_nothing_when_it_comes(
+    quadrant: Followed,
+    cluster: ApiClient,
+    proxy: FaultyProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    late: type[HoldRequest] | type[HoldAnswer],
+) -> None:
+    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.5)
+    effect = late()
+    held = proxy.inject(effect, method="POST", part="/binding", times=2)
+    nodes = await bound_gang(quadrant, cluster)
+    assert held.met == 2
+    effect.released.set()  # the write of before lands now, or its answer
+    await asyncio.sleep(1.0)
+    assert await quadrant.nodes_of(*GANG) == nodes
+    assert books(quadrant, "gang") == [TaskState.BOUND] * 2
+
+
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+async def test_our_clock_may_be_an_hour_from_the_servers(  # noqa: PLR0917
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    ledger_url: str,
+    short_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: float,
+) -> None:
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + ahead)
+    await install(cluster, *VOLCANO)
+    await cluster.create(node("n1", cpu=1), node("n2", cpu=1))
+    kubeconfig = control_plane.admin.kubeconfig
+    async with followed(ledger_url, short_dir, cluster, kubeconfig) as quadrant:
+        await bound_gang(quadrant, cluster)
+        await cluster.patch(f"{PODS}/{GANG[0]}/status", {"status": {"phase": "Running"}})
+        await until(lambda: TaskState.RUNNING in books(quadrant, "gang"))
+
+
+@pytest.fixture
+def kube_scheduler(
+    control_plane: ControlPlane, kubernetes_binaries: Binaries, short_dir: Path
+) -> Iterator[None]:
+    theirs = peer(kubernetes_binaries.scheduler, control_plane.admin.kubeconfig)
+    server = ServerProcess(theirs.command, short_dir)
+    server.start()
+    yield
+    server.kill()
+
+
+@pytest.mark.usefixtures("kube_scheduler")
+async def test_beside_kube_scheduler_on_the_same_nodes_every_pod_runs_in_the_end(
+    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+) -> None:
+    """Both give room away that the other has just given: a kubelet refuses what does not fit, and
+    who is refused is made again, as by its controller."""
+    kubelets = HollowKubelets(cluster)
+    await kubelets.join([f"n{i}" for i in range(4)], {"cpu": "8", "memory": "64Gi"})
+    kubeconfig, made = control_plane.admin.kubeconfig, {}
+    async with (
+        followed(ledger_url, short_dir, cluster, kubeconfig) as quadrant,
+        asyncio.TaskGroup() as group,
+    ):
+        running = group.create_task(kubelets.run())
+        for number in range(32):
+            scheduler = "quadrant" if number % 2 else "default-scheduler"
+            made[f"p{number}"] = pod(f"p{number}", scheduler=scheduler)
+            await cluster.create(made[f"p{number}"])
+        while len(phases := await _phases(quadrant)) < 32 or set(phases.values()) != {"Running"}:
+            for name in [name for name, phase in phases.items() if phase == "Failed"]:
+                await cluster.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
+                await cluster.create(made[name])
+            await asyncio.sleep(0.1)
+        nodes = Counter((await quadrant.nodes_of()).values())
+        assert nodes == {f"n{i}": 8 for i in range(4)}
+        await until(lambda: quadrant.states()["running"] == 16)
+        running.cancel()
+
+
+async def _phases(quadrant: Followed) -> dict[str, str]:
+    return {name: pod["status"]["phase"] for name, pod in (await quadrant.pods()).items()}
