@@ -29,6 +29,9 @@ MERGE = "application/merge-patch+json"
 
 LONGEST_PAUSE = 5.0
 """Seconds between two attempts, whatever the server says."""
+_IS_KUBERNETES = "X-Kubernetes-Pf-Flowschema-Uid"
+"""A header of every answer of an API server, and of none of ours."""
+_NOT_HERE = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 _CUT = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 
 
@@ -148,7 +151,7 @@ class KubeClient:
                 break
             time.sleep(pause)
         if answer.status >= 400:
-            raise self._failure(answer.status, data)
+            raise self._failure(answer, data)
         return answer.status, data
 
     def _elsewhere(
@@ -192,7 +195,7 @@ class KubeClient:
         connection, answer = self._open(path, parameters, accept, seconds + 5.0)
         try:
             if answer.status >= 400:
-                raise self._failure(answer.status, self._read(answer))
+                raise self._failure(answer, self._read(answer))
             with contextlib.suppress(TimeoutError, http.client.HTTPException, *_CUT):
                 while line := answer.readline():
                     if line.strip():
@@ -313,7 +316,8 @@ class KubeClient:
             "with `quadrant up`, or name another with --server or QUADRANT_SERVER"
         )
 
-    def _failure(self, code: int, data: bytes) -> RequestRefused:
+    def _failure(self, answer: http.client.HTTPResponse, data: bytes) -> RequestRefused:
+        code = answer.status
         try:
             status = orjson.loads(data)
         except orjson.JSONDecodeError:
@@ -325,6 +329,11 @@ class KubeClient:
             said_so = message.partition(";")[0]  # the rest tells who writes HTTP by hand what to do
             message = f"{said_so}; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"
         causes = tuple(_causes(status, message))
+        if code in _NOT_HERE and _IS_KUBERNETES in answer.headers:
+            message += (
+                f"; {self.server} ({self.access.origin}) is a Kubernetes API server: "
+                "name Quadrant's address with --server or QUADRANT_SERVER"
+            )
         return RequestRefused(
             message, code=code, reason=str(status.get("reason") or ""), causes=causes
         )

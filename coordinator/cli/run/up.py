@@ -157,21 +157,25 @@ def usual_port() -> int | None:
 def _tell_how_to_ask(settings: Settings, urls: list[str], *, own_ledger: bool) -> None:
     """Write the kubeconfig; say on stderr how to use it, what to try, and where the ledger is if
     its server was started here. ``urls``: of all coordinators; kubectl asks the first alone."""
-    from coordinator.cli.client.kubeconfig import write_kubeconfig
-
-    server = f"http://{reachable(settings.listen_host)}:{settings.listen_port}"
     token_file = os.environ.get("QUADRANT_TOKEN_FILE")
-    path = write_kubeconfig(
-        settings.run_dir / KUBECONFIG,
-        server=server,
-        token_file=Path(token_file).absolute() if token_file else None,
-    )
-    lines = [f"export KUBECONFIG={path}", *_next_steps(settings, has_token=bool(token_file))]
-    if len(urls) > 1:
-        lines.insert(1, f"export QUADRANT_SERVER={','.join(urls)}")
+    lines = _next_steps(settings, has_token=bool(token_file))
+    if len(urls) > 1 or settings.kubernetes:
+        lines.insert(0, f"export QUADRANT_SERVER={','.join(urls)}")
+    if not settings.kubernetes:  # there kubectl goes on asking the cluster
+        lines.insert(0, f"export KUBECONFIG={_write_kubeconfig(settings, token_file)}")
     if own_ledger:
         lines.append(f"What is acknowledged is kept in {settings.data_dir}")
     typer.echo("\n".join([*lines, "Running; Ctrl-C stops everything"]), err=True)
+
+
+def _write_kubeconfig(settings: Settings, token_file: str | None) -> Path:
+    from coordinator.cli.client.kubeconfig import write_kubeconfig
+
+    return write_kubeconfig(
+        settings.run_dir / KUBECONFIG,
+        server=f"http://{reachable(settings.listen_host)}:{settings.listen_port}",
+        token_file=Path(token_file).absolute() if token_file else None,
+    )
 
 
 def _next_steps(settings: Settings, *, has_token: bool) -> list[str]:
@@ -184,7 +188,8 @@ def _next_steps(settings: Settings, *, has_token: bool) -> list[str]:
     if hint := hint_to_path():
         rest.append(f"Here {hint.removesuffix(' here')}")
     if settings.tokens_file is None:
-        return ["Next: kubectl get queues, or: quadrant top", *rest]
+        first = "" if settings.kubernetes else "kubectl get queues, or: "
+        return [f"Next: {first}quadrant top", *rest]
     tell = ["Who asks needs a token: export QUADRANT_TOKEN=... or QUADRANT_TOKEN_FILE=FILE"]
     return [
         *([] if has_token else tell),

@@ -1,0 +1,70 @@
+"""``quadrant up --kubeconfig``: kubectl goes on asking the cluster, and quadrant asks Quadrant."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from tests.kubernetes.driver.harness import node, pod
+
+pytestmark = pytest.mark.timeout(180)
+SECONDS = 90.0
+
+
+def quadrant(*words: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "coordinator.cli", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env=environment, check=False
+    )
+
+
+@pytest_asyncio.fixture
+async def _a_pod(cluster: ApiClient) -> None:
+    await cluster.create(node("n1"), pod("a"))
+
+
+@pytest.mark.usefixtures("_a_pod")
+def test_what_it_prints_leads_to_both(control_plane: ControlPlane, short_dir: Path) -> None:
+    kubeconfig = control_plane.admin.kubeconfig
+    environment = (
+        os.environ
+        | {"KUBECONFIG": str(kubeconfig), "HOME": str(short_dir)}
+        | {"QUADRANT_RUN_DIR": str(short_dir / "run")}
+    )
+    environment.pop("QUADRANT_SERVER", None)
+    said = short_dir / "said"
+    with said.open("w") as stderr:
+        options = ["--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0"]
+        up = subprocess.Popen(
+            [sys.executable, "-m", "coordinator.cli", "up", *options],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+        )
+    try:
+        deadline = time.monotonic() + SECONDS
+        while not (export := re.search(r"^export QUADRANT_SERVER=(\S+)$", said.read_text(), re.M)):
+            assert up.poll() is None, said.read_text()
+            assert time.monotonic() < deadline, said.read_text()
+            time.sleep(0.1)
+        assert "export KUBECONFIG" not in said.read_text(), "kubectl asks the cluster"
+        there = environment | {"QUADRANT_SERVER": export[1]}
+        shown = quadrant("explain", "pod", "a", environment=there)
+        assert shown.returncode == 0, shown.stderr
+        lost = quadrant("explain", "pod", "a", environment=environment)
+        assert lost.returncode == 1
+        assert "is a Kubernetes API server" in lost.stderr
+        assert "QUADRANT_SERVER" in lost.stderr
+    finally:
+        up.send_signal(signal.SIGTERM)
+        up.wait(60)
