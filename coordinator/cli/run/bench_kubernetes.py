@@ -7,7 +7,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from coordinator.verification.local_kubernetes.client import ApiClient, client_o
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
 from coordinator.verification.local_kubernetes.kubelets import HollowKubelets
-from coordinator.verification.local_kubernetes.load import AMOUNTS, create, nodes, waiting
+from coordinator.verification.local_kubernetes.load import AMOUNTS, create, nodes, running, waiting
 from coordinator.verification.local_kubernetes.peers import peer
 from coordinator.verification.local_kubernetes.server_process import ServerProcess
 from coordinator.verification.workloads.bulk_client import ApiClient as Quadrant
@@ -46,6 +46,8 @@ PATIENCE = 120.0
 """Seconds without any bind after which a run has failed."""
 
 Item = dict[str, Any]
+Roots = dict[int | None, str]
+"""Process id -> name."""
 Spent = dict[str, float]
 """Process -> seconds of processor time so far."""
 
@@ -58,6 +60,10 @@ class Rates:
     """From the first bind to the last."""
     first_bind: float
     """Seconds from the start of the scheduler to the first bind."""
+    again: float
+    """The same of a second start, with what the ledger has; 0: there was none."""
+    memory: dict[str, int]
+    """Process -> bytes at the end."""
     costs: dict[str, float]
     """Process -> seconds of processor time a pod, once all processes were up."""
 
@@ -69,6 +75,8 @@ class Rates:
             "pods": self.pods,
             "pods_per_second": round(self.pods / self.seconds, 1),
             "first_bind_seconds": round(self.first_bind, 1),
+            "second_start_first_bind_seconds": round(self.again, 1),
+            "memory_mib": {name: size >> 20 for name, size in sorted(self.memory.items())},
             "scheduler_us_per_pod": sum(cost.values()),
             "by_process_us_per_pod": cost,
             "servers_us_per_pod": servers,
@@ -130,48 +138,72 @@ class _Run:
                     self.rates = await self._arriving(cluster, binds)
             else:
                 await create(cluster, nodes(options.nodes))
-                progress.phase(f"{self._name}: creating {options.pods:,} pods (not counted)")
+                many = options.pods + options.running
+                progress.phase(f"{self._name}: creating {many:,} pods (not counted)")
+                await create(cluster, running(options.running, options.nodes, self._pods_name))
                 await create(cluster, self._pods())
-                self.rates = await self._waiting(binds)
+                await binds.until(options.running, PATIENCE)
+                binds.begin()
+                with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+                    self.rates = await self._waiting(binds, Path(folder))
+                    if options.running and self._peer is None:
+                        await self._second_start(cluster, binds, Path(folder))
         return 0
 
-    def _pods(self) -> Iterator[Item]:
-        scheduler = OURS if self._peer is None else self._peer.name
-        return waiting(self._options.pods, self._options.gang, scheduler)
+    @property
+    def _pods_name(self) -> str:
+        """The scheduler's name in its pods."""
+        return OURS if self._peer is None else self._peer.name
 
-    async def _waiting(self, binds: BindWatch) -> Rates:
+    def _pods(self) -> Iterator[Item]:
+        return waiting(self._options.pods, self._options.gang, self._pods_name)
+
+    async def _waiting(self, binds: BindWatch, folder: Path) -> Rates:
         """The pods are there before the scheduler is."""
         began = time.monotonic()
-        async with self._scheduler() as spent:
-            return await self._until_all(binds, spent, began)
+        async with self._scheduler(folder) as roots:
+            return await self._until_all(binds, roots, began)
+
+    async def _second_start(self, cluster: ApiClient, binds: BindWatch, folder: Path) -> None:
+        """One more pod waits, and the ledger has the others."""
+        binds.begin()
+        await create(cluster, waiting(1, 0, self._pods_name, prefix="again"))
+        began = time.monotonic()
+        async with self._scheduler(folder):
+            await binds.until(1, PATIENCE)
+        assert self.rates is not None
+        self.rates = replace(self.rates, again=binds.first_at - began)
 
     async def _arriving(self, cluster: ApiClient, binds: BindWatch) -> Rates:
         """The pods are created while it runs."""
         began = time.monotonic()
-        async with self._scheduler() as spent, asyncio.TaskGroup() as group:
-            await asyncio.sleep(5.0)  # it has read the nodes by then
-            task = group.create_task(create(cluster, self._pods()))
-            rates = await self._until_all(binds, spent, began)
-            await task
-            return rates
+        with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+            async with self._scheduler(Path(folder)) as roots, asyncio.TaskGroup() as group:
+                await asyncio.sleep(5.0)  # it has read the nodes by then
+                task = group.create_task(create(cluster, self._pods()))
+                rates = await self._until_all(binds, roots, began)
+                await task
+                return rates
 
-    async def _until_all(self, binds: BindWatch, spent: Callable[[], Spent], began: float) -> Rates:
+    async def _until_all(self, binds: BindWatch, roots: Callable[[], Roots], began: float) -> Rates:
         pods = self._options.pods
         try:
             await binds.until(1, PATIENCE)
             await self._started()
             # What the start of the workers takes is no cost of a pod.
-            before, bound = spent(), binds.bound
+            before, bound = _spent(roots()), binds.bound
             self._progress.phase(f"{self._name}: measuring {pods:,} binds")
             await binds.until(pods, PATIENCE)
         except TimeoutError:
             raise CommandError(f"{self._name} bound {binds.bound:,} of {pods:,} pods") from None
-        after = spent()
+        after = _spent(roots())
         return Rates(
             scheduler=self._name,
             pods=pods,
             seconds=binds.last_at - binds.first_at,
             first_bind=binds.first_at - began,
+            again=0.0,
+            memory=_memory(roots()),
             costs={n: (after[n] - before.get(n, 0.0)) / max(1, pods - bound) for n in after},
         )
 
@@ -183,29 +215,28 @@ class _Run:
                     await asyncio.sleep(LOOK_SECONDS)
 
     @contextlib.asynccontextmanager
-    async def _scheduler(self) -> AsyncIterator[Callable[[], Spent]]:
-        """It runs; what all processes have spent can be asked."""
+    async def _scheduler(self, folder: Path) -> AsyncIterator[Callable[[], Roots]]:
+        """It runs, in this folder; its processes and the servers' can be asked for."""
         servers = {self._plane.etcd.pid: "etcd", self._plane.api_server.pid: "kube-apiserver"}
         self._progress.phase(f"{self._name}: starting")
-        with tempfile.TemporaryDirectory(prefix="qb-") as folder:
-            if self._peer is not None:
-                process = ServerProcess(self._peer.command, Path(folder))
-                process.start()
-                try:
-                    roots = servers | {process.pid: self._name}
-                    yield lambda: _spent(roots)
-                finally:
-                    process.kill()
-                return
-            settings = load_settings(
-                run_dir=Path(folder),
-                shards=self._options.shards,
-                kubeconfig=self._plane.admin.kubeconfig,
-                policy=self._options.policy,
-            )
-            async with Supervisor(settings) as supervisor:
-                self._url = supervisor.url
-                yield lambda: _spent(servers | _ours(supervisor))
+        if self._peer is not None:
+            process = ServerProcess(self._peer.command, folder)
+            process.start()
+            try:
+                roots = servers | {process.pid: self._name}
+                yield lambda: roots
+            finally:
+                process.kill()
+            return
+        settings = load_settings(
+            run_dir=folder,
+            shards=self._options.shards,
+            kubeconfig=self._plane.admin.kubeconfig,
+            policy=self._options.policy,
+        )
+        async with Supervisor(settings) as supervisor:
+            self._url = supervisor.url
+            yield lambda: servers | _ours(supervisor)
 
 
 @contextlib.asynccontextmanager
@@ -216,12 +247,21 @@ async def _beside(kubelets: HollowKubelets) -> AsyncIterator[None]:
         task.cancel()
 
 
-def _ours(supervisor: Supervisor) -> dict[int | None, str]:
-    roles: dict[int | None, str] = {pid: role for role, pid in supervisor.pids().items()}
+def _ours(supervisor: Supervisor) -> Roots:
+    roles: Roots = {pid: role for role, pid in supervisor.pids().items()}
     return roles | dict.fromkeys(supervisor.worker_pids(), "workers")
 
 
-def _spent(roots: dict[int | None, str]) -> Spent:
+def _memory(roots: Roots) -> dict[str, int]:
+    """Resident bytes; of processes of one name that of the largest."""
+    sizes: dict[str, int] = {}
+    for pid, name in roots.items():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            sizes[name] = max(sizes.get(name, 0), psutil.Process(pid).memory_info().rss)
+    return sizes
+
+
+def _spent(roots: Roots) -> Spent:
     spent: Spent = {}
     for pid, name in roots.items():
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -258,3 +298,9 @@ def _tell(options: BenchOptions, rows: list[dict[str, Any]]) -> None:
     cost = GOALS["gang_us" if options.gang else "separate_us"]
     table.add_row("goal, on two cores", f"{GOALS['rate']:,.0f}", f"{cost:,.0f}", "", "", "")
     Console().print(table)
+    for row in rows:
+        memory = ", ".join(f"{name} {size:,} MiB" for name, size in row["memory_mib"].items())
+        starts = f"first bind {row['first_bind_seconds']} s after its start"
+        if row["second_start_first_bind_seconds"]:
+            starts += f", {row['second_start_first_bind_seconds']} s after a second one"
+        Console().print(f"{row['scheduler']}: {starts}; {memory}", style="dim")

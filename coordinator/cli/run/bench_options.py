@@ -102,6 +102,15 @@ class BenchOptions:
     gang: Annotated[
         int, typer.Option("--gang", min=0, help="kubernetes: pods of each gang; 0: each by itself")
     ] = 0
+    running: Annotated[
+        int,
+        typer.Option(
+            "--running",
+            min=0,
+            help="kubernetes: so many other pods are on nodes before; Quadrant is then started a "
+            "second time, with its ledger",
+        ),
+    ] = 0
     kubelets: Annotated[
         bool,
         typer.Option(

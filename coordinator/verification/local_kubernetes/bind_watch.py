@@ -24,13 +24,19 @@ class BindWatch:
 
     def __init__(self) -> None:
         self._uids: set[str] = set()
+        self._before = 0
         self.first_at = self.last_at = 0.0
         """When the first bind and the latest one were seen, on the monotonic clock; 0: none."""
         self._progress = asyncio.Event()
 
     @property
     def bound(self) -> int:
-        return len(self._uids)
+        """Since :meth:`begin`."""
+        return len(self._uids) - self._before
+
+    def begin(self) -> None:
+        """Count from here on."""
+        self._before, self.first_at, self.last_at = len(self._uids), 0.0, 0.0
 
     async def until(self, pods: int, seconds: float) -> None:
         """Until so many were seen. Raises TimeoutError where none came for ``seconds``."""

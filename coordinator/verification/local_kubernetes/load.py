@@ -18,13 +18,21 @@ def nodes(count: int) -> Iterator[Json]:
     return (ready_node(f"n{number}", AMOUNTS, {}) for number in range(count))
 
 
-def waiting(pods: int, gang: int, scheduler: str) -> Iterator[Json]:
+def waiting(pods: int, gang: int, scheduler: str, *, prefix: str = "p") -> Iterator[Json]:
     """Pods of one core. ``gang``: how many are in each PodGroup; 0: each is by itself."""
     for number in range(pods):
         group = f"g{number // gang}" if gang else ""
         if gang and number % gang == 0:
             yield _pod_group(group, min(gang, pods - number))
-        yield _pod(f"p{number}", group, scheduler)
+        yield _pod(f"{prefix}{number}", group, scheduler)
+
+
+def running(pods: int, nodes: int, scheduler: str) -> Iterator[Json]:
+    """Pods that are on their nodes from the first."""
+    for number in range(pods):
+        made = _pod(f"r{number}", "", scheduler)
+        made["spec"]["nodeName"] = f"n{number % nodes}"
+        yield made
 
 
 async def create(cluster: ApiClient, items: Iterable[Json]) -> None:

@@ -57,10 +57,21 @@ class _Stage(Stage):
     """The history is not the cluster process's, which there is none of."""
 
     recorder: ClusterRecorder | None = None
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Nothing more is to be recorded."""
+    written: asyncio.Event = field(default_factory=asyncio.Event)
+    """The recorder has ended."""
+
+    def started_with(self) -> Settings | None:
+        """The settings, once the ledger's address is in them."""
+        parts = getattr(self, "parts", None)
+        return parts.settings if parts is not None and parts.settings.redis_url else None
 
     async def complete_history(self) -> None:
         assert self.recorder is not None
         await self.recorder.complete()
+        self.over.set()
+        await self.written.wait()  # while the ledger is there
 
     def check_history(self) -> None:
         """It was completed, or that failed."""
@@ -125,18 +136,24 @@ class KubernetesChaos:
     @contextlib.asynccontextmanager
     async def _recorded(self, stage: _Stage, client: ApiClient) -> AsyncIterator[None]:
         """Start all processes, and record."""
-        async with stage.open():
+        async with beside(self._record(stage, client)), stage.open():
             self.settings = stage.settings
-            ledger = RedisLedger(stage.settings.access())
-            kubeconfig = self.plane.admin.kubeconfig
-            try:
-                async with recording(
-                    stage.settings.history, kubeconfig, ledger, client, scheduler=SCHEDULER
-                ) as stage.recorder:
-                    yield
-                    await stage.complete_history()
-            finally:
-                await ledger.close()
+            yield
+
+    async def _record(self, stage: _Stage, client: ApiClient) -> None:
+        """From the moment on when the ledger is there: its log is trimmed as soon as nobody else
+        has to read it."""
+        while (settings := stage.started_with()) is None:  # noqa: ASYNC110 - a process starts
+            await asyncio.sleep(AGAIN_SECONDS)
+        ledger = RedisLedger(settings.access())
+        try:
+            async with recording(
+                settings.history, self.plane.admin.kubeconfig, ledger, client, scheduler=SCHEDULER
+            ) as stage.recorder:
+                await stage.over.wait()
+        finally:
+            await ledger.close()
+            stage.written.set()
 
     async def _on(
         self, stage: _Stage, client: ApiClient, servers: ServersKeeper, load: KubernetesLoad
