@@ -17,7 +17,7 @@ import structlog
 
 from coordinator.cluster.kubernetes.state.mirror import POD, ObjectDelta, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodKey, Task
-from coordinator.intake.admission.documents import DEFAULT_QUEUE
+from coordinator.intake.admission.documents import DEFAULT_QUEUE, body_of
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Key
@@ -141,6 +141,12 @@ class ClusterFeed:
             self._later.append((delta, taken))
         leaving = set(taken)
         positions = [i for i in range(len(delta.keys)) if i not in leaving]
+        # After a change of leader almost every pod is one that intake has as it is: to read 100,000
+        # of them again took it 12 s.
+        known = [i for i in positions if self._has_pod(delta.keys[i], delta.items[i])]
+        self._name_pods(delta, known)
+        had = set(known)
+        positions = [i for i in positions if i not in had]
         if not positions:
             return
         try:
@@ -152,6 +158,11 @@ class ClusterFeed:
             return
         refused = self._refusals(delta, positions, admission)
         self._name_pods(delta, [i for i in positions if i not in refused])
+
+    def _has_pod(self, key: ObjectKey, item: dict[str, Any]) -> bool:
+        """Whether intake has this pod, word for word."""
+        document = self._intake.documents.get(Key(*key)) if key.kind == POD else None
+        return document is not None and document.body == body_of(item)
 
     def _with_stamps(self, key: ObjectKey, item: dict[str, Any]) -> dict[str, Any]:
         """A PodGroup of KAI's with the times that are kept on it here: what the cluster has of them

@@ -4,15 +4,20 @@ for lost."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from coordinator.intake.intake import Intake, Parsed
 from coordinator.service import reconcile_loop
 from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from coordinator.verification.local_kubernetes.identity import Identity
 from coordinator.verification.local_kubernetes.kubelets import ended, path_of, started
 from shared.messages.messages import TaskState
+from shared.slices import Steps
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 from tests.kubernetes.faults.effects import Answer
 from tests.kubernetes.faults.proxy import FaultyProxy
@@ -54,6 +59,37 @@ async def test_what_runs_goes_on_and_what_ended_meanwhile_has_its_own_end(
     assert states[RUNS] is TaskState.RUNNING
     assert (states[SUCCEEDS], states[FAILS]) == (TaskState.SUCCEEDED, TaskState.FAILED)
     assert nodes["after"] != nodes[RUNS], "the room of what runs was not free"
+
+
+async def test_pods_that_are_as_intake_has_them_are_not_read_again(
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    ledger_url: str,
+    short_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    parsing = Intake.parsing
+
+    def counted(intake: Intake, items: Sequence[dict[str, Any]]) -> Steps[Parsed]:
+        read.extend(item["metadata"]["name"] for item in items if item["kind"] == "Pod")
+        return parsing(intake, items)
+
+    await cluster.create(node("n1", cpu=4))
+    kubeconfig = control_plane.admin.kubeconfig
+    async with followed(ledger_url, short_dir / "a", cluster, kubeconfig) as first:
+        await cluster.create(*(pod(name) for name in NAMES[:3]), pod("waits", cpu=9))
+        await first.until_bound(*NAMES[:3])
+        await until(lambda: first.states()["bound"] == 3)
+    labels = {"metadata": {"labels": {"new": "yes"}}}
+    await cluster.patch(f"/api/v1/namespaces/default/pods/{NAMES[0]}", labels)
+    monkeypatch.setattr(Intake, "parsing", counted)
+    async with followed(ledger_url, short_dir / "b", cluster, kubeconfig) as second:
+        await until(lambda: second.observed.cluster.mirror.accounts_for_all)
+        assert read == [NAMES[0]], "it has another label since"
+        await cluster.create(pod("after"))
+        await second.until_bound("after")
+        assert read == [NAMES[0], "after"]
 
 
 def books(quadrant: Followed) -> dict[str, TaskState]:
