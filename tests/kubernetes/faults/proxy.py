@@ -12,6 +12,7 @@ import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp import web
@@ -54,6 +55,7 @@ class FaultyProxy:
         self._server = server
         self._faults: list[Fault] = []
         self._streams: list[_Stream] = []
+        self._clients: WeakSet[asyncio.Transport] = WeakSet()
         self._held: set[asyncio.Task[Any]] = set()
         self.url = ""
         """Of the proxy, once it listens."""
@@ -94,9 +96,17 @@ class FaultyProxy:
             while fault.met < times:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
+    async def abort_clients(self) -> None:
+        """Close what waits for a client's goodbye of TLS: the loop ends before it comes."""
+        for client in self._clients:
+            client.abort()
+        await asyncio.sleep(0)
+
     # --- serving ------------------------------------------------------------------------------
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
+        if request.transport is not None:
+            self._clients.add(request.transport)
         watch = request.query.get("watch") in ("true", "1")
         body = await request.read()
         match effect := self._effect(request, watch=watch):
@@ -210,6 +220,7 @@ async def faulty_proxy(control_plane: ControlPlane) -> AsyncIterator[FaultyProxy
         finally:
             await proxy.stop()
             await runner.cleanup()
+            await proxy.abort_clients()
 
 
 def _kept(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
