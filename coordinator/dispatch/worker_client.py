@@ -361,6 +361,9 @@ def _create(name: str, cpus: float) -> Any:
         name=name,
         lifetime="detached",
         num_cpus=cpus,
+        # Ray's default fills a machine to the half before it takes another: all shards were on one
+        # of two, and were lost with it.
+        scheduling_strategy="SPREAD",
         # Not Ray's restarts: see the class. A repeated task would be a repeated write (decision
         # 0006).
         max_restarts=0,

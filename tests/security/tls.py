@@ -13,7 +13,12 @@ from shared.ledger.redis.server import EmbeddedServer
 
 @contextlib.asynccontextmanager
 async def tls_before(
-    server: EmbeddedServer, certificate: tuple[Path, Path], *, clients: Path | None = None
+    server: EmbeddedServer,
+    certificate: tuple[Path, Path],
+    *,
+    clients: Path | None = None,
+    address: str = "127.0.0.1",
+    port: int = 0,
 ) -> AsyncIterator[int]:
     """Yields the port. ``clients``: who may issue the certificate that a client must show."""
     rules = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -48,7 +53,7 @@ async def tls_before(
         made.add_done_callback(links.discard)
         made.add_done_callback(lambda _: writer.close())  # also of one that never began
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=rules)
+    listening = await asyncio.start_server(serve, address, port, ssl=rules)
     try:
         yield listening.sockets[0].getsockname()[1]
     finally:

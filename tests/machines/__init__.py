@@ -1,0 +1,1 @@
+"""Several machines, each a network namespace with an address of its own."""

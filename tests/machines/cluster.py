@@ -1,0 +1,201 @@
+"""Quadrant on three machines: coordinator, standby, ledger and Ray's head on one, shard workers on
+the other two."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coordinator.verification.local_kubernetes.authority import Authority
+from shared.secrets.secret_file import new_secret, write_secret
+from tests.machines.machine import RAY, Machine, machines
+
+LEDGER_PORT, RAY_PORT, API_PORT = 6380, 6379, 8080
+START_SECONDS = 180.0
+SHARDS = 4
+
+Json = dict[str, Any]
+_ASK = """
+import sys, urllib.request
+for url in sys.argv[1:]:
+    try:
+        sys.stdout.write(urllib.request.urlopen(url, timeout=3).read().decode())
+        break
+    except OSError:
+        pass
+"""
+"""Prints what the first of these addresses answers."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    head: Machine
+    workers: list[Machine]
+    settings: dict[str, str]
+    """Of the coordinators, as variables."""
+    ray: dict[str, str]
+    """Environment of Ray's processes."""
+    _joined: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def history(self) -> Path:
+        return Path(self.settings["QUADRANT_HISTORY"])
+
+    # --- processes ------------------------------------------------------------------------------
+
+    def start_ray_head(self) -> subprocess.Popen[bytes]:
+        return self._ray(self.head, "--head", f"--port={RAY_PORT}", "--num-cpus=0")
+
+    def join_ray(self, machine: Machine) -> None:
+        address = f"--address={self.head.address}:{RAY_PORT}"
+        self._joined[machine.number] = self._ray(machine, address, f"--num-cpus={SHARDS}")
+
+    def until_ray_runs(self, machine: Machine) -> None:
+        log, deadline = machine.folder / f"{machine.number}-ray.log", time.monotonic() + 60.0
+        while "Ray runtime started" not in log.read_text():
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(0.2)
+
+    def pull(self, machine: Machine) -> None:
+        del self._joined[machine.number]
+        machine.pull()
+
+    def keep_ray(self) -> None:
+        """Start Ray again where it ended, as whoever keeps it would: it does when its head is gone
+        for a minute."""
+        for machine in self.workers:
+            joined = self._joined.get(machine.number)
+            if joined is not None and joined.poll() is not None:
+                self.join_ray(machine)
+
+    def _ray(self, machine: Machine, *options: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
+        more = [
+            f"--node-ip-address={machine.address}",
+            "--object-store-memory=80000000",
+            "--include-log-monitor=false",
+            *(["--include-dashboard=false"] if "--head" in options else []),
+            *([f"--temp-dir={machine.folder / RAY}"] if "--head" in options else []),
+        ]
+        return machine.run([*command, *options, *more], log="ray", **self.ray)
+
+    def kill_ray_head(self) -> None:
+        """Its processes on the head, as they are: not the workers, which are elsewhere."""
+        for pid, command in self.head.processes_there():
+            if "ray" in command and "coordinator" not in command:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def stop_quadrant(self) -> None:
+        """In order, so that the history is complete."""
+        for pid, command in self.head.processes_there():
+            if "coordinator.cli up" in command:
+                os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + START_SECONDS
+        while any("coordinator.c" in command for _, command in self.head.processes_there()):
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(0.2)
+
+    def start_quadrant(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "coordinator.cli", "up"]
+        return self.head.run(
+            [*command, "--listen", f"127.0.0.1:{API_PORT}"], log="up", **self.settings
+        )
+
+    # --- what users do --------------------------------------------------------------------------
+
+    def quadrant(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "coordinator.cli", *words]
+        return self.head.ask(command, QUADRANT_SERVER=",".join(self.urls))
+
+    @property
+    def urls(self) -> list[str]:
+        """Of both coordinators, as `up` tells them."""
+        said = (self.head.folder / "1-up.log").read_text()
+        found = re.search(r"^export QUADRANT_SERVER=(\S+)$", said, re.MULTILINE)
+        return found[1].split(",") if found else []
+
+    def apply(self, *items: Json) -> None:
+        """Tried again where a coordinator was lost on the way: it takes what is there already."""
+        path = self.head.folder / "objects.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        deadline = time.monotonic() + START_SECONDS
+        while (done := self.quadrant("apply", "-f", path)).returncode != 0:
+            assert time.monotonic() < deadline, done.stderr
+            time.sleep(0.5)
+
+    def status(self) -> Json:
+        """Empty where nobody leads."""
+        paths = [f"{url}/apis/quadrant.dev/v1alpha1/status" for url in self.urls]
+        done = self.head.ask([sys.executable, "-c", _ASK, *paths])
+        return dict(json.loads(done.stdout)) if done.stdout else {}
+
+    def until(self, holds: Callable[[Json], bool], seconds: float = START_SECONDS) -> Json:
+        deadline = time.monotonic() + seconds
+        while not (status := self.status()) or not holds(status):
+            assert time.monotonic() < deadline, (status, self.logs())
+            self.keep_ray()
+            time.sleep(0.5)
+        return status
+
+    def logs(self) -> str:
+        """The ends of all logs, for a failure."""
+        ends = []
+        for path in sorted(self.head.folder.rglob("*.log")):
+            lines = path.read_text(errors="replace").splitlines()[-8:]
+            ends.append("\n".join([f"--- {path.name}", *lines]))
+        return "\n".join(ends)
+
+
+@contextlib.contextmanager
+def three_machines(folder: Path) -> Iterator[Cluster]:
+    """Everything runs, and every shard has a worker."""
+    authority = Authority(folder, "machines")
+    with machines(3, folder) as (head, *workers):
+        certificate, key = authority.issue("ledger", address=head.address)
+        token = write_secret(folder / "ray.token", new_secret())
+        ledger: list[str | Path] = [sys.executable, "-m", "tests.machines.ledger"]
+        head.run(
+            [*ledger, folder / "ledger", head.address, str(LEDGER_PORT), certificate, key],
+            log="ledger",
+        )
+        ray = {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(token),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",
+            "RAY_memory_monitor_refresh_ms": "0",
+        }
+        settings = {
+            "QUADRANT_RUN_DIR": str(folder / "run"),
+            "QUADRANT_DATA_DIR": str(folder / "run/data"),
+            "QUADRANT_HISTORY": str(folder / "history.jsonl"),
+            "QUADRANT_REDIS_URL": f"rediss://{head.address}:{LEDGER_PORT}",
+            "QUADRANT_REDIS_PASSWORD": "secret",
+            "QUADRANT_REDIS_CA_FILE": str(authority.certificate),
+            "QUADRANT_RAY_ADDRESS": f"{head.address}:{RAY_PORT}",
+            "QUADRANT_RAY_TOKEN_FILE": str(token),
+            "QUADRANT_WORKER_CPUS": "1",
+            "QUADRANT_SHARDS": str(SHARDS),
+            "QUADRANT_STANDBY": "true",
+        }
+        cluster = Cluster(head, workers, settings, ray)
+        cluster.start_ray_head()
+        cluster.until_ray_runs(head)
+        for machine in workers:
+            cluster.join_ray(machine)
+        for machine in workers:  # or all shards would begin on the one that is quicker
+            cluster.until_ray_runs(machine)
+        cluster.start_quadrant()
+        cluster.until(lambda status: all(shard["up"] for shard in status["shards"]))
+        yield cluster
