@@ -202,7 +202,7 @@ def test_a_turn_is_lost_while_a_victim_of_its_job_leaves(monkeypatch: pytest.Mon
     a turn of its job."""
     seen: Counter[str] = Counter()
     _watch_books(monkeypatch, seen)
-    for wanted in evicting(117):
+    for wanted in evicting(119):
         played = play(wanted, inspect=_LosesTurns())
         assert not played.broken, f"{wanted.seed}: {played.broken[0]}"
         if seen["known from a reread"]:
@@ -281,18 +281,18 @@ def _caught(*rules: str, first: int) -> bool:
 
 def test_gangs_that_are_left_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evicting, "_broken_group", lambda *_: None)
-    assert _caught("promise 3", first=23)
+    assert _caught("promise 3", first=5)
 
 
 def test_queues_that_are_robbed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evicting, "_robbed_queue", lambda *_: None)
-    assert _caught("promise 2", first=47)
+    assert _caught("promise 2", first=27)
 
 
 def test_victims_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a look at their state, what has ended is evicted."""
     monkeypatch.setattr(double_evict, "_may_go", lambda *_: True)
-    assert _caught("promise", first=3)
+    assert _caught("promise", first=23)
 
 
 def test_reports_that_are_taken_for_the_next_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,4 +303,4 @@ def test_reports_that_are_taken_for_the_next_incarnation(monkeypatch: pytest.Mon
 def test_victims_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are taken for failed."""
     monkeypatch.setattr(Victims, "ended", lambda _, items: items)
-    assert _caught("account", first=77)
+    assert _caught("account", first=69)

@@ -46,7 +46,7 @@ def test_an_acknowledgement_before_the_ledger_has_it(monkeypatch: pytest.MonkeyP
         await store(self, batch)
 
     monkeypatch.setattr(IntakeWriter, "_store", hasty)
-    assert _found("promise 6", first=87)
+    assert _found("promise 6", first=44)
 
 
 def test_objects_that_are_known_before_the_ledger_has_them(
@@ -62,7 +62,7 @@ def test_objects_that_are_known_before_the_ledger_has_them(
         await store(self, batch)
 
     monkeypatch.setattr(IntakeWriter, "_store", hasty)
-    assert _found("promise 6", first=11)
+    assert _found("promise 6", first=33)
 
 
 def test_what_comes_while_a_batch_is_being_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_a_reading_beside_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
         self._kick()
 
     monkeypatch.setattr(Executor, "_reread", unguarded)
-    assert _found("promise 6", first=22)
+    assert _found("promise 6", first=61)
 
 
 def test_binds_that_are_acknowledged_before_they_are_recorded(
@@ -113,7 +113,7 @@ def test_binds_that_are_acknowledged_before_they_are_recorded(
         return await bind(self, entries)
 
     monkeypatch.setattr(Binding, "_bind", hasty)
-    assert _found("ledger audit", first=17)
+    assert _found("ledger audit", first=15)
 
 
 def test_a_bind_entry_whose_delivery_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_a_bind_entry_whose_delivery_was_lost(monkeypatch: pytest.MonkeyPatch) -
         return []
 
     monkeypatch.setattr(Binding, "_unattended", nothing)
-    assert _found("unfinished", first=1)
+    assert _found("unfinished", first=2)
 
 
 def test_a_worker_that_the_ledger_refuses_and_nobody_replaces(
@@ -161,4 +161,4 @@ def test_a_repair_of_the_books_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         return False
 
     monkeypatch.setattr(Reconciling, "once", hasty)
-    assert _found("promise 6", first=10)
+    assert _found("promise 6", first=28)
