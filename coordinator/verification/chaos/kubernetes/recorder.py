@@ -20,6 +20,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from coordinator.cluster.events import ClusterEvent
 from coordinator.cluster.history.events import time_of
 from coordinator.cluster.history.file import HistoryFile, sync_regularly
 from coordinator.cluster.kubernetes.api.client import ApiReader
@@ -129,13 +130,11 @@ class ClusterRecorder:
         if spec.scheduler_name != self._scheduler or not spec.node_name:
             return
         task = await self._names.of(uid)
-        events = (
-            []
-            if gone and not self._pods.knows(uid)
-            else list(self._pods.take(pod, task, time.time()))
-        )
+        now, events = time.time(), list[ClusterEvent]()
+        if not gone or self._pods.knows(uid):  # its last form may say more than the one before
+            events += self._pods.take(pod, task, now)
         if gone:
-            events += self._pods.gone(uid, time.time())
+            events += self._pods.gone(uid, now)
         self._history.cluster_events(events)
 
 

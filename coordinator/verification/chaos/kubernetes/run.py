@@ -40,7 +40,7 @@ from coordinator.verification.local_kubernetes.client import ApiClient, client_o
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
 from coordinator.verification.local_kubernetes.errors import UnexpectedAnswer
-from coordinator.verification.local_kubernetes.kubelets import DURATION, HollowKubelets
+from coordinator.verification.local_kubernetes.kubelets import HollowKubelets
 from shared.ledger.redis.client import RedisLedger
 from shared.settings.settings import Settings
 
@@ -93,8 +93,8 @@ class KubernetesChaos:
     blows: list[PlannedFault]
     timeline: ChaosTimeline
     report: ChaosReport = field(default_factory=lambda: ChaosReport(seeds=1))
-    created: dict[str, bool] = field(default_factory=dict)
-    """Pods whose creation was acknowledged -> whether they end by themselves."""
+    created: set[str] = field(default_factory=set)
+    """Names of pods whose creation was acknowledged."""
     struck: list[InjectedFault] = field(default_factory=list)
 
     async def run(self) -> ChaosReport:
@@ -175,7 +175,7 @@ class KubernetesChaos:
                 self.struck = striker.struck
             self.timeline.note("no more faults")
             await self._do(client, load.ending())
-            await self._finish(stage, client, load)
+            await self._finish(stage, client)
 
     async def _burden(self, client: ApiClient, load: KubernetesLoad) -> None:
         started = time.monotonic()
@@ -211,8 +211,7 @@ class KubernetesChaos:
             resource = await client.resource(item["apiVersion"], item["kind"])
             await self._ask(client, "POST", resource.path("default"), item)
             if item["kind"] == "Pod":
-                ends = DURATION in item["metadata"]["annotations"]
-                self.created[item["metadata"]["name"]] = ends
+                self.created.add(item["metadata"]["name"])
 
     async def _ask(self, client: ApiClient, method: str, path: str, body: Any = None) -> None:
         """Until the server has done it. Raises RunFailed where it does not."""
@@ -234,11 +233,10 @@ class KubernetesChaos:
 
     # --- the end --------------------------------------------------------------------------------
 
-    async def _finish(self, stage: _Stage, client: ApiClient, load: KubernetesLoad) -> None:
-        """Wait until all has ended that ends by itself, then delete the rest. What does not end
-        breaks a promise."""
+    async def _finish(self, stage: _Stage, client: ApiClient) -> None:
+        """Wait until every pod has ended. One that does not breaks a promise."""
         began = time.monotonic()
-        while left := await self._unfinished(client, load):
+        while left := await self._unfinished(client):
             if time.monotonic() > began + QUIET_SECONDS:
                 message = f"{len(left)} pods do not end, such as {left[0]}: {stage.status}"
                 self.timeline.note(message)
@@ -247,12 +245,11 @@ class KubernetesChaos:
             await asyncio.sleep(AGAIN_SECONDS)
         self.timeline.note("everything is finished")
 
-    async def _unfinished(self, client: ApiClient, load: KubernetesLoad) -> list[str]:
-        """Names of acknowledged pods that have to run yet, or to go. A pod that nobody deleted and
-        that is not there is lost."""
+    async def _unfinished(self, client: ApiClient) -> list[str]:
+        """Names of acknowledged pods that have to run yet, or to go."""
         try:
             listed = (await client.get("/api/v1/namespaces/default/pods"))["items"]
         except (aiohttp.ClientError, UnexpectedAnswer):
             return ["(no answer)"]
         phases = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in listed}
-        return [name for name in self.created if phases.get(name) in _MIGHT]
+        return [name for name in sorted(self.created) if phases.get(name) in _MIGHT]
