@@ -28,6 +28,7 @@ from coordinator.verification.local_kubernetes.bind_watch import BindWatch, watc
 from coordinator.verification.local_kubernetes.client import ApiClient, client_of
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.errors import LocalClusterFailed
 from coordinator.verification.local_kubernetes.kubelets import HollowKubelets
 from coordinator.verification.local_kubernetes.load import AMOUNTS, create, nodes, running, waiting
 from coordinator.verification.local_kubernetes.peers import peer
@@ -91,6 +92,10 @@ def run_on_kubernetes(options: BenchOptions) -> int:
     for given in programs:
         if not given.is_file():
             raise CommandError(f"--against: there is no {given}; name the program's file")
+        try:
+            peer(given, given)  # before anything is started
+        except LocalClusterFailed as error:
+            raise CommandError(str(error)) from None
     rows: list[dict[str, Any]] = []
     console = Console(stderr=True, highlight=False)
     for program in (None, *programs):
