@@ -8,7 +8,7 @@ from pathlib import Path
 from coordinator.cli.options.options import ModeChoice, Output
 
 NODES, CORES = 12, 8
-"""Fewer than on the simulated cluster: every pod costs the API server some 2 ms."""
+"""Fewer than on the simulated cluster: every pod costs the API server one or two milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

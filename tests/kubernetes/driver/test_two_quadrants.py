@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,31 +41,32 @@ async def test_one_writes_and_the_other_follows_it_when_it_ends(  # noqa: PLR091
     monkeypatch.setattr(cluster_lease, "RENEW_SECONDS", 0.5)
     await cluster.create(node("n1", cpu=3), node("n2", cpu=3))
     kubeconfig = control_plane.admin.kubeconfig
-    async with followed(second_ledger, short_dir / "b", cluster, kubeconfig) as second:
+    waits = followed(second_ledger, short_dir / "b", cluster, kubeconfig)
+    async with contextlib.AsyncExitStack() as stack:
         async with followed(ledger_url, short_dir / "a", cluster, kubeconfig) as first:
-            writer, waiting = await until(lambda: _apart(first, second))
+            await until(lambda: held(first))
+            second = await stack.enter_async_context(waits)
             names = [f"p{i}" for i in range(6)]
             await cluster.create(*(pod(name) for name in names))
             nodes = await first.until_bound(*names)
             assert sorted(nodes.values()) == ["n1"] * 3 + ["n2"] * 3, "no room was given twice"
             assert await ledgers(cluster) == {await holder(cluster)}
-            await until(lambda: waiting.states()["bound"] == len(names))
-            assert await holder(cluster) in (await health(waiting))["cluster_lease"]
-            assert (await health(writer))["cluster_lease"] == "ok"
-        if writer is first:  # it has ended in order
-            await until(lambda: held(second))
+            await until(lambda: second.states()["bound"] == len(names))
+            assert not held(second)
+            assert await holder(cluster) in (await health(second))["cluster_lease"]
+            assert (await health(first))["cluster_lease"] == "ok"
+            before = await holder(cluster)
+        await until(lambda: held(second))
+        assert await holder(cluster) not in ("", before)
+        await cluster.delete("/api/v1/namespaces/default/pods/p0", gracePeriodSeconds="0")
+        await cluster.create(pod("after"))
+        await second.until_bound("after")
     assert await holder(cluster) == "", "given up"
 
 
 def held(quadrant: Followed) -> bool:
     assert quadrant.observed.writes is not None
     return quadrant.observed.writes.leases.held
-
-
-def _apart(*both: Followed) -> tuple[Followed, Followed] | None:
-    """(who has the lease, who has not)"""
-    having = [one for one in both if held(one)]
-    return (having[0], next(o for o in both if o is not having[0])) if len(having) == 1 else None
 
 
 async def holder(cluster: ApiClient) -> str:
