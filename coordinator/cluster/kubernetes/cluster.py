@@ -42,8 +42,8 @@ LISTING = 5000
 """Tasks of one part of a listing."""
 TICK_SECONDS = 0.1
 LIST_SECONDS = 20.0
-"""How long one request of the binder waits for the first lists: a change of leader with 100,000 pods
-takes about as long. It is asked again after that."""
+"""How long one request of the binder waits for the first lists: about as long as a change of leader
+takes with 100,000 pods. It is asked again after that."""
 
 Clock = Callable[[], float]
 

@@ -8,9 +8,7 @@ from statistics import quantiles
 
 from coordinator.verification.chaos.faults import InjectedFault
 from coordinator.verification.chaos.plan import (
-    API_SERVER,
     CLUSTER,
-    ETCD,
     LEADER,
     RAY,
     REDIS,
@@ -26,8 +24,6 @@ EXCUSED_SECONDS = {
     STANDBY: 0.0,
     WORKER: 0.0,
     CLUSTER: 0.0,
-    API_SERVER: 0.0,
-    ETCD: 0.0,
 }
 """Seconds excused after a fault of each role, from docs/failures.md; for a pause they count from
 its end."""

@@ -59,7 +59,11 @@ class ClusterLeases:
 
     @property
     def held(self) -> bool:
-        return all(lease.held for lease in self.each)
+        return self.remaining() > 0
+
+    def remaining(self) -> float:
+        """Seconds until the first of them runs out; 0 where one is not held."""
+        return max(0.0, min(lease.remaining() for lease in self.each))
 
     @property
     def why(self) -> str:
@@ -103,7 +107,10 @@ class ClusterLease:
 
     @property
     def held(self) -> bool:
-        return self._clock() < self._until
+        return self.remaining() > 0
+
+    def remaining(self) -> float:
+        return self._until - self._clock()
 
     async def look(self, holder: str) -> None:
         """Take or renew it for this ledger, where nobody else has it."""

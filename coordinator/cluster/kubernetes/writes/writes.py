@@ -257,13 +257,11 @@ class ApiWrites:
     async def report(self, method: str, path: str, body: bytes, form: str) -> HttpAnswer | None:
         """Write a condition, a status, an event or a claim; None where there is no answer, or the
         cluster's lease is not ours."""
-        if not self.leases.held:
-            return None
         return await self._write(method, path, body, JSON if method == "POST" else form)
 
     async def claim(self, method: str, path: str, body: bytes, form: str) -> HttpAnswer | None:
         """Ask about the Lease of the cluster, or write it; None where there is no answer."""
-        return await self._write(method, path, body, form)
+        return await self._send(method, path, body, form, seconds=self._leadership_seconds())
 
     async def read(self, path: str) -> dict[str, Any] | None:
         """An object as it is now; None where it does not exist. Raises ApiError."""
@@ -284,9 +282,7 @@ class ApiWrites:
         if not left:
             return
         if self._seconds() < _LEAST_SECONDS:
-            raise ClusterTimeout("the lease runs out")
-        if not self.leases.held:
-            raise ClusterTimeout(self.leases.why)
+            raise ClusterTimeout(self.leases.why or "the lease runs out")
 
         async def worker(number: int) -> None:
             while left and number < self.limit.allowed:
@@ -299,15 +295,24 @@ class ApiWrites:
                     group.create_task(worker(number))
 
     def _seconds(self) -> float:
+        """How long a write may take that begins now: within our leadership, and the cluster's
+        lease."""
+        return min(self._leadership_seconds(), self.leases.remaining() * _SHARE)
+
+    def _leadership_seconds(self) -> float:
         return min(LONGEST_SECONDS, self.leadership.remaining() * _SHARE)
 
     async def _write(
         self, method: str, path: str, body: bytes, form: str = JSON
     ) -> HttpAnswer | None:
-        """One write within the lease; None where there is no answer."""
+        """One write within both leases; None where there is no answer."""
         if (pause := self.limit.paused_until - self._clock()) > 0:
             await asyncio.sleep(pause)
-        seconds = self._seconds()
+        return await self._send(method, path, body, form, seconds=self._seconds())
+
+    async def _send(
+        self, method: str, path: str, body: bytes, form: str, *, seconds: float
+    ) -> HttpAnswer | None:
         if seconds < _LEAST_SECONDS:
             return None
         try:

@@ -20,8 +20,6 @@ QUEUES = ("default", "batch")
 SCHEDULER = "quadrant"
 
 Item = dict[str, Any]
-Path = str
-"""Of one object on the API server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +29,14 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    path: Path
+    path: str
+    """Of one object on the API server."""
     change: Item
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    paths: list[Path]
+    paths: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,6 @@ class KubernetesLoad:
         """Pods of their own without an end."""
         self._recent: list[tuple[str, int]] = []
         """(gang, width)"""
-        self.deleted: set[str] = set()
-        """Names of gangs and pods whose deletion was asked for, at whatever step."""
         self._kinds: tuple[tuple[Callable[[], list[Operation]], int], ...] = (
             (self._gang, 30),
             (self._half, 10),
@@ -108,7 +105,7 @@ class KubernetesLoad:
         """Delayed operations, and the end of what does not end by itself."""
         rest = [operation for step in sorted(self._later) for operation in self._later[step]]
         self._later.clear()
-        return [*rest, Remove([self._remove_pod(name) for name in self._endless])]
+        return [*rest, Remove([pod_path(name) for name in self._endless])]
 
     # --- what is drawn --------------------------------------------------------------------------
 
@@ -132,10 +129,9 @@ class KubernetesLoad:
 
     def _lasting(self) -> list[Operation]:
         """A pod without an end, which those of a higher rank may displace."""
-        name = self._name("lasting")
         if len(self._endless) > self._cores:
-            old = self._endless.pop(0)
-            return [Remove([self._remove_pod(old)])]
+            return [Remove([pod_path(self._endless.pop(0))])]
+        name = self._name("lasting")
         self._endless.append(name)
         return [Create([self._pod(name, rank="low")])]
 
@@ -156,7 +152,6 @@ class KubernetesLoad:
         if not self._endless:
             return self._lasting()
         name = self._endless.pop(self._rng.randrange(len(self._endless)))
-        self.deleted.add(name)
         return [Evict(name)]
 
     def _cordon(self) -> list[Operation]:
@@ -193,13 +188,8 @@ class KubernetesLoad:
         return made
 
     def _remove_gang(self, name: str, width: int) -> Remove:
-        self.deleted.add(name)
         group = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups/{name}"
         return Remove([group, *(pod_path(f"{name}-{i}") for i in range(width))])
-
-    def _remove_pod(self, name: str) -> Path:
-        self.deleted.add(name)
-        return pod_path(name)
 
     def _put_off(self, steps: int, operation: Operation) -> None:
         self._later.setdefault(self._step + steps, []).append(operation)
@@ -209,7 +199,7 @@ class KubernetesLoad:
         return f"s{self._seed}-{kind}-{self._number}"
 
 
-def pod_path(name: str) -> Path:
+def pod_path(name: str) -> str:
     return f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
 
 
