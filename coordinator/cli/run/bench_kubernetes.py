@@ -23,7 +23,9 @@ from coordinator.cli.output.progress import RunProgress
 from coordinator.cli.run.bench_options import BenchOptions
 from coordinator.cli.run.control_plane import own_control_plane
 from coordinator.cli.run.stack import run_to_exit_code
+from coordinator.supervisor import cpu_time
 from coordinator.supervisor.supervisor import Supervisor
+from coordinator.verification.chaos.stage import beside
 from coordinator.verification.local_kubernetes.bind_watch import BindWatch, watching_binds
 from coordinator.verification.local_kubernetes.client import ApiClient, client_of
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
@@ -47,7 +49,7 @@ PATIENCE = 120.0
 """Seconds without any bind after which a run has failed."""
 
 Item = dict[str, Any]
-Roots = dict[int | None, str]
+Roots = dict[int, str]
 """Process id -> name."""
 Spent = dict[str, float]
 """Process -> seconds of processor time so far."""
@@ -88,6 +90,8 @@ def run_on_kubernetes(options: BenchOptions) -> int:
     """Returns the exit code. Raises CommandError."""
     if options.servers is None:
         raise CommandError("kubernetes: give the folder of etcd and kube-apiserver by --servers")
+    if options.running and options.kubelets:
+        raise CommandError("--running: leave it out, or --kubelets")
     programs = options.against or []
     for given in programs:
         if not given.is_file():
@@ -139,7 +143,7 @@ class _Run:
                 kubelets = HollowKubelets(cluster, lease_seconds=NO_LEASES)
                 await create(cluster, nodes(options.nodes))
                 kubelets.adopt((f"n{number}" for number in range(options.nodes)), AMOUNTS)
-                async with _beside(kubelets):
+                async with beside(kubelets.run()):
                     self.rates = await self._arriving(cluster, binds)
             else:
                 await create(cluster, nodes(options.nodes))
@@ -222,13 +226,13 @@ class _Run:
     @contextlib.asynccontextmanager
     async def _scheduler(self, folder: Path) -> AsyncIterator[Callable[[], Roots]]:
         """It runs, in this folder; its processes and the servers' can be asked for."""
-        servers = {self._plane.etcd.pid: "etcd", self._plane.api_server.pid: "kube-apiserver"}
+        servers = _pids({"etcd": self._plane.etcd, "kube-apiserver": self._plane.api_server})
         self._progress.phase(f"{self._name}: starting")
         if self._peer is not None:
             process = ServerProcess(self._peer.command, folder)
             process.start()
             try:
-                roots = servers | {process.pid: self._name}
+                roots = servers | _pids({self._name: process})
                 yield lambda: roots
             finally:
                 process.kill()
@@ -244,17 +248,13 @@ class _Run:
             yield lambda: servers | _ours(supervisor)
 
 
-@contextlib.asynccontextmanager
-async def _beside(kubelets: HollowKubelets) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(kubelets.run())
-        yield
-        task.cancel()
+def _pids(servers: dict[str, ServerProcess]) -> Roots:
+    return {server.pid: name for name, server in servers.items() if server.pid is not None}
 
 
 def _ours(supervisor: Supervisor) -> Roots:
     roles: Roots = {pid: role for role, pid in supervisor.pids().items()}
-    return roles | dict.fromkeys(supervisor.worker_pids(), "workers")
+    return roles | dict.fromkeys(supervisor.worker_pids(), cpu_time.WORKERS)
 
 
 def _memory(roots: Roots) -> dict[str, int]:
@@ -267,12 +267,8 @@ def _memory(roots: Roots) -> dict[str, int]:
 
 
 def _spent(roots: Roots) -> Spent:
-    spent: Spent = {}
-    for pid, name in roots.items():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            times = psutil.Process(pid).cpu_times()
-            spent[name] = spent.get(name, 0.0) + times.user + times.system
-    return spent
+    """With the processes below them: Ray's head is several."""
+    return cpu_time.by_role(cpu_time.processes(), roots)
 
 
 # --- result -----------------------------------------------------------------------------------

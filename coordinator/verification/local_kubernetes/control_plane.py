@@ -1,6 +1,6 @@
 """etcd and kube-apiserver on the loopback, with certificates of their own.
 
-RBAC decides who may do what, and every answered request is a line of the audit log. There is no
+RBAC decides who may do what, and every answered request may be a line of an audit log. There is no
 controller manager: nobody taints nodes, makes service accounts for namespaces, collects garbage or
 ends a namespace that is being deleted.
 """
@@ -66,8 +66,14 @@ class ControlPlane:
     """
 
     def __init__(
-        self, folder: Path, binaries: Binaries, *, api_server_options: Sequence[str] = ()
+        self,
+        folder: Path,
+        binaries: Binaries,
+        *,
+        audited: bool = True,
+        api_server_options: Sequence[str] = (),
     ) -> None:
+        """``audited``: every answered request is a line of :attr:`audit_log`."""
         self.folder = folder
         self.audit_log = folder / "audit.log"
         self._port = ReservedPort()
@@ -77,7 +83,8 @@ class ControlPlane:
         """(certificate, key) of whoever serves on the loopback."""
         self.admin = self.user("admin", MASTERS)
         self.etcd = ServerProcess(self._etcd_command(binaries), folder)
-        command = [*self._api_server_command(binaries), *api_server_options]
+        audit = self._audit() if audited else []
+        command = [*self._api_server_command(binaries), *audit, *api_server_options]
         self.api_server = ServerProcess(command, folder)
 
     def start(self) -> None:
@@ -189,8 +196,6 @@ class ControlPlane:
         curve = ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
         openssl("genpkey", *curve, "-out", accounts)
         openssl("pkey", "-in", accounts, "-pubout", "-out", accounts_public)
-        policy = self.folder / "audit-policy.yaml"
-        policy.write_text(yaml.safe_dump(AUDIT_POLICY))
         return [
             binaries.api_server,
             f"--etcd-servers=unix://{self.folder}/{_CLIENTS}",
@@ -208,8 +213,14 @@ class ControlPlane:
             # The address would be entered as an endpoint, and no endpoint may be of the loopback.
             "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.0.0.0/24",
+            "--shutdown-delay-duration=0",
+        ]
+
+    def _audit(self) -> list[str]:
+        policy = self.folder / "audit-policy.yaml"
+        policy.write_text(yaml.safe_dump(AUDIT_POLICY))
+        return [
             f"--audit-policy-file={policy}",
             f"--audit-log-path={self.audit_log}",
             "--audit-log-mode=blocking",
-            "--shutdown-delay-duration=0",
         ]
