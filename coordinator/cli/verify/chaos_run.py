@@ -100,7 +100,8 @@ def chaos_run(
 
     With --cluster kubernetes an API server and etcd of their own are started from the programs in
     --servers, with hollow kubelets, and struck like the rest. Users write to the API server, and
-    its watch is the cluster's side of the history.
+    its watch is the cluster's side of the history. Nobody is hostile there, no node is drained, and
+    --driver-faults are not needed: the server's are real.
 
     Examples:
 
