@@ -9,6 +9,7 @@ beside us. The holder is a ledger's id, so that a successor by the same ledger w
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Set
 from datetime import UTC, datetime
@@ -62,8 +63,9 @@ class ClusterLeases:
         return self.remaining() > 0
 
     def remaining(self) -> float:
-        """Seconds until the first of them runs out; 0 where one is not held."""
-        return max(0.0, min(lease.remaining() for lease in self.each))
+        """Seconds until the first of them runs out; 0 where one is not held, without end where no name
+        is ours: then nobody is kept apart."""
+        return max(0.0, min((lease.remaining() for lease in self.each), default=math.inf))
 
     @property
     def why(self) -> str:

@@ -156,3 +156,8 @@ async def test_who_has_several_names_needs_the_lease_of_each() -> None:
     assert names.why == names.each[1].why
     await names.each[1].look("a")
     assert (names.held, names.why) == (True, "")
+
+
+def test_without_a_name_nothing_is_waited_for() -> None:
+    names = ClusterLeases(OneLease(), set())
+    assert (names.held, names.why) == (True, "")
