@@ -63,8 +63,10 @@ class ClusterLeases:
         return self.remaining() > 0
 
     def remaining(self) -> float:
-        """Seconds until the first of them runs out; 0 where one is not held, without end where no name
-        is ours: then nobody is kept apart."""
+        """Seconds until the first of them runs out; 0 where one is not held.
+
+        Without end where no name is ours: then nobody is kept apart.
+        """
         return max(0.0, min((lease.remaining() for lease in self.each), default=math.inf))
 
     @property
