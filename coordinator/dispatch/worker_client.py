@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Awaitable, Iterable, Iterator
 from importlib.metadata import version
 from typing import Any, Protocol, TypeVar
 
 import structlog
 
+from coordinator.dispatch.ray_connection import RayConnection, apart
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.debugging import DEBUG, DebugRequest, DebugVerb
@@ -31,14 +28,8 @@ other's."""
 VERSION = version("quadrant")
 """A worker of another version is replaced, not reused."""
 
-HEAD_SECONDS = 60.0
-"""How long to wait for the Ray head."""
-
 CHECKS = 3
 """After this many unanswered checks Ray counts as lost."""
-
-ANSWER_SECONDS = 2.0
-"""Deadline for Ray to end something."""
 
 TURN_SECONDS = 60.0
 """Longest time that a worker may take for a call while it shows that it lives. Beyond it the worker
@@ -84,24 +75,19 @@ def worker_config(
     )
 
 
-class RayLost(Exception):
-    """Ray does not answer. No workers can be started, so this process must join another Ray
-    cluster."""
-
-
 class Shards(Protocol):
-    async def join(self) -> None:
-        """Connect to Ray without touching anything there; waits for a Ray that is starting. Raises
-        RayLost where there is none."""
+    async def keep_joined(self) -> None:
+        """Connect to Ray without touching anything there, and to the next head where it was lost;
+        waits for one that is starting. Raises RayLost where there is none."""
         ...
 
     async def inherit(self, shards: int) -> None:
         """Find the workers that an earlier leader left, so that :meth:`start` can reuse their
-        processes. Ends those of shards beyond the number. Waits for :meth:`join`."""
+        processes. Ends those of shards beyond the number. Waits for :meth:`keep_joined`."""
         ...
 
     async def check(self) -> None:
-        """Check Ray after a worker did not start. Raises RayLost."""
+        """Check Ray after a worker did not start. Returns once it answers, or another is joined."""
         ...
 
     async def start(self, config: WorkerConfig) -> int:
@@ -154,9 +140,7 @@ class RayShards:
         """``address``: HOST:PORT of the head. ``cluster``: the id of the ledger. ``call_seconds``:
         our own deadline; a worker that is silent for so long is given up. ``cpus``: CPU resources
         that each actor takes of its Ray node."""
-        self._address = address
-        self._joined = asyncio.Event()
-        self._namespace = NAMESPACE.format(cluster=cluster)
+        self._ray = RayConnection(address=address, namespace=NAMESPACE.format(cluster=cluster))
         self._call_seconds = call_seconds
         self._cpus = cpus
         self._start_seconds = start_seconds
@@ -164,40 +148,37 @@ class RayShards:
         self._epochs: dict[int, bytes] = {}
         """The epoch under which each worker last started: calls carry it, and workers of other
         epochs ignore them."""
+        self._inherits: int | None = None
+        """Number of shards whose workers we may reuse and end; None where another leads."""
         self._left: dict[int, Any] = {}
         """Reusable workers by shard: an earlier leader left them, or they reported a failure."""
 
-    async def join(self) -> None:
-        try:
-            await _apart(self._attach)
-        except ConnectionError as error:
-            raise RayLost(f"no Ray head at {self._address}: {error}") from error
-        self._joined.set()
+    async def keep_joined(self) -> None:
+        await self._ray.keep(on_joined=self._look_for_workers)
 
-    def _attach(self) -> None:
-        """Connect to the Ray cluster as a driver."""
-        import ray
-
-        _until_listening(self._address)
-        ray.init(
-            address=self._address,
-            namespace=self._namespace,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            ignore_reinit_error=True,
-        )
+    async def _look_for_workers(self) -> None:
+        """Those of a lost head are not ours to call any more. A few may have outlived it on other
+        machines."""
+        self._actors.clear()
+        self._left.clear()
+        if (shards := self._inherits) is not None:
+            await self._ray.answers(lambda: self._find(shards))
 
     async def inherit(self, shards: int) -> None:
-        await self._joined.wait()
-        await _if_ray_answers(lambda: self._find(shards))
+        await self._ray.until_joined()
+        self._inherits = shards
+        await self._look_for_workers()
 
     async def check(self) -> None:
         import ray
 
+        joins = self._ray.joins
         for _ in range(CHECKS):
-            if await _if_ray_answers(ray.util.list_named_actors):
+            if await self._ray.answers(ray.util.list_named_actors):
                 return
-        raise RayLost(f"Ray did not answer {CHECKS} times within {ANSWER_SECONDS:g} s each")
+        if self._ray.joins == joins:  # the head listens and does not answer
+            self._ray.give_up()
+        await self._ray.until_joined()
 
     def _find(self, shards: int) -> None:
         import ray
@@ -212,61 +193,70 @@ class RayShards:
 
     async def start(self, config: WorkerConfig) -> int:
         shard = config.shard
+        await self._ray.until_joined()
         self._epochs[shard] = str(config.epoch).encode()
         idle_actor = self._left.pop(shard, None)
         if idle_actor is not None:
             self._actors[shard] = idle_actor
             try:
-                return int(
-                    await self._wait(
-                        shard, idle_actor.begin.remote(CONFIG.encode(config)), self._call_seconds
-                    )
-                )
+                begun = idle_actor.begin.remote(CONFIG.encode(config))
+                return int(await self._answer(shard, begun, self._call_seconds))
             except WorkerLost as error:
                 log.info("A worker that was left does not begin anew", shard=shard, why=str(error))
                 await self.give_up(shard)
-        with _lost_if_late(shard, self._start_seconds):
-            async with asyncio.timeout(self._start_seconds):
-                name = f"shard-{shard}-{config.epoch.counter}-{VERSION}"
-                self._actors[shard] = actor = await _apart(lambda: _create(name, self._cpus))
+        name = f"shard-{shard}-{config.epoch.counter}-{VERSION}"
+        creating = apart(lambda: _create(name, self._cpus))
+        self._actors[shard] = actor = await self._wait(shard, creating, self._start_seconds)
         begun = actor.begin.remote(CONFIG.encode(config))
-        return int(await self._wait(shard, begun, self._start_seconds))
+        return int(await self._answer(shard, begun, self._start_seconds))
 
     async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
-        actor = self._actors.get(shard)
-        if actor is None:
-            raise WorkerLost(f"shard {shard} has no worker")
+        actor = self._actor(shard)
         answer = actor.turns.remote(self._epochs[shard], call, TURNS.encode(turns))
         reply = await self._wait_while_alive(shard, actor, answer)
         with _lost_if_altered(shard):
             return REPLY.decode(reply)
 
     async def inquire(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
-        actor = self._actors.get(shard)
-        if actor is None:
-            raise WorkerLost(f"shard {shard} has no worker")
-        reply = await self._wait(
-            shard, actor.inquire.remote(INQUIRY.encode(inquiry)), self._call_seconds
-        )
+        actor = self._actor(shard)
+        answer = actor.inquire.remote(INQUIRY.encode(inquiry))
+        reply = await self._answer(shard, answer, self._call_seconds)
         with _lost_if_altered(shard):
             return FINDINGS.decode(reply)
 
     async def debug(self, shard: int, request: DebugRequest) -> bytes:
-        actor = self._actors.get(shard)
-        if actor is None:
-            raise WorkerLost(f"shard {shard} has no worker")
+        actor = self._actor(shard)
         method = actor.debug
         if request.verb is not DebugVerb.DUMP:  # which is of one moment, between two calls
             method = method.options(concurrency_group=ASIDE)
         seconds = self._call_seconds + request.seconds
-        return await self._wait(shard, method.remote(DEBUG.encode(request)), seconds)
+        return await self._answer(shard, method.remote(DEBUG.encode(request)), seconds)
 
-    async def _wait(self, shard: int, ref: Any, seconds: float) -> bytes:
+    def _actor(self, shard: int) -> Any:
+        actor = self._actors.get(shard)
+        if actor is None or self._ray.is_lost:
+            raise WorkerLost(f"shard {shard} has no worker")
+        return actor
+
+    async def _answer(self, shard: int, ref: Any, seconds: float) -> bytes:
+        # wrap_future: the form that does not leak references (a bare ref does).
+        result: bytes = await self._wait(shard, asyncio.wrap_future(ref.future()), seconds)
+        return result
+
+    async def _wait(self, shard: int, answer: Awaitable[_T], seconds: float) -> _T:
+        """Raises WorkerLost where the answer is late, and as soon as the head is lost: Ray itself
+        tells only after a minute."""
+        waiting = asyncio.ensure_future(answer)
+        lost = self._ray.lost
         with _lost_if_late(shard, seconds):
-            # wrap_future: the form that does not leak references (a bare ref does).
-            async with asyncio.timeout(seconds):
-                result: bytes = await asyncio.wrap_future(ref.future())
-            return result
+            try:
+                if not await _within(seconds, waiting, lost):
+                    raise TimeoutError
+                if not waiting.done():
+                    raise WorkerLost(f"shard {shard}: the Ray head is lost")
+                return waiting.result()
+            finally:
+                waiting.cancel()
 
     async def _wait_while_alive(self, shard: int, actor: Any, ref: Any) -> bytes:
         """The answer of a call, however long its turns take, up to :data:`TURN_SECONDS`: a worker
@@ -277,10 +267,11 @@ class RayShards:
         # after `call_seconds` in all. Slow is not silent: by the deadline alone a gang of 500 with
         # 4,000 victims killed every worker it came to on a busy machine (decision 0006).
         half = self._call_seconds / 2
+        lost = self._ray.lost
         with _lost_if_late(shard, self._call_seconds):
             reply = asyncio.wrap_future(ref.future())
             try:
-                while not await _within(half, reply):
+                while not await _within(half, reply, lost):
                     if time.monotonic() >= give_up:
                         raise WorkerLost(
                             f"shard {shard}: a call takes longer than {TURN_SECONDS} s"
@@ -288,7 +279,7 @@ class RayShards:
                     lives = actor.alive.options(concurrency_group=LIFE).remote()
                     sign = asyncio.wrap_future(lives.future())
                     try:
-                        if not await _within(half, reply, sign):
+                        if not await _within(half, reply, sign, lost):
                             raise TimeoutError
                         # Raises what the sign failed with: an actor that has died answers with an
                         # error, at once.
@@ -296,6 +287,8 @@ class RayShards:
                             sign.result()
                     finally:
                         sign.cancel()
+                if not reply.done():
+                    raise WorkerLost(f"shard {shard}: the Ray head is lost")
                 result: bytes = reply.result()
                 return result
             finally:
@@ -308,13 +301,11 @@ class RayShards:
         if actor is not None and alive:
             self._left[shard] = actor
         elif actor is not None:
-            await _if_ray_answers(lambda: ray.kill(actor, no_restart=True))
+            await self._ray.answers(lambda: ray.kill(actor, no_restart=True))
 
     async def close(self) -> None:
         """Disconnect from Ray. Workers that were not given up stay for the next leader."""
-        import ray
-
-        await _if_ray_answers(ray.shutdown)
+        await self._ray.close()
 
 
 def _parse(name: str) -> tuple[int, int]:
@@ -337,17 +328,6 @@ def _inherited(names: Iterable[str], shards: int) -> dict[str, int | None]:
         name: shard if 0 <= shard < shards and newest[shard] == name else None
         for name, (shard, _) in parsed.items()
     }
-
-
-def _until_listening(address: str) -> None:
-    """Wait until the head listens, for :data:`HEAD_SECONDS` at most: Ray gives up at once on one
-    that does not yet."""
-    host, _, port = address.rpartition(":")
-    deadline = time.monotonic() + HEAD_SECONDS
-    while port.isdecimal() and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1.0):
-            return
-        time.sleep(0.05)
 
 
 def _create(name: str, cpus: float) -> Any:
@@ -402,33 +382,3 @@ def _lost_if_altered(shard: int) -> Iterator[None]:
         yield
     except Malformed as error:
         raise WorkerLost(f"shard {shard}: an answer that is not understood: {error}") from error
-
-
-async def _if_ray_answers(call: Callable[[], object]) -> bool:
-    """Run the call unless Ray does not answer; returns whether it did. Without a head nothing is
-    left to end."""
-    from ray.exceptions import RayError
-
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            await _apart(call)
-    except (TimeoutError, RayError) as error:
-        log.warning("Ray does not answer", error=repr(error))
-        return False
-    return True
-
-
-async def _apart(call: Callable[[], _T]) -> _T:
-    """Run a blocking call in a daemon thread that is not joined at exit: without a head, Ray's
-    calls return only after a minute."""
-    future: Future[_T] = Future()
-    future.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await asyncio.wrap_future(future)

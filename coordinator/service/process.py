@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from coordinator.dispatch.worker_client import RayLost
+from coordinator.dispatch.ray_connection import RayLost
 from coordinator.supervisor.child_process import DEPOSED
 from shared.codec.checked import Malformed
 from shared.errors import first_of

@@ -155,7 +155,8 @@ class Service:
                 group.create_task(self._until(stop))
                 if self._tokens is not None:
                     group.create_task(self._tokens.follow_forever())
-                group.create_task(self._shards.join())  # beside reading the ledger: both take long
+                # Beside reading the ledger: both take long.
+                group.create_task(self._shards.keep_joined())
                 self._ledger_id = await insist(self._ledger.open, call_name="open")
                 door = StandbyServer(lambda: self.standby.leader, self._listener)
                 async with door.open(settings.listen_host, settings.listen_port, group):

@@ -226,7 +226,7 @@ class Workers:
         )
 
     async def start(self, shard: int) -> None:
-        """Retry until one is up. Raises RayLost where none can be."""
+        """Retry until one is up."""
         assert self._bless is not None
         while True:
             # A new one for each attempt: a worker that was only late to start must not commit
@@ -241,8 +241,7 @@ class Workers:
             except WorkerLost as error:
                 log.error("Shard worker did not start", shard=shard, why=str(error))
                 await self._shards.give_up(shard)
-                # Raises where Ray itself is gone: a coordinator joins a head once, at its start, so
-                # that the process has to begin anew (decision 0025).
+                # Where Ray itself is gone, the next head is waited for (decision 0099).
                 await self._shards.check()
                 await asyncio.sleep(START_AGAIN_SECONDS)
                 continue

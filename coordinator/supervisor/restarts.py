@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordinator.supervisor.child_process import DEPOSED, ChildDied
-from coordinator.supervisor.supervisor import COORDINATORS, RAY, START_SECONDS, Supervisor
+from coordinator.supervisor.supervisor import COORDINATORS, START_SECONDS, Supervisor
 from shared.ledger.errors import ServerFailed
 
 WINDOW_SECONDS = 60.0
@@ -106,25 +106,9 @@ class Keeper:
         self._tell(Died(role, died.how))
         await asyncio.sleep(pause)
         try:
-            if role == RAY:
-                await self._start_head()
-            else:
-                await self._parts.start(role)
+            await self._parts.start(role)
         except ServerFailed as error:  # it counts as another death
             self._tell(Died(role, f"the ledger's server did not start: {error}"))
-
-    async def _start_head(self) -> None:
-        """Restart the Ray head, and the processes that had joined the old one.
-
-        They are started concurrently and wait for it, since half of their start is loading code.
-        """
-        coordinators = [role for role in COORDINATORS if role in self._parts.roles()]
-        for role in coordinators:
-            # Killed and not asked to stop: an orderly end waits for calls to workers, and these
-            # died with the head.
-            self._parts.kill(role)
-        for role in (RAY, *coordinators):
-            await self._parts.start(role)
 
     async def _up(self, role: str) -> bool:
         """Wait until it is ready; False if it died or took too long."""

@@ -180,10 +180,7 @@ class Supervisor:
             child.kill()
 
     async def restart(self, role: str) -> None:
-        """Stop a process, start it again at its old address, and wait until it is ready.
-
-        The coordinators have to be restarted after Ray, since they join a head only at their start.
-        """
+        """Stop a process, start it again at its old address, and wait until it is ready."""
         await self.start(role)
         await self._ready(role)
 

@@ -27,6 +27,8 @@ class Evidence:
     """Commits with accepted statements, of all shards."""
     by_shard: dict[str, list[tuple[float, str]]] = field(default_factory=dict)
     """Shard -> (time, epoch) of its commits."""
+    began: dict[tuple[str, str], float] = field(default_factory=dict)
+    """(writer, epoch) -> when the epoch began."""
     leaders: list[float] = field(default_factory=list)
     """Starts of leaderships."""
     binds: list[float] = field(default_factory=list)
@@ -64,8 +66,7 @@ class Evidence:
                     led = after
                 return None if led is None else _first(self.commits, led)
             case "ray":
-                led = after if pause else _first(self.leaders, struck.at)
-                return None if led is None else _first(self.commits, led)
+                return _first(self.commits, after) if pause else self._new_worker(struck.at)
             case "redis":
                 return _first(self.commits, after)
             case "cluster" | "api-server" | "etcd":
@@ -79,6 +80,17 @@ class Evidence:
             if at > struck.at and (epoch != struck.epoch or at > struck.over > struck.at):
                 return at
         return None
+
+    def _new_worker(self, lost: float) -> float | None:
+        """The first commit under an epoch of a worker that began after ``lost``: what those of that
+        moment were still about to commit is no recovery."""
+        new = [
+            at
+            for shard, commits in self.by_shard.items()
+            for at, epoch in commits
+            if self.began.get((shard, epoch), 0.0) > lost
+        ]
+        return min(new, default=None)
 
     # --- what was lost ------------------------------------------------------------------------
 
@@ -112,6 +124,7 @@ def _take(
     match event["ev"]:
         case "epoch":
             epochs[event["writer"]] = event["epoch"]
+            evidence.began[event["writer"], event["epoch"]] = event["t"]
             if event["writer"] == COORDINATOR:
                 evidence.leaders.append(event["t"])
         case "commit":

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from coordinator.dispatch.worker_client import VERSION, RayLost, WorkerLost, _inherited, _parse
+from coordinator.dispatch.ray_connection import RayLost
+from coordinator.dispatch.worker_client import VERSION, WorkerLost, _inherited, _parse
 from shard_worker.worker.transport import WorkerConfig
 from shared.ledger.redis.server import EmbeddedServer
 from tests.end_to_end.one_process.harness import DirectShards, running

@@ -53,7 +53,7 @@ class DirectShards:
         self.mute = False
         """Whether inquiries get no answer."""
 
-    async def join(self) -> None:
+    async def keep_joined(self) -> None:
         """They run here."""
 
     async def inherit(self, shards: int) -> None:

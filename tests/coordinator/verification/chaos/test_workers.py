@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -133,6 +134,24 @@ async def test_sigkill_of_the_coordinator_loses_nothing(stack: Stack) -> None:
     await stack.supervisor.restart(COORDINATOR)
     status = await stack.until(lambda status: all(shard["up"] for shard in status["shards"]))
     assert status["jobs"]["submitted"] == before["jobs"]["submitted"]
+    await finishes_without_fault(stack)
+
+
+async def test_the_coordinator_outlives_the_ray_head_and_joins_the_next_one(stack: Stack) -> None:
+    """It knows all that the ledger has; only its workers are new."""
+    await stack.submit(workload(250, random.Random(250)))
+    before = await stack.until(lambda status: status["open_turns"] > 0)
+    coordinator = stack.supervisor.pids()[COORDINATOR]
+    for _ in range(2):  # the second head that is lost is one that it joined anew
+        gone = {shard["pid"] for shard in before["shards"]}
+        stack.supervisor.kill(RAY)
+        await stack.supervisor.restart(RAY)
+
+        def replaced(status: dict[str, Any], gone: set[int] = gone) -> bool:
+            return all(shard["up"] and shard["pid"] not in gone for shard in status["shards"])
+
+        before = await stack.until(replaced)
+        assert stack.supervisor.pids()[COORDINATOR] == coordinator
     await finishes_without_fault(stack)
 
 
