@@ -24,6 +24,7 @@ from shared.codec.packed import replace
 from shared.ledger.entries.stored import BindEntry, TaskRecord
 from shared.messages.messages import StatusItem, TaskState
 from shared.model.model import Job
+from shared.units.things import Things
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ def plan_binds(
     durations: list[float | None] = []
     codes: list[int] = []
     statements: list[str] = []
+    devices: list[Things] = []
     for entry in entries:
         for jid, _cid, placed, on in entry.binds:
             job = jobs(jid)
@@ -86,6 +88,7 @@ def plan_binds(
             durations += [role.duration for role in roles]
             codes += [role.exit_code for role in roles]
             statements += [entry.id] * len(tasks)
+            devices += _devices(jid, tasks, entry.devices)
     return BindPlan(
         ids=[entry.id for entry in entries],
         jids=jids,
@@ -99,6 +102,7 @@ def plan_binds(
             durations=durations,
             exit_codes=codes if any(codes) else [],
             entries=statements,
+            devices=devices if any(devices) else [],
         ),
     )
 
@@ -107,6 +111,12 @@ def _uids(uid: str, jid: int, tasks: list[int], lives: Mapping[tuple[int, int], 
     if not lives:
         return [uid] * len(tasks)
     return [incarnation(uid, lives.get((jid, tix), 0)) for tix in tasks]
+
+
+def _devices(jid: int, tasks: list[int], devices: Mapping[tuple[int, int], Things]) -> list[Things]:
+    if not devices:
+        return [()] * len(tasks)
+    return [devices.get((jid, tix), ()) for tix in tasks]
 
 
 def still_wanted(
@@ -140,6 +150,8 @@ class BindResult:
     items: list[StatusItem]
     again: list[int]
     """Positions in the plan whose outcome is unknown: they are asked again later."""
+    pending: list[int]
+    """Positions that another binder was asked for and has not answered."""
     elsewhere: list[int]
     """Positions that the cluster has on another node: an alarm, because a second writer is at work.
     The ledger follows the cluster."""
@@ -149,8 +161,7 @@ class BindResult:
 def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
     """What the ledger must record for these answers."""
     outcome: dict[tuple[int, TaskState], tuple[list[int], list[int]]] = {}
-    again: list[int] = []
-    elsewhere: list[int] = []
+    unrecorded: dict[int, list[int]] = {}
     for i, answer in enumerate(answers.answers):
         state = _RECORDED.get(answer)
         # About an incarnation that was evicted since: recorded, it would end or place the one that
@@ -158,7 +169,7 @@ def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
         if answer == BindAnswer.OVER:
             continue
         if state is None:
-            (again if answer == BindAnswer.UNKNOWN else elsewhere).append(i)
+            unrecorded.setdefault(answer, []).append(i)
             continue
         tasks, rows = outcome.setdefault((plan.jids[i], state), ([], []))
         tasks.append(plan.tasks[i])
@@ -169,8 +180,9 @@ def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
     ]
     return BindResult(
         items=items,
-        again=again,
-        elsewhere=elsewhere,
+        again=unrecorded.get(BindAnswer.UNKNOWN, []),
+        pending=unrecorded.get(BindAnswer.PENDING, []),
+        elsewhere=unrecorded.get(BindAnswer.ELSEWHERE, []),
         refused=_refused(plan, answers),
     )
 
@@ -245,6 +257,7 @@ def part_of(plan: BindPlan, positions: list[int]) -> BindPlan:
             durations=[r.durations[i] for i in positions],
             exit_codes=[r.exit_codes[i] for i in positions] if r.exit_codes else [],
             entries=[r.entries[i] for i in positions] if r.entries else [],
+            devices=[r.devices[i] for i in positions] if r.devices else [],
         ),
     )
 

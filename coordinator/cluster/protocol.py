@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
+from shared.units.things import Things
+
 
 class BindAnswer(IntEnum):
     OK = 0
@@ -16,7 +18,8 @@ class BindAnswer(IntEnum):
     REFUSED = 4  # the node would not have it
     UNKNOWN = 5  # no answer in time: ask again
     SUCCEEDED = 6  # it ran, ended well, and that was reported before
-    OVER = 7  # said by no cluster: it was evicted, and what was asked is over
+    OVER = 7  # it was evicted, or decided anew since: what was asked is over
+    PENDING = 8  # asked of another binder, which has not answered: to ask again waits for it
 
 
 def incarnation(uid: str, life: int) -> str:
@@ -47,6 +50,9 @@ class BindRequests:
     """The exit code each will have (0: success); empty if all succeed."""
     entries: list[str] = field(default_factory=list)
     """The entry of the bind stream that placed each; empty where nobody asks."""
+    devices: list[Things] = field(default_factory=list)
+    """What each got of devices of its node; empty if none got any. Written to pods of a Kubernetes
+    cluster; the simulated one is not sent it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,19 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
 
-from coordinator.bind.binder import BindPlan, part_of, plan_binds, read_names, still_wanted
+from coordinator.bind.binder import (
+    BindPlan,
+    BindResult,
+    part_of,
+    plan_binds,
+    read_names,
+    still_wanted,
+)
 from coordinator.bind.status_writer import Recorder
 from coordinator.bind.volume_gate import VOLUME_SECONDS
 from coordinator.cluster.protocol import BindAnswer, BindsAndReports, ClusterTimeout
@@ -65,6 +73,20 @@ class HasBindStream(Protocol):
     async def read_tasks(
         self, jids: list[int]
     ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedBinds:
+    """What is left of entries after the calls to the cluster: it does not count among those, or it
+    would hold up tasks that wait for nothing."""
+
+    volumes: BindPlan
+    """Binds that wait for volumes."""
+    asked: list[BindPlan] = field(default_factory=list)
+    """Binds that another binder was asked for and has not answered."""
+
+    def __bool__(self) -> bool:
+        return bool(self.volumes.jids or self.asked)
 
 
 class Binding:
@@ -142,50 +164,64 @@ class Binding:
         return entries[:ENTRIES]
 
     async def _attend(self, entries: list[BindEntry], *, again: bool) -> None:
-        waiting: BindPlan | None = None
+        rest: UnfinishedBinds | None = None
         try:
             # Only those again: an entry that is delivered for the first time was never asked of the
             # cluster.
-            waiting = await self._bind(await self._still_wanted(entries) if again else entries)
-            if not waiting.jids:
+            rest = await self._bind(await self._still_wanted(entries) if again else entries)
+            if not rest:
                 await self._acknowledge(entries)
         finally:
-            if waiting is None or not waiting.jids:
+            if not rest:
                 self._under_way.difference_update(entry.id for entry in entries)
             self._slots.release()
-        if waiting.jids and self._prebind is not None:
-            self._group.create_task(self._after_volumes(entries, waiting, self._prebind))
+        if rest:
+            self._group.create_task(self._finish(entries, rest))
 
-    async def _after_volumes(
-        self, entries: list[BindEntry], waiting: BindPlan, prebind: PreBind
-    ) -> None:
-        """Bind each of these tasks once its claims have volumes. Does not count among the
-        concurrent calls to the cluster, or tasks that wait for volumes would hold up those that
-        need none."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + VOLUME_SECONDS
-        refused: Mapping[str, str] = {}
+    async def _finish(self, entries: list[BindEntry], rest: UnfinishedBinds) -> None:
+        """Bind what waits for volumes, and wait for what another binder was asked for."""
         try:
-            while waiting.jids:
-                expired = loop.time() >= deadline
-                look = self._volumes.look(
-                    waiting, expired=expired, asked=prebind.asked, refused=refused
-                )
-                waiting, refused = look.waiting, {}
-                if look.items:
-                    await self._recorder.record(look.items)
-                await self._drive_all(look.ready)
-                if look.bindings:
-                    with contextlib.suppress(StoreRefused):  # logged and counted; tried again
-                        refused = await prebind.bind_claims(look.bindings)
-                if waiting.jids:
-                    await asyncio.sleep(VOLUME_LOOK_SECONDS)
+            async with asyncio.TaskGroup() as group:
+                for plan in rest.asked:
+                    group.create_task(self._until_answered(plan))
+                if rest.volumes.jids and self._prebind is not None:
+                    group.create_task(self._after_volumes(rest.volumes, self._prebind, group))
             await self._acknowledge(entries)
         finally:
             self._under_way.difference_update(entry.id for entry in entries)
 
-    async def _bind(self, entries: list[BindEntry]) -> BindPlan:
-        """Returns the binds that wait for volumes."""
+    async def _until_answered(self, plan: BindPlan) -> None:
+        """Ask until each bind has an answer: a call about binds that all wait for another binder
+        returns with the first answer."""
+        while plan.jids:
+            result = await self._call(plan, measured=False)
+            if result is not None:
+                plan = part_of(plan, sorted((*result.again, *result.pending)))
+
+    async def _after_volumes(
+        self, waiting: BindPlan, prebind: PreBind, group: asyncio.TaskGroup
+    ) -> None:
+        """Bind each of these tasks once its claims have volumes."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + VOLUME_SECONDS
+        refused: Mapping[str, str] = {}
+        while waiting.jids:
+            expired = loop.time() >= deadline
+            look = self._volumes.look(
+                waiting, expired=expired, asked=prebind.asked, refused=refused
+            )
+            waiting, refused = look.waiting, {}
+            if look.items:
+                await self._recorder.record(look.items)
+            for plan in await self._drive_all(look.ready):
+                group.create_task(self._until_answered(plan))
+            if look.bindings:
+                with contextlib.suppress(StoreRefused):  # logged and counted; tried again
+                    refused = await prebind.bind_claims(look.bindings)
+            if waiting.jids:
+                await asyncio.sleep(VOLUME_LOOK_SECONDS)
+
+    async def _bind(self, entries: list[BindEntry]) -> UnfinishedBinds:
         if any(entry.evicts for entry in entries):
             await self._evict(*self._core.evicted(entries))
         self._core.places.assigned(entries)
@@ -193,8 +229,7 @@ class Binding:
         waiting = part_of(plan, [])
         if self._prebind is not None:
             plan, waiting = self._volumes.gate.split(plan)
-        await self._drive_all(plan)
-        return waiting
+        return UnfinishedBinds(waiting, await self._drive_all(plan))
 
     async def _with_devices(self, plan: BindPlan) -> BindPlan:
         """The binds whose tasks have the devices that they claim; others give their places back."""
@@ -205,12 +240,19 @@ class Binding:
         await self._recorder.record(gate.release(plan, failures, name_of=self._core.names.get))
         return part_of(plan, [i for i in range(len(plan.jids)) if i not in failures])
 
-    async def _drive_all(self, plan: BindPlan) -> None:
-        plan = await self._with_devices(plan)
+    async def _drive_all(self, plan: BindPlan) -> list[BindPlan]:
+        """Returns the binds that another binder was asked for."""
+        plan, asked = await self._with_devices(plan), list[BindPlan]()
         # What has no answer is asked again until it has one; the entry stays open as long, so that
         # a crash here repeats the call.
         while plan.jids:
-            plan = await self._drive(plan)
+            result = await self._call(plan)
+            if result is None:
+                continue
+            if result.pending:
+                asked.append(part_of(plan, result.pending))
+            plan = part_of(plan, result.again)
+        return asked
 
     async def _evict(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
         """Have the cluster stop evicted incarnations; repeats until it answers. Later incarnations
@@ -241,8 +283,9 @@ class Binding:
                 return plan
             await asyncio.sleep(ASK_AGAIN_SECONDS)
 
-    async def _drive(self, plan: BindPlan) -> BindPlan:
-        """Make one call to the cluster; returns the part to ask again."""
+    async def _call(self, plan: BindPlan, *, measured: bool = True) -> BindResult | None:
+        """Make one call to the cluster, and record its answers; None where it gave none.
+        ``measured``: whether how long it took says something of the cluster."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
@@ -252,8 +295,8 @@ class Binding:
             self._probes.bound(unknown, loop.time() - started)
             log.warning("Cluster did not answer a bind", tasks=len(plan.jids), error=str(error))
             await asyncio.sleep(ASK_AGAIN_SECONDS)
-            return plan
-        self._probes.bound(answers.answers, loop.time() - started)
+            return None
+        self._probes.bound(answers.answers, loop.time() - started if measured else None)
         result = self._core.bind_answered(plan, answers, self._clock())
         for i in result.elsewhere:
             log.error(
@@ -266,7 +309,7 @@ class Binding:
             await self._recorder.record(result.items)
         if result.again:
             await asyncio.sleep(ASK_AGAIN_SECONDS)
-        return part_of(plan, result.again)
+        return result
 
     async def free_forever(self) -> None:
         """Take devices back from tasks that have no place any more."""

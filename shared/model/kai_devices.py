@@ -4,6 +4,7 @@ each (docs/decisions/0063)."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from uuid import UUID, uuid5
 
 from shared.model.gpu_request import WHOLE
 from shared.model.model import Node, Pairs
@@ -14,6 +15,9 @@ PREFIX = "kai-gpu/"
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 LEAST_MEMORY = 100
 """MiB of a device of a node without the label; labels are rounded down to hundreds."""
+
+_GROUPS = UUID("6f0a6f8e-3f0c-5b52-9d0e-6c2b8b0f1d8a")
+"""Namespace of the ids of shared devices; another one would part pods that share a device."""
 
 
 def memory_of(label: str) -> int:
@@ -57,14 +61,30 @@ def received(devices: Things) -> dict[str, str]:
     return {RECEIVED: "Regular" if min(own) == WHOLE else "Fraction"} if own else {}
 
 
-def group_labels(devices: Things) -> dict[str, str]:
-    """The labels that name the devices which a pod shares, as KAI's binder writes them: one, or one
-    for each of several."""
-    groups = [
-        name.replace("/", "-")
-        for name, amounts in devices
-        if name.startswith(PREFIX) and amounts[0] < WHOLE
-    ]
+def shared_devices(devices: Things) -> list[str]:
+    """The devices of KAI's of which a pod has a part."""
+    return [name for name, parts in devices if name.startswith(PREFIX) and parts[0] < WHOLE]
+
+
+def shared_groups(devices: Things, node: str) -> list[str]:
+    """The ids of the devices of this node which a pod shares, as a whole cluster knows them: KAI's
+    binder finds the pods and the reservation of a group by its id alone, on whatever node. KAI's
+    own are drawn UUIDs; these are the same again for whoever knows node and device."""
+    return [str(uuid5(_GROUPS, f"{node}/{device}")) for device in shared_devices(devices)]
+
+
+def labels_of(groups: Sequence[str]) -> dict[str, str]:
+    """The labels that name shared devices, as KAI's binder writes them: one, or one for each of
+    several."""
     if len(groups) == 1:
         return {GROUP_LABEL: groups[0]}
     return {f"{GROUP_LABEL}/{group}": group for group in groups}
+
+
+def is_group_label(label: str) -> bool:
+    return label == GROUP_LABEL or label.startswith(f"{GROUP_LABEL}/")
+
+
+def group_labels(devices: Things) -> dict[str, str]:
+    """The labels of a pod that shares these devices, on the simulated cluster."""
+    return labels_of([name.replace("/", "-") for name in shared_devices(devices)])

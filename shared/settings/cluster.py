@@ -18,7 +18,7 @@ def scheduler_names(data: Mapping[str, Any]) -> str:
     return "quadrant" if real else "default-scheduler,quadrant,volcano"
 
 
-def check_cluster(kubeconfig: Path | None, *, in_cluster: bool, shadow: bool) -> None:
+def check_cluster(kubeconfig: Path | None, *, in_cluster: bool, shadow: bool, binder: str) -> None:
     """Raises ValueError."""
     if kubeconfig is not None and in_cluster:
         names = "QUADRANT_KUBECONFIG, QUADRANT_IN_CLUSTER"
@@ -26,3 +26,8 @@ def check_cluster(kubeconfig: Path | None, *, in_cluster: bool, shadow: bool) ->
     if shadow and kubeconfig is None and not in_cluster:
         message = "QUADRANT_SHADOW: there is no Kubernetes cluster to decide beside"
         raise ValueError(f"{message}; set QUADRANT_KUBECONFIG or QUADRANT_IN_CLUSTER too")
+    if binder != "quadrant" and kubeconfig is None and not in_cluster:
+        message = f"QUADRANT_BINDER: {binder} binds pods of a Kubernetes cluster, and there is none"
+        raise ValueError(f"{message}; set QUADRANT_KUBECONFIG or QUADRANT_IN_CLUSTER too")
+    if binder != "quadrant" and shadow:
+        raise ValueError("QUADRANT_BINDER: the shadow has nothing bound; unset it")

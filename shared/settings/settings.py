@@ -130,6 +130,11 @@ class Settings(BaseSettings):
         False,
         description="with a Kubernetes cluster: decide beside its scheduler, and write nothing",
     )
+    binder: Literal["quadrant", "kai"] = Field(
+        "quadrant",
+        description="who binds pods of a Kubernetes cluster: quadrant, or kai = KAI's binder, by "
+        "BindRequests, under a policy of KAI's",
+    )
     cluster_faults: str = Field(
         "", description="faults of the simulated cluster, e.g. refuse=0.01,duplicate=0.1"
     )
@@ -269,7 +274,12 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_cluster(self) -> Self:
-        check_cluster(self.kubeconfig, in_cluster=self.in_cluster, shadow=self.shadow)
+        check_cluster(
+            self.kubeconfig,
+            in_cluster=self.in_cluster,
+            shadow=self.shadow,
+            binder=self.binder,
+        )
         return self
 
     @model_validator(mode="after")

@@ -20,7 +20,12 @@ from typing import Any, Protocol
 import msgspec
 
 from coordinator.cluster.kubernetes.api.client import ApiReader
-from coordinator.cluster.kubernetes.api.reflector import Reflector, ReflectorCounts, WatchedKind
+from coordinator.cluster.kubernetes.api.reflector import (
+    ObjectSink,
+    Reflector,
+    ReflectorCounts,
+    WatchedKind,
+)
 from coordinator.cluster.kubernetes.state.mirror import POD, Mirror, ObjectDelta, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodRow, Task
 from coordinator.cluster.protocol import (
@@ -71,14 +76,19 @@ class KubernetesCluster:
         *,
         mirror: Mirror,
         writes: Writes,
+        followed: Sequence[tuple[WatchedKind, ObjectSink]] = (),
         clock: Clock = time.time,
     ) -> None:
+        """``followed``: kinds that intake does not hear of, and who does."""
         self.mirror = mirror
         self._reader = reader
         self._kinds = {kind.name: kind for kind in kinds}
         self._writes = writes
         self._clock = clock
-        self._reflectors = [Reflector(self._reader, kind, self) for kind in kinds]
+        self._reflectors = [
+            *(Reflector(self._reader, kind, self) for kind in kinds),
+            *(Reflector(self._reader, kind, sink) for kind, sink in followed),
+        ]
         self._changed = asyncio.Event()
         """There may be something for intake."""
         self._room = asyncio.Event()

@@ -79,11 +79,14 @@ class Probes:
             self.workers[shard].add(reply.figures)
             self.plugin_errors.of_worker(shard, reply.figures)
 
-    def bound(self, answers: Sequence[int], seconds: float) -> None:
-        """The cluster answered a call for so many tasks."""
+    def bound(self, answers: Sequence[int], seconds: float | None) -> None:
+        """The cluster answered a call for so many tasks. ``seconds`` None: the call waited for
+        another binder; each of its binds was counted as pending before."""
         for answer, tasks in Counter(answers).items():
-            self.binds[BINDS[answer]] += tasks
-        self.bind_seconds.observe(seconds, len(answers))
+            if seconds is not None or answer != BindAnswer.PENDING:
+                self.binds[BINDS[answer]] += tasks
+        if seconds is not None:
+            self.bind_seconds.observe(seconds, len(answers))
 
     def counting(self, submit: SubmitItems) -> SubmitItems:
         """The same, with what becomes of objects counted."""

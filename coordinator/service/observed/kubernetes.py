@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence, Set
 
 from coordinator.cluster.kubernetes.api.client import ApiReader
 from coordinator.cluster.kubernetes.api.credentials import ApiServer, from_kubeconfig, in_cluster
 from coordinator.cluster.kubernetes.api.reflector import WatchedKind
-from coordinator.cluster.kubernetes.cluster import KubernetesCluster, Writes
+from coordinator.cluster.kubernetes.bind_requests.book import BindRequestBook, PodOutcomes
+from coordinator.cluster.kubernetes.bind_requests.objects import KIND as BIND_REQUEST
+from coordinator.cluster.kubernetes.bind_requests.writes import RequestWrites
+from coordinator.cluster.kubernetes.cluster import KubernetesCluster
 from coordinator.cluster.kubernetes.shadow.book import ShadowBook
 from coordinator.cluster.kubernetes.shadow.record import NAME, ShadowRecord
 from coordinator.cluster.kubernetes.shadow.writes import ShadowWrites
-from coordinator.cluster.kubernetes.state.mirror import Mirror
+from coordinator.cluster.kubernetes.state.mirror import Mirror, MirrorObserver
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites
 from coordinator.intake.documents.kinds import (
     CLAIM_TEMPLATE,
@@ -38,9 +42,10 @@ from coordinator.intake.documents.kinds import (
 )
 from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.policy_watch import PolicyFollower
-from shared.policy.model import Dialect
+from shared.policy.kai_model import pool_of
+from shared.policy.model import Dialect, Policy
 from shared.settings.cluster import ALL_SCHEDULERS
-from shared.settings.settings import Settings
+from shared.settings.settings import Settings, SettingsError
 
 HOLD_SECONDS = 2.0
 """In the shadow, how long the node that the cluster chose for a new pod is kept from our books:
@@ -86,30 +91,70 @@ def api_server(settings: Settings) -> ApiServer:
     return in_cluster(os.environ)
 
 
+def check_binder(settings: Settings, policy: Policy) -> None:
+    """Raises SettingsError."""
+    if settings.binder == "kai" and policy.dialect is not Dialect.KAI:
+        raise SettingsError(
+            f"QUADRANT_BINDER: kai takes a policy of KAI's, and {policy.dialect.scheduler}'s is in "
+            "force; name one in QUADRANT_POLICY (dialect: kai), or unset QUADRANT_BINDER"
+        )
+
+
 def open_kubernetes(settings: Settings) -> ObservedCluster:
     """Raises ConfigError, SettingsError."""
     policies = PolicyFollower(settings)
-    dialect = policies.session().policy.dialect
-    kinds = followed_kinds(dialect)
-    names = policies.ours
-    book = ShadowBook(ShadowRecord(settings.data_dir / NAME)) if settings.shadow else None
-    mirror = Mirror(
-        [kind.name for kind in kinds],
-        ours=lambda name: ALL_SCHEDULERS in names or name in names,
-        hold_seconds=HOLD_SECONDS if settings.shadow else 0.0,
-        observer=book,
-    )
+    policy = policies.session().policy
+    check_binder(settings, policy)
     reader = ApiReader(api_server(settings))
-    writes: Writes = (
-        ShadowWrites(mirror, book)
-        if book is not None
-        else ApiWrites(reader, mirror, schedulers=names)
-    )
+    kinds = followed_kinds(policy.dialect)
+    if settings.shadow:
+        return _beside(reader, kinds, policies.ours, settings)
+    if settings.binder == "kai":
+        return _with_kais_binder(reader, kinds, policies.ours, policy)
+    mirror = _mirror(kinds, policies.ours)
+    writes = ApiWrites(reader, mirror, schedulers=policies.ours)
     cluster = KubernetesCluster(reader, kinds, mirror=mirror, writes=writes)
-    return ObservedCluster(
-        cluster,
-        tuple(kind.name for kind in kinds),
-        book=book,
-        writes=writes if isinstance(writes, ApiWrites) else None,
-        address=reader.server.url,
+    return ObservedCluster(cluster, _names(kinds), writes=writes, address=reader.server.url)
+
+
+def _beside(
+    reader: ApiReader, kinds: Sequence[WatchedKind], ours: Set[str], settings: Settings
+) -> ObservedCluster:
+    book = ShadowBook(ShadowRecord(settings.data_dir / NAME))
+    mirror = _mirror(kinds, ours, hold_seconds=HOLD_SECONDS, observer=book)
+    cluster = KubernetesCluster(reader, kinds, mirror=mirror, writes=ShadowWrites(mirror, book))
+    return ObservedCluster(cluster, _names(kinds), book=book, address=reader.server.url)
+
+
+def _with_kais_binder(
+    reader: ApiReader, kinds: Sequence[WatchedKind], ours: Set[str], policy: Policy
+) -> ObservedCluster:
+    requests = BindRequestBook()
+    mirror = _mirror(kinds, ours, observer=PodOutcomes(requests))
+    writes = ApiWrites(reader, mirror, schedulers=ours)
+    binder = RequestWrites(writes, mirror, requests, pool=pool_of(policy.kai))
+    cluster = KubernetesCluster(
+        reader, kinds, mirror=mirror, writes=binder, followed=[(BIND_REQUEST, requests)]
     )
+    return ObservedCluster(
+        cluster, _names(kinds), writes=writes, binder=binder, address=reader.server.url
+    )
+
+
+def _mirror(
+    kinds: Sequence[WatchedKind],
+    ours: Set[str],
+    *,
+    hold_seconds: float = 0.0,
+    observer: MirrorObserver | None = None,
+) -> Mirror:
+    return Mirror(
+        _names(kinds),
+        ours=lambda name: ALL_SCHEDULERS in ours or name in ours,
+        hold_seconds=hold_seconds,
+        observer=observer,
+    )
+
+
+def _names(kinds: Sequence[WatchedKind]) -> tuple[str, ...]:
+    return tuple(kind.name for kind in kinds)

@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from coordinator.api.http.health import HealthCheck
+from coordinator.cluster.kubernetes.bind_requests.writes import RequestWrites
 from coordinator.cluster.kubernetes.cluster import KubernetesCluster
 from coordinator.cluster.kubernetes.shadow.book import ShadowBook, ShadowFacts
 from coordinator.cluster.kubernetes.state.mirror import ObjectKey
@@ -40,12 +41,14 @@ class ObservedCluster:
     cluster: KubernetesCluster
     kinds: tuple[str, ...]
     """Kinds that are followed."""
-    book: ShadowBook | None
-    """What would have been done; None where it is done."""
-    writes: ApiWrites | None
-    """What writes; None in the shadow."""
     address: str
     """Where the objects live, for messages."""
+    book: ShadowBook | None = None
+    """What would have been done; None where it is done."""
+    writes: ApiWrites | None = None
+    """What writes; None in the shadow."""
+    binder: RequestWrites | None = None
+    """What has KAI's binder bind; None where pods are bound by us."""
 
     def lead(self, ledger: str, leadership: Leadership) -> None:
         """This coordinator leads, by the ledger of this id."""
@@ -90,6 +93,8 @@ class ObservedCluster:
             group.create_task(feed.run_forever())
             if self.writes is not None:
                 group.create_task(self.writes.leases.keep_forever(self.writes.leadership.ledger))
+            if self.binder is not None:
+                group.create_task(self.binder.sweep_forever())
             if reports is not None:
                 group.create_task(reports.run_forever())
             if self.book is not None:
@@ -138,8 +143,11 @@ def checks_of(observed: ObservedCluster | None) -> list[HealthCheck]:
     """What health says of the cluster."""
     if observed is None or observed.writes is None:
         return []
-    leases = observed.writes.leases
-    return [HealthCheck("cluster_lease", lambda: leases.why, needed=False)]
+    leases, binder = observed.writes.leases, observed.binder
+    checks = [HealthCheck("cluster_lease", lambda: leases.why, needed=False)]
+    if binder is not None:
+        checks.append(HealthCheck("kai_binder", lambda: binder.problem, needed=False))
+    return checks
 
 
 def walls(observed: ObservedCluster | None) -> list[Middleware]:

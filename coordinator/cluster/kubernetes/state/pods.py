@@ -16,6 +16,7 @@ import msgspec
 
 from coordinator.cluster.kubernetes.api.objects import PodObject, spec_of
 from coordinator.cluster.protocol import Phase
+from shared.model.kai_devices import RECEIVED, is_group_label
 
 GROUP = "scheduling.k8s.io/group-name"
 STATEMENT = "quadrant.dev/statement"
@@ -33,6 +34,7 @@ _GONE_PODS = 100_000
 UNBOUND = -1
 """``reported`` of a pod that was not reported to be on a node."""
 
+_OF_BINDING = (STATEMENT, RECEIVED)
 _TEMPLATE = b'"resourceClaimTemplateName"'
 
 
@@ -163,7 +165,7 @@ def _fingerprint(pod: PodObject, node: str) -> int:
     if node:
         spec = spec.replace(b'"nodeName":"%s",' % node.encode(), b"", 1)
     meta = pod.metadata
-    labels = tuple(sorted((meta.labels or {}).items()))
+    labels = tuple(sorted(own_labels(meta.labels).items()))
     annotations = tuple(sorted(own_words(meta.annotations).items()))
     # Never 0, which a fresh row has.
     claims = bytes(pod.status.resource_claim_statuses)
@@ -183,8 +185,13 @@ def has_claims(pod: PodObject) -> bool:
 
 
 def own_words(annotations: dict[str, str] | None) -> dict[str, str]:
-    """The pod's annotations without the one that the driver wrote."""
-    return {name: text for name, text in (annotations or {}).items() if name != STATEMENT}
+    """The pod's annotations without those that come with its binding."""
+    return {name: text for name, text in (annotations or {}).items() if name not in _OF_BINDING}
+
+
+def own_labels(labels: dict[str, str] | None) -> dict[str, str]:
+    """The pod's labels without those that come with its binding: the devices that it shares."""
+    return {name: text for name, text in (labels or {}).items() if not is_group_label(name)}
 
 
 def as_item(pod: PodObject) -> dict[str, object]:
@@ -199,8 +206,8 @@ def as_item(pod: PodObject) -> dict[str, object]:
         "uid": meta.uid,
         "creationTimestamp": meta.creation_timestamp,
     }
-    if meta.labels:
-        metadata["labels"] = meta.labels
+    if labels := own_labels(meta.labels):
+        metadata["labels"] = labels
     if annotations := own_words(meta.annotations):
         metadata["annotations"] = annotations
     item: dict[str, object] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}

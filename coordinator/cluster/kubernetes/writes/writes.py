@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -26,6 +26,7 @@ from coordinator.cluster.kubernetes.api.pool import (
 )
 from coordinator.cluster.kubernetes.state.mirror import NODE, Mirror, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import STATEMENT, PodRow
+from coordinator.cluster.kubernetes.writes.bind_call import NO_NODE, BindCall
 from coordinator.cluster.kubernetes.writes.cluster_lease import ClusterLeases
 from coordinator.cluster.kubernetes.writes.verdict import Looked, Next, Refused, of_answer, of_pod
 from coordinator.cluster.protocol import (
@@ -33,9 +34,9 @@ from coordinator.cluster.protocol import (
     BindAnswers,
     BindRequests,
     ClusterTimeout,
-    Phase,
-    life_of,
 )
+from shared.model.kai_devices import labels_of, received, shared_groups
+from shared.units.things import Things
 
 TRIES = 3
 """Bindings of one pod in one call: its version may move between a look and the next try."""
@@ -44,7 +45,6 @@ LONGEST_SECONDS = 5.0
 _SHARE = 0.8
 """Of what is left of the lease: the server gives a write up before somebody else may lead."""
 _LEAST_SECONDS = 0.05
-_NO_NODE = "NodeGone"
 _OVERLOAD = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 log = structlog.get_logger(__name__)
@@ -71,26 +71,6 @@ class WriteCounts:
     without_answer: int = 0
     evictions: int = 0
     budget_refusals: int = 0
-
-
-@dataclass(slots=True)
-class _Bind:
-    """One call to :meth:`ApiWrites.bind`."""
-
-    requests: BindRequests
-    rows: Sequence[PodRow | None]
-    answers: list[int] = field(default_factory=list)
-    where: list[str] = field(default_factory=list)
-    reasons: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        count = len(self.requests.tasks)
-        self.answers = [int(BindAnswer.UNKNOWN)] * count
-        self.where, self.reasons = [""] * count, [""] * count
-
-    def result(self) -> BindAnswers:
-        reasons = self.reasons if any(self.reasons) else []
-        return BindAnswers(self.answers, self.where, reasons)
 
 
 class ApiWrites:
@@ -121,31 +101,21 @@ class ApiWrites:
     async def bind(self, requests: BindRequests, rows: Sequence[PodRow | None]) -> BindAnswers:
         """Raises ClusterTimeout where the lease leaves no time for any write, or another Quadrant
         has the cluster's."""
-        call = _Bind(requests, rows)
-        pending = deque(i for i in range(len(rows)) if not self._known(call, i))
-        await self._each(pending, lambda i: self._bind_one(call, i))
+        call = BindCall(requests, rows)
+        pending = deque(i for i in range(len(rows)) if not self._answered_by_watch(call, i))
+        await self.each(pending, lambda i: self._bind_one(call, i))
         return call.result()
 
-    def _known(self, call: _Bind, i: int) -> bool:
-        """Answer from what the watches said, where that is enough."""
-        row, node = call.rows[i], call.requests.nodes[i]
-        answer: BindAnswer | None = None
-        # A pod that is placed again after an eviction is another pod, which has a task of its own.
-        if row is None or row.gone or row.phase is Phase.FAILED or life_of(call.requests.uids[i]):
-            answer = BindAnswer.GONE
-        elif row.phase is Phase.SUCCEEDED:
-            answer = BindAnswer.SUCCEEDED
-        elif row.node:
-            answer = BindAnswer.ALREADY if row.node == node else BindAnswer.ELSEWHERE
-            call.where[i] = row.node
-        elif not self._mirror.exists(ObjectKey(NODE, "", node)):
-            # The server does not look: it would answer 201, and the pod would wait for ever.
-            answer, call.reasons[i] = BindAnswer.REFUSED, _NO_NODE
-        if answer is not None:
-            call.answers[i] = int(answer)
-        return answer is not None
+    def _answered_by_watch(self, call: BindCall, i: int) -> bool:
+        if call.answered_by_watch(i):
+            return True
+        if self._mirror.exists(ObjectKey(NODE, "", call.requests.nodes[i])):
+            return False
+        # The server does not look: it would answer 201, and the pod would wait for ever.
+        call.refuse(i, NO_NODE)
+        return True
 
-    async def _bind_one(self, call: _Bind, i: int) -> None:
+    async def _bind_one(self, call: BindCall, i: int) -> None:
         row, node = call.rows[i], call.requests.nodes[i]
         assert row is not None
         entry = call.requests.entries[i] if call.requests.entries else ""
@@ -153,11 +123,12 @@ class ApiWrites:
         for _ in range(TRIES):
             self.counts.bindings += 1
             path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}/binding"
-            answer = await self._write("POST", path, self._binding(row, node, version, entry))
+            body = self._binding(row, node, version, entry, call.devices(i))
+            answer = await self._write("POST", path, body)
             judged = Next.LOOK if answer is None else of_answer(answer.code, answer.body)
             match judged:
                 case Refused():
-                    call.answers[i], call.reasons[i] = int(BindAnswer.REFUSED), judged.reason
+                    call.refuse(i, judged.reason)
                     log.warning("A binding is refused", pod=row.name, why=judged.message)
                     return
                 case BindAnswer():
@@ -166,7 +137,7 @@ class ApiWrites:
                 case Next.WAIT:
                     return  # unknown to the binder, which asks again
                 case Next.LOOK:
-                    looked = await self._look(row, node)
+                    looked = await self.look(row, node)
             if looked is None:
                 return
             if looked.answer is not None:
@@ -174,13 +145,13 @@ class ApiWrites:
                 return
             version = looked.version
 
-    def _answered(self, call: _Bind, i: int, row: PodRow, looked: Looked) -> None:
+    def _answered(self, call: BindCall, i: int, row: PodRow, looked: Looked) -> None:
         assert looked.answer is not None
-        call.answers[i], call.where[i] = int(looked.answer), looked.node
+        call.answer(i, looked.answer, looked.node)
         if looked.answer in (BindAnswer.OK, BindAnswer.ALREADY):
             self._mirror.bound(row, looked.node)
 
-    async def _look(self, row: PodRow, node: str) -> Looked | None:
+    async def look(self, row: PodRow, node: str) -> Looked | None:
         """Read the pod, where an answer told too little or did not come; None where that cannot be
         read either."""
         self.counts.looks += 1
@@ -194,9 +165,11 @@ class ApiWrites:
             return None
         return of_pod(pod, uid=row.uid, node=node)
 
-    def _binding(self, row: PodRow, node: str, version: str, entry: str) -> bytes:
-        """Uid and version are enforced by the server; the annotation is merged into the pod in the
-        same write, so that the pod itself says which statement bound it."""
+    def _binding(self, row: PodRow, node: str, version: str, entry: str, devices: Things) -> bytes:
+        """Uid and version are enforced by the server; annotations and labels are merged into the
+        pod in the same write, so that the pod itself says which statement bound it, and which
+        devices it has."""
+        statement = {STATEMENT: f"{self.leadership.statement}/{entry}"}
         return msgspec.json.encode(
             {
                 "apiVersion": "v1",
@@ -206,7 +179,8 @@ class ApiWrites:
                     "namespace": row.namespace,
                     "uid": row.uid,
                     "resourceVersion": version,
-                    "annotations": {STATEMENT: f"{self.leadership.statement}/{entry}"},
+                    "annotations": statement | received(devices),
+                    "labels": labels_of(shared_groups(devices, node)),
                 },
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},
             }
@@ -223,7 +197,7 @@ class ApiWrites:
             if not await self._evict_one(rows[i]):
                 left.append(rows[i].name)
 
-        await self._each(deque(i for i, row in enumerate(rows) if not row.leaving), one)
+        await self.each(deque(i for i, row in enumerate(rows) if not row.leaving), one)
         if left:
             raise ClusterTimeout(f"{len(left)} pods are not evicted yet, {left[0]} among them")
 
@@ -277,7 +251,7 @@ class ApiWrites:
 
     # --- one write ------------------------------------------------------------------------------
 
-    async def _each(self, left: deque[int], work: Callable[[int], Awaitable[None]]) -> None:
+    async def each(self, left: deque[int], work: Callable[[int], Awaitable[None]]) -> None:
         """Do the work for each number, as many at once as the server takes."""
         if not left:
             return

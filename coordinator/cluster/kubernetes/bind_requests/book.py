@@ -1,0 +1,135 @@
+"""The BindRequests of the cluster, as their watch and our own writes tell them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from coordinator.cluster.kubernetes.api.reflector import WatchedKind
+from coordinator.cluster.kubernetes.bind_requests.objects import BindRequest, request_of
+from coordinator.cluster.kubernetes.state.pods import PodKey, PodRow
+
+
+@dataclass(slots=True)
+class KnownRequest:
+    request: BindRequest
+    since: float
+    """When it was first seen here; by our clock, since the server's is another machine's."""
+    looked: float = 0.0
+    """When the API server was last asked about it; 0: never."""
+
+
+class BindRequestBook:
+    """See :class:`~coordinator.cluster.kubernetes.api.reflector.ObjectSink`."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.complete = False
+        """Whether they were listed once."""
+        self.missing = False
+        """Whether the server does not have the kind."""
+        self._clock = clock
+        self._requests: dict[PodKey, KnownRequest] = {}
+        self._listing: set[PodKey] | None = None
+        self._waiters: dict[PodKey, asyncio.Event] = {}
+
+    def __iter__(self) -> Iterator[KnownRequest]:
+        return iter(list(self._requests.values()))
+
+    def of(self, key: PodKey) -> KnownRequest | None:
+        return self._requests.get(key)
+
+    def take(self, request: BindRequest) -> None:
+        """A request as it is now."""
+        known = self._requests.get(request.key)
+        if known is None or known.request.metadata.uid != request.metadata.uid:
+            self._requests[request.key] = KnownRequest(request, self._clock())
+        elif _version(request) >= _version(
+            known.request
+        ):  # our own write may be ahead of its watch
+            known.request = request
+        self.wake(request.key)
+
+    def drop(self, key: PodKey, uid: str) -> None:
+        """A request that is gone."""
+        known = self._requests.get(key)
+        if known is not None and known.request.metadata.uid == uid:
+            del self._requests[key]
+            self.wake(key)
+
+    # --- who waits --------------------------------------------------------------------------------
+
+    def wake(self, key: PodKey) -> None:
+        """Something is new of the pod or of its request."""
+        if (event := self._waiters.get(key)) is not None:
+            event.set()
+
+    @contextlib.contextmanager
+    def waiting(self, keys: Iterable[PodKey]) -> Iterator[asyncio.Event]:
+        """An event that is set once something is new of one of these pods."""
+        event = asyncio.Event()
+        mine = dict.fromkeys(keys, event)
+        self._waiters |= mine
+        try:
+            yield event
+        finally:
+            for key in mine:
+                if self._waiters.get(key) is event:
+                    del self._waiters[key]
+
+    # --- what the watch says ----------------------------------------------------------------------
+
+    def absent(self, kind: WatchedKind) -> None:
+        self.missing, self.complete = True, False
+
+    async def listed(self, kind: WatchedKind, items: list[msgspec.Raw], *, first: bool) -> None:
+        if first or self._listing is None:
+            self._listing = set()
+        for item in items:
+            request = request_of(item)
+            self._listing.add(request.key)
+            self.take(request)
+
+    async def list_ended(self, kind: WatchedKind) -> None:
+        listed, self._listing = self._listing or set(), None
+        for key in self._requests.keys() - listed:
+            del self._requests[key]
+            self.wake(key)
+        self.complete, self.missing = True, False
+
+    async def changed(self, kind: WatchedKind, item: list[tuple[bool, msgspec.Raw]]) -> None:
+        for gone, raw in item:
+            request = request_of(raw)
+            if gone:
+                self.drop(request.key, request.metadata.uid)
+            else:
+                self.take(request)
+
+
+def _version(request: BindRequest) -> int:
+    text = request.metadata.resource_version
+    return int(text) if text.isdecimal() else 0
+
+
+class PodOutcomes:
+    """Tells of pods that were bound or are gone; see
+    :class:`~coordinator.cluster.kubernetes.state.mirror.MirrorObserver`."""
+
+    def __init__(self, book: BindRequestBook) -> None:
+        self._book = book
+
+    def arrived(self, row: PodRow, now: float) -> None:
+        """Nobody waits for that."""
+
+    def placed(self, row: PodRow, now: float) -> None:
+        self._book.wake(row.key)
+
+    def ended(self, row: PodRow, now: float) -> None:
+        self._book.wake(row.key)
+
+    def not_understood(self, pod: str, why: str) -> None:
+        """Its event says so."""

@@ -1,0 +1,394 @@
+"""Binds by way of KAI's binder: one BindRequest a pod, written, followed, and taken back.
+
+::
+
+    placement --> BindRequest --> KAI's binder --> the pod has a node: its watch says so
+                      |  +------> Failed: the request is deleted, and the bind is refused
+                      +---------> no answer: the API server is asked, it is told, and waited on
+
+The API server binds a pod once, whoever asks, so that nothing here can bind it twice. What can go
+wrong is that a pod goes where its room was given to somebody else: a request that is not what the
+ledger wants is deleted before another is made, and the pod is looked at in between (decision 0092).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from http import HTTPStatus
+
+import msgspec
+import structlog
+
+from coordinator.cluster.kubernetes.api.client import ApiError
+from coordinator.cluster.kubernetes.api.objects import status_of
+from coordinator.cluster.kubernetes.api.pool import JSON
+from coordinator.cluster.kubernetes.bind_requests.book import BindRequestBook, KnownRequest
+from coordinator.cluster.kubernetes.bind_requests.objects import (
+    BindPhase,
+    BindRequest,
+    collection_of,
+    path_of,
+    read_statement,
+    request_of,
+    written_request,
+)
+from coordinator.cluster.kubernetes.state.mirror import NODE, Mirror, ObjectKey
+from coordinator.cluster.kubernetes.state.pods import PodKey, PodRow
+from coordinator.cluster.kubernetes.writes.bind_call import NO_NODE, BindCall
+from coordinator.cluster.kubernetes.writes.verdict import Refused, of_answer
+from coordinator.cluster.kubernetes.writes.writes import ApiWrites
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, ClusterTimeout
+
+STEPS = 5
+"""Reads and writes for one pod in one call: what another leader, or KAI, left may have to go first.
+"""
+WAIT_SECONDS = 5.0
+"""How long a call waits whose binds all wait for the binder."""
+SILENCE_SECONDS = 60.0
+"""A request without an answer for longer is told of, and looked up on the API server, as often. The
+binder gives up a reservation after 40 s."""
+STRAY_SECONDS = 20.0
+"""A request for which no bind was asked in this time is not wanted: binds under way are asked for
+every :data:`WAIT_SECONDS`. Where it was wanted after all it is written again."""
+SWEEP_SECONDS = 5.0
+FAILED = "BinderFailed"
+"""Reason of a refusal. The binder's own words, which name the pod, are in the pod's condition and
+event of its making."""
+
+log = structlog.get_logger(__name__)
+
+
+class _Deletion(Enum):
+    DONE = auto()
+    GONE = auto()
+    """It was not there any more."""
+    CHANGED = auto()
+    """It is another one now, which was read."""
+    UNKNOWN = auto()
+
+
+@dataclass(slots=True)
+class RequestCounts:
+    written: int = 0
+    adopted: int = 0
+    """Requests of an earlier leader that the ledger wants as they are."""
+    failed: int = 0
+    withdrawn: int = 0
+    """Requests that were deleted because something else was decided."""
+    strays: int = 0
+    """Requests that were deleted because nobody wants them: a deposed leader's, or of a pod that
+    is gone."""
+    looks: int = 0
+
+
+class RequestWrites:
+    """See :class:`~coordinator.cluster.kubernetes.cluster.Writes`. Evictions go as ever."""
+
+    def __init__(
+        self,
+        writes: ApiWrites,
+        mirror: Mirror,
+        book: BindRequestBook,
+        *,
+        pool: Mapping[str, str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``pool``: the label of the node pool, if there is one."""
+        self.counts = RequestCounts()
+        self._writes = writes
+        self._mirror = mirror
+        self._book = book
+        self._pool = pool
+        self._clock = clock
+        self._asked: dict[PodKey, float] = {}
+        """When a bind that has no answer yet was asked for last."""
+
+    async def evict(self, rows: Sequence[PodRow]) -> None:
+        await self._writes.evict(rows)
+
+    async def close(self) -> None:
+        await self._writes.close()
+
+    @property
+    def problem(self) -> str:
+        """What whoever runs the cluster has to look at; "" for nothing."""
+        if self._book.missing:
+            return (
+                "the API server has no BindRequests of scheduling.run.ai/v1alpha2: install KAI's "
+                "definitions, or unset QUADRANT_BINDER"
+            )
+        silent = [k for k in self._book if self._is_silent(k) and k.request.key in self._asked]
+        if not silent:
+            return ""
+        first = min(silent, key=lambda known: known.since)
+        return (
+            f"{len(silent)} BindRequests have had no answer for {SILENCE_SECONDS:.0f} s, "
+            f"{'/'.join(first.request.key)} first: does KAI's binder run?"
+        )
+
+    def _is_silent(self, known: KnownRequest) -> bool:
+        waits = known.request.phase is BindPhase.WAITING
+        return waits and self._clock() - known.since >= SILENCE_SECONDS
+
+    # --- binds ------------------------------------------------------------------------------------
+
+    async def bind(self, requests: BindRequests, rows: Sequence[PodRow | None]) -> BindAnswers:
+        """Answers PENDING for what the binder has to do yet. A call that finds nothing else, and
+        has nothing to write, waits for the first outcome. Raises ClusterTimeout."""
+        if not self._book.complete:
+            raise ClusterTimeout(self.problem or "the BindRequests were not listed yet")
+        call, sent = BindCall(requests, rows), False
+
+        async def one(i: int) -> None:
+            nonlocal sent
+            sent = await self._bind_one(call, i) or sent
+
+        # Before anything is looked at: what comes in between is heard.
+        with self._book.waiting([row.key for row in rows if row is not None]) as news:
+            left = [i for i in range(len(rows)) if not call.answered_by_watch(i)]
+            await self._writes.each(deque(left), one)
+            self._note(call)
+            if not sent and all(answer == BindAnswer.PENDING for answer in call.answers):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(WAIT_SECONDS):
+                        await news.wait()
+        return call.result()
+
+    def _note(self, call: BindCall) -> None:
+        now = self._clock()
+        for row, answer in zip(call.rows, call.answers, strict=True):
+            if row is None:
+                continue
+            if answer in (BindAnswer.PENDING, BindAnswer.UNKNOWN):
+                self._asked[row.key] = now
+            else:
+                self._asked.pop(row.key, None)
+
+    async def _bind_one(self, call: BindCall, i: int) -> bool:
+        """True where the API server was asked anything."""
+        row = call.rows[i]
+        assert row is not None
+        for step in range(STEPS):
+            known = self._book.of(row.key)
+            if known is not None and self._waits(call, i, known):
+                return step > 0
+            again = await (
+                self._write(call, i, row) if known is None else self._settle(call, i, row, known)
+            )
+            if not again:
+                break
+        return True
+
+    def _waits(self, call: BindCall, i: int, known: KnownRequest) -> bool:
+        """Whether the request is what is wanted, and there is nothing to do but to wait."""
+        request, row, node = known.request, call.rows[i], call.requests.nodes[i]
+        if not _is_of(request, row) or request.phase is BindPhase.FAILED:
+            return False
+        if not request.asks(node, call.devices(i)) or not self._has_node(node):
+            return False
+        last = max(known.since, known.looked)
+        if self._clock() - last >= SILENCE_SECONDS:
+            return False
+        if row is not None and row.key not in self._asked and self._is_of_another_leader(request):
+            self.counts.adopted += 1
+        call.answer(i, BindAnswer.PENDING)
+        return True
+
+    async def _write(self, call: BindCall, i: int, row: PodRow) -> bool:
+        """Write a request where there is none. True: decide anew."""
+        node = call.requests.nodes[i]
+        if not self._has_node(node):
+            call.refuse(i, NO_NODE)
+            return False
+        statement = f"{self._writes.leadership.statement}/{call.entry(i)}"
+        body = written_request(row, node, call.devices(i), statement=statement, pool=self._pool)
+        self.counts.written += 1
+        path = collection_of(row.namespace)
+        answer = await self._writes.report("POST", path, msgspec.json.encode(body), JSON)
+        if answer is None:
+            return await self._reread(row.key)
+        match answer.code:
+            case HTTPStatus.CREATED:
+                self._book.take(request_of(answer.body))
+                call.answer(i, BindAnswer.PENDING)
+                return False
+            case HTTPStatus.CONFLICT:
+                return await self._reread(row.key)
+            case HTTPStatus.NOT_FOUND:  # the namespace, or the kind: a watch says which
+                return False
+            case _:
+                pass
+        judged = of_answer(answer.code, answer.body)
+        if isinstance(judged, Refused):
+            call.refuse(i, judged.reason)
+        why = status_of(answer.body, answer.code).message
+        log.warning("A BindRequest is refused", pod=row.name, why=why)
+        return False
+
+    async def _settle(self, call: BindCall, i: int, row: PodRow, known: KnownRequest) -> bool:
+        """Do what a request asks for that is there, and that is more than to wait. True: decide
+        anew."""
+        request, node = known.request, call.requests.nodes[i]
+        wanted = request.asks(node, call.devices(i))
+        if not _is_of(request, row):  # of an earlier pod of this name
+            return await self._delete(request) is not _Deletion.UNKNOWN
+        if request.phase is BindPhase.FAILED:
+            return await self._take_back(call, i, row, request, refused=wanted)
+        if wanted and self._has_node(node):
+            return await self._look_up(call, i, row, known)
+        if request.phase is BindPhase.SUCCEEDED:  # the pod says where, or the request is not true
+            looked = await self._look(call, i, row)
+            return looked and await self._delete(request) is not _Deletion.UNKNOWN
+        if self._is_later(request, call.entry(i)):
+            call.answer(i, BindAnswer.OVER)
+            return False
+        self.counts.withdrawn += 1
+        log.info("A BindRequest is withdrawn", pod=row.name, node=request.spec.selected_node)
+        return await self._take_back(call, i, row, request, refused=False)
+
+    async def _take_back(
+        self, call: BindCall, i: int, row: PodRow, request: BindRequest, *, refused: bool
+    ) -> bool:
+        """Delete the request, and see what became of the pod. ``refused``: the binder could not
+        do it."""
+        deleted = await self._delete(request)
+        if deleted is _Deletion.UNKNOWN:
+            return False
+        if deleted is _Deletion.CHANGED:
+            return True
+        # Its own error does not say that the pod is not bound: the answer to the binding may have
+        # been lost.
+        if not await self._look(call, i, row):
+            return False
+        if not refused or deleted is _Deletion.GONE:
+            return True
+        self.counts.failed += 1
+        log.warning("KAI's binder failed", pod=row.name, why=request.status.reason)
+        call.refuse(i, FAILED)
+        return False
+
+    async def _look_up(self, call: BindCall, i: int, row: PodRow, known: KnownRequest) -> bool:
+        """Ask the API server about a request that has had no answer for long."""
+        request = known.request
+        known.looked = self._clock()
+        log.warning(
+            "KAI's binder does not answer",
+            pod=f"{row.namespace}/{row.name}",
+            node=request.spec.selected_node,
+            seconds=round(self._clock() - known.since),
+        )
+        if not await self._reread(row.key) or not await self._look(call, i, row):
+            return False
+        if request.phase is BindPhase.SUCCEEDED and self._book.of(row.key) is known:
+            return await self._delete(known.request) is not _Deletion.UNKNOWN
+        return True
+
+    # --- one question to the API server -----------------------------------------------------------
+
+    async def _look(self, call: BindCall, i: int, row: PodRow) -> bool:
+        """Read the pod; True where it is the same, and bound to nothing."""
+        looked = await self._writes.look(row, call.requests.nodes[i])
+        if looked is not None and looked.answer is not None:
+            call.answer(i, looked.answer, looked.node)
+        return looked is not None and looked.answer is None
+
+    async def _reread(self, key: PodKey) -> bool:
+        """Read the request; False where that is not possible."""
+        self.counts.looks += 1
+        try:
+            found = await self._writes.read(path_of(key))
+        except ApiError as error:
+            log.warning("Cannot look at a BindRequest", name="/".join(key), why=str(error))
+            return False
+        if found is not None:
+            self._book.take(msgspec.convert(found, BindRequest))
+        elif (known := self._book.of(key)) is not None:
+            self._book.drop(key, known.request.metadata.uid)
+        return True
+
+    async def _delete(self, request: BindRequest) -> _Deletion:
+        """Delete the request as it was when this was decided."""
+        meta = request.metadata
+        conditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions}
+        body = msgspec.json.encode(options)
+        answer = await self._writes.report("DELETE", request.path, body, JSON)
+        match None if answer is None else answer.code:
+            case HTTPStatus.OK | HTTPStatus.ACCEPTED:
+                self._book.drop(request.key, meta.uid)
+                return _Deletion.DONE
+            case HTTPStatus.NOT_FOUND:
+                self._book.drop(request.key, meta.uid)
+                return _Deletion.GONE
+            case HTTPStatus.CONFLICT | None:
+                known = await self._reread(request.key)
+                return _Deletion.CHANGED if known else _Deletion.UNKNOWN
+            case _:
+                assert answer is not None
+                why = status_of(answer.body, answer.code).message
+        log.warning("A BindRequest cannot be deleted", name="/".join(request.key), why=why)
+        return _Deletion.UNKNOWN
+
+    # --- requests that nobody wants ---------------------------------------------------------------
+
+    async def sweep_forever(self) -> None:
+        """Delete what a deposed leader wrote and the ledger does not want, and what pods left that
+        are gone."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            if not self._book.complete or not self._mirror.accounts_for_all:
+                continue
+            strays = [known.request for known in self._book if self._is_stray(known)]
+
+            async def one(i: int, strays: Sequence[BindRequest] = strays) -> None:
+                await self._sweep(strays[i])
+
+            with contextlib.suppress(ClusterTimeout):  # the next look finds them again
+                await self._writes.each(deque(range(len(strays))), one)
+
+    def _is_stray(self, known: KnownRequest) -> bool:
+        request, key = known.request, known.request.key
+        last = max(known.since, self._asked.get(key, 0.0))
+        if not request.statement.ledger or self._clock() - last < STRAY_SECONDS:
+            return False  # KAI's own requests are its binder's to do
+        row = self._mirror.pods.by_key.get(key)
+        if row is None or not _is_of(request, row):
+            return True
+        # That of a pod with a node stays as long as the pod: it says which statement bound it, and
+        # the binder keeps the reservations of its devices by it.
+        return not row.node and not row.ended and request.phase is not BindPhase.SUCCEEDED
+
+    async def _sweep(self, request: BindRequest) -> None:
+        if await self._delete(request) is _Deletion.DONE:
+            self.counts.strays += 1
+            log.warning(
+                "A BindRequest that nobody wants was deleted",
+                pod="/".join(request.key),
+                node=request.spec.selected_node,
+                deposed=self._is_of_another_leader(request),
+            )
+
+    # --- whose it is ------------------------------------------------------------------------------
+
+    def _has_node(self, node: str) -> bool:
+        return self._mirror.exists(ObjectKey(NODE, "", node))
+
+    def _is_of_another_leader(self, request: BindRequest) -> bool:
+        ours, theirs = read_statement(self._writes.leadership.statement), request.statement
+        return (theirs.ledger, theirs.leader) != (ours.ledger, ours.leader)
+
+    def _is_later(self, request: BindRequest, entry: str) -> bool:
+        """Whether the request was decided after this entry: then the entry is over."""
+        ours = read_statement(f"{self._writes.leadership.statement}/{entry}")
+        return request.statement.is_after(ours)
+
+
+def _is_of(request: BindRequest, row: PodRow | None) -> bool:
+    """Whether the request is of this pod, and not of an earlier one of its name."""
+    return row is not None and request.pod_uid in ("", row.uid)

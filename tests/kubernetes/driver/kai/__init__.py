@@ -1,0 +1,1 @@
+"""Quadrant in the place of KAI's scheduler: KAI's binder binds, by BindRequests."""

@@ -1,0 +1,66 @@
+"""Objects of a cluster that has KAI, and what Quadrant and the binder make of them."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+from coordinator.cluster.kubernetes.bind_requests.writes import RequestWrites
+from coordinator.verification.local_kubernetes.client import ApiClient
+from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.kubernetes.driver.harness import Followed, followed, node, pod
+
+Json = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+REQUESTS = "/apis/scheduling.run.ai/v1alpha2/namespaces/default/bindrequests"
+GROUP = "runai-gpu-group"
+RECEIVED = "received-resource-type"
+SCHEDULER = "kai-scheduler"
+QUEUES = (kai_queue("all"), kai_queue("team", "all"))
+
+
+def beside_binder(
+    ledger: str, path: Path, cluster: ApiClient, kubeconfig: Path, *, binder: str = "kai"
+) -> AbstractAsyncContextManager[Followed]:
+    """Quadrant under the name of KAI's scheduler, to be entered."""
+    path.mkdir(parents=True, exist_ok=True)
+    policy = path / "policy.yaml"
+    policy.write_text("dialect: kai\n")
+    return followed(ledger, path, cluster, kubeconfig, policy=policy, binder=binder)
+
+
+def kai_pod(name: str, *, group: str = "", cpu: int = 1, **annotations: str) -> Json:
+    """Annotations by KAI's names, with _ for -."""
+    notes = {key.replace("_", "-"): text for key, text in annotations.items()}
+    if group:
+        notes["pod-group-name"] = group
+    labels = {"kai.scheduler/queue": "team"}
+    return pod(name, cpu=cpu, scheduler=SCHEDULER, labels=labels, annotations=notes)
+
+
+def gang(name: str, minimum: int) -> Json:
+    made = kai_group(name, "team", minMember=minimum)
+    return made | {"metadata": {"name": name, "namespace": "default"}}
+
+
+def gpu_node(name: str, gpus: int, *, cpu: int = 8) -> Json:
+    made = node(name, cpu=cpu, labels={"nvidia.com/gpu.memory": "16000"})
+    for part in ("allocatable", "capacity"):
+        made["status"][part] = made["status"][part] | {"nvidia.com/gpu": str(gpus)}
+    return made
+
+
+async def requests(cluster: ApiClient) -> dict[str, Json]:
+    """Pod -> its BindRequest."""
+    items = (await cluster.get(REQUESTS))["items"]
+    return {item["metadata"]["name"]: item for item in items}
+
+
+def phase(request: Json) -> str:
+    return str((request.get("status") or {}).get("phase", "Pending"))
+
+
+def binder_of(quadrant: Followed) -> RequestWrites:
+    assert quadrant.observed.binder is not None
+    return quadrant.observed.binder
