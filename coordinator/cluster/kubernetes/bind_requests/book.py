@@ -68,6 +68,10 @@ class BindRequestBook:
         if (event := self._waiters.get(key)) is not None:
             event.set()
 
+    def is_awaited(self, key: PodKey) -> bool:
+        """Whether somebody waits for news of the pod."""
+        return key in self._waiters
+
     @contextlib.contextmanager
     def waiting(self, keys: Iterable[PodKey]) -> Iterator[asyncio.Event]:
         """An event that is set once something is new of one of these pods."""

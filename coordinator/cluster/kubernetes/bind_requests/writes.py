@@ -54,8 +54,8 @@ SILENCE_SECONDS = 60.0
 """A request without an answer for longer is told of, and looked up on the API server, as often. The
 binder gives up a reservation after 40 s."""
 STRAY_SECONDS = 20.0
-"""A request for which no bind was asked in this time is not wanted: binds under way are asked for
-every :data:`WAIT_SECONDS`. Where it was wanted after all it is written again."""
+"""A request for which no bind was asked in this time is not wanted: a bind under way waits for its
+outcome, with short pauses. Where one was wanted after all it is written again."""
 SWEEP_SECONDS = 5.0
 FAILED = "BinderFailed"
 """Reason of a refusal. The binder's own words, which name the pod, are in the pod's condition and
@@ -355,8 +355,10 @@ class RequestWrites:
     def _is_stray(self, known: KnownRequest) -> bool:
         request, key = known.request, known.request.key
         last = max(known.since, self._asked.get(key, 0.0))
-        if not request.statement.ledger or self._clock() - last < STRAY_SECONDS:
+        if not request.statement.ledger:
             return False  # KAI's own requests are its binder's to do
+        if self._clock() - last < STRAY_SECONDS or self._book.is_awaited(key):
+            return False
         row = self._mirror.pods.by_key.get(key)
         if row is None or not _is_of(request, row):
             return True
