@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-OBSERVED = ("kubernetes", "shadow")
+OBSERVED = ("kubernetes", "kai", "shadow")
 """Overlays that follow the cluster that they run in."""
 OVERLAYS = ("demo", "production", *OBSERVED)
 

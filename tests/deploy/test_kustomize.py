@@ -124,8 +124,10 @@ def test_only_a_coordinator_that_follows_its_cluster_has_rights_there(overlay: s
         assert pods.spec["automountServiceAccountToken"] is follows
     assert not [o for o in objects if o["kind"] == "Role" or "Webhook" in o["kind"]]
     roles = {o["metadata"]["name"] for o in of_kind(objects, "ClusterRole")}
-    reads, writes = {"quadrant-reads"}, {"quadrant-writes"}
-    assert roles == {"kubernetes": reads | writes, "shadow": reads}.get(overlay, set())
+    shadow = {"quadrant-reads"}
+    kubernetes = shadow | {"quadrant-writes"}
+    kai = kubernetes | {"quadrant-kai-binder"}
+    assert roles == {"kubernetes": kubernetes, "kai": kai, "shadow": shadow}.get(overlay, set())
     for binding in of_kind(objects, "ClusterRoleBinding"):
         (subject,) = binding["subjects"]
         assert binding["roleRef"]["name"] == binding["metadata"]["name"]
@@ -136,6 +138,19 @@ def test_the_shadow_has_no_verb_that_writes() -> None:
     (role,) = of_kind(render("shadow"), "ClusterRole")
     assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
     assert environment(_container(render("shadow"), "coordinator"))["QUADRANT_SHADOW"] == "true"
+
+
+def test_with_kais_binder_nothing_has_the_right_to_bind() -> None:
+    """And without it nothing has a right to BindRequests."""
+
+    def resources(overlay: str) -> set[str]:
+        roles = of_kind(render(overlay), "ClusterRole")
+        return {name for role in roles for rule in role["rules"] for name in rule["resources"]}
+
+    assert resources("kai") ^ resources("kubernetes") == {"pods/binding", "bindrequests"}
+    assert "pods/binding" not in resources("kai")
+    given = environment(_container(render("kai"), "coordinator"))
+    assert given["QUADRANT_BINDER"] == "kai"
 
 
 def test_ours_run_as_the_user_of_the_image(objects: Objects) -> None:

@@ -1,0 +1,56 @@
+"""The rights of ``k8s/overlays/kai``: those to BindRequests are all used, and none to bind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coordinator.cluster.kubernetes.bind_requests import writes
+from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from tests.deploy.rendered import of_kind, render
+from tests.kubernetes.access import grant, user
+from tests.kubernetes.audit import requests_of
+from tests.kubernetes.driver.harness import node, until
+from tests.kubernetes.driver.kai.objects import beside_binder, binder_of, kai_pod
+from tests.kubernetes.driver.test_rights import rights_of
+from tests.kubernetes.kai_binder import KaiBinder
+
+pytestmark = pytest.mark.timeout(180)
+
+NAME = "beside-kais-binder"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(writes, "WAIT_SECONDS", 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_run_asks_for_each_right_to_bind_requests_and_for_none_to_bind(
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    binder: KaiBinder,
+    ledger_url: str,
+    short_dir: Path,
+) -> None:
+    """What else is asked for, :mod:`tests.kubernetes.driver.test_rights` compares."""
+    rules = [rule for role in of_kind(render("kai"), "ClusterRole") for rule in role["rules"]]
+    await grant(cluster, user(NAME), rules)
+    await cluster.create(node("bad", cpu=4), node("good", cpu=5))
+    binder.fails = lambda request: "no" if request["spec"]["selectedNode"] == "bad" else ""
+    binder.silent = True
+    kubeconfig = control_plane.user(NAME).kubeconfig
+    async with beside_binder(ledger_url, short_dir, cluster, kubeconfig) as quadrant:
+        await cluster.create(kai_pod("a"))
+        await until(lambda: binder_of(quadrant).counts.looks > 0)
+        binder.silent = False
+        await cluster.create(*(kai_pod(f"p{number}") for number in range(4)))
+        await quadrant.until_bound("a", *(f"p{number}" for number in range(4)))
+        assert binder_of(quadrant).counts.failed > 0
+    asked = list(requests_of(control_plane.audit_log, NAME))
+    assert [request for request in asked if request.code == 403] == []
+    used = {(r.verb, r.group, r.resource) for r in asked if "bind" in r.resource}
+    assert used == {right for right in rights_of(rules) if right[2] == "bindrequests"}
