@@ -66,9 +66,3 @@ def flattens_queues(kai: KaiPolicy | None) -> bool:
 def node_pool_label(kai: KaiPolicy | None) -> str:
     """The label by which objects are in a node pool."""
     return (kai or KaiPolicy()).options.nodepool_label_key
-
-
-def pool_of(kai: KaiPolicy | None) -> dict[str, str]:
-    """The label of objects in the node pool that the policy is for; none where it is for all."""
-    value = (kai or KaiPolicy()).options.partition_label_value
-    return {node_pool_label(kai): value} if value else {}

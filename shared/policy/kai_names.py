@@ -145,13 +145,13 @@ PROCESS_OPTIONS: dict[str, tuple[object, str]] = {
 """Options about KAI's process -> its default, and what we have instead. Another value is refused:
 nobody here would read it."""
 WITHOUT_EFFECT: dict[str, str] = {
-    "burst": "there is no client of an API server to be bounded",
+    "burst": "writes follow the API server's answers",
     "enable-workload-eviction-metrics": "evictions are counted anyway",
-    "gpu-sharing-mode": "the binder's part of GPU sharing is not in this version",
+    "gpu-sharing-mode": "KAI's binder has its own, where it binds",
     "namespace": "the scheduler is in no namespace",
     "num-of-status-recording-workers": "states are written by one writer, in batches",
     "plugin-server-port": "what plugins serve over HTTP, the command quadrant tells",
-    "qps": "there is no client of an API server to be bounded",
-    "resource-reservation-app-label": "devices are in the ledger: no pod reserves them",
+    "qps": "writes follow the API server's answers",
+    "resource-reservation-app-label": "devices are in the ledger, whatever pod reserves them",
 }
 """Options that are taken and have no effect -> why."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 ALL_SCHEDULERS = "*"
 """In ``scheduler_names``: the pods of every scheduler are ours."""
@@ -18,16 +18,34 @@ def scheduler_names(data: Mapping[str, Any]) -> str:
     return "quadrant" if real else "default-scheduler,quadrant,volcano"
 
 
-def check_cluster(kubeconfig: Path | None, *, in_cluster: bool, shadow: bool, binder: str) -> None:
+class ClusterChoice(Protocol):
+    """The settings that say what is done with which cluster."""
+
+    @property
+    def kubernetes(self) -> bool: ...
+    @property
+    def kubeconfig(self) -> Path | None: ...
+    @property
+    def in_cluster(self) -> bool: ...
+    @property
+    def shadow(self) -> bool: ...
+    @property
+    def binder(self) -> str: ...
+
+
+def check_cluster(chosen: ClusterChoice) -> None:
     """Raises ValueError."""
-    if kubeconfig is not None and in_cluster:
+    if chosen.kubeconfig is not None and chosen.in_cluster:
         names = "QUADRANT_KUBECONFIG, QUADRANT_IN_CLUSTER"
         raise ValueError(f"{names}: both name a cluster; unset one of them")
-    if shadow and kubeconfig is None and not in_cluster:
+    remedy = "set QUADRANT_KUBECONFIG or QUADRANT_IN_CLUSTER too"
+    if chosen.shadow and not chosen.kubernetes:
         message = "QUADRANT_SHADOW: there is no Kubernetes cluster to decide beside"
-        raise ValueError(f"{message}; set QUADRANT_KUBECONFIG or QUADRANT_IN_CLUSTER too")
-    if binder != "quadrant" and kubeconfig is None and not in_cluster:
-        message = f"QUADRANT_BINDER: {binder} binds pods of a Kubernetes cluster, and there is none"
-        raise ValueError(f"{message}; set QUADRANT_KUBECONFIG or QUADRANT_IN_CLUSTER too")
-    if binder != "quadrant" and shadow:
+        raise ValueError(f"{message}; {remedy}")
+    if chosen.binder == "quadrant":
+        return
+    if not chosen.kubernetes:
+        message = f"QUADRANT_BINDER: there is no Kubernetes cluster for {chosen.binder} to bind in"
+        raise ValueError(f"{message}; {remedy}")
+    if chosen.shadow:
         raise ValueError("QUADRANT_BINDER: the shadow has nothing bound; unset it")

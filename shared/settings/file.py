@@ -33,3 +33,12 @@ def variable_of(name: str, prefix: str) -> str | None:
     return next(
         (key for key, value in os.environ.items() if key.lower() == variable and value), None
     )
+
+
+def read_secret(path: Path, variable: str) -> str:
+    """The secret in the file that this variable names. Raises ValueError."""
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        problem = f"{variable}: cannot read {path}: {error.strerror}"
+        raise ValueError(f"{problem}; name a readable file") from None

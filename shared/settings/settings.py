@@ -23,7 +23,7 @@ from shared.policy.file import read_text, unwrap
 from shared.policy.model import PolicyError
 from shared.settings.addresses import parse_names, parse_networks
 from shared.settings.cluster import check_cluster, scheduler_names
-from shared.settings.file import read_settings_file, variable_of
+from shared.settings.file import read_secret, read_settings_file, variable_of
 from shared.settings.places import DATA, default_run_dir, durable_dir
 
 PREFIX = "QUADRANT_"
@@ -243,13 +243,7 @@ class Settings(BaseSettings):
             path: Path | None = getattr(self, f"{name}_file")
             if path is None or getattr(self, name) is not None:
                 continue
-            try:
-                secret = SecretStr(path.read_text().strip())
-            except OSError as error:
-                raise ValueError(
-                    f"{_variable(f'{name}_file')}: cannot read {path}: {error.strerror}; "
-                    "name a readable file"
-                ) from None
+            secret = SecretStr(read_secret(path, _variable(f"{name}_file")))
             object.__setattr__(self, name, secret)  # frozen for everyone else
         return self
 
@@ -274,12 +268,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_cluster(self) -> Self:
-        check_cluster(
-            self.kubeconfig,
-            in_cluster=self.in_cluster,
-            shadow=self.shadow,
-            binder=self.binder,
-        )
+        check_cluster(self)
         return self
 
     @model_validator(mode="after")

@@ -42,7 +42,6 @@ from coordinator.intake.documents.kinds import (
 )
 from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.policy_watch import PolicyFollower
-from shared.policy.kai_model import pool_of
 from shared.policy.model import Dialect, Policy
 from shared.settings.cluster import ALL_SCHEDULERS
 from shared.settings.settings import Settings, SettingsError
@@ -110,7 +109,7 @@ def open_kubernetes(settings: Settings) -> ObservedCluster:
     if settings.shadow:
         return _beside(reader, kinds, policies.ours, settings)
     if settings.binder == "kai":
-        return _with_kais_binder(reader, kinds, policies.ours, policy)
+        return _with_kais_binder(reader, kinds, policies.ours)
     mirror = _mirror(kinds, policies.ours)
     writes = ApiWrites(reader, mirror, schedulers=policies.ours)
     cluster = KubernetesCluster(reader, kinds, mirror=mirror, writes=writes)
@@ -127,12 +126,12 @@ def _beside(
 
 
 def _with_kais_binder(
-    reader: ApiReader, kinds: Sequence[WatchedKind], ours: Set[str], policy: Policy
+    reader: ApiReader, kinds: Sequence[WatchedKind], ours: Set[str]
 ) -> ObservedCluster:
     requests = BindRequestBook()
     mirror = _mirror(kinds, ours, observer=PodOutcomes(requests))
     writes = ApiWrites(reader, mirror, schedulers=ours)
-    binder = RequestWrites(writes, mirror, requests, pool=pool_of(policy.kai))
+    binder = RequestWrites(writes, mirror, requests)
     cluster = KubernetesCluster(
         reader, kinds, mirror=mirror, writes=binder, followed=[(BIND_REQUEST, requests)]
     )

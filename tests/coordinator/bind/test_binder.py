@@ -89,3 +89,20 @@ def test_reports_of_a_job_keep_their_order_and_share_items() -> None:
         (1, "SUCCEEDED", [0]),
         (1, "RELEASING", [1]),
     ]
+
+
+def test_a_plan_carries_the_devices_of_its_entries_also_in_parts() -> None:
+    half = (("kai-gpu/1", (500,)),)
+    entry = BindEntry(id="1-0", binds=[(1, 0, [0, 1], [5, 6])], devices={(1, 1): half})
+    jobs = {1: job(1, count=2)}
+    made = plan_binds([entry], jobs=jobs.get, node=lambda row: f"n{row}")
+    assert made is not None
+    assert made.requests.devices == [(), half]
+    assert part_of(made, [1]).requests.devices == [half]
+    assert plan().requests.devices == []
+
+
+def test_what_another_binder_has_to_do_is_neither_recorded_nor_asked_again_at_once() -> None:
+    answers = BindAnswers([BindAnswer.PENDING, BindAnswer.UNKNOWN], ["", ""])
+    result = judge_answers(plan(), answers)
+    assert (result.items, result.pending, result.again) == ([], [0], [1])

@@ -41,6 +41,8 @@ def test_flag_goes_before_environment_before_default(monkeypatch: pytest.MonkeyP
         ("QUADRANT_SHRADS", "4", ["QUADRANT_SHRADS", "did you mean QUADRANT_SHARDS?"]),
         ("quadrant_shrads", "4", ["quadrant_shrads", "did you mean QUADRANT_SHARDS?"]),
         ("QUADRANT_ZZZ", "4", ["QUADRANT_ZZZ", "unset it"]),
+        ("QUADRANT_BINDER", "kia", ["QUADRANT_BINDER", "'quadrant' or 'kai'"]),
+        ("QUADRANT_BINDER", "kai", ["QUADRANT_BINDER", "set QUADRANT_KUBECONFIG"]),
         ("QUADRANT_RAY_TOKEN_FILE", "/nowhere/x", ["QUADRANT_RAY_TOKEN_FILE", "readable file"]),
     ],
 )
@@ -53,6 +55,13 @@ def test_mistake_names_variable_and_remedy(
     message = str(caught.value)
     assert len(message.splitlines()) == 1, message
     assert all(part in message for part in told), message
+
+
+def test_the_shadow_has_nobody_bind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUADRANT_BINDER", "kai")
+    with pytest.raises(SettingsError, match="QUADRANT_BINDER: the shadow has nothing bound"):
+        load_settings(in_cluster=True, shadow=True)
+    assert load_settings(in_cluster=True).binder == "kai"
 
 
 def test_wrong_flag_is_told_like_a_wrong_variable() -> None:

@@ -7,7 +7,6 @@ status what came of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -148,14 +147,11 @@ def collection_of(namespace: str) -> str:
     return f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}"
 
 
-def written_request(
-    row: PodRow, node: str, devices: Things, *, statement: str, pool: Mapping[str, str]
-) -> dict[str, Any]:
-    """The request to have a pod bound. ``pool``: the label of the node pool, if there is one."""
+def written_request(row: PodRow, node: str, devices: Things, *, statement: str) -> dict[str, Any]:
+    """The request to have a pod bound. A service has one node pool, so that no label names one."""
     own = [parts[0] for name, parts in devices if name.startswith(PREFIX)]
     groups = shared_groups(devices, node)
     portion = min(own, default=0)
-    labels = {SELECTED_NODE: node} if len(node) <= _LONGEST_LABEL else {}
     owner = {"apiVersion": "v1", "kind": "Pod", "name": row.name, "uid": row.uid}
     spec: dict[str, Any] = {
         "podName": row.name,
@@ -172,7 +168,7 @@ def written_request(
         "metadata": {
             "name": row.name,
             "namespace": row.namespace,
-            "labels": labels | dict(pool),
+            "labels": {SELECTED_NODE: node} if len(node) <= _LONGEST_LABEL else {},
             "annotations": {STATEMENT: statement},
             "ownerReferences": [owner],
         },

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
@@ -96,15 +96,12 @@ class RequestWrites:
         mirror: Mirror,
         book: BindRequestBook,
         *,
-        pool: Mapping[str, str],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``pool``: the label of the node pool, if there is one."""
         self.counts = RequestCounts()
         self._writes = writes
         self._mirror = mirror
         self._book = book
-        self._pool = pool
         self._clock = clock
         self._asked: dict[PodKey, float] = {}
         """When a bind that has no answer yet was asked for last."""
@@ -207,7 +204,7 @@ class RequestWrites:
             call.refuse(i, NO_NODE)
             return False
         statement = f"{self._writes.leadership.statement}/{call.entry(i)}"
-        body = written_request(row, node, call.devices(i), statement=statement, pool=self._pool)
+        body = written_request(row, node, call.devices(i), statement=statement)
         self.counts.written += 1
         path = collection_of(row.namespace)
         answer = await self._writes.report("POST", path, msgspec.json.encode(body), JSON)

@@ -73,8 +73,10 @@ async def test_shares_of_several_gpus_and_of_two_nodes_have_groups_of_their_own(
 ) -> None:
     """The double refuses a group that is on another node: it is one device of the cluster."""
     await cluster.create(gpu_node("n1", 2), gpu_node("n2", 2))
-    several = {"gpu_fraction": "0.6", "gpu_fraction_num_devices": "2"}
-    await cluster.create(kai_pod("a", **several), kai_pod("b", **several))
+    several = [
+        kai_pod(name, gpu_fraction="0.6", gpu_fraction_num_devices="2") for name in ("a", "b")
+    ]
+    await cluster.create(*several)
     nodes = await quadrant.until_bound("a", "b")
     assert set(nodes.values()) == {"n1", "n2"}
     found, pods = await requests(cluster), await quadrant.pods()
