@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from coordinator.core.coordinator import Coordinator
 from coordinator.jobs.state import JobState, core_need, progress, task_runs
+from coordinator.order.excerpts import Totals
 from shard_worker.inquiry.inquiry import HERE
 from shard_worker.session_model.queue_totals import INQUEUE, opens_gate
 from shard_worker.session_model.workload import Amounts, add
@@ -79,24 +83,53 @@ def planned_turn(
     if not state.info.pending:
         return session_turn(core, state, turn, action="backfill")
     state = replace(state, job=_through_gates(state.job))
-    job, order = state.job, core.order
-    spanning, existing = order.spanning, order.known(job.jid)
-    # Entered for the question and taken out in `finally`, with no await in between: nobody sees a
-    # job that does not exist.
-    spanning.put_job(job, classes)
-    try:
+    with _spanning(core, state.job, classes):
+        job, order = state.job, core.order
         needs = bool(order.session.slow) or job.topology is not None or bool(job.sub_groups)
-        needs = needs or spanning.touches(job.jid)
+        needs = needs or order.spanning.touches(job.jid)
         if needs or not all(
             order.session.fast(classes[role.cid], role.annotations + job.annotations)
             for role in job.roles
         ):
             return session_turn(core, state, turn)
         return turn
+
+
+def evicting_turns(
+    core: Coordinator, state: JobState, classes: dict[int, TaskClass], totals: Totals
+) -> list[Turn]:
+    """The turns by which tasks may be evicted for a job, one for each such action of the policy, in
+    its order. Empty where the job does not starve. ``totals``: those that the actions judge by.
+    """
+    state = replace(state, job=_through_gates(state.job))
+    state = replace(state, info=replace(state.info, phase=INQUEUE))
+    if not state.info.pending or not core.order.session.job_starving(state.info):
+        return []
+    turn, _ = draft_turn(core, state, classes)
+    key = core.order.session.task_key
+    roles = sorted(state.job.roles, key=lambda role: (key(role), role.first))
+    turn = replace(turn, runs=task_runs(state, classes, roles, tail=0), tail=0)
+    excerpts, turns = core.order.excerpts.over(totals), []
+    with _spanning(core, state.job, classes):
+        for action in core.order.contention.actions:
+            world, _ = excerpts.of(state, action, core.order.session)
+            turns.append(replace(turn, action=action, world=world))
+    return turns
+
+
+@contextmanager
+def _spanning(core: Coordinator, job: Job, classes: dict[int, TaskClass]) -> Iterator[None]:
+    """The keys that the job goes with, as if it existed, inside the block."""
+    spanning, existing = core.order.spanning, core.order.known(job.jid)
+    # Entered for the question and taken out in `finally`, with no await in between: nobody sees a
+    # job that does not exist.
+    spanning.put_job(job, classes)
+    try:
+        yield
     finally:
         spanning.drop_job(job.jid)
         if existing is not None:
-            spanning.put_job(existing.job, order.accounts.classes)
+            spanning.put_job(existing.job, core.order.accounts.classes)
 
 
 def _through_gates(job: Job) -> Job:

@@ -55,7 +55,7 @@ def picked(
 ) -> Steps[PickedTurns]:
     """The order of the picks. ``misses``: (job, how many-th turn) that found no place and so take
     nothing from those after them."""
-    cluster = _copied(order.accounts.cluster, jobs, classes)
+    cluster = plan_totals(order.accounts.cluster, jobs, classes)
     result = PickedTurns([], {})
     remaining = {number: 0 for number, job in enumerate(jobs) if job.turns}
     out: set[int] = set()
@@ -111,10 +111,10 @@ def _holding(groups: list[Group], at: int, more: int) -> list[Group]:
     return held
 
 
-def _copied(
+def plan_totals(
     cluster: ClusterInfo, jobs: Sequence[PlannedJob], classes: dict[int, TaskClass]
 ) -> ClusterInfo:
-    """The totals as they are once the jobs of the plan are admitted."""
+    """A copy of the totals, as they are once the jobs of the plan are admitted."""
     own = {job.queue.queue.qid: job.queue for job in jobs}
     queues = {
         qid: replace(

@@ -9,6 +9,7 @@ from typing import Any
 from coordinator.core.coordinator import Coordinator
 from coordinator.explain.plan import Plan, Planned, PlanVerdict
 from coordinator.explain.queue_position import holders
+from shard_worker.inquiry.findings import InquiryFinding
 from shared.messages.messages import ALLOCATE
 from shared.messages.reason import Reason
 from shared.units.amount_text import by_name
@@ -131,6 +132,9 @@ def _job(core: Coordinator, planned: Planned, plan: Plan) -> dict[str, Any]:
     }
     if later:
         entry["after"] = _after(core, later)
+    if finding is not None and finding.evictions:
+        entry["evicts"] = _victims(core, finding)
+        entry["evictedBy"] = finding.evicted_by
     if finding is not None and finding.displaced:
         entry["displaces"] = [
             core.order.jobs[jid].job.key for jid in finding.displaced if jid in core.order.jobs
@@ -159,6 +163,21 @@ def _nodes(core: Coordinator, rows: Counter[int]) -> list[dict[str, Any]]:
     return [
         {"node": core.names.get(row, f"row {row}"), "tasks": count}
         for row, count in rows.most_common(NODES)
+    ]
+
+
+def _victims(core: Coordinator, finding: InquiryFinding) -> list[dict[str, Any]]:
+    """The jobs with tasks that would be evicted, and how many of these; ``moved``: of those, how
+    many are promised another node."""
+    tasks: Counter[int] = Counter()
+    moved: Counter[int] = Counter()
+    for run in finding.evictions:
+        tasks[run.jid] += len(run.tasks)
+        moved[run.jid] += len(run.to)
+    return [
+        {"job": state.job.key, "tasks": count, "moved": moved[jid]}
+        for jid, count in tasks.items()
+        if (state := core.order.known(jid)) is not None
     ]
 
 

@@ -10,12 +10,12 @@ and come first; those that were left out are named, and not evicted.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Protocol
 
-from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.state import JobState
 from coordinator.order.cross_node import OF_PLACING, Spanning
 from shard_worker.framework.session import Session
-from shard_worker.session_model.workload import Amounts, QueueInfo, add
+from shard_worker.session_model.workload import Amounts, ClusterInfo, QueueInfo, add
 from shared.messages.excerpt import (
     EXCERPT,
     TOTALS,
@@ -25,7 +25,7 @@ from shared.messages.excerpt import (
     QueueExcerpt,
 )
 from shared.messages.messages import NOBODY, TaskState
-from shared.model.model import Job, Queue
+from shared.model.model import Job, Queue, TaskClass
 from shared.records.specs import encode_queue
 from shared.records.specs_jobs import encode_job
 
@@ -57,11 +57,21 @@ _NO_STARTS: Mapping[int, float] = {}
 _EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
 
 
+class Totals(Protocol):
+    """The totals that excerpts are built from: the coordinator's, or a plan's copy of them."""
+
+    @property
+    def cluster(self) -> ClusterInfo: ...
+
+    @property
+    def classes(self) -> Mapping[int, TaskClass]: ...
+
+
 class Excerpts:
     """Builds the excerpts from the coordinator's books."""
 
     def __init__(
-        self, accounts: Accounts, job_of: Callable[[int], JobState | None], spanning: Spanning
+        self, accounts: Totals, job_of: Callable[[int], JobState | None], spanning: Spanning
     ) -> None:
         """``job_of`` returns a job by jid, also a deleted one that is not purged yet."""
         self._accounts = accounts
@@ -81,6 +91,13 @@ class Excerpts:
         """Queue -> its jobs as :meth:`_ranked` orders them, computed at :attr:`_at`."""
         self._queues: dict[int, tuple[Queue, bytes]] = {}
         self._specs: dict[int, tuple[Job, bytes]] = {}
+
+    def over(self, totals: Totals) -> Excerpts:
+        """The same over other totals, for a question about what is not so."""
+        other = Excerpts(totals, self._known, self._spanning)
+        other.usage, other.usage_missing = self.usage, self.usage_missing
+        other.limit, other.began = self.limit, self.began
+        return other
 
     def led(self, now: float) -> None:
         """Note that this coordinator leads."""

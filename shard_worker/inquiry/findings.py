@@ -6,7 +6,7 @@ import msgspec
 
 from shard_worker.inquiry.funnel import Funnel
 from shared.codec.packed import Codec, Count, Finite, Index, Packed
-from shared.messages.messages import OutcomeCode, Placement
+from shared.messages.messages import EvictRun, OutcomeCode, Placement
 
 
 class NodeCandidate(Packed, frozen=True):
@@ -50,6 +50,10 @@ class InquiryFinding(Packed, frozen=True):
     code: OutcomeCode
     placements: list[Placement] = msgspec.field(default_factory=list)
     displaced: list[Index] = msgspec.field(default_factory=list)
+    evictions: list[EvictRun] = msgspec.field(default_factory=list)
+    """The victims of a turn that evicts."""
+    evicted_by: str = ""
+    """The action and the rule that name them."""
     reasons: dict[str, Count] = msgspec.field(default_factory=dict)
     funnels: list[RoleFunnel] = msgspec.field(default_factory=list)
     """One for each role, up to a limit; where the turn found no place, the role that failed comes

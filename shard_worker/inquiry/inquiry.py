@@ -18,13 +18,14 @@ from shard_worker.dialects.volcano.plugins.node.extender import Extender
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.rules import Check
 from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
+from shard_worker.inquiry.foreseen_evictions import ForeseenEvictions
 from shard_worker.inquiry.funnel import funnel
 from shard_worker.inquiry.node_scores import why_here
 from shard_worker.placement.nominations import give_back_own
 from shard_worker.placement.statement import Statement, TaskPlace, runs_of
 from shard_worker.placement.task_class import CompiledClasses
 from shard_worker.turns.flat_turn import PlacedTurn, place
-from shard_worker.turns.session_turn import SessionTurns
+from shard_worker.turns.session_turn import PLACING, SessionPlaced, SessionTurns
 from shard_worker.view.columns import USED
 from shard_worker.view.view import View
 from shared.codec.packed import Codec, Count, Packed, replace
@@ -91,8 +92,7 @@ def examine(
                 findings.append(trial.turn(i, turn))
             return findings
         finally:
-            for statement in reversed(trial.statements):
-                statement.rollback()
+            trial.undo()
 
 
 @contextmanager
@@ -132,6 +132,12 @@ class _Trial:
         self._sessions = sessions
         self._now = now
         self.statements: list[Statement] = []
+        self._foreseen = ForeseenEvictions(self._view)
+
+    def undo(self) -> None:
+        self._foreseen.undo()
+        for statement in reversed(self.statements):
+            statement.rollback()
 
     def turn(self, index: int, original: Turn) -> InquiryFinding:
         """The result that the turn would have. If a plugin raises, the turn is infeasible with the
@@ -162,10 +168,12 @@ class _Trial:
 
     def _keep(self, placed: PlacedTurn) -> None:
         """Keep the placements for the turns after this one, unless each is tried on its own."""
-        if placed.core and not self._inquiry.apart:
-            self.statements.append(placed.statement)
-        elif placed.core:
+        if placed.empty:
+            return  # nothing was changed on the view
+        if self._inquiry.apart:
             placed.statement.rollback()
+        else:
+            self.statements.append(placed.statement)
 
     def _finding(self, turn: Turn, placed: PlacedTurn, funnels: list[RoleFunnel]) -> InquiryFinding:
         code = _code(placed)
@@ -176,6 +184,8 @@ class _Trial:
             code=code,
             placements=self._placements([*placed.core, *placed.tail]),
             displaced=list(placed.displaced),
+            evictions=placed.evictions if isinstance(placed, SessionPlaced) else [],
+            evicted_by=placed.reason if isinstance(placed, SessionPlaced) else "",
             reasons=dict(placed.reasons),
             funnels=funnels,
         )
@@ -188,6 +198,8 @@ class _Trial:
             return InquiryFinding(turn.jid, OutcomeCode.STALE)
         if turn.action == HERE:
             return self._here(turn)
+        if turn.action not in PLACING:
+            return self._evicting(turn)
         funnels: list[RoleFunnel] = []
         if not index or not self._inquiry.apart:
             funnels = self._funnels_of(turn, self._inquiry.needed[index])
@@ -196,6 +208,20 @@ class _Trial:
             return InquiryFinding(turn.jid, OutcomeCode.STALE)
         self._keep(placed)
         return self._finding(turn, placed, funnels)
+
+    def _evicting(self, turn: Turn) -> InquiryFinding:
+        """Run a turn that may evict; of several turns of one job the first with a result counts, as
+        Order goes through the actions of a policy."""
+        assert self._sessions is not None
+        if self._foreseen.served(turn.jid):
+            return InquiryFinding(turn.jid, OutcomeCode.INFEASIBLE)
+        placed = self._sessions.place(self._foreseen.seen_by(turn), now=self._now)
+        if placed.stale:
+            return InquiryFinding(turn.jid, OutcomeCode.STALE)
+        self._keep(placed)
+        if not placed.empty and not self._inquiry.apart:
+            self._foreseen.take(turn, placed)
+        return self._finding(turn, placed, [])
 
     def _asks_others(self) -> bool:
         """Whether the session would ask an extender, for whose answer an inquiry may not wait."""

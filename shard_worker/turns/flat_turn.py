@@ -45,6 +45,10 @@ class PlacedTurn:
     unanswered: dict[str, int] = field(default_factory=dict)
     """What was decided without the answer of another server: sentence -> number of questions."""
 
+    @property
+    def empty(self) -> bool:
+        return not (self.core or self.tail)
+
 
 def place(turn: Turn, *, session: Session, view: View, classes: CompiledClasses) -> PlacedTurn:
     """Place a turn on the view, as the open statement in the result.

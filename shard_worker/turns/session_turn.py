@@ -59,6 +59,8 @@ COLUMN = {OpKind.ALLOCATE: USED, OpKind.PIPELINE: NOMINATED, OpKind.EVICT: RELEA
 MOVE_SECONDS = 600.0
 """How long a victim's new place is promised to it: until it has left the old one, which may take
 its whole grace period."""
+PLACING = ("allocate", "backfill")
+"""Actions that place tasks, and evict nobody for them."""
 NO_VICTIMS = "no task may be evicted for it"
 NOTHING_TO_DO = "nothing to do"
 
@@ -353,7 +355,7 @@ def _take_back(session: Session, job: SessionJob | None, first: int = 0) -> list
 
 def _satisfied(placed: SessionPlaced, turn: Turn) -> bool:
     """Whether the turn got what the action is for. Victims only ever make room for a nomination."""
-    if turn.action in ("allocate", "backfill"):
+    if turn.action in PLACING:
         return any(place.kind == ALLOCATE for place in placed.core)
     return not placed.empty
 
@@ -370,7 +372,7 @@ def _reasons(session: Session, job: SessionJob, turn: Turn) -> dict[str, int]:
         return {written(word, sentence or word): nodes}
     if job.unschedulable:
         return dict(job.unschedulable)
-    return {NOTHING_TO_DO if turn.action in ("allocate", "backfill") else NO_VICTIMS: nodes}
+    return {NOTHING_TO_DO if turn.action in PLACING else NO_VICTIMS: nodes}
 
 
 def _never(session: Session, job: SessionJob) -> dict[str, int]:

@@ -8,7 +8,7 @@ end of the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,6 +192,22 @@ class ResidentTable:
         self._flush(now)
         if len(self._codes) > self._many_codes:  # only here: no change that waits names a code
             self._forget_combinations()
+
+    def foresee_leaving(self, jid: int, tasks: Sequence[int]) -> Callable[[], None]:
+        """Let placed tasks of a known job count as leaving, for a question. The returned function
+        undoes it; the log must not be applied before."""
+        first = int(self.jobs.column("first")[self.jobs.slot(jid)])
+        lines = first + np.array(tasks, np.int64)
+        column = self._columns["state"]
+        before = column[lines]
+        column[lines] = TaskState.RELEASING
+        self.revision += 1
+
+        def undo() -> None:
+            column[lines] = before
+            self.revision += 1
+
+        return undo
 
     def _committed(self, committed: Committed) -> None:
         add, code = self._changes.add, self._codes.code

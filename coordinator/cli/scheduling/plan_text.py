@@ -12,6 +12,7 @@ Answer = dict[str, Any]
 COLOURS = {"now": GREEN, "later": YELLOW, "waits": YELLOW, "never": RED, "refused": RED}
 SIGNS = {"now": "+", "later": "~", "waits": "~", "never": "!", "refused": "!"}
 NODES = 3
+JOBS = 3
 
 
 def plan_lines(answer: Answer, *, columns: int) -> list[tuple[str, str]]:
@@ -62,7 +63,7 @@ def _job(job: Answer) -> str:
             some = f", {rest} more when there is room" if rest else ""
             return f"{name}: {_count(tasks['now'], 'task')} now on {_nodes(job)}{some}{_ahead(job)}"
         case "later":
-            after = ", ".join(job.get("after") or ()) or "what is leaving"
+            after = _evicts(job) or ", ".join(job.get("after") or ()) or "what is leaving"
             placement = f"{_count(tasks['later'], 'task')} after {after} on {_nodes(job)}"
             return f"{name}: {placement}{_displaces(job)}"
         case "waits":
@@ -91,6 +92,17 @@ def _ahead(job: Answer) -> str:
     if not waiting:
         return ""
     return f"; {_count(waiting, 'job')} already in queue {job['queue']} may come first"
+
+
+def _evicts(job: Answer) -> str:
+    """Whom it waits for because they would be evicted for it; "" for nobody."""
+    victims = [f"{_count(v['tasks'], 'task')} of {v['job']}" for v in job.get("evicts") or ()]
+    if not victims:
+        return ""
+    more = len(victims) - JOBS
+    text = ", ".join(victims[:JOBS]) + (f" and {_count(more, 'more job')}" if more > 0 else "")
+    moved = all(v["moved"] == v["tasks"] for v in job["evicts"])
+    return f"{text} {'moved' if moved else 'evicted'} ({job['evictedBy']})"
 
 
 def _displaces(job: Answer) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE
 from coordinator.cli.options.options import Output
@@ -28,15 +29,14 @@ def run_check(file: Path, output: Output = Output.TABLE, *, closed: bool = False
         return EXIT_USAGE
     match output:
         case Output.JSON:
-            _print_json(report)
+            sys.stdout.write(json.dumps(as_json(report)) + "\n")
         case Output.TABLE:
-            _print_table(report)
+            print_table(report)
     return 0 if report.ok else EXIT_ERROR
 
 
-def _print_json(report: CheckReport) -> None:
-    import json
-
+def as_json(report: CheckReport) -> dict[str, Any]:
+    """The report as `-o json` prints it."""
     violations = [
         {
             "line": v.line,
@@ -57,7 +57,7 @@ def _print_json(report: CheckReport) -> None:
         }
         for row in report.rows
     ]
-    result = {
+    return {
         "ok": report.ok,
         "events": report.events,
         "closed": report.closed,
@@ -67,10 +67,10 @@ def _print_json(report: CheckReport) -> None:
         "violations": violations,
         "summary": report.summary.table(),
     }
-    sys.stdout.write(json.dumps(result) + "\n")
 
 
-def _print_table(report: CheckReport) -> None:
+def print_table(report: CheckReport) -> None:
+    """Print a row for each promise, the run's figures, and the first events that break one."""
     from rich.console import Console
     from rich.table import Table
 

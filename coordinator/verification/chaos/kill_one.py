@@ -153,11 +153,13 @@ class Watch:
             case _:
                 pass
 
+    @property
+    def commits_count(self) -> bool:
+        """Whether a commit from now on is of the time after, and not one that was on its way."""
+        return self.recovery.noticed if self._target.role == LEDGER else self.recovery.void
+
     def _counts(self, event: dict[str, Any]) -> bool:
-        """Whether a commit is of the time after: not one that was on its way."""
-        if self._target.role == LEDGER:
-            return self.recovery.noticed
-        return self.recovery.void and event["epoch"] != self._target.epoch
+        return self.commits_count and event["epoch"] != self._target.epoch
 
     def _processes(self) -> None:
         target, recovery = self._target, self.recovery

@@ -100,3 +100,18 @@ def test_half_a_line_is_read_when_it_is_whole(stage: Stage) -> None:
         file.write('"epoch": "1:x"}\n')
     watch.look()
     assert watch.recovery.committed
+
+
+def test_a_commit_counts_from_when_the_lease_is_void(stage: Stage) -> None:
+    """One that another shard makes before would be the last where nothing else is submitted."""
+    watch = Watch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
+    watch.kill()
+    stage.event("commit", "1", "1:other")
+    watch.look()
+    assert (watch.commits_count, watch.recovery.committed) == (False, False)
+    stage.event("epoch", "0", "2:new")
+    watch.look()
+    assert watch.commits_count
+    stage.event("commit", "1", "1:other")
+    watch.look()
+    assert watch.recovery.committed
