@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from coordinator.cli.client.completion import complete_processes
 from coordinator.cli.client.connection import Connection
 from coordinator.cli.options.options import Output, OutputOption
 from coordinator.cli.options.records import CommandGroup
@@ -18,7 +19,14 @@ app = CommandGroup(
 
 BASE = "/apis/quadrant.dev/v1alpha1/debug"
 MOST_LINES = 30
-Role = Annotated[str, typer.Argument(metavar="ROLE", help="coordinator, or shard-N")]
+Role = Annotated[
+    str,
+    typer.Argument(
+        metavar="ROLE",
+        autocompletion=complete_processes("coordinator"),
+        help="coordinator, or shard-N",
+    ),
+]
 Json = dict[str, Any]
 
 

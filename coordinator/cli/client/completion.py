@@ -38,6 +38,16 @@ def complete_subjects(ctx: Any, args: list[str], incomplete: str) -> list[str]:
     return _quietly(ctx, lambda ask: _subjects(ask, kind, incomplete)) if kind else []
 
 
+def complete_processes(*others: str) -> Callable[[Any, list[str], str], list[str]]:
+    """For the word that names a process: one of these, or ``shard-N``."""
+
+    def processes(ctx: Any, args: list[str], incomplete: str) -> list[str]:
+        shards = _quietly(ctx, lambda ask: _names(ask, ask.catalog.resolve("shards"), incomplete))
+        return [*(word for word in others if word.startswith(incomplete)), *shards]
+
+    return processes
+
+
 def complete_pairs(*kinds: str) -> Callable[[Any, list[str], str], list[str]]:
     """For ``TYPE/NAME`` of these kinds alone, or of all where none is named."""
 

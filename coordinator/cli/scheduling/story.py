@@ -22,8 +22,9 @@ def story(
     """Tell what happened to a job or pod, in order, from its submission on
 
     When it was submitted, why it waited, who was faster, where and at which level its tasks were
-    placed, when they started, who evicted them by which rule, how they ended. Only what the
-    coordinator that leads now has seen: it is not kept when another one takes over.
+    placed, when they started, who evicted them by which rule, how they ended. A coordinator that
+    takes over knows placements, promises, evictions, starts and ends of before from the history;
+    why the job waited then, only the one before knew.
 
     Examples:
 

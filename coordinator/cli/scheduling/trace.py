@@ -10,7 +10,12 @@ import typer
 from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import Namespace, Output
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError
-from coordinator.cli.scheduling.explain import SubjectKind, first_found, subject_paths
+from coordinator.cli.scheduling.explain import (
+    SubjectKind,
+    SubjectName,
+    first_found,
+    subject_paths,
+)
 
 Step = dict[str, Any]
 
@@ -33,7 +38,7 @@ LEAVES = {"end": "End", "dropped": "Dropped"}
 def trace(
     *,
     subject: Annotated[SubjectKind, typer.Argument(metavar="KIND", help="job, pod or podgroup")],
-    name: Annotated[str, typer.Argument(metavar="[NAMESPACE/]NAME", help="Which one")],
+    name: SubjectName,
     turns: Annotated[int, typer.Option("--turns", min=1, max=50, help="How many turns")] = 3,
     seconds: Annotated[int, typer.Option("--seconds", min=1, max=600, help="How long")] = 60,
     namespace: Namespace = None,

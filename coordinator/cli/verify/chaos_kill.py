@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from coordinator.cli.client.completion import complete_processes
 from coordinator.cli.client.connection import Connection
 from coordinator.cli.options.failure import (
     EXIT_ERROR,
@@ -40,7 +41,12 @@ PROBE_SECONDS = 0.1
 def chaos_kill(
     *,
     target: Annotated[
-        str, typer.Argument(metavar="shard-N|coordinator|ledger|ray", help="Who is killed")
+        str,
+        typer.Argument(
+            metavar="shard-N|coordinator|ledger|ray",
+            autocompletion=complete_processes(*ROLES),
+            help="Who is killed",
+        ),
     ],
     run_dir: Annotated[
         Path | None,

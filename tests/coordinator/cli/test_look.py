@@ -9,10 +9,14 @@ import pty
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
+import click
 import pytest
+import typer
 
+from coordinator.cli.app import app
 from shared.ledger.schema import SCHEMA
 from tests.coordinator.cli.conftest import Quadrant
 from tests.coordinator.cli.stand_in import QUEUES, listed, pod, serving, status
@@ -235,6 +239,30 @@ def test_completion_is_silent_without_a_server_and_with_a_slow_one() -> None:
     with serving({}) as server:
         server.slow = 1.5
         assert _proposed("get", "--server", server.url, "po") == []
+
+
+def _leaves(command: click.Command, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from _leaves(found, f"{path} {name}".strip())
+
+
+def test_every_argument_that_names_something_is_completed() -> None:
+    """One that is added without completion fails here."""
+    missing = [
+        f"{path} {argument.metavar}"
+        for path, command in _leaves(typer.main.get_command(app))
+        for argument in command.params
+        if isinstance(argument, click.Argument)
+        and any(word in (argument.metavar or "") for word in ("NAME", "ROLE", "shard-N"))
+        and getattr(argument, "_custom_shell_complete", None) is None
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

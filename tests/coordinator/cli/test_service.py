@@ -262,10 +262,39 @@ async def test_at_a_glance(gang: Command) -> None:
     assert "research" in said.out
     said = await gang("version")
     assert said.lines[1].startswith("server v1.")
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("get pods train", ["train-0", "train-1"]),
+        ("describe podgroup ", ["train"]),
+        ("delete pod/train-1 pod/", ["pod/train-0", "pod/train-1"]),
+        ("wait node/", ["node/n1", "node/n2"]),
+        ("events --for podgroup/", ["podgroup/train"]),
+        ("explain pod ", ["train-0", "train-1"]),
+        ("story podgroup ", ["train"]),
+        ("trace podgroup tr", ["train"]),
+        ("queue describe re", ["research"]),
+        ("queue close re", ["research"]),
+        ("queue open re", ["research"]),
+        ("shard describe ", ["shard-0", "shard-1"]),
+        ("debug profile ", ["coordinator", "shard-0", "shard-1"]),
+        ("debug dump s", ["shard-0", "shard-1"]),
+        ("debug loglevel c", ["coordinator"]),
+        ("chaos kill ", ["coordinator", "ledger", "ray", "shard-0", "shard-1"]),
+        ("get pods --namespace d", ["default"]),
+    ],
+)
+async def test_every_verb_completes_names(gang: Command, words: str, names: list[str]) -> None:
     code = "from coordinator.cli.app import kubectl_complete as c; c()"
-    words = ("get", "--server", gang.service.url, "pods", "train")
+    verb, *rest = words.split(" ")
+    if verb in ("queue", "shard", "debug", "chaos"):
+        verb, rest = f"{verb} {rest[0]}", rest[1:]
     asking = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", code, *words), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, "-c", code, *verb.split(), "--server", gang.service.url, *rest),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
     )
-    out, _ = await asyncio.wait_for(asking.communicate(), 60.0)
-    assert out.decode().split() == ["train-0", "train-1", ":4"]
+    out, error = await asyncio.wait_for(asking.communicate(), 60.0)
+    assert (sorted(out.decode().split()), error) == (sorted([*names, ":4"]), b"")

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
+from shared.ledger.entries.log import CommitEntry
+from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.explain.cluster import (
     Item,
@@ -19,7 +23,7 @@ from tests.coordinator.explain.cluster import (
     send,
     settled,
 )
-from tests.coordinator.explain.random_clusters import at_rest
+from tests.coordinator.explain.random_clusters import RandomCluster, at_rest
 from tests.coordinator.explain.test_plan import one, planned
 from tests.end_to_end.one_process.harness import Running, running
 
@@ -142,17 +146,115 @@ async def test_behind_walls_each_shard_is_asked(
     tmp_path: Path, redis_url: str, policy: Path
 ) -> None:
     async with running(redis_url, tmp_path, shards=2, mode="hard", policy=policy) as service:
-        await send(service, node("a", cpu="4"), node("b", cpu="4"), important(10), important(20))
-        await send(service, ranked(job("low", 8, minimum=1), 10))
+        zones = {name: {"zone": name} for name in "ab"}
+        await send(service, *(node(name, cpu="4", labels=zones[name]) for name in zones))
+        await send(service, important(10), important(20))
+        low = [job(f"low-{z}", 4, minimum=1, nodeSelector=zones[z]) for z in zones]
+        await send(service, *(ranked(each, 10) for each in low))
         await settled(service, bound=8)
-        jobs = [ranked(job(name, 4), 20) for name in ("one", "two")]
+        jobs = [ranked(job(f"high-{z}", 3, nodeSelector=zones[z]), 20) for z in zones]
         told = await planned(service, *jobs)
         await send(service, *jobs)
-        await at_rest(service)
-        for _ in range(100):
-            if (runs := await nodes_of(service)) == {"one": 4, "two": 4}:
+        for _ in range(200):
+            if (runs := await nodes_of(service))["high-a"] + runs["high-b"] == 6:
                 break
             await asyncio.sleep(0.05)
     assert [each["verdict"] for each in told["jobs"]] == ["later", "later"]
-    assert sum(each["evicts"][0]["tasks"] for each in told["jobs"]) == 8
-    assert runs == {"one": 4, "two": 4}
+    assert [each["evicts"] for each in told["jobs"]] == [
+        [{"job": f"default/low-{z}", "tasks": 3, "moved": 0}] for z in zones
+    ]
+    assert runs == {"low-a": 1, "low-b": 1, "high-a": 3, "high-b": 3}
+
+
+@st.composite
+def ranked_jobs(draw: st.DrawFn, *, prefix: str, most: int, gangs: bool) -> list[Item]:
+    made = []
+    for number in range(draw(st.integers(1, most))):
+        tasks = draw(st.integers(1, 4))
+        item = job(
+            f"{prefix}{number}",
+            tasks,
+            cpu=draw(st.sampled_from(["1", "2", "3"])),
+            minimum=tasks if gangs else draw(st.sampled_from([1, tasks])),
+            queue=draw(st.sampled_from(["default", "lab"])),
+        )
+        made.append(ranked(item, draw(st.sampled_from([10, 20, 30]))))
+    return made
+
+
+@st.composite
+def ranked_clusters(draw: st.DrawFn) -> RandomCluster:
+    sizes = draw(st.lists(st.sampled_from(["2", "4", "6"]), min_size=1, max_size=3))
+    nodes = [node(f"n{number}", cpu=cpu) for number, cpu in enumerate(sizes)]
+    queues = [queue("lab"), *map(important, (10, 20, 30))]
+    return RandomCluster(nodes, queues, draw(ranked_jobs(prefix="old", most=4, gangs=False)))
+
+
+@given(
+    cluster=ranked_clusters(),
+    new=ranked_jobs(prefix="new", most=3, gangs=True),
+)
+@settings(
+    max_examples=30,
+    derandomize=True,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_what_is_planned_happens(
+    cluster: RandomCluster,
+    new: list[Item],
+    tmp_path: Path,
+    policy: Path,
+    embedded_server: EmbeddedServer,
+) -> None:
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    asyncio.run(_compare(cluster, new, tmp_path, policy, embedded_server.url))
+
+
+async def _compare(
+    cluster: RandomCluster, new: list[Item], path: Path, policy: Path, url: str
+) -> None:
+    async with running(url, path, shards=1, policy=policy) as service:
+        await send(service, *cluster.nodes, *cluster.queues)
+        await at_rest(service)
+        await send(service, *cluster.jobs)
+        await at_rest(service)
+        before = await evictions(service)
+        plan = await planned(service, *new)
+        await send(service, *new)
+        await at_rest(service)
+        runs = await nodes_of(service)
+        after = await evictions(service)
+    happened = {pair: count for pair, count in after.items() if pair not in before}
+    foretold = {
+        (f"default/{each['name']}", victim["job"]): victim["tasks"]
+        for each in plan["jobs"]
+        for victim in each.get("evicts", ())
+    }
+    of_new = {f"default/{item['metadata']['name']}" for item in new}
+    assert foretold == {p: n for p, n in happened.items() if p[0] in of_new}, (plan, runs, happened)
+    places = {each["name"]: each["tasks"]["now"] + each["tasks"]["later"] for each in plan["jobs"]}
+    assert places == {name: runs[name] for name in places}, (plan, runs, happened)
+
+
+async def evictions(service: Running) -> dict[tuple[str, str], int]:
+    """(job, victim's job) -> tasks that were evicted, as the ledger's log has it."""
+    ledger = RedisLedger(service.service._settings.redis_url or "")
+    try:
+        entries = await ledger.read_log("0", count=100_000)
+    finally:
+        await ledger.close()
+    found: Counter[tuple[str, str]] = Counter()
+    for entry in entries:
+        for committed in entry.accepted if isinstance(entry, CommitEntry) else ():
+            for run in committed.evictions:
+                found[_key(service, committed.jid), _key(service, run.jid)] += len(run.tasks)
+    return found
+
+
+def _key(service: Running, jid: int) -> str:
+    state = service.service.core.order.known(jid)
+    assert state is not None
+    return state.job.key

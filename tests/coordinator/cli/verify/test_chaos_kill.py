@@ -44,7 +44,12 @@ def kill() -> Iterator[Kill]:
 
     def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [*COMMAND, *arguments], env=environ, input=stdin, capture_output=True, text=True
+            [*COMMAND, *arguments],
+            env=environ,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     try:
