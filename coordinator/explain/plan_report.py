@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +13,7 @@ from coordinator.explain.queue_position import holders
 from shard_worker.inquiry.findings import InquiryFinding
 from shared.messages.messages import ALLOCATE
 from shared.messages.reason import Reason
-from shared.units.amount_text import by_name
+from shared.units.amount_text import by_name, plural
 
 _OF_TURNS = (Reason.WAITING_FOR_QUOTA, Reason.PENDING_EVALUATION)
 """Reasons of jobs without a finding that depend on what the others take."""
@@ -24,10 +25,14 @@ NOTE = "feasible at this revision, not a reservation: others may take the room f
 
 def report(core: Coordinator, plan: Plan, *, total: int) -> dict[str, Any]:
     """``total``: objects in the list."""
-    contended = _contended(core, plan)
+    contended, evicting, hopeful = _contended(core, plan), _evicting(plan), _hopeful(plan)
     jobs = [
-        _job(core, planned, plan) | {"certain": planned.job.jid not in contended}
+        _job(core, planned, plan)
+        | {"certain": planned.job.jid not in contended | evicting | hopeful}
         for planned in plan.jobs
+    ]
+    raced = [
+        job for job, planned in zip(jobs, plan.jobs, strict=True) if planned.job.jid in contended
     ]
     refused = [
         {"kind": r.kind, "name": r.name, "field": r.field, "value": r.value, "message": r.message}
@@ -56,7 +61,7 @@ def report(core: Coordinator, plan: Plan, *, total: int) -> dict[str, Any]:
             {"kind": n.kind, "name": n.name, "message": n.message, "count": n.count}
             for n in plan.admission.notices
         ],
-        "others": [*_others(plan), *_race(jobs)],
+        "others": [*_others(plan), *_race(raced), *_evictions(evicting, hopeful)],
     }
 
 
@@ -76,13 +81,51 @@ def _contended(core: Coordinator, plan: Plan) -> set[int]:
     return looking if shards > 1 and len(looking) > 1 else set()
 
 
-def _race(jobs: list[dict[str, Any]]) -> list[str]:
+def _hopeful(plan: Plan) -> set[int]:
+    """The jobs that may come to run on what evictions free beyond the places that they are for:
+    who comes first then, the victims or these, depends on when each pod ends."""
+    if not any(planned.finding is not None and planned.finding.evictions for planned in plan.jobs):
+        return set()
+    return {
+        planned.job.jid
+        for planned in plan.jobs
+        if planned.verdict is not PlanVerdict.NEVER
+        and (finding := planned.finding) is not None
+        and sum(len(placement.tasks) for placement in finding.placements) < planned.job.tasks
+    }
+
+
+def _evicting(plan: Plan) -> set[int]:
+    """The jobs for which others would be evicted, where there are several: a service tries some of
+    them at once, and whom one evicts depends on which of the others' victims have left."""
+    jids = {
+        planned.job.jid
+        for planned in plan.jobs
+        if planned.finding is not None and planned.finding.evictions
+    }
+    return jids if len(jids) > 1 else set()
+
+
+def _evictions(evicting: set[int], hopeful: set[int]) -> Iterator[str]:
+    """Remarks on what is not known beforehand where tasks are evicted."""
+    if evicting:
+        yield (
+            f"{len(evicting)} of these jobs evict at the same time: whom each of them evicts is "
+            "known when it has happened"
+        )
+    if hopeful:
+        yield (
+            f"{plural(len(hopeful), 'job')} of these may get what the evictions free beyond the "
+            "places that they are for"
+        )
+
+
+def _race(raced: list[dict[str, Any]]) -> list[str]:
     """A remark where jobs of the plan compete for room, and it is not known which gets it."""
-    contended = [job for job in jobs if not job["certain"]]
-    if all(job["tasks"]["now"] == job["tasks"]["total"] for job in contended):
+    if all(job["tasks"]["now"] == job["tasks"]["total"] for job in raced):
         return []
     return [
-        f"several shards place {len(contended)} of these jobs at the same time: which of them gets "
+        f"several shards place {len(raced)} of these jobs at the same time: which of them gets "
         "the room that all want is known when it has happened"
     ]
 

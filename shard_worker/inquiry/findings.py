@@ -50,16 +50,16 @@ class InquiryFinding(Packed, frozen=True):
     code: OutcomeCode
     placements: list[Placement] = msgspec.field(default_factory=list)
     displaced: list[Index] = msgspec.field(default_factory=list)
-    evictions: list[EvictRun] = msgspec.field(default_factory=list)
-    """The victims of a turn that evicts."""
-    evicted_by: str = ""
-    """The action and the rule that name them."""
     reasons: dict[str, Count] = msgspec.field(default_factory=dict)
     funnels: list[RoleFunnel] = msgspec.field(default_factory=list)
     """One for each role, up to a limit; where the turn found no place, the role that failed comes
     first."""
     placement_scores: list[PlacementScores] = msgspec.field(default_factory=list)
     """One entry for a turn that asks why a task is on its node; else empty."""
+    evictions: list[EvictRun] = msgspec.field(default_factory=list)
+    """The victims of a turn that evicts."""
+    evicted_by: str = ""
+    """The action and the rule that name them."""
 
 
 class InquiryFindings(Packed, frozen=True):

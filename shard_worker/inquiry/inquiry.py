@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from shard_worker.dialects.volcano.plugins.node.extender import Extender
-from shard_worker.framework.plugin_errors import PluginError
+from shard_worker.framework.raised_rule import plugin_error
 from shard_worker.framework.rules import Check
 from shard_worker.inquiry.findings import InquiryFinding, RoleFunnel
 from shard_worker.inquiry.foreseen_evictions import ForeseenEvictions
@@ -145,8 +145,9 @@ class _Trial:
         try:
             with self._view.undone_if_raised():
                 return self._turn(index, original)
-        except PluginError as error:
-            reasons = {error.reason: int(self._view.exists().sum())}
+        except Exception as error:
+            raised = plugin_error(self._session, error)
+            reasons = {raised.reason: int(self._view.exists().sum())}
             return InquiryFinding(original.jid, OutcomeCode.INFEASIBLE, reasons=reasons)
 
     def _turn(self, index: int, original: Turn) -> InquiryFinding:

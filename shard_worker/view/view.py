@@ -7,8 +7,7 @@ statements added stays on top of the records until the statement is undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from shard_worker.view.known_objects import KnownObjects
 from shard_worker.view.node_things import NodeThings
 from shard_worker.view.promises import renominate, take_moves
 from shard_worker.view.resident_table import ResidentTable
+from shard_worker.view.shift_undo import Shift, ShiftUndo
 from shared.ledger.entries.intake_batch import (
     DropClass,
     DropNode,
@@ -119,7 +119,7 @@ class View:
         self._looks: CodedColumn[Look] | None = None
         self._images: CodedColumn[Images] | None = None
         self._cordoned: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
-        self._shifts: list[tuple[int, TaskClass, int, int]] | None = None
+        self.shifts: list[Shift] | None = None
         """Shifts since the block of :meth:`undone_if_raised` began; None outside of one."""
 
     # --- what plugins read --------------------------------------------------------------------
@@ -399,8 +399,8 @@ class View:
         if cls.things:
             self.things.shift(kind, cls.things, row, times)
         self.changes.mark(row)
-        if self._shifts is not None:
-            self._shifts.append((kind, cls, row, times))
+        if self.shifts is not None:
+            self.shifts.append((kind, cls, row, times))
 
     def shift_many(self, kind: int, cls: TaskClass, rows: Sequence[int], times: int) -> None:
         """:meth:`shift` of many rows (the same row may come several times)."""
@@ -409,23 +409,12 @@ class View:
             for row in rows:
                 self.things.shift(kind, cls.things, row, times)
         self.changes.mark_all(rows)
-        if self._shifts is not None:
-            self._shifts += [(kind, cls, row, times) for row in rows]
+        if self.shifts is not None:
+            self.shifts += [(kind, cls, row, times) for row in rows]
 
-    @contextmanager
-    def undone_if_raised(self) -> Iterator[None]:
+    def undone_if_raised(self) -> ShiftUndo:
         """Undo every shift of the block if it raises, wherever it raises."""
-        shifts: list[tuple[int, TaskClass, int, int]] = []
-        self._shifts = shifts
-        try:
-            yield
-        except BaseException:
-            self._shifts = None
-            for kind, cls, row, times in reversed(shifts):
-                self.shift(kind, cls, row, -times)
-            raise
-        finally:
-            self._shifts = None
+        return ShiftUndo(self)
 
     def ahead(self, cls: TaskClass, row: int) -> bool:
         """Whether no more of the class's requests is promised on the row than it will have."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from shard_worker.dialects.open_session import turn_session
 from shard_worker.framework.plugin_errors import PluginError
+from shard_worker.framework.raised_rule import plugin_error
 from shard_worker.framework.session import Session
 from shard_worker.inquiry.findings import InquiryFinding
 from shard_worker.inquiry.inquiry import Inquiry, examine
@@ -231,15 +232,13 @@ class Worker:
     # --- placing ------------------------------------------------------------------------------
 
     def _try(self, turn: Turn, tally: Tally, repairs: int = 0) -> Attempt | Outcome:
-        """Place a turn on the view: an attempt to commit, or an outcome at once. What a plugin from
-        outside raises is the outcome; the view is then as before."""
-        if not self.session.guarded:
-            return self._place(turn, tally, repairs)
+        """Place a turn on the view: an attempt to commit, or an outcome at once. What a plugin
+        raises is the outcome; the view is then as before."""
         try:
             with self.view.undone_if_raised():
                 return self._place(turn, tally, repairs)
-        except PluginError as error:
-            return self._raised(turn, error, tally)
+        except Exception as error:
+            return self._raised(turn, plugin_error(self.session, error), tally)
 
     def _raised(self, turn: Turn, error: PluginError, tally: Tally) -> Outcome:
         """The outcome of a turn in which a plugin raised: nothing fits until something changes."""
@@ -297,8 +296,8 @@ class Worker:
         try:
             with self.view.undone_if_raised():
                 statements = self._turns.shuffle(turn, now=self._now)
-        except PluginError as error:
-            return [self._raised(turn, error, Tally())]
+        except Exception as error:
+            return [self._raised(turn, plugin_error(self.session, error), Tally())]
         for placed in statements:
             self._waiting.append(self._attempt_of(turn, placed, Tally(), self.limits.repairs))
         return [self._outcome(turn, OutcomeCode.INFEASIBLE, Tally())]

@@ -27,6 +27,7 @@ from shared.messages.excerpt import EXCERPT, Excerpt, JobExcerpt, QueueExcerpt
 from shared.messages.messages import (
     ALLOCATE,
     Epoch,
+    EvictRun,
     Group,
     Outcome,
     OutcomeCode,
@@ -106,7 +107,14 @@ FUNNEL = Funnel(
     smaller=[(0, 50)],
 )
 FINDING = InquiryFinding(
-    7, OutcomeCode.INFEASIBLE, [PLACED], [9], {"no room": 3}, [RoleFunnel(4, "worker", 2, FUNNEL)]
+    7,
+    OutcomeCode.INFEASIBLE,
+    [PLACED],
+    [9],
+    {"no room": 3},
+    [RoleFunnel(4, "worker", 2, FUNNEL)],
+    evictions=[EvictRun(9, 2, 4, 0, [1, 3], [17, 70_000], guards=3)],
+    evicted_by="preempt (priority, gang): for ns/high-0",
 )
 NODE = Node(
     3, "n3", ((0, 8000), (2, 110)), {"zone": "a"}, (Taint("k", "v", "NoSchedule"),), True, 2

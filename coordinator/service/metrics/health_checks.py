@@ -29,7 +29,7 @@ def leader_checks(
         return core.tally.ledger_audit.message(time.time())
 
     def plugins() -> str:
-        if not core.order.session.guarded:
+        if not (core.order.session.guarded or probes.plugin_errors.counts):
             return ""
         return probes.plugin_errors.message(counts.reasons())
 

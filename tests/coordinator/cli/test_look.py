@@ -12,11 +12,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import click
 import pytest
-import typer
+from typer.core import TyperArgument
 
-from coordinator.cli.app import app
+from coordinator.cli.catalogue import ENTRIES
 from shared.ledger.schema import SCHEMA
 from tests.coordinator.cli.conftest import Quadrant
 from tests.coordinator.cli.stand_in import QUEUES, listed, pod, serving, status
@@ -241,28 +240,26 @@ def test_completion_is_silent_without_a_server_and_with_a_slow_one() -> None:
         assert _proposed("get", "--server", server.url, "po") == []
 
 
-def _leaves(command: click.Command, path: str = "") -> Iterator[tuple[str, click.Command]]:
-    if not isinstance(command, click.Group):
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """(words, command) of every command below this one that is no group."""
+    if not (below := getattr(command, "commands", {})):
         yield path, command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from _leaves(found, f"{path} {name}".strip())
+    for name, child in below.items():
+        yield from _commands(child, f"{path} {name}")
 
 
 def test_every_argument_that_names_something_is_completed() -> None:
     """One that is added without completion fails here."""
-    missing = [
-        f"{path} {argument.metavar}"
-        for path, command in _leaves(typer.main.get_command(app))
+    naming = {
+        f"{words} {argument.metavar}": argument
+        for entry in ENTRIES
+        for words, command in _commands(entry.load(), entry.name)
         for argument in command.params
-        if isinstance(argument, click.Argument)
+        if isinstance(argument, TyperArgument)
         and any(word in (argument.metavar or "") for word in ("NAME", "ROLE", "shard-N"))
-        and getattr(argument, "_custom_shell_complete", None) is None
-    ]
-    assert missing == []
+    }
+    assert len(naming) > 12
+    assert [words for words in naming if naming[words]._custom_shell_complete is None] == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

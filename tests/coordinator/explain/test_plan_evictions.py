@@ -166,36 +166,44 @@ async def test_behind_walls_each_shard_is_asked(
     assert runs == {"low-a": 1, "low-b": 1, "high-a": 3, "high-b": 3}
 
 
-@st.composite
-def ranked_jobs(draw: st.DrawFn, *, prefix: str, most: int, gangs: bool) -> list[Item]:
-    made = []
-    for number in range(draw(st.integers(1, most))):
-        tasks = draw(st.integers(1, 4))
-        item = job(
-            f"{prefix}{number}",
-            tasks,
-            cpu=draw(st.sampled_from(["1", "2", "3"])),
-            minimum=tasks if gangs else draw(st.sampled_from([1, tasks])),
-            queue=draw(st.sampled_from(["default", "lab"])),
-        )
-        made.append(ranked(item, draw(st.sampled_from([10, 20, 30]))))
-    return made
+def ranked_job(
+    draw: st.DrawFn, name: str, *, tasks: list[int], priorities: list[int], elastic: bool
+) -> Item:
+    count = draw(st.sampled_from(tasks))
+    item = job(
+        name,
+        count,
+        cpu=draw(st.sampled_from(["1", "2"])),
+        minimum=draw(st.sampled_from([1, count] if elastic else [count])),
+        queue=draw(st.sampled_from(["default", "lab"])),
+    )
+    return ranked(item, draw(st.sampled_from(priorities)))
 
 
 @st.composite
-def ranked_clusters(draw: st.DrawFn) -> RandomCluster:
+def full_clusters(draw: st.DrawFn) -> RandomCluster:
+    """Most have no room left, and jobs of no great importance."""
     sizes = draw(st.lists(st.sampled_from(["2", "4", "6"]), min_size=1, max_size=3))
     nodes = [node(f"n{number}", cpu=cpu) for number, cpu in enumerate(sizes)]
     queues = [queue("lab"), *map(important, (10, 20, 30))]
-    return RandomCluster(nodes, queues, draw(ranked_jobs(prefix="old", most=4, gangs=False)))
+    old = [
+        ranked_job(draw, f"old{number}", tasks=[2, 3, 6], priorities=[10, 10, 20], elastic=True)
+        for number in range(draw(st.integers(2, 4)))
+    ]
+    return RandomCluster(nodes, queues, old)
 
 
-@given(
-    cluster=ranked_clusters(),
-    new=ranked_jobs(prefix="new", most=3, gangs=True),
-)
+@st.composite
+def new_gangs(draw: st.DrawFn) -> list[Item]:
+    return [
+        ranked_job(draw, f"new{number}", tasks=[1, 2, 3], priorities=[10, 20, 30], elastic=False)
+        for number in range(draw(st.integers(1, 3)))
+    ]
+
+
+@given(cluster=full_clusters(), new=new_gangs())
 @settings(
-    max_examples=30,
+    max_examples=18,
     derandomize=True,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
@@ -234,9 +242,18 @@ async def _compare(
         for victim in each.get("evicts", ())
     }
     of_new = {f"default/{item['metadata']['name']}" for item in new}
-    assert foretold == {p: n for p, n in happened.items() if p[0] in of_new}, (plan, runs, happened)
-    places = {each["name"]: each["tasks"]["now"] + each["tasks"]["later"] for each in plan["jobs"]}
-    assert places == {name: runs[name] for name in places}, (plan, runs, happened)
+    happened = {pair: count for pair, count in happened.items() if pair[0] in of_new}
+    told = plan, runs, happened
+    assert bool(foretold) == bool(happened), told
+    if len({by for by, _ in foretold}) == 1:
+        assert foretold == happened, told
+    for each in plan["jobs"]:
+        places = each["tasks"]["now"] + each["tasks"]["later"]
+        if each["certain"] or each["verdict"] == "later":
+            assert runs[each["name"]] == places, told
+        else:  # what evictions free beyond what they are for: a gang gets it as a whole
+            assert runs[each["name"]] in (0, each["tasks"]["total"]), told
+            assert foretold, told
 
 
 async def evictions(service: Running) -> dict[tuple[str, str], int]:

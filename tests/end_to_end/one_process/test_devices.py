@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import gzip
+import json
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -252,3 +253,32 @@ async def test_the_next_leader_knows_who_has_which_and_what_nodes_declare(
     assert [pod["spec"]["nodeName"] for pod in others] == [
         next(name for name in "ab" if name != before["spec"]["nodeName"])
     ]
+
+
+async def test_a_watch_tells_which_device_a_pod_got(
+    embedded_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """From the moment of its binding on: a watcher never sees it on a node without its device."""
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    machine = {"cpu_milli": "8000", "memory_mib": "8192", "gpu": "2", "model": "T4"}
+    share = {"num_gpu": "1", "gpu_milli": "600"}
+    jobs = [job({"name": name, **share}) for name in ("one", "two")]
+    async with (
+        running(embedded_server.url, tmp_path, policy=str(policy)) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        await send(http, service, [node({"sn": "n0", **machine})])
+        url = f"{service.url}/api/v1/namespaces/ns/pods?watch=true"
+        async with http.get(url) as watch, asyncio.timeout(PATIENCE):
+            await send(http, service, jobs)
+            told: dict[str, str] = {}
+            while len(told) < len(jobs):
+                pod = json.loads(await watch.content.readline())["object"]
+                if pod["spec"].get("nodeName"):
+                    told.setdefault(pod["metadata"]["name"], assigned(pod))
+        shown = {pod["metadata"]["name"]: assigned(pod) for pod in await shown_pods(http, service)}
+    assert sorted(told.values()) == ["n0-0,T4,600,0:;", "n0-1,T4,600,0:;"]
+    assert told == shown

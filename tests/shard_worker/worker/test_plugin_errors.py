@@ -1,13 +1,20 @@
-"""A plugin of a third party that raises in a worker: its turn ends, and nothing else."""
+"""A plugin that raises in a worker: its turn ends, and nothing else."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shard_worker.dialects.open_session import open_session
+from shard_worker.dialects.volcano.plugins.node.binpack import Fullness
+from shard_worker.framework.extension_points import DEVICE_CHOICE, JOB_VALID
 from shard_worker.framework.plugin_errors import PluginError
+from shard_worker.framework.raised_rule import plugin_error
+from shard_worker.framework.rules import NodeColumns
+from shard_worker.framework.session import Session
 from shard_worker.inquiry.inquiry import Inquiry
 from shard_worker.view.view import View
 from shard_worker.worker.transport import REPLY, PlaceReply
@@ -17,6 +24,7 @@ from shared.messages.reason import Reason
 from shared.messages.skips import read
 from shared.model.model import TaskClass
 from shared.policy.dialect import parse_policy
+from shared.policy.model import PluginOption
 from shared.units.slots import CPU, PODS
 from tests.shard_worker.framework.installed import frail_policy, install_frail
 from tests.shard_worker.placement.support import cls, cpus, record, turn, view_of
@@ -97,3 +105,73 @@ def test_one_that_does_not_open_is_an_error_of_the_policy() -> None:
     policy = parse_policy(frail_policy("on_session_open"))
     with pytest.raises(PluginError, match=r"^plugin frail raised at on_session_open: OSError: no"):
         open_session(policy)
+
+
+@pytest.mark.parametrize(
+    ("bad", "good"), [(turn(2, cid=TWO), turn(2, cid=ONE)), (of_session(TWO), of_session(ONE))]
+)
+def test_a_plugin_of_ours_that_raises_does_not_take_the_worker_with_it(
+    monkeypatch: pytest.MonkeyPatch, bad: Turn, good: Turn
+) -> None:
+    weighed = Fullness._weighed
+
+    def raising(self: Fullness, cls: TaskClass, view: NodeColumns) -> list[tuple[int, int, float]]:
+        if (CPU, 2000) in cls.requests:
+            raise IndexError("no such slot")
+        return weighed(self, cls, view)
+
+    monkeypatch.setattr(Fullness, "_weighed", raising)
+    policy = parse_policy("actions: allocate\ntiers: [{plugins: [{name: gang}, {name: binpack}]}]")
+    view: View = view_of([record(allocatable=cpus(8))] * 2, classes=CLASSES)
+    worker = worker_of(view, session=open_session(policy))
+    before = worker.view.columns.image()
+    (outcome,) = told(worker.on_turns([bad], now=NOW))
+    skip = read(outcome.reasons)
+    assert skip == (
+        Reason.PLUGIN_ERROR,
+        "plugin binpack raised at NodeOrder: IndexError: no such slot",
+    )
+    assert worker.view.columns.image() == before
+    worker.validate()
+    assert worker.take_figures().plugin_errors == {"binpack": 1}
+    assert len(asked(worker.on_turns([good], now=NOW)).statements) == 1
+
+
+def test_what_no_plugin_raised_is_a_defect_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: object, **named: object) -> None:
+        raise ZeroDivisionError("of the engine")
+
+    monkeypatch.setattr("shard_worker.worker.worker.place", broken)
+    worker = worker_with("nowhere")
+    with pytest.raises(ZeroDivisionError):
+        worker.on_turns([turn(2, cid=ONE)], now=NOW)
+
+
+def test_the_rule_is_found_behind_functions_that_hold_it() -> None:
+    """A point may wrap what a plugin registers, and a plugin its own functions."""
+
+    class Choosing:
+        name = "choosing"
+
+        def on_session_open(self, ssn: Session) -> None:
+            ssn.add_device_choice_fn(lambda task, row, world: self._chosen(task))
+            ssn.add_job_valid_fn(partial(_valid, "text"))
+
+        def _chosen(self, task: object) -> Any:
+            raise OSError("no device")
+
+    def _valid(text: str, *_: object) -> str:
+        raise KeyError(text)
+
+    session = Session(parse_policy("actions: allocate\ntiers: [{plugins: [{name: gang}]}]"))
+    with session.speaking(0, PluginOption("choosing")):
+        Choosing().on_session_open(session)
+    for point, call in (
+        (DEVICE_CHOICE, lambda: session.rules(DEVICE_CHOICE)[0].scalar(None, 0, None)),
+        (JOB_VALID, lambda: session.rules(JOB_VALID)[0].fn(None, None)),
+    ):
+        with pytest.raises((OSError, KeyError)) as raised:
+            call()
+        assert isinstance(raised.value, Exception)
+        error = plugin_error(session, raised.value)
+        assert (error.plugin, error.point) == ("choosing", point.name)
