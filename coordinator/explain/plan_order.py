@@ -65,7 +65,13 @@ def picked(
         if not (free := remaining.keys() - out):
             out.clear()
             continue
-        first = min(free, key=lambda number: _key(order, jobs[number], cluster))
+        keys = {
+            number: _key(
+                order, jobs[number], jobs[number].turns[remaining[number]], classes, cluster
+            )
+            for number in free
+        }
+        first = min(keys, key=keys.__getitem__)
         job, at = jobs[first], remaining[first]
         turn, queue = job.turns[at], cluster.queues[job.queue.queue.qid]
         requests = amounts(tuple((run.cid, len(run.tasks)) for run in turn.runs), classes)
@@ -134,11 +140,23 @@ def plan_totals(
     return replace(cluster, queues=queues)
 
 
-def _key(order: Order, job: PlannedJob, cluster: ClusterInfo) -> tuple[Any, ...]:
+def _key(
+    order: Order,
+    job: PlannedJob,
+    turn: Turn,
+    classes: dict[int, TaskClass],
+    cluster: ClusterInfo,
+) -> tuple[Any, ...]:
+    """What is within its queue's share comes first; only then what borrows beyond it, where the
+    policy does not choose by a tree of queues."""
     session, queue = order.session, cluster.queues[job.queue.queue.qid]
     written = job.state.job
+    borrows = session.overused(queue, cluster)
+    if session.queue_choice is None and not borrows:
+        requests = amounts(tuple((run.cid, len(run.tasks)) for run in turn.runs), classes)
+        borrows = not session.allocatable(queue, tuple(sorted(requests.items())), cluster)
     return (
-        session.overused(queue, cluster),
+        borrows,
         session.queue_key(queue, cluster),
         queue.queue.name,
         session.job_key(job.state.info, cluster),

@@ -54,6 +54,19 @@ class ShardedRun:
     shards: int
     mode: Mode
     seed: int
+    one_session: bool = False
+    """Stop where one session would: what is bound does not begin to run, what is evicted does not
+    leave, and so nothing follows from it."""
+
+
+class HaltedKubelets(LocalCluster):
+    """Kubelets that take what they are told and do nothing: no pod starts, none ends."""
+
+    def advance(self, now: float) -> None:
+        pass
+
+    def next_due(self) -> float | None:
+        return None
 
 
 def run_sharded(
@@ -66,7 +79,7 @@ def run_sharded(
     notes: Notes | None = None,
     began: float = 0.0,
 ) -> ReplayResult:
-    """Run until nothing changes any more. ``step`` is called after each half second of virtual
+    """Run until nothing changes any more, or to the end of one session. ``step`` is called after each half second of virtual
     time; ``notes`` gets the history, for the checker; ``began``: seconds since 1970 when the
     cluster was recorded, where its objects name moments. Raises PolicyError if a plugin from
     outside raises."""
@@ -80,7 +93,7 @@ def run_sharded(
         dispatcher = Dispatcher(sharding.shards, turns_per_call=4)
         return Coordinator(order, dispatcher, mode=sharding.mode.value)
 
-    kubelets = LocalCluster(grace=0.05)
+    kubelets = (HaltedKubelets if sharding.one_session else LocalCluster)(grace=0.05)
     memory = _memory(dealt)
     kubelets.restore(memory)
     if notes is not None:
