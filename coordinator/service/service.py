@@ -25,7 +25,8 @@ from typing import Any
 import structlog
 
 from coordinator.api.auth.authorization import guarded
-from coordinator.api.auth.middleware import middleware as gate
+from coordinator.api.auth.gate import Gate
+from coordinator.api.auth.middleware import middleware
 from coordinator.api.http.tracing import traces
 from coordinator.api.listener.listener import listener_options
 from coordinator.api.listener.policy import open_gate
@@ -108,7 +109,7 @@ class Service:
         self._cluster = cluster
         self.probes = Probes(loop_time)
         self._policies = PolicyFollower(settings, contain=self.probes.plugin_errors.raised)
-        self._tokens = open_gate(settings)
+        self._gate = Gate(open_gate(settings), None if observed is None else observed.reviews)
         self._listener = listener_options(settings)
         self.core = configured_core(settings, self._policies.session())
         policy = self.core.order.session.policy
@@ -153,8 +154,7 @@ class Service:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._until(stop))
-                if self._tokens is not None:
-                    group.create_task(self._tokens.follow_forever())
+                group.create_task(self._gate.follow_forever())
                 # Beside reading the ledger: both take long.
                 group.create_task(self._shards.keep_joined())
                 self._ledger_id = await insist(self._ledger.open, call_name="open")
@@ -403,8 +403,9 @@ class Service:
                     ),
                 ],
                 virtual=VIRTUAL,
-                middlewares=[*traces(), gate(self._tokens), *walls(self._observed)],
-                checks=leader_checks(self.core, self.probes, self.counts, self._sure, self._tokens)
+                middlewares=[*traces(), middleware(self._gate), *walls(self._observed)],
+                checks=leader_checks(self.core, self.probes, self.counts, self._sure)
+                + self._gate.checks()
                 + checks_of(self._observed),
                 listener=self._listener,
             )

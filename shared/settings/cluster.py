@@ -49,3 +49,18 @@ def check_cluster(chosen: ClusterChoice) -> None:
         raise ValueError(f"{message}; {remedy}")
     if chosen.shadow:
         raise ValueError("QUADRANT_BINDER: the shadow has nothing bound; unset it")
+
+
+def reviews_access(data: Mapping[str, Any]) -> bool:
+    """The default of ``access_reviews``, by the settings before it (decision 0093)."""
+    return bool(data.get("in_cluster")) and not data.get("shadow")
+
+
+def check_listener(certificate: Path | None, key: Path | None, *, reviews: bool) -> None:
+    """``reviews``: reviews are asked for, and there is no cluster to ask. Raises ValueError."""
+    if (certificate is None) != (key is None):
+        names = "QUADRANT_TLS_CERT_FILE, QUADRANT_TLS_KEY_FILE"
+        raise ValueError(f"{names}: one of them is set; set both, or none for plain HTTP")
+    if reviews:
+        message = "QUADRANT_ACCESS_REVIEWS: there is no Kubernetes cluster to ask"
+        raise ValueError(f"{message}; set QUADRANT_KUBECONFIG or QUADRANT_IN_CLUSTER too")

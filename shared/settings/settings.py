@@ -8,9 +8,7 @@ refused, with the nearest that is. A nested value would be written with two unde
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -22,22 +20,22 @@ from shared.ledger.redis.access import Access, check_files, check_url
 from shared.policy.file import read_text, unwrap
 from shared.policy.model import PolicyError
 from shared.settings.addresses import parse_names, parse_networks
-from shared.settings.cluster import check_cluster, scheduler_names
+from shared.settings.cluster import (
+    check_cluster,
+    check_listener,
+    reviews_access,
+    scheduler_names,
+)
 from shared.settings.file import read_secret, read_settings_file, variable_of
+from shared.settings.mistakes import VARIABLE_PREFIX, explain, near, unknown_variables
 from shared.settings.places import DATA, default_run_dir, durable_dir
 
-PREFIX = "QUADRANT_"
+PREFIX = VARIABLE_PREFIX
 
 Mode = Literal["none", "soft", "hard"]
 Count = Annotated[int, Field(ge=1)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-
-_KUBERNETES = re.compile(r"QUADRANT_(SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_\w+)")
-"""What Kubernetes puts into every container beside a service named ``quadrant``: not for us."""
-
-_OF_CLIENTS = frozenset(("QUADRANT_SERVER", "QUADRANT_TOKEN", "QUADRANT_TOKEN_FILE"))
-"""Variables of the command line client (server and token), which are no settings of a server."""
 
 _TLS_FILES = ("redis_ca_file", "redis_cert_file", "redis_key_file")
 
@@ -150,8 +148,23 @@ class Settings(BaseSettings):
         description="addresses or networks of proxies, separated by commas: connections from one "
         "of them are not counted as those of one client",
     )
+    tls_cert_file: Path | None = Field(
+        None, description="certificate of the listener, followed when it is renewed; unset = HTTP"
+    )
+    tls_key_file: Path | None = Field(None, description="key of that certificate")
     tokens_file: Path | None = Field(
         None, description="file of tokens, made by quadrant token new; unset = only on loopback"
+    )
+    access_reviews: bool = Field(
+        default_factory=reviews_access,
+        description="ask the Kubernetes cluster who a bearer token is and what they may do "
+        "(TokenReview, SubjectAccessReview), beside the file of tokens; unset = true in a pod "
+        "(in_cluster) that is no shadow, false otherwise",
+    )
+    token_audiences: str = Field(
+        "",
+        description="audiences, separated by commas, of which a token reviewed there must have "
+        "one; unset = that of the API server",
     )
     max_pending_jobs: Count = Field(
         200_000, description="jobs of one queue that may wait; those beyond it are refused"
@@ -269,6 +282,11 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_cluster(self) -> Self:
         check_cluster(self)
+        check_listener(
+            self.tls_cert_file,
+            self.tls_key_file,
+            reviews=self.access_reviews and not self.kubernetes,
+        )
         return self
 
     @model_validator(mode="after")
@@ -350,7 +368,8 @@ def load_settings(**flags: Any) -> Settings:
     """Settings from flags (None = not given), environment, file and defaults.
 
     Raises SettingsError."""
-    _refuse_unknown(os.environ)
+    if wrong := unknown_variables(os.environ, Settings.model_fields):
+        raise SettingsError("\n".join(wrong))
     flag_values = {name: value for name, value in flags.items() if value is not None}
     path, from_file = _from_file(flag_values)
     return _checked(from_file | flag_values, {name: f"{path}: {name}" for name in from_file})
@@ -389,9 +408,10 @@ def _from_file(flags: Mapping[str, Any]) -> tuple[Path, dict[str, Any]]:
         content = read_settings_file(path)
     except ValueError as error:
         raise SettingsError(f"{_variable('settings_file')}: {path}: {error}") from None
-    wrong = [name for name in content if name not in Settings.model_fields]
+    fields = Settings.model_fields
+    wrong = [name for name in content if name not in fields]
     if wrong:
-        raise SettingsError("\n".join(f"{path}: {n}: not known{_near(n)}" for n in wrong))
+        raise SettingsError("\n".join(f"{path}: {n}: not known{near(n, fields)}" for n in wrong))
     return path, {n: v for n, v in content.items() if variable_of(n, PREFIX) is None}
 
 
@@ -402,47 +422,11 @@ def _checked(values: dict[str, Any], places: Mapping[str, str] | None = None) ->
         return Settings(**values)
     except ValidationError as error:
         lines = [
-            _explain(detail["loc"], detail["msg"], places or {})
+            explain(detail["loc"], detail["msg"], places or {}, Settings.model_fields)
             for detail in error.errors()
             if detail["type"] != "default_factory_not_called"  # follows from another error
         ]
         raise SettingsError("\n".join(lines)) from None
-
-
-def _explain(place: tuple[int | str, ...], message: str, places: Mapping[str, str]) -> str:
-    message = message.removeprefix("Value error, ")
-    if not place:
-        return message
-    name = str(place[0])
-    field = Settings.model_fields.get(name)
-    if field is None:
-        return f"{_variable(name)}: not known{_nearest(_variable(name))}"
-    wrong = message[:1].lower() + message[1:]
-    return f"{places.get(name, _variable(name))}: {wrong}; expected: {field.description}"
-
-
-def _refuse_unknown(environment: Mapping[str, str]) -> None:
-    variables = {_variable(name) for name in Settings.model_fields}
-    wrong = [
-        f"{name}: not known{_nearest(name.upper())}"
-        for name in sorted(environment)
-        if name.upper().startswith(PREFIX)
-        and name.upper() not in variables | _OF_CLIENTS
-        and not _KUBERNETES.fullmatch(name)
-    ]
-    if wrong:
-        raise SettingsError("\n".join(wrong))
-
-
-def _nearest(variable: str) -> str:
-    setting = variable.removeprefix(PREFIX).lower()
-    near = difflib.get_close_matches(setting, Settings.model_fields, n=1)
-    return f"; did you mean {_variable(near[0])}?" if near else "; unset it"
-
-
-def _near(name: str) -> str:
-    near = difflib.get_close_matches(name.lower(), Settings.model_fields, n=1)
-    return f"; did you mean {near[0]}?" if near else "; leave it out"
 
 
 def _variable(name: str) -> str:

@@ -1,20 +1,42 @@
-"""Authentication: checks the token of every request before anything else of it is read."""
+"""Authentication: checks the token of every request before anything else of it is read.
+
+A token of the file has a role. Any other one is the API server's to know, where reviews are on: it
+says who that is, and whether they may do just this (decision 0093).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from coordinator.api.auth.access import Access, PathAccess, ResourceAccess, access_of
+from coordinator.api.auth.gate import Gate
+from coordinator.api.auth.reviews import (
+    AccessRefused,
+    Judged,
+    ReviewFailed,
+    TokenUnknown,
+    TooManyBadTokens,
+)
 from coordinator.api.auth.roles import needed, shows_all_namespaces
-from coordinator.api.auth.token_file import TokenFile
+from coordinator.api.auth.tokens import PREFIX
 from coordinator.api.http.failures import failure
 from coordinator.errors import Problem
 from coordinator.intake.body_budget import BodyRoom
-from coordinator.intake.principal import ANYONE, CALLER, NOBODY, STANDS, Principal, may_reach
+from coordinator.intake.principal import (
+    ANYONE,
+    CALLER,
+    NOBODY,
+    STANDS,
+    Principal,
+    TokenRole,
+    may_reach,
+)
 from shared.errors import shown
 
 log = structlog.get_logger(__name__)
@@ -24,39 +46,153 @@ KEY = web.RequestKey("principal", Principal)
 
 CHALLENGE = 'Bearer realm="quadrant"'
 
+FORWARDED = "X-Quadrant-Authorization"
+"""Counts before ``Authorization``: an API server's proxy takes that header away."""
 
-def middleware(tokens: TokenFile | None) -> Middleware:
-    """The middleware, which sets ``request[KEY]`` for every handler. ``tokens`` None: anyone may do
-    everything."""
+Stands = Callable[[], bool]
+"""Whether a request that lasts may go on."""
+
+
+def middleware(gate: Gate) -> Middleware:
+    """The middleware, which sets ``request[KEY]`` for every handler."""
     room = BodyRoom()
 
     @web.middleware
-    async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
-        principal = ANYONE if tokens is None else NOBODY
-        stands = _always
-        if tokens is not None:
-            resource = request.match_info.route.resource
-            role = needed(request.method, None if resource is None else resource.canonical)
-            if role is not None:
-                try:
-                    principal, stands = _known(request, tokens)
-                except Problem as problem:
-                    return _challenged(request, problem)
-                if principal.role < role:
-                    raise _forbidden(request, principal, role.word)
-                _check_namespace(request, principal)
-        request[KEY] = principal
-        token, standing = CALLER.set(principal), STANDS.set(stands)
-        try:
-            if tokens is None:  # nobody to share with
+    async def gated(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if gate.open:  # nobody to share with
+            with _as(request, ANYONE, _always):
                 return await handler(request)
-            with room.taken(principal.name, request):
-                return await handler(request)
-        finally:
-            CALLER.reset(token)
-            STANDS.reset(standing)
+        with contextlib.ExitStack() as stack:
+            try:
+                principal, stands = await _admitted(request, gate, stack)
+            except Problem as problem:
+                return _answered(request, problem)
+            stack.enter_context(_as(request, principal, stands))
+            stack.enter_context(room.taken(principal.name, request))
+            return await handler(request)
 
-    return gate
+    return gated
+
+
+@contextlib.contextmanager
+def _as(request: web.Request, principal: Principal, stands: Stands) -> Iterator[None]:
+    request[KEY] = principal
+    token, standing = CALLER.set(principal), STANDS.set(stands)
+    try:
+        yield
+    finally:
+        CALLER.reset(token)
+        STANDS.reset(standing)
+
+
+def _always() -> bool:
+    return True
+
+
+async def _admitted(
+    request: web.Request, gate: Gate, stack: contextlib.ExitStack
+) -> tuple[Principal, Stands]:
+    """Who asks, if they may. What lasts as long as the request is put on the stack. Raises
+    Problem."""
+    route = _route(request)
+    role = needed(request.method, route)
+    if role is None:
+        return NOBODY, _always
+    sent = _sent_token(request)
+    if (tokens := gate.tokens) is not None and (principal := tokens.find(sent)) is not None:
+        if principal.role < role:
+            raise _forbidden(request, principal, role.word)
+        _check_namespace(request, principal)
+        # By the token and not once for all: a watch of an hour ends when its token is revoked, or
+        # its rights change.
+        return principal, lambda: tokens.find(sent) == principal
+    if gate.reviews is None or gate.rechecks is None or sent.startswith(PREFIX):
+        # one of ours that is not in the file is told to nobody
+        raise _unknown(request)
+    access = None if route is None else _access(request, route)
+    judged = await _judged(request, gate, sent, access)
+    stands = stack.enter_context(gate.rechecks.opened(sent, access, judged))
+    # The API server has judged this very request, and where it judges no objects are written here.
+    return Principal(judged.user.name, TokenRole.ADMIN), stands
+
+
+def _route(request: web.Request) -> str | None:
+    resource = request.match_info.route.resource
+    return None if resource is None else resource.canonical
+
+
+def _access(request: web.Request, route: str) -> Access | None:
+    watch = request.query.get("watch", "false") not in ("0", "false", "False")
+    return access_of(request.method, route, request.match_info, watch=watch)
+
+
+async def _judged(request: web.Request, gate: Gate, token: str, access: Access | None) -> Judged:
+    """Raises Problem."""
+    assert gate.reviews is not None
+    try:
+        return await gate.reviews.judge(token, access, source=request.remote or "")
+    except TokenUnknown:
+        raise _unknown(request) from None
+    except TooManyBadTokens as error:
+        raise Problem(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            "too many tokens came from this address that the Kubernetes cluster does not know; "
+            "send a good one, later",
+            retry_after=error.seconds,
+        ) from None
+    except AccessRefused as refusal:
+        assert access is not None
+        raise _refused(refusal, access) from None
+    except ReviewFailed as error:
+        raise Problem(
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            f"nobody can tell who this is and what they may do: {error}; until then every request "
+            "with a token of the cluster is refused; send it again later",
+            retry_after=1.0,
+        ) from None
+
+
+def _sent_token(request: web.Request) -> str:
+    """Raises Problem."""
+    name = FORWARDED if FORWARDED in request.headers else "Authorization"
+    header = request.headers.get(name, "")
+    if not header:
+        raise _unauthorized("no token; send Authorization: Bearer TOKEN")
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise _unauthorized(f"{name} is not of the form Bearer TOKEN; send it so")
+    return token.strip()
+
+
+def _unknown(request: web.Request) -> Problem:
+    log.info("Refused an unknown token", path=shown(request.path), peer=request.remote)
+    return _unauthorized("this token is not known; ask who runs the server for one")
+
+
+def _refused(refusal: AccessRefused, access: Access) -> Problem:
+    """In the words of an API server, with the remedy."""
+    who = f"User {_quoted(refusal.user.name)} cannot"
+    why = f" ({refusal.reason})" if refusal.reason else ""
+    remedy = "; have a Role or ClusterRole bound to them that allows it"
+    match access:
+        case PathAccess(verb, path):
+            message = f"{_quoted(path)} is forbidden: {who} {verb} path {_quoted(path)}"
+            return Problem(HTTPStatus.FORBIDDEN, message + why + remedy)
+        case ResourceAccess():
+            resource, namespace = _quoted(access.full_resource), _quoted(access.namespace)
+            place = f"in the namespace {namespace}" if access.namespace else "at the cluster scope"
+            return Problem(
+                HTTPStatus.FORBIDDEN,
+                f"{access.full_resource} {_quoted(access.name)} is forbidden: {who} {access.verb} "
+                f"resource {resource} in API group {_quoted(access.group)} {place}{why}{remedy}",
+                kind=access.resource,
+                group=access.group,
+                name=access.name,
+            )
+
+
+def _quoted(text: str) -> str:
+    return f'"{shown(text)[1:-1]}"'
 
 
 def _check_namespace(request: web.Request, principal: Principal) -> None:
@@ -66,10 +202,10 @@ def _check_namespace(request: web.Request, principal: Principal) -> None:
         return
     has = ", ".join(sorted(principal.namespaces))
     namespace = request.match_info.get("namespace")
-    resource = request.match_info.route.resource
+    route = _route(request)
     if namespace is not None and not may_reach(principal, namespace):
         message = f"namespace {shown(namespace)} is not for the token {principal.name}: "
-    elif resource is not None and shows_all_namespaces(resource.canonical):
+    elif route is not None and shows_all_namespaces(route):
         message = (
             f"{shown(request.path)} shows all namespaces, the token {principal.name} may not: "
         )
@@ -79,35 +215,14 @@ def _check_namespace(request: web.Request, principal: Principal) -> None:
     raise Problem(HTTPStatus.FORBIDDEN, message)
 
 
-def _always() -> bool:
-    return True
-
-
-def _known(request: web.Request, tokens: TokenFile) -> tuple[Principal, Callable[[], bool]]:
-    """The token's principal, and a function that tells later whether the token is still valid."""
-    header = request.headers.get("Authorization", "")
-    scheme, _, token = header.partition(" ")
-    if not header:
-        raise _unauthorized("no token; send Authorization: Bearer TOKEN")
-    if scheme.lower() != "bearer" or not token.strip():
-        raise _unauthorized("Authorization is not of the form Bearer TOKEN; send it so")
-    sent = token.strip()
-    principal = tokens.find(sent)
-    if principal is None:
-        log.info("Refused an unknown token", path=shown(request.path), peer=request.remote)
-        raise _unauthorized("this token is not known; ask who runs the server for one")
-    # By the token and not once for all: a watch of an hour ends when its token is revoked, or its
-    # rights change.
-    return principal, lambda: tokens.find(sent) == principal
-
-
 def _unauthorized(message: str) -> Problem:
     return Problem(HTTPStatus.UNAUTHORIZED, message)
 
 
-def _challenged(request: web.Request, problem: Problem) -> web.Response:
+def _answered(request: web.Request, problem: Problem) -> web.Response:
     answer = failure(request, problem)
-    answer.headers["WWW-Authenticate"] = CHALLENGE
+    if problem.status is HTTPStatus.UNAUTHORIZED:
+        answer.headers["WWW-Authenticate"] = CHALLENGE
     return answer
 
 

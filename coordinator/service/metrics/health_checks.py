@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from coordinator.api.auth.token_file import TokenFile
 from coordinator.api.http.health import HealthCheck
-from coordinator.api.listener.policy import token_checks
 from coordinator.core.coordinator import Coordinator
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.sliced_counts import WaitingCounts
@@ -18,7 +16,6 @@ def leader_checks(
     probes: Probes,
     counts: WaitingCounts,
     sure: Callable[[], bool],
-    tokens: TokenFile | None,
 ) -> list[HealthCheck]:
     """``sure``: whether this coordinator is certain to lead."""
 
@@ -37,5 +34,4 @@ def leader_checks(
         HealthCheck("leading", leading),
         HealthCheck("ledger_audit", audited, needed=False),
         HealthCheck("plugins", plugins, needed=False),
-        *token_checks(tokens),
     ]

@@ -40,8 +40,10 @@ from coordinator.intake.documents.kinds import (
     VOLUME_CLAIM,
     Kind,
 )
+from coordinator.service.observed.access_reviews import ApiReviews
 from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.policy_watch import PolicyFollower
+from shared.codec.packed import replace
 from shared.policy.model import Dialect, Policy
 from shared.settings.cluster import ALL_SCHEDULERS
 from shared.settings.settings import Settings, SettingsError
@@ -99,13 +101,24 @@ def check_binder(settings: Settings, policy: Policy) -> None:
         )
 
 
+def _reviews(server: ApiServer, settings: Settings) -> ApiReviews | None:
+    if not settings.access_reviews:
+        return None
+    audiences = filter(None, map(str.strip, settings.token_audiences.split(",")))
+    return ApiReviews(server, audiences=tuple(audiences))
+
+
 def open_kubernetes(settings: Settings) -> ObservedCluster:
     """Raises ConfigError, SettingsError."""
     policies = PolicyFollower(settings)
-    policy = policies.session().policy
-    check_binder(settings, policy)
-    reader = ApiReader(api_server(settings))
-    kinds = followed_kinds(policy.dialect)
+    check_binder(settings, policies.session().policy)
+    server = api_server(settings)
+    observed = _observed(ApiReader(server), policies, settings)
+    return replace(observed, reviews=_reviews(server, settings))
+
+
+def _observed(reader: ApiReader, policies: PolicyFollower, settings: Settings) -> ObservedCluster:
+    kinds = followed_kinds(policies.session().policy.dialect)
     if settings.shadow:
         return _beside(reader, kinds, policies.ours, settings)
     if settings.binder == "kai":

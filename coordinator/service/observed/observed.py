@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from coordinator.api.auth.reviews import ReviewServer
 from coordinator.api.http.health import HealthCheck
 from coordinator.cluster.kubernetes.bind_requests.writes import RequestWrites
 from coordinator.cluster.kubernetes.cluster import KubernetesCluster
@@ -34,6 +35,7 @@ from coordinator.service.observed.statuses import StatusReports
 FLUSH_SECONDS = 1.0
 """How late the shadow's record may be in its file."""
 _READS = ("GET", "HEAD", "OPTIONS")
+_OBJECTS = frozenset((kind.group, kind.plural) for kind in KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class ObservedCluster:
     """What writes; None in the shadow."""
     binder: RequestWrites | None = None
     """What has KAI's binder bind; None where pods are bound by us."""
+    reviews: ReviewServer | None = None
+    """Who tells who asks us and what they may; None where that is not asked."""
 
     def lead(self, ledger: str, leadership: Leadership) -> None:
         """This coordinator leads, by the ledger of this id."""
@@ -154,14 +158,13 @@ def walls(observed: ObservedCluster | None) -> list[Middleware]:
     """What turns away whoever would write objects here that live in the cluster."""
     if observed is None:
         return []
-    followed = {(k.group, k.plural) for k in KINDS if k.kind in observed.kinds}
 
     @web.middleware
     async def wall(request: web.Request, handler: Handler) -> web.StreamResponse:
         resource = request.match_info.route.resource
         if request.method not in _READS and resource is not None:
             parts = resource.canonical.strip("/").split("/")
-            if _writes_objects(parts, followed):
+            if _writes_objects(parts):
                 message = (
                     f"objects live in the Kubernetes cluster at {observed.address}: write them "
                     "there, with kubectl"
@@ -172,11 +175,11 @@ def walls(observed: ObservedCluster | None) -> list[Middleware]:
     return [wall]
 
 
-def _writes_objects(parts: list[str], followed: set[tuple[str, str]]) -> bool:
-    """Whether the path is that of an object of a followed kind, of its part, or of lists of any."""
+def _writes_objects(parts: list[str]) -> bool:
+    """Whether the path is that of an object, of its part, or of lists of any."""
     group = "" if parts[0] == "api" else parts[1]
     if (group, parts[-1]) == ("quadrant.dev", "lists"):
         return True
     if parts[-1] in ("explain", "plans", "trace"):
         return False
-    return any((group, part) in followed for part in parts[2:])
+    return any((group, part) in _OBJECTS for part in parts[2:])

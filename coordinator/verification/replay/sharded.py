@@ -79,10 +79,12 @@ def run_sharded(
     notes: Notes | None = None,
     began: float = 0.0,
 ) -> ReplayResult:
-    """Run until nothing changes any more, or to the end of one session. ``step`` is called after each half second of virtual
-    time; ``notes`` gets the history, for the checker; ``began``: seconds since 1970 when the
-    cluster was recorded, where its objects name moments. Raises PolicyError if a plugin from
-    outside raises."""
+    """Run until nothing changes any more, or to the end of one session.
+
+    ``step`` is called after each half second of virtual time; ``notes`` gets the history, for the
+    checker; ``began``: seconds since 1970 when the cluster was recorded, where its objects name
+    moments. Raises PolicyError if a plugin from outside raises.
+    """
     dealt = deal(recorded, sharding.seed)
     # What runs on nodes that are not recorded would be missing from the idle amounts of the others.
     countable = not runs_elsewhere(recorded)

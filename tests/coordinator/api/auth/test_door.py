@@ -12,6 +12,7 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
+from coordinator.api.auth.gate import Gate
 from coordinator.api.auth.middleware import KEY, middleware
 from coordinator.api.auth.token_file import TokenFile
 from coordinator.api.auth.tokens import new_token
@@ -74,7 +75,7 @@ async def _who(request: web.Request) -> web.Response:
 
 
 def app_with(tokens: TokenFile | None) -> web.Application:
-    app = web.Application(middlewares=[failures, middleware(tokens)])
+    app = web.Application(middlewares=[failures, middleware(Gate(tokens))])
     for path in ROUTES:
         app.router.add_route("*", path, _who)
     return app
@@ -221,7 +222,7 @@ async def test_bodies_of_one_leave_room_for_those_of_others(
         await go_on.wait()
         return web.json_response({})
 
-    app = web.Application(middlewares=[failures, middleware(TokenFile(path))])
+    app = web.Application(middlewares=[failures, middleware(Gate(TokenFile(path)))])
     app.router.add_post(f"{QUADRANT}/lists", slow)
     server = TestServer(app)
     await server.start_server()

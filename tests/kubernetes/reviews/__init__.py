@@ -1,0 +1,1 @@
+"""Who may ask us, by the API server of the cluster that is followed."""
