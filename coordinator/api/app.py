@@ -30,7 +30,7 @@ from coordinator.api.discovery.discovery import discovery_routes
 from coordinator.api.discovery.openapi import openapi_routes
 from coordinator.api.http.failures import failures
 from coordinator.api.http.health import HealthCheck, health_routes
-from coordinator.api.http.responses import json_answer
+from coordinator.api.http.responses import json_answer, signed
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.read.list import listing_routes
 from coordinator.api.read.server_sent_events import stream_routes
@@ -89,6 +89,7 @@ def make_app(
         middlewares=[failures, *middlewares, _open_until(stopping)],
         client_max_size=limits.body_bytes,
     )
+    app.on_response_prepare.append(signed)
     lists = Lists(submit, limits, parsers or Parsers())
     app.router.add_post(f"{BASE}/lists", counted(lists.post, list_codes))
     app.router.add_get(f"{BASE}/status", _shows(lambda: json_answer(status()), refresh_status))

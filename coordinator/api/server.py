@@ -21,6 +21,7 @@ from aiohttp.typedefs import Middleware
 from coordinator.api.app import Refresh, make_app
 from coordinator.api.http.failures import failures
 from coordinator.api.http.health import HealthCheck, health_routes
+from coordinator.api.http.responses import signed
 from coordinator.api.listener.listener import Listener, ListenerOptions
 from coordinator.api.listener.provenance import provenance
 from coordinator.api.parser.pool import Parsers
@@ -112,7 +113,7 @@ class Serving:
             routes=door.routes,
             dialect=door.core.order.session.policy.dialect,
             virtual=door.virtual,
-            middlewares=[provenance(door.listener.hosts), *door.middlewares],
+            middlewares=[*_first(door.listener), *door.middlewares],
         )
 
     async def run(self, host: str, port: int) -> None:
@@ -151,6 +152,7 @@ class Serving:
             HealthCheck("all_workers", self._all_workers, needed=False),
             HealthCheck("policy", self._policy, needed=False),
             HealthCheck("intake", self._intake, needed=False),
+            *([] if (tls := self._door.listener.tls) is None else [tls.check()]),
             *self._door.checks,
         ]
 
@@ -204,6 +206,11 @@ class Serving:
             del self._submits[me]
 
 
+def _first(options: ListenerOptions) -> list[Middleware]:
+    """What looks at every request before anything else does."""
+    return [provenance(options.hosts, authenticated=options.authenticated)]
+
+
 class StandbyServer:
     """The HTTP server of a standby: reports health and who leads, nothing else."""
 
@@ -221,7 +228,8 @@ class StandbyServer:
         ).open(host, port, group)
 
     def app(self) -> web.Application:
-        app = web.Application(middlewares=[failures, provenance(self._options.hosts)])
+        app = web.Application(middlewares=[failures, *_first(self._options)])
+        app.on_response_prepare.append(signed)
         app.add_routes(health_routes([HealthCheck("leading", self._why)]))
         app.router.add_route("*", "/{path:.*}", self._refuse)
         return app

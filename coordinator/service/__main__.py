@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 
+from coordinator.api.listener.listener import listener_options
 from coordinator.api.listener.policy import open_gate
 from coordinator.cluster.protocol import ClusterDriver
 from coordinator.cluster.simulated.client import SocketCluster
@@ -64,6 +65,7 @@ def main() -> int:
     try:
         settings = load_settings()
         open_gate(settings)
+        listener_options(settings)
         if settings.kubernetes:
             open_kubernetes(settings)  # what it cannot use is told here, in one line
     except (SettingsError, ConfigError) as error:

@@ -101,13 +101,13 @@ class Supervisor:
     @property
     def url(self) -> str:
         """URL of the first coordinator."""
-        return f"http://{self.settings.listen_host}:{self.settings.listen_port}"
+        return f"{self.settings.scheme}://{self.settings.listen_host}:{self.settings.listen_port}"
 
     @property
     def urls(self) -> list[str]:
         """URLs of the coordinators; the leader serves, the other says who leads."""
         ports = [self._port(role) for role in COORDINATORS if role in self._children]
-        return [f"http://{self.settings.listen_host}:{port}" for port in ports]
+        return [f"{self.settings.scheme}://{self.settings.listen_host}:{port}" for port in ports]
 
     def pids(self) -> dict[str, int]:
         """Role -> pid of each running process."""
@@ -383,7 +383,8 @@ class Supervisor:
         return None
 
     async def _well(self, role: str, path: str) -> bool:
-        return await answers_well(self.settings.listen_host, self._port(role), path)
+        tls = self.settings.tls_cert_file is not None
+        return await answers_well(self.settings.listen_host, self._port(role), path, tls=tls)
 
     def _ray_is_up(self) -> bool:
         address = ray_head.read_address(self._short / "ray")

@@ -322,6 +322,11 @@ class Settings(BaseSettings):
         return self.kubeconfig is not None or self.in_cluster
 
     @property
+    def scheme(self) -> str:
+        """What the listener speaks: http or https."""
+        return "http" if self.tls_cert_file is None else "https"
+
+    @property
     def our_scheduler_names(self) -> frozenset[str]:
         """The values of schedulerName that are ours."""
         return frozenset(filter(None, map(str.strip, self.scheduler_names.split(","))))

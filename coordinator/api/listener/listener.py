@@ -23,6 +23,7 @@ import structlog
 from aiohttp import web
 
 from coordinator.api.http.failures import ONE_LINE
+from coordinator.api.listener.certificate import ServingCertificate, serving_certificate
 from coordinator.api.listener.connections import Connections, TooManyConnections, WaitingFor
 from coordinator.api.listener.provenance import AllowedHosts, allowed_hosts
 from coordinator.api.listener.proxies import Proxies
@@ -54,6 +55,9 @@ so that clients close first and no request meets a closing connection."""
 STALLED_SECONDS = 30.0
 """A client that reads nothing of its answer for this long is disconnected. Streams use 10 s."""
 
+HANDSHAKE_SECONDS = 10.0
+"""For TLS to be agreed on. It counts to the time for a first byte."""
+
 SWEEP_SECONDS = 1.0
 """Interval of the check for expired deadlines."""
 
@@ -84,16 +88,24 @@ def most_connections(shards: int) -> int:
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
     """The operator's settings for listeners. ``shards``: number of workers that need
-    descriptors."""
+    descriptors. ``authenticated``: who asks has to show a token. ``tls`` None: plain HTTP."""
 
     hosts: AllowedHosts = field(default_factory=AllowedHosts)
     proxies: Proxies = field(default_factory=Proxies)
     shards: int = 0
+    authenticated: bool = False
+    tls: ServingCertificate | None = None
 
 
 def listener_options(settings: Settings) -> ListenerOptions:
-    proxies = Proxies(parse_networks(settings.proxies))
-    return ListenerOptions(allowed_hosts(settings), proxies, settings.shards)
+    """Raises SettingsError where the certificate cannot be used."""
+    return ListenerOptions(
+        allowed_hosts(settings),
+        Proxies(parse_networks(settings.proxies)),
+        settings.shards,
+        authenticated=settings.access_reviews or settings.tokens_file is not None,
+        tls=serving_certificate(settings),
+    )
 
 
 class Listener:
@@ -107,6 +119,7 @@ class Listener:
         self._connections: Connections[_ClientConnection] = Connections(
             most=most_connections(options.shards), uncounted=options.proxies.include
         )
+        self._tls = options.tls
         self._accepted: set[socket.socket] = set()
         """Accepted sockets without a transport, which would close them."""
 
@@ -125,6 +138,8 @@ class Listener:
                 for listener in listening
             ]
             tasks.append(group.create_task(self._sweep_forever()))
+            if self._tls is not None:
+                tasks.append(group.create_task(self._tls.follow_forever()))
             yield
         finally:
             for task in tasks:
@@ -150,23 +165,41 @@ class Listener:
                     await self._exhausted(error)
                     continue
                 if connection := self._admit(server, accepted, _address(peer)):
-                    self._accepted.add(accepted)
-                    group.create_task(self._connect(connection, accepted))
+                    self._connect(connection, accepted, group)
             # sock_accept does not wait while connections are there: others get their turn here
             await asyncio.sleep(0)
 
-    async def _connect(self, connection: _ClientConnection, accepted: socket.socket) -> None:
-        connected = False
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
-            connected = True
-        except OSError as error:  # it left meanwhile
-            log.debug("Lost a connection before it was served", why=error.strerror)
-        finally:
+    def _connect(
+        self, connection: _ClientConnection, accepted: socket.socket, group: asyncio.TaskGroup
+    ) -> None:
+        """Give the socket to the connection, after a handshake where TLS is spoken."""
+        self._accepted.add(accepted)
+        connecting = group.create_task(self._connected(connection, accepted))
+
+        def ended(task: asyncio.Task[bool]) -> None:
+            # Here and not in the task: one that is cancelled before its first step runs no line.
             self._accepted.discard(accepted)
-            if not connected:
+            connection.connecting = None
+            if task.cancelled() or task.exception() is not None or not task.result():
                 connection.abort()
                 accepted.close()
+
+        connection.connecting = connecting
+        connecting.add_done_callback(ended)
+
+    async def _connected(self, connection: _ClientConnection, accepted: socket.socket) -> bool:
+        tls = None if self._tls is None else self._tls.context
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else HANDSHAKE_SECONDS,
+            )
+        except OSError as error:  # it left meanwhile, or speaks no TLS
+            log.debug("Lost a connection before it was served", why=str(error))
+            return False
+        return True
 
     def _admit(
         self, server: web.Server, accepted: socket.socket, address: str
@@ -180,7 +213,10 @@ class Listener:
             if (longest_waiting := self._connections.make_room(address, now)) is not None:
                 longest_waiting.abort()
         except TooManyConnections:
-            _turn_away(accepted, address, len(self._connections))
+            if self._tls is None:
+                _turn_away(accepted, address, len(self._connections))
+            else:  # an answer would have to wait for a handshake
+                accepted.close()
             return None
         connection = _ClientConnection(server, loop, self._connections)
         self._connections.opened(connection, address, now)
@@ -211,7 +247,7 @@ class Listener:
 class _ClientConnection(web.RequestHandler):
     """aiohttp's connection handler, which reports what the client owes."""
 
-    __slots__ = ("_book", "_clock", "_socket", "_stalled")
+    __slots__ = ("_book", "_clock", "_socket", "_stalled", "connecting")
 
     def __init__(
         self,
@@ -232,6 +268,8 @@ class _ClientConnection(web.RequestHandler):
         self._clock = loop
         self._socket: asyncio.Transport | None = None
         self._stalled: asyncio.TimerHandle | None = None
+        self.connecting: asyncio.Task[bool] | None = None
+        """While TLS is agreed on: then nothing else has the socket."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -261,6 +299,7 @@ class _ClientConnection(web.RequestHandler):
         """Close at once; unsent data is lost. Counts as closed from now on."""
         self._book.closed(self)
         self.force_close()
+        self._stop_connecting()
         if self._socket is not None:
             self._socket.abort()
 
@@ -274,6 +313,11 @@ class _ClientConnection(web.RequestHandler):
             self._socket.write(answer_bytes(problem))
         self._book.closed(self)
         self.force_close()
+        self._stop_connecting()
+
+    def _stop_connecting(self) -> None:
+        if self._socket is None and self.connecting is not None:
+            self.connecting.cancel()
 
     def _cancel_stalled(self) -> None:
         if self._stalled is not None:
