@@ -15,6 +15,7 @@ OF_CLIENTS = frozenset(
         "QUADRANT_CA_FILE",
         "QUADRANT_SERVER",
         "QUADRANT_SERVICE",
+        "QUADRANT_SERVICE_ACCOUNT",
         "QUADRANT_TOKEN",
         "QUADRANT_TOKEN_FILE",
     )

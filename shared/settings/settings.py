@@ -162,9 +162,10 @@ class Settings(BaseSettings):
         "(in_cluster) that is no shadow, false otherwise",
     )
     token_audiences: str = Field(
-        "",
-        description="audiences, separated by commas, of which a token reviewed there must have "
-        "one; unset = that of the API server",
+        "quadrant",
+        pattern=r"[^,\s]",
+        description="audiences, separated by commas, of which a token that is reviewed must have "
+        "one: those of whoever else's tokens would be good here too",
     )
     max_pending_jobs: Count = Field(
         200_000, description="jobs of one queue that may wait; those beyond it are refused"

@@ -35,8 +35,11 @@ async def grant(admin: ApiClient, subject: Json, rules: Sequence[Json]) -> None:
     await admin.create(bound | {"roleRef": reference, "subjects": [subject]})
 
 
-async def token_of(admin: ApiClient, namespace: str, name: str, *, seconds: int = 3600) -> str:
-    """Make the service account where it is new, and a token for it."""
+async def token_of(
+    admin: ApiClient, namespace: str, name: str, *, seconds: int = 3600, audience: str = ""
+) -> str:
+    """Make the service account where it is new, and a token for it. ``audience`` "": for the API
+    server."""
     resource = await admin.resource("v1", "ServiceAccount")
     body = {"apiVersion": "v1", "kind": "ServiceAccount"}
     metadata = {"name": name, "namespace": namespace}
@@ -44,7 +47,7 @@ async def token_of(admin: ApiClient, namespace: str, name: str, *, seconds: int 
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"expirationSeconds": seconds},
+        "spec": {"expirationSeconds": seconds, "audiences": [audience] if audience else []},
     }
     answer = await admin.post(f"{resource.path(namespace, name)}/token", request)
     return str(answer["status"]["token"])

@@ -108,7 +108,7 @@ async def _admitted(
         return principal, lambda: tokens.find(sent) == principal
     if gate.reviews is None or gate.rechecks is None or sent.startswith(PREFIX):
         # one of ours that is not in the file is told to nobody
-        raise _unknown(request)
+        raise _unknown(request, "this token is not known; ask who runs the server for one")
     access = None if route is None else _access(request, route)
     judged = await _judged(request, gate, sent, access)
     stands = stack.enter_context(gate.rechecks.opened(sent, access, judged))
@@ -132,7 +132,11 @@ async def _judged(request: web.Request, gate: Gate, token: str, access: Access |
     try:
         return await gate.reviews.judge(token, access, source=request.remote or "")
     except TokenUnknown:
-        raise _unknown(request) from None
+        message = (
+            "the Kubernetes cluster does not know this token, or it is not one for Quadrant; make "
+            "one with kubectl create token NAME --audience quadrant"
+        )
+        raise _unknown(request, message) from None
     except TooManyBadTokens as error:
         raise Problem(
             HTTPStatus.TOO_MANY_REQUESTS,
@@ -164,9 +168,9 @@ def _sent_token(request: web.Request) -> str:
     return token.strip()
 
 
-def _unknown(request: web.Request) -> Problem:
+def _unknown(request: web.Request, message: str) -> Problem:
     log.info("Refused an unknown token", path=shown(request.path), peer=request.remote)
-    return _unauthorized("this token is not known; ask who runs the server for one")
+    return _unauthorized(message)
 
 
 def _refused(refusal: AccessRefused, access: Access) -> Problem:

@@ -21,6 +21,7 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 
 from coordinator.cli.client.kubeconfig import ServerAccess
+from coordinator.cli.client.service_proxy import FORWARDED, is_api_server, why_not_reached
 
 JSON = "application/json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -29,8 +30,6 @@ MERGE = "application/merge-patch+json"
 
 LONGEST_PAUSE = 5.0
 """Seconds between two attempts, whatever the server says."""
-_IS_KUBERNETES = "X-Kubernetes-Pf-Flowschema-Uid"
-"""A header of every answer of an API server, and of none of ours."""
 _NOT_HERE = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 _CUT = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 
@@ -99,6 +98,16 @@ class KubeClient:
         """Ask the next address from now on."""
         self.close()
         self._at = (self._at + 1) % len(self._servers)
+
+    def asks_an_api_server(self) -> bool:
+        """Whether the server is a Kubernetes API server, and not Quadrant. Raises
+        :class:`KubeError` where there is no answer."""
+        request = _Request("GET", self._target("/version", None), None, {"Accept": JSON})
+        began = time.monotonic()
+        answer = self._once(request)
+        self._read(answer)
+        self._tell(request, answer.status, began)
+        return is_api_server(answer.headers)
 
     def close(self) -> None:
         if self._kept is not None:
@@ -238,10 +247,16 @@ class KubeClient:
     def _target(self, path: str, query: Mapping[str, Any] | None) -> str:
         parameters = {k: v for k, v in (query or {}).items() if v not in (None, "")}
         root = urlsplit(self.server).path
+        if self.access.service is not None:
+            root += self.access.service.root
         return root + path + (f"?{urlencode(parameters)}" if parameters else "")
 
     def _who(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.access.token}"} if self.access.token else {}
+        access = self.access
+        sent = {"Authorization": access.token}
+        if access.service is not None:
+            sent[FORWARDED] = access.quadrant_token
+        return {name: f"Bearer {token}" for name, token in sent.items() if token}
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
         url = urlsplit(self.server)
@@ -253,10 +268,24 @@ class KubeClient:
         except ssl.SSLError as error:
             message = f"{self.access.origin}: the certificate authority is not PEM: {error.reason}"
             raise KubeError(message) from None
+        # A certificate that is believed may be the server's own, as for every client in Go.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        self._show_certificate(context)
         if not self.access.verify:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+
+    def _show_certificate(self, context: ssl.SSLContext) -> None:
+        if self.access.certificate is None:
+            return
+        from coordinator.cluster.kubernetes.api.credentials import load_chain
+
+        try:
+            load_chain(context, *self.access.certificate)
+        except ssl.SSLError as error:
+            message = f"{self.access.origin}: client-certificate and client-key are no pair in PEM"
+            raise KubeError(f"{message}: {error.reason}; mend the kubeconfig") from None
 
     def _once(self, request: _Request) -> http.client.HTTPResponse:
         """One attempt; a kept connection that the server closed meanwhile is opened anew."""
@@ -325,11 +354,13 @@ class KubeClient:
         if not isinstance(status, dict):
             return RequestRefused(f"{self.server} answered {code}: {_start_of(data)}", code=code)
         message = _message(status) or f"{self.server} answered {code}"
+        if (service := self.access.service) is not None and is_api_server(answer.headers):
+            return RequestRefused(why_not_reached(service, self.access.origin, code, message))
         if code == 401:
             said_so = message.partition(";")[0]  # the rest tells who writes HTTP by hand what to do
             message = f"{said_so}; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"
         causes = tuple(_causes(status, message))
-        if code in _NOT_HERE and _IS_KUBERNETES in answer.headers:
+        if code in _NOT_HERE and is_api_server(answer.headers):
             message += (
                 f"; {self.server} ({self.access.origin}) is a Kubernetes API server: "
                 "name Quadrant's address with --server or QUADRANT_SERVER"

@@ -36,6 +36,26 @@ class Connection:
             "the kubeconfig's",
         ),
     ] = None
+    service: Annotated[
+        str | None,
+        typer.Option(
+            "--service",
+            metavar="NAMESPACE/NAME",
+            rich_help_panel=SERVER,
+            help="Quadrant's service, where the kubeconfig's server is a Kubernetes API server: "
+            "asked through its proxy; otherwise QUADRANT_SERVICE, or quadrant/quadrant",
+        ),
+    ] = None
+    service_account: Annotated[
+        str | None,
+        typer.Option(
+            "--service-account",
+            metavar="NAMESPACE/NAME",
+            rich_help_panel=SERVER,
+            help="Service account whose token is shown to Quadrant there; otherwise "
+            "QUADRANT_SERVICE_ACCOUNT, or quadrant/quadrant-client",
+        ),
+    ] = None
     context: Annotated[
         str | None,
         typer.Option(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from coordinator.cli.client.service_proxy import ProxiedService
 from shared.kubeconfig import (
     ConfigError,
     Section,
@@ -42,6 +43,16 @@ class ServerAccess:
     ca: str | None = None
     """Certificates that may sign the server's, PEM; None = those of the system."""
     verify: bool = True
+    certificate: tuple[bytes, bytes] | None = None
+    """What is shown to the server and its key, PEM."""
+    of_context: bool = False
+    """Whether a kubeconfig named the server: then it may be a Kubernetes API server."""
+    user_token: str | None = None
+    """The token of the context's user, whatever ``token`` is."""
+    service: ProxiedService | None = None
+    """Where Quadrant is behind the server, if that is a Kubernetes API server."""
+    quadrant_token: str | None = None
+    """The token that Quadrant gets there."""
 
 
 def find_access(
@@ -52,11 +63,16 @@ def find_access(
     named = server or ("" if context else environ.get("QUADRANT_SERVER", ""))
     if named:
         origin = "--server" if server else "QUADRANT_SERVER"
-        return ServerAccess(_addresses(named, origin), origin, token)
+        return ServerAccess(_addresses(named, origin), origin, token, ca=_ca(environ))
     access = _of_kubeconfig(context, environ)
     if access is None:
         return ServerAccess(DEFAULT_SERVER, "the default", token)
-    return access if token is None else replace(access, token=token)
+    return access if token is None else replace(access, token=token, quadrant_token=token)
+
+
+def _ca(environ: Mapping[str, str]) -> str | None:
+    path = environ.get("QUADRANT_CA_FILE")
+    return read_text(Path(path), "QUADRANT_CA_FILE") if path else None
 
 
 def _token(environ: Mapping[str, str]) -> str | None:
@@ -113,10 +129,13 @@ def _of_kubeconfig(context: str | None, environ: Mapping[str, str]) -> ServerAcc
     return ServerAccess(
         _address(str(cluster["server"]), origin),
         origin,
-        token=_user_token(chosen.user, origin),
+        token=(token := _user_token(chosen.user, origin)),
         namespace=chosen.namespace,
         ca=_certificates(chosen.cluster, origin),
         verify=not cluster.get("insecure-skip-tls-verify", False),
+        certificate=_client_certificate(chosen.user, origin),
+        of_context=True,
+        user_token=token,
     )
 
 
@@ -124,8 +143,25 @@ def _user_token(user: Section, origin: str) -> str | None:
     if path := user.fields.get("tokenFile"):
         text = read_text(user.directory / str(path), f"{origin}: tokenFile")
         return _one_word(text, f"{origin}: tokenFile")
+    if user.fields.get("exec"):
+        return _printed_token(user, origin)
     token = user.fields.get("token")
     return _one_word(str(token), f"{origin}: token") if token else None
+
+
+def _printed_token(user: Section, origin: str) -> str | None:
+    """Of a credential program."""
+    import asyncio  # only here: it takes as long to import as everything else together
+
+    from coordinator.cluster.kubernetes.api.credentials import token_source
+
+    return asyncio.run(token_source(user, origin).token()) or None
+
+
+def _client_certificate(user: Section, origin: str) -> tuple[bytes, bytes] | None:
+    certificate = user.data_or_file("client-certificate", origin)
+    key = user.data_or_file("client-key", origin)
+    return None if certificate is None or key is None else (certificate, key)
 
 
 def _certificates(cluster: Section, origin: str) -> str | None:
@@ -140,14 +176,17 @@ def _certificates(cluster: Section, origin: str) -> str | None:
 # --- written by `up` --------------------------------------------------------------------------
 
 
-def write_kubeconfig(path: Path, *, server: str, token_file: Path | None = None) -> Path:
+def write_kubeconfig(
+    path: Path, *, server: str, token_file: Path | None = None, ca_file: Path | None = None
+) -> Path:
     """A kubeconfig with one context, for this user's eyes only. Returns its path."""
+    trust = "" if ca_file is None else f'    certificate-authority: "{ca_file}"\n'
     user = "{}" if token_file is None else f'{{tokenFile: "{token_file}"}}'
     text = (
         "apiVersion: v1\n"
         "kind: Config\n"
         f"current-context: {NAME}\n"
-        f"clusters:\n- name: {NAME}\n  cluster:\n    server: {server}\n"
+        f"clusters:\n- name: {NAME}\n  cluster:\n    server: {server}\n{trust}"
         f"contexts:\n- name: {NAME}\n"
         f"  context: {{cluster: {NAME}, user: {NAME}, namespace: default}}\n"
         f"users:\n- name: {NAME}\n  user: {user}\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 from coordinator.cli.client.client import KubeClient, KubeError
 from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.kinds import Catalog, Resource, discover
-from coordinator.cli.client.kubeconfig import find_access
+from coordinator.cli.client.reach import connected
 from coordinator.cli.options.failure import as_command_errors
 from shared.kubeconfig import ConfigError
 
@@ -132,12 +131,9 @@ def session(
     """Connect to the server that the options, the environment or a kubeconfig names. Raises
     :class:`CommandError` for every error that the user can fix."""
     with as_command_errors(ConfigError, KubeError):
-        access = find_access(
-            server=connection.server, context=connection.context, environ=os.environ
-        )
-        client = KubeClient(access, verbose=connection.verbose, timeout=timeout)
+        client = connected(connection, timeout=timeout)
         try:
-            place = namespace or access.namespace or "default"
+            place = namespace or client.access.namespace or "default"
             yield ServerSession(client, place, named=bool(namespace))
         finally:
             client.close()

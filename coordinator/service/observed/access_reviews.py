@@ -25,8 +25,8 @@ ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 class ApiReviews:
     """Apart from the pool of bindings: a flood of either does not hold up the other."""
 
-    def __init__(self, server: ApiServer, *, audiences: tuple[str, ...] = ()) -> None:
-        """``audiences``: a token must be for one of them; none: for the API server itself."""
+    def __init__(self, server: ApiServer, *, audiences: tuple[str, ...]) -> None:
+        """``audiences``: a token must be for one of them."""
         self._server = server
         self._audiences = audiences
         self._pool = WritePool(server, connections=CONNECTIONS)
@@ -35,14 +35,12 @@ class ApiReviews:
         await self._pool.close()
 
     async def user_of(self, token: str) -> ClusterUser | None:
-        spec: dict[str, Any] = {"token": token}
-        if self._audiences:
-            spec["audiences"] = list(self._audiences)
+        spec = {"token": token, "audiences": list(self._audiences)}
         status = await self._review(TOKENS, "authentication.k8s.io/v1", "TokenReview", spec)
         if not status.get("authenticated"):
             return None
         # A server that knows no audiences says nothing of them: then it did not look at them.
-        if self._audiences and not set(self._audiences) & set(status.get("audiences") or ()):
+        if not set(self._audiences) & set(status.get("audiences") or ()):
             return None
         user = status.get("user") or {}
         extra = user.get("extra") or {}

@@ -61,14 +61,14 @@ async def ask(
 
 
 async def test_a_cluster_role_allows_an_explanation(ask: Asking) -> None:
-    reader = await token_of(ask.cluster, "default", "reader")
+    reader = await token_of(ask.cluster, "default", "reader", audience="quadrant")
     code, body = await ask(EXPLAIN, reader)
     assert code == 403
     who = username("default", "reader")
     assert f'"{who}" cannot get resource "pods/explain"' in body["message"], body["message"]
     assert 'in the namespace "default"' in body["message"]
 
-    other = await token_of(ask.cluster, "default", "other")
+    other = await token_of(ask.cluster, "default", "other", audience="quadrant")
     await grant(ask.cluster, account("default", "other"), [EXPLAINS])
     code, body = await ask(EXPLAIN, other)
     assert code == 200, body

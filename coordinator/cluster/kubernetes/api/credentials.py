@@ -146,7 +146,7 @@ def from_kubeconfig(path: Path, context: str | None = None) -> ApiServer:
             message = f"{origin}: users[].user.{field_name} is not supported; use a token, a "
             raise ConfigError(message + "client certificate or exec")
     tls = _tls(chosen.cluster, chosen.user, origin) if url.startswith("https://") else None
-    return ApiServer(url.rstrip("/"), origin, tls, _tokens(chosen.user, origin))
+    return ApiServer(url.rstrip("/"), origin, tls, token_source(chosen.user, origin))
 
 
 def in_cluster(environ: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) -> ApiServer:
@@ -163,7 +163,8 @@ def in_cluster(environ: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) ->
     )
 
 
-def _tokens(user: Section, origin: str) -> TokenSource:
+def token_source(user: Section, origin: str) -> TokenSource:
+    """The bearer token of a kubeconfig's user. Raises ConfigError."""
     fields = user.fields
     if path := fields.get("tokenFile"):
         return MountedToken(user.directory / str(path))
@@ -190,7 +191,7 @@ def _tls(cluster: Section, user: Section, origin: str) -> ssl.SSLContext:
     try:
         tls = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii"))
         if certificate is not None and key is not None:
-            _load_chain(tls, certificate, key)
+            load_chain(tls, certificate, key)
     except (ssl.SSLError, UnicodeDecodeError):
         message = f"{origin}: a certificate or key is not PEM, or they do not belong together"
         raise ConfigError(f"{message}; mend the kubeconfig") from None
@@ -199,7 +200,8 @@ def _tls(cluster: Section, user: Section, origin: str) -> ssl.SSLContext:
     return tls
 
 
-def _load_chain(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def load_chain(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Show this certificate to servers. Raises ssl.SSLError."""
     # The ssl module takes a client's certificate from files alone.
     with tempfile.TemporaryDirectory(prefix="quadrant-") as directory:  # for this user's eyes only
         paths = Path(directory) / "certificate", Path(directory) / "key"
