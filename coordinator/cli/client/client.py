@@ -21,7 +21,12 @@ from urllib.parse import urlencode, urlsplit
 import orjson
 
 from coordinator.cli.client.kubeconfig import ServerAccess
-from coordinator.cli.client.service_proxy import FORWARDED, is_api_server, why_not_reached
+from coordinator.cli.client.service_proxy import (
+    FORWARDED,
+    is_api_server,
+    is_ours,
+    why_not_reached,
+)
 
 JSON = "application/json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -351,11 +356,12 @@ class KubeClient:
             status = orjson.loads(data)
         except orjson.JSONDecodeError:
             status = None
+        said = _message(status) if isinstance(status, dict) else _start_of(data)
+        if (service := self.access.service) is not None and not is_ours(answer.headers):
+            return RequestRefused(why_not_reached(service, self.access.origin, code, said))
         if not isinstance(status, dict):
-            return RequestRefused(f"{self.server} answered {code}: {_start_of(data)}", code=code)
-        message = _message(status) or f"{self.server} answered {code}"
-        if (service := self.access.service) is not None and is_api_server(answer.headers):
-            return RequestRefused(why_not_reached(service, self.access.origin, code, message))
+            return RequestRefused(f"{self.server} answered {code}: {said}", code=code)
+        message = said or f"{self.server} answered {code}"
         if code == 401:
             said_so = message.partition(";")[0]  # the rest tells who writes HTTP by hand what to do
             message = f"{said_so}; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"

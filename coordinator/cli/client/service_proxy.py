@@ -23,7 +23,7 @@ FORWARDED = "X-Quadrant-Authorization"
 SERVER = "quadrant"
 """What the header ``Server`` of each answer of ours says."""
 _IS_KUBERNETES = "X-Kubernetes-Pf-Flowschema-Uid"
-"""A header of every answer of an API server, and of none of ours."""
+"""A header of an API server's answers, but for those of its proxy; none of ours has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,14 @@ def _is_word(text: str) -> bool:
     return text.isascii() and text.replace("-", "").replace(".", "").isalnum()
 
 
+def is_ours(headers: Message) -> bool:
+    """Whether an answer is Quadrant's, and not that of an API server on the way to it."""
+    return headers.get("Server") == SERVER
+
+
 def is_api_server(headers: Message) -> bool:
-    """Whether an answer is from a Kubernetes API server, and not from Quadrant behind it."""
-    return _IS_KUBERNETES in headers and headers.get("Server") != SERVER
+    """Whether an answer is from a Kubernetes API server, to a request that its proxy has not."""
+    return _IS_KUBERNETES in headers and not is_ours(headers)
 
 
 def why_no_token(account: Account, origin: str, code: int, message: str) -> str:

@@ -37,6 +37,13 @@ async def publish(cluster: ApiClient, address: str, port: int, *, port_name: str
     )
     status = {"podIP": address, "podIPs": [{"ip": address}], "phase": "Running"}
     await cluster.patch(f"{POD}/status", {"status": status})
+    await endpoints(cluster, address, port, port_name=port_name)
+
+
+async def endpoints(
+    cluster: ApiClient, address: str, port: int, *, port_name: str = "https"
+) -> None:
+    metadata = {"name": "quadrant", "namespace": NAMESPACE}
     target = {"kind": "Pod", "namespace": NAMESPACE, "name": "coordinator"}
     subset = {
         "addresses": [{"ip": address, "targetRef": target}],

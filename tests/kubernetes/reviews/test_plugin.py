@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -17,7 +18,7 @@ from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from tests.kubernetes.access import account, grant, token_of, user
 from tests.kubernetes.driver.harness import followed, node, pod
-from tests.kubernetes.reviews.published import NAMESPACE, own_address, publish
+from tests.kubernetes.reviews.published import NAMESPACE, endpoints, own_address, publish
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -97,3 +98,99 @@ async def test_a_user_with_a_certificate_is_explained_a_pod(plugin: Plugin) -> N
     code, out, err = await plugin("explain", "pod", "a", "-n", "default", kubeconfig=kubeconfig)
     assert code == 0, err
     assert "n1" in out
+
+
+async def test_queues_and_plans_go_the_same_way(plugin: Plugin) -> None:
+    await grant(
+        plugin.cluster,
+        account(NAMESPACE, "quadrant-client"),
+        [
+            {"nonResourceURLs": ["/api*", "/metrics"], "verbs": ["get"]},
+            {"apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "verbs": ["list"]},
+            {"apiGroups": ["quadrant.dev"], "resources": ["plans"], "verbs": ["create"]},
+        ],
+    )
+    kubeconfig = await plugin.someone("ada", PROXIES, MAKES_TOKENS)
+    code, out, err = await plugin("queue", "list", kubeconfig=kubeconfig)
+    assert code == 0, err
+    assert "default" in out
+    planned = plugin.home / "pod.json"
+    planned.write_text(json.dumps(pod("b")))
+    code, out, err = await plugin("plan", "-f", str(planned), kubeconfig=kubeconfig)
+    assert code == 0, err
+    assert "n1" in out
+
+
+async def test_what_quadrant_refuses_is_said_in_its_words(plugin: Plugin) -> None:
+    kubeconfig = await plugin.someone("ada", PROXIES, MAKES_TOKENS)
+    code, _, err = await plugin("explain", "pod", "a", kubeconfig=kubeconfig)
+    assert code == 1
+    who = "system:serviceaccount:quadrant:quadrant-client"
+    assert f'User "{who}" cannot get resource "pods/explain"' in err, err
+
+
+async def test_a_token_of_ones_own_is_shown_to_quadrant_and_not_to_the_api_server(
+    plugin: Plugin,
+) -> None:
+    token = await token_of(plugin.cluster, "default", "own", audience="quadrant")
+    await grant(plugin.cluster, account("default", "own"), [EXPLAINS])
+    kubeconfig = await plugin.someone("ada", PROXIES)  # no right to make tokens
+    words = ("explain", "pod", "a")
+    code, out, err = await plugin(*words, kubeconfig=kubeconfig, QUADRANT_TOKEN=token)
+    assert code == 0, err
+    assert "n1" in out
+    # Nor the other way round: who has a token for the API server shows Quadrant none of it.
+    reader = await token_of(plugin.cluster, "default", "reader")
+    await grant(plugin.cluster, account("default", "reader"), [PROXIES, MAKES_TOKENS])
+    await grant(plugin.cluster, account(NAMESPACE, "quadrant-client"), [EXPLAINS])
+    kubeconfig = plugin.plane.bearer("reader", reader).kubeconfig
+    code, out, err = await plugin(*words, kubeconfig=kubeconfig)
+    assert code == 0, err
+
+
+async def test_each_step_that_fails_says_what_to_do(plugin: Plugin) -> None:
+    words = ("explain", "pod", "a")
+
+    async def said(kubeconfig: Path, *options: str) -> str:
+        code, _, err = await plugin(*words, *options, kubeconfig=kubeconfig)
+        assert code == 1, err
+        return err
+
+    err = await said(await plugin.someone("nobody"))
+    assert "serviceaccounts/token" in err
+    assert "Role quadrant-client" in err
+    err = await said(await plugin.someone("maker", MAKES_TOKENS))
+    assert "services/proxy, resourceNames [https:quadrant:https]" in err
+    admin = plugin.plane.admin.kubeconfig
+    assert "--service-account" in await said(admin, "--service-account", "quadrant/none")
+    err = await said(admin, "--service", "quadrant/none")
+    assert "has no service quadrant/none" in err
+    assert "--service NAMESPACE/NAME" in err
+    assert "--server" in err
+    assert "NAMESPACE/NAME" in await said(admin, "--service", "quadrant")
+    err = await said(admin, "--service", "quadrant/quadrant:web")
+    assert "no pod that is ready behind a port web" in err
+
+
+async def test_a_service_that_does_not_speak_tls_or_is_away(plugin: Plugin) -> None:
+    admin = plugin.plane.admin.kubeconfig
+    plain = await asyncio.start_server(_hang_up, own_address(), 0)
+    async with plain:
+        port = plain.sockets[0].getsockname()[1]
+        await plugin.cluster.delete("/api/v1/namespaces/quadrant/endpoints/quadrant")
+        await endpoints(plugin.cluster, own_address(), port)
+        code, _, err = await plugin("explain", "pod", "a", kubeconfig=admin)
+    assert code == 1
+    assert "does not answer the API server" in err
+    assert "QUADRANT_TLS_CERT_FILE" in err
+    code, _, err = await plugin("explain", "pod", "a", kubeconfig=admin)
+    assert code == 1
+    assert "connection refused" in err
+    assert "NetworkPolicy" in err
+
+
+async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """What a listener of plain HTTP says to the first bytes of TLS."""
+    await reader.read(1)
+    writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+    writer.close()
