@@ -33,6 +33,7 @@ from coordinator.cluster.protocol import BindAnswers
 from coordinator.core.departures import departures
 from coordinator.core.foreign_use import Use
 from coordinator.core.observer import EventReason, Observer, Unobserved
+from coordinator.core.order_records import order_records
 from coordinator.core.shuffle import Shuffling
 from coordinator.core.status import status
 from coordinator.core.traces import Traces
@@ -40,11 +41,9 @@ from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.dispatch.instructions import (
     Instruction,
     ReleaseNominations,
-    RemoveGates,
     Repartition,
     Reread,
     StoreQuarantines,
-    StoreReservations,
     failures,
 )
 from coordinator.dispatch.sharding import MOVES_PER_MINUTE, ClusterPartition
@@ -199,10 +198,7 @@ class Coordinator:
             out.append(ReleaseNominations(sorted(set(lapsed))))
         if marks := self.quarantines.changes(now, self.nodes):
             out.append(StoreQuarantines(marks))
-        if reservations := order.aging.changes():
-            out.append(StoreReservations(reservations))
-        if gates := order.accounts.gates.take():
-            out.append(RemoveGates(gates))
+        out += order_records(order)
         return out + departures(order, self.victims, now)
 
     def observe(self, observer: Observer) -> None:

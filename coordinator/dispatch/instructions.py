@@ -11,6 +11,7 @@ from shared.ledger.entries.intake_batch import IntakeOp, PutObject, PutPartition
 from shared.messages.messages import StatusItem, TaskState
 from shared.records.quarantine import Quarantine, encode_quarantine, quarantine_key
 from shared.records.reservation import encode_reserved, reserved_key
+from shared.records.usage import UsageBucket, encode_usage, usage_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,20 @@ class StoreReservations:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreUsage:
+    """Instruction: store these samples of what queues use (by the first of each bucket), None to
+    delete them; then call :meth:`UsageOverTime.stored`."""
+
+    marks: Mapping[int, UsageBucket | None]
+
+    def ops(self) -> list[IntakeOp]:
+        return [
+            PutObject(usage_key(first), None if bucket is None else encode_usage(bucket))
+            for first, bucket in self.marks.items()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveGates:
     """Instruction: store these pods (jid -> tasks) without Volcano's scheduling gate; then call
     :meth:`Order.gates_removed`."""
@@ -112,6 +127,7 @@ Instruction = (
     | Purge
     | StoreQuarantines
     | StoreReservations
+    | StoreUsage
     | RemoveGates
 )
 

@@ -203,8 +203,9 @@ class Explainer:
         reports = [
             {"message": text, "questions": count} for text, count in state.tries.unanswered.items()
         ]
-        missing = self._core.order.excerpts.usage_missing()
-        return [*reports, {"message": missing}] if missing else reports
+        order = self._core.order
+        missing = (order.excerpts.usage_missing(), order.picking.usage.missing())
+        return [*reports, *({"message": message} for message in missing if message)]
 
     def _attempts(self, state: JobState) -> dict[str, int]:
         tries = state.tries

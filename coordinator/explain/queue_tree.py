@@ -316,6 +316,12 @@ def share_figures(tree: ShareTree, name: str, resources: Sequence[str]) -> Json:
         }
         for figure, amounts in figures.items()
     }
+    if own.usage is not None:
+        shown["usage"] = {
+            name: _ratio(own.usage[i], USAGE_ONE)
+            for i, name in enumerate(NAMES)
+            if name in resources
+        }
     for figure in ("quota", "capability", "nonPreemptible"):
         nothing = "0" if figure == "nonPreemptible" else "unlimited"
         shown[figure] = {name: text for name, text in shown[figure].items() if text != nothing}

@@ -17,6 +17,7 @@ from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_tree import Entry
 from coordinator.jobs.state import JobState, Need, Standing, amounts
 from coordinator.order.tree_selection import TreeSelection
+from coordinator.order.usage_over_time import UsageOverTime
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shared.messages.reason import Reason
@@ -34,6 +35,8 @@ class Picking:
         work_conserving: bool,
     ) -> None:
         self._session = session
+        self.usage = UsageOverTime(session, accounts.cluster)
+        """By which shares are corrected."""
         self._accounts = accounts
         self._lines = lines
         self._jobs = jobs
@@ -54,11 +57,16 @@ class Picking:
     def adopt(self, session: Session) -> None:
         """Use the session of another policy from now on."""
         self._session = session
-        self.begin(self._now)
+        self.usage.adopt(session)
+        self._reopen()
 
     def begin(self, now: float) -> None:
         """Open a session: closed queues and blocked lines may be tried again."""
         self._now = now
+        self.usage.begin(now)
+        self._reopen()
+
+    def _reopen(self) -> None:
         self._sessions += 1
         self._borrowing.clear()
         self._closed.clear()

@@ -28,6 +28,7 @@ from coordinator.dispatch.instructions import (
     Stop,
     StoreQuarantines,
     StoreReservations,
+    StoreUsage,
 )
 from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
@@ -127,6 +128,8 @@ class Executor:
                 self._group.create_task(self._leave_out(instruction))
             case StoreReservations():
                 self._group.create_task(self._keep(instruction))
+            case StoreUsage():
+                self._group.create_task(self._store_usage(instruction))
             case RemoveGates():
                 for jid, tasks in instruction.tasks.items():
                     self._group.create_task(self._remove_gates(jid, tasks))
@@ -207,6 +210,10 @@ class Executor:
         await self.store(instruction.ops())
         self._core.order.aging.stored(instruction.marks)
         self._kick()
+
+    async def _store_usage(self, instruction: StoreUsage) -> None:
+        await self.store(instruction.ops())
+        self._core.order.picking.usage.stored(instruction.marks)
 
     async def _remove_gates(self, jid: int, tasks: list[int]) -> None:
         try:

@@ -63,7 +63,7 @@ from coordinator.service.metrics.health_checks import leader_checks
 from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.sliced_counts import WaitingCounts
-from coordinator.service.metrics.usage import usage_of
+from coordinator.service.metrics.usage_sources import follow_usage
 from coordinator.service.observed.observed import ObservedCluster, checks_of, prebind_of, walls
 from coordinator.service.pod_evictor import EVICTOR, PodEvictor
 from coordinator.service.policy_watch import PolicyFollower
@@ -303,6 +303,7 @@ class Service:
         group.create_task(binding.bind_forever())
         group.create_task(binding.report_forever())
         group.create_task(binding.free_forever())
+        await follow_usage(group, self.core, self.probes)
         for shard in range(self._settings.shards):
             group.create_task(self.workers.start(shard))
         group.create_task(
@@ -314,7 +315,6 @@ class Service:
                 settled=self._settled,
             )
         )
-        group.create_task(usage_of(self.core).follow_forever())
         group.create_task(executor.repartition_forever())
         group.create_task(self.workers.heartbeat_forever(group))
         audit = ledger_audit(

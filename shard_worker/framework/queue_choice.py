@@ -29,6 +29,14 @@ class QueueChoice(Protocol[C]):
         """Queue -> its fair share of cores, memory and GPUs."""
         ...
 
+    def total(self, cluster: ClusterInfo) -> tuple[int, int, int]:
+        """The cores, memory and GPUs that are divided."""
+        ...
+
+    def held(self, cluster: ClusterInfo) -> Mapping[str, tuple[int, int, int]]:
+        """Queue -> what it holds now, with all queues below it."""
+        ...
+
     def first(self, contenders: Sequence[C]) -> int:
         """The index of the sibling that goes first."""
         ...

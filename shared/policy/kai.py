@@ -23,10 +23,9 @@ from shared.policy.kai_names import (
     REFUSED_PLUGINS,
     TIMES,
     UNREAD_FLAGS,
-    USAGE,
-    USAGE_CLIENTS,
     WITHOUT_EFFECT,
 )
+from shared.policy.kai_usage_config import read_usage
 from shared.policy.model import (
     Dialect,
     PluginOption,
@@ -65,12 +64,10 @@ def parse_kai(document: Mapping[str, object], because: str = "") -> Policy:
         options=_options(report, document.get("options"), warnings),
         queue_depth=_depths(report, document.get("queueDepthPerAction"), actions),
         budgets=_budgets(report, document.get("scenarioSearchBudgets")),
-        usage=_usage(report, document.get("usageDBConfig")),
+        usage=read_usage(report, document.get("usageDBConfig"), warnings),
     )
     if report.problems:
         raise PolicyError(*report.problems)
-    if kai.usage is not None:
-        warnings.append("usageDBConfig: shares do not follow the usage of the past in this version")
     return Policy(
         actions,
         tiers,
@@ -210,7 +207,7 @@ def _process_option(name: str, value: object) -> None:
         raise PolicyError(PolicyProblem(f"options.{name}", message, shown(value)))
 
 
-# --- depths, budgets, usage -----------------------------------------------------------------------
+# --- depths and budgets ---------------------------------------------------------------------------
 
 
 def _depths(report: ProblemReport, value: object, actions: Collection[str]) -> dict[str, int]:
@@ -280,20 +277,6 @@ def _bounds(
 def _bound(fields: Mapping[str, object], name: str) -> float | None:
     value = fields.get(name)
     return None if value is None else _seconds(value, f"scenarioSearchBudgets.{name}")
-
-
-def _usage(report: ProblemReport, value: object) -> dict[str, object] | None:
-    """``usageDBConfig``: its shape is checked. What it asks for is not in this version."""
-    if value is None:
-        return None
-    usage: dict[str, object] = {}
-    with report.part():
-        usage = read_arguments(report, value, USAGE, "usageDBConfig", prefixes={})
-        client = usage.get("clientType", USAGE_CLIENTS[0])
-        if client not in USAGE_CLIENTS:
-            complaint = f"is not one of {', '.join(USAGE_CLIENTS)}"
-            raise wrong("usageDBConfig.clientType", client, complaint)
-    return usage
 
 
 # --- pieces ---------------------------------------------------------------------------------------

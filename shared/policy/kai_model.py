@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from shared.policy.kai_usage import UsageSettings
+
 
 @dataclass(frozen=True, slots=True)
 class KaiOptions:
@@ -54,8 +56,8 @@ class KaiPolicy:
     queue_depth: Mapping[str, int] = field(default_factory=dict)
     """Action -> jobs of each leaf queue that are tried in a cycle; absent: all."""
     budgets: SearchBudgets = SearchBudgets()
-    usage: Mapping[str, object] | None = None
-    """``usageDBConfig`` as written, checked; None: none."""
+    usage: UsageSettings | None = None
+    """``usageDBConfig``; None: usage of the past does not count."""
 
 
 def flattens_queues(kai: KaiPolicy | None) -> bool:

@@ -119,13 +119,6 @@ BUDGETS = frozenset(
     }
 )
 GENERATORS = ("NodeLocalGreedy", "MultiNodeGang")
-USAGE: dict[str, type] = {
-    "clientType": str,
-    "connectionString": str,
-    "connectionStringEnvVar": str,
-    "usageParams": dict,
-}
-USAGE_CLIENTS = ("prometheus", "fake", "fake-with-history")
 
 PROCESS_OPTIONS: dict[str, tuple[object, str]] = {
     "enable-profiler": (False, "quadrant debug profile"),

@@ -95,7 +95,7 @@ def _kai_json(kai: KaiPolicy) -> dict[str, Any]:
         "options": {name.replace("_", "-"): value for name, value in asdict(kai.options).items()},
         "queueDepthPerAction": dict(kai.queue_depth),
         "scenarioSearchBudgets": asdict(kai.budgets),
-        "usageDBConfig": without_credentials(kai.usage),
+        "usageDBConfig": without_credentials(kai.usage and kai.usage.written),
     }
 
 

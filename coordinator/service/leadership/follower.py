@@ -70,6 +70,7 @@ class Following:
         core.restore_gone_nodes(registry.gone_nodes.values())
         core.quarantines.restore(part.objects)
         core.order.aging.restore(part.objects)
+        core.order.picking.usage.restore(part.objects)
         if part.partition is not None:
             core.restore_partition(part.partition)
         jobs: list[Job] = []
@@ -155,6 +156,7 @@ class Following:
         forget_queues(registry, [queues[qid].info.queue for qid in qids])
         core.quarantines.forget(key for key in changed.objects if key not in part.objects)
         deleted = [key for key in changed.objects if key not in part.objects]
+        core.order.picking.usage.forget(deleted)
         objects = [o for key in deleted if (o := registry.objects.get(key))]
         hyper_nodes = forget_objects(registry, deleted)
         core.admitted(

@@ -38,6 +38,7 @@ from coordinator.service.metrics.probes import (
     BINDS,
     LIST_CODES,
     OBJECTS,
+    USAGE_QUERIES,
     Probes,
 )
 from coordinator.service.metrics.sliced_counts import WaitingCounts
@@ -174,6 +175,9 @@ class CoordinatorMetrics(Collector):
             return
         for queue, resource, kind, value in tree_figures(tree_of(self._core)):
             page.put("queue_tree_resource", value, queue, resource, kind)
+        for result in USAGE_QUERIES:
+            page.put("usage_queries_total", self._probes.usage_queries[result], result)
+        page.put_histogram("usage_query_duration_seconds", self._probes.usage_query_seconds)
 
     def _slots(self) -> Slots:
         """The resources that nodes offer."""

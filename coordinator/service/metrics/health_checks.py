@@ -30,8 +30,12 @@ def leader_checks(
             return ""
         return probes.plugin_errors.message(counts.reasons())
 
+    def usage() -> str:
+        return core.order.picking.usage.missing()
+
     return [
         HealthCheck("leading", leading),
         HealthCheck("ledger_audit", audited, needed=False),
         HealthCheck("plugins", plugins, needed=False),
+        HealthCheck("usage_over_time", usage, needed=False),
     ]

@@ -25,7 +25,7 @@ KAI_METRICS: tuple[tuple[str, str, str], ...] = (
     ("queue_cpu_usage", _TREE, "resource cpu, kind usage"),
     ("queue_memory_usage", _TREE, "resource memory, kind usage"),
     ("queue_gpu_usage", _TREE, "resource nvidia.com/gpu, kind usage"),
-    ("usage_query_latency_milliseconds", "", "usage is what the ledger knows, not a query"),
+    ("usage_query_latency_milliseconds", "usage_query_duration_seconds", "where one is asked"),
     ("pod_group_evicted_pods_total", "evictions_total", ""),
     ("scenario_search_jobs_total", "", _PART_OF_A_TURN),
     ("scenario_search_action_budget_configured_seconds", "", _PART_OF_A_TURN),

@@ -26,6 +26,9 @@ HANDOVER_SECONDS = exponential(0.05, 2, 12)
 LAG_SECONDS = exponential(0.001, 2, 12)
 ROUNDTRIP_SECONDS = exponential(0.0001, 2, 14)
 
+USAGE_QUERY_SECONDS = exponential(0.001, 2, 15)
+USAGE_QUERIES = ("answered", "failed")
+
 ATTEMPT = {
     OutcomeCode.PLACED: "scheduled",
     OutcomeCode.NOMINATED: "nominated",
@@ -64,6 +67,9 @@ class Probes:
         self.plugin_errors = PluginErrors()
         self.loop_lag = Histogram(LAG_SECONDS)
         self.ledger = Histogram(ROUNDTRIP_SECONDS)
+        self.usage_queries: Counter[str] = Counter()
+        """By :data:`USAGE_QUERIES`."""
+        self.usage_query_seconds = Histogram(USAGE_QUERY_SECONDS)
 
     def answered(self, shard: int, reply: PlaceReply, *, started: float, seconds: float) -> None:
         """A call to a worker that began at ``started`` (time.monotonic) was answered."""

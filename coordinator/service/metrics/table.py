@@ -22,6 +22,7 @@ from coordinator.service.metrics.probes import (
     HANDOVER_SECONDS,
     LAG_SECONDS,
     ROUNDTRIP_SECONDS,
+    USAGE_QUERY_SECONDS,
 )
 from shard_worker.worker.figures import COMMIT_SECONDS, OPERATIONS, SESSION_SECONDS
 
@@ -103,6 +104,16 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "queue",
             "resource",
             "kind",
+        ),
+        _counter(
+            "usage_queries_total",
+            "Times that a Prometheus server was asked for the usage of queues over time, by result",
+            "result",
+        ),
+        _histogram(
+            "usage_query_duration_seconds",
+            "Time of an answered question for the usage of queues over time",
+            USAGE_QUERY_SECONDS,
         ),
         _gauge("queue_share", "Largest part that a queue has of what it deserves", "queue"),
         _gauge("queue_weight", "Weight of a queue", "queue"),

@@ -9,7 +9,6 @@ here is durable; the next leader reads again.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +17,7 @@ import aiohttp
 import structlog
 
 from coordinator.core.coordinator import Coordinator
+from coordinator.service.metrics.prometheus import ask_prometheus, read_samples
 from shared.policy.metrics_source import MetricsSource
 from shared.secrets.credentials import hide_credentials
 
@@ -117,22 +117,15 @@ async def _ask(
     session: aiohttp.ClientSession, source: MetricsSource, query: str
 ) -> dict[str, float]:
     """Usage as a fraction by node name. Raises ValueError for an invalid response."""
-    url = f"{source.address}/api/v1/query"
-    async with session.get(url, params={"query": query}, ssl=not source.insecure) as response:
-        response.raise_for_status()
-        return read_vector(await response.json())
+    return read_vector(
+        await ask_prometheus(session, source.address, query, verify=not source.insecure)
+    )
 
 
 def read_vector(answer: Any) -> dict[str, float]:
     """The instant vector of an answer by node: label ``node``, else the host of ``instance``."""
-    try:
-        if answer["status"] != "success":
-            raise ValueError(f"the query failed: {answer.get('error', 'no reason given')}")
-        samples = answer["data"]["result"]
-        share_of = {_node(sample["metric"]): float(sample["value"][1]) for sample in samples}
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"not an answer of Prometheus: {error!r} is missing or wrong") from error
-    return {node: share for node, share in share_of.items() if node and not math.isnan(share)}
+    share_of = {_node(labels): value for labels, value in read_samples(answer)}
+    return {node: share for node, share in share_of.items() if node}
 
 
 def _node(labels: Mapping[str, str]) -> str:

@@ -115,6 +115,14 @@ class QueueShares:
     def shares(self, cluster: ClusterInfo) -> Mapping[str, tuple[int, int, int]]:
         return self.fair(cluster)
 
+    def held(self, cluster: ClusterInfo) -> Mapping[str, Amounts]:
+        records = cluster.objects.kai_queues
+        return {
+            info.queue.name: self._amounts(used(info), cluster)
+            for info in cluster.queues.values()
+            if info.queue.name in records
+        }
+
     def contender(self, queue: QueueInfo, asks: BySlot, cluster: ClusterInfo) -> Candidate:
         figures = self.figures(queue, cluster) or QueueFigures(uid=queue.queue.name)
         return Candidate(figures, cluster=self._total, asks=self._amounts(asks, cluster))

@@ -43,10 +43,7 @@ from shared.model.kai import KaiPodGroup
 from shared.policy.kai_model import KaiPolicy
 from shared.policy.model import PluginOption, Policy, PolicyError, PolicyProblem
 
-TOLD = (
-    "node pools: nodes, queues and PodGroups of all pools count",
-    "usage over time is not looked at",
-)
+TOLD = ("node pools: nodes, queues and PodGroups of all pools count",)
 """What a service decides otherwise than KAI, for whoever checks a policy or starts one."""
 GANG = "gang"
 """The engine's name of the rules that keep gangs whole."""

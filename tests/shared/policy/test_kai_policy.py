@@ -79,10 +79,6 @@ options:
     assert unread.startswith("option qps has no effect here")
 
 
-def test_usage_over_time_is_told_to_be_missing() -> None:
-    assert any("usageDBConfig" in w for w in kai("usageDBConfig: {clientType: fake}").warnings)
-
-
 def test_every_policy_of_the_oracle_is_read(shared_reference: Path) -> None:
     for file in sorted((shared_reference / "conformance" / "kai").glob("*.json")):
         document = json.loads(file.read_text())
