@@ -117,6 +117,8 @@ def _quota(row: Answer) -> str:
         )
         if row.get(name)
     ]
+    used = [f"{part}{TIED}{name}" for name, part in row.get("usage", {}).items()]
+    words += [f"used over time, as a part of the cluster, {' + '.join(used)}"] if used else []
     return ", ".join(words)
 
 
