@@ -34,6 +34,7 @@ from coordinator.core.departures import departures
 from coordinator.core.foreign_use import Use
 from coordinator.core.observer import EventReason, Observer, Unobserved
 from coordinator.core.order_records import order_records
+from coordinator.core.queues_of_pool import QueuesOfPool
 from coordinator.core.shuffle import Shuffling
 from coordinator.core.status import status
 from coordinator.core.traces import Traces
@@ -82,10 +83,12 @@ class Coordinator:
             order.accounts,
             mode=mode,
             moves_per_minute=moves_per_minute,
+            pool=order.session.eligibility.pool,
             on_moved=self._nodes_moved,
         )
         self.nodes, self.hyper_nodes = cluster_partition.nodes, cluster_partition.hyper_nodes
         self.names, self.rows = cluster_partition.names, cluster_partition.rows
+        self.queues = QueuesOfPool(order)
         self.quarantines = Quarantines()
         self.places = Places(order, dispatcher)
         self.victims = Victims(order, self.places, self.tally)
@@ -114,10 +117,7 @@ class Coordinator:
         if changes.hyper_nodes or changes.hyper_nodes_gone:
             self.partition.put_hyper_nodes(changes.hyper_nodes, gone=changes.hyper_nodes_gone)
             self.order.put_tiers(self.partition.tiers)
-        for queue in changes.queues:
-            self.order.put_queue(queue)
-        for value in changes.objects:
-            self.order.put_object(value)
+        self.queues.put(changes.queues, changes.objects)
         for value in changes.objects_gone:
             self.order.drop_object(value)
         for jid in changes.jobs_gone:
@@ -132,7 +132,7 @@ class Coordinator:
                 self.victims.forget(state)
             self.order.purged(jid)
         for qid in changes.queues_gone:
-            self.order.drop_queue(qid)
+            self.queues.drop(qid)
 
     def restore_gone_nodes(self, nodes: Iterable[Node]) -> None:
         """Note the names of deleted nodes, which the ledger has (recovery)."""

@@ -20,6 +20,7 @@ from coordinator.dispatch.rebalance import Rebalancer
 from coordinator.jobs.accounts import Accounts
 from shared.ledger.entries.intake_batch import PutPartition
 from shared.model.model import Node
+from shared.model.node_pool import NodePool
 from shared.model.topology import HyperNode
 
 MOVES_PER_MINUTE = 1000
@@ -34,10 +35,15 @@ class ClusterPartition:
         *,
         mode: str,
         moves_per_minute: int,
+        pool: NodePool | None,
         on_moved: Callable[[list[tuple[int, int]]], None],
     ) -> None:
-        """``on_moved`` is called with (giver, taker) of each node that has changed its shard."""
+        """``pool``: the nodes that exist for this scheduler; None: all. ``on_moved`` is called
+        with (giver, taker) of each node that has changed its shard."""
         self.nodes: dict[int, Node] = {}
+        self.outside: dict[int, Node] = {}
+        """Those that the ledger has, in no shard and no total: they are in another node pool."""
+        self._pool = pool
         self.names: dict[int, str] = {}
         """Row -> name of every node ever known: a bind to a deleted node may be under way."""
         self.rows: dict[str, int] = {}
@@ -58,6 +64,14 @@ class ClusterPartition:
     # --- nodes --------------------------------------------------------------------------------
 
     def put_node(self, node: Node) -> None:
+        """Add or change a node. What runs on one that leaves the node pool goes on, as on a
+        deleted one, and counts for its job and queue."""
+        if self._pool is not None and not self._pool.has(node.labels):
+            self.drop_node(node.row)
+            self.outside[node.row] = node
+            self.name(node)
+            return
+        self.outside.pop(node.row, None)
         before = self.nodes.get(node.row)
         if before is not None:
             self._dispatcher.offer(node.row, before.allocatable, -1)
@@ -75,6 +89,7 @@ class ClusterPartition:
         self.rows[node.name] = node.row
 
     def drop_node(self, row: int) -> None:
+        self.outside.pop(row, None)
         node = self.nodes.pop(row, None)
         if node is None:
             return

@@ -185,7 +185,7 @@ class JobBook:
         self._settle(state)
 
     def _open_job(self, job: Job, states: bytearray | None) -> JobState:
-        qid, classes = self.queue_ids.get(job.queue, -1), self.accounts.classes
+        qid, classes = self.session.eligibility.queue(job, self.queue_ids), self.accounts.classes
         return open_job(job, qid=qid, classes=classes, states=states, backfilled=self.fills)
 
     def _replace(self, state: JobState, job: Job) -> None:
@@ -360,7 +360,7 @@ class JobBook:
         elif state.unread:
             self.lines.stand(state, Standing.WAITING, reason, comes_back=True)
         elif state.job.dangling or state.info.qid < 0:
-            self.lines.stand(state, Standing.WAITING, Reason.MISCONFIGURED)
+            self.lines.stand(state, Standing.WAITING, self.session.eligibility.homeless(state.job))
         elif invalid := self.session.job_valid(state.info, self.accounts.cluster):
             self.lines.stand(state, Standing.WAITING, self._of_invalid(state, invalid))
         elif state.releasing_nominations:

@@ -46,19 +46,22 @@ def written_node(read_model: ReadModel, record: Record, version: int) -> Json:
     }
     if node is not None:
         status["allocated"] = quantities(allocated(read_model, node), read_model.names)
-    status["conditions"] = [
-        condition(
-            "Ready",
-            node is not None,
-            reason="NodeKnown" if node is not None else "NodeUnknown",
-            message="it takes tasks" if node is not None else "it is not in the cluster's books",
-            at=document.created,
-        )
-    ]
+    status["conditions"] = [_ready(read_model, row, created=document.created)]
     if (quarantine := read_model.core.quarantines.now.get(row)) is not None:
         status["conditions"].append(_quarantined_condition(quarantine))
     value["status"] = status_sent | status
     return value
+
+
+def _ready(read_model: ReadModel, row: int, *, created: float) -> Json:
+    """Whether the scheduler knows the node, and where it is if not."""
+    core, pool = read_model.core, read_model.core.order.session.eligibility.pool
+    reason, message = "NodeKnown", "it takes tasks"
+    if pool is not None and (outside := core.partition.outside.get(row)) is not None:
+        reason, message = "NotInNodePool", f"it is {pool.why_not(outside.labels)}"
+    elif row not in core.nodes:
+        reason, message = "NodeUnknown", "it is not in the cluster's books"
+    return condition("Ready", row in core.nodes, reason=reason, message=message, at=created)
 
 
 def _quarantined_condition(quarantine: Quarantine) -> Json:

@@ -50,6 +50,10 @@ def written_kai_queue(read_model: ReadModel, record: Record, version: int) -> Js
             "allocatedNonPreemptible": non_preemptible(allocated, read_model.names),
             "requested": resources(read_model.requested[key.name], read_model.names),
         }
+    elif where := read_model.core.queues.where(key.name):
+        status["conditions"] = [
+            condition("Accepted", False, reason="NotInNodePool", message=where, at=None)
+        ]
     elif key.kind == read_model.registry.queue_kind:
         status["conditions"] = [_orphan(value["spec"].get("parentQueue"))]
     value["status"] = status

@@ -21,6 +21,7 @@ from coordinator.intake.intake import Intake
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.plugin_errors import Contain
 from shard_worker.framework.session import Session
+from shared.model.node_pool import node_pool_of
 from shared.policy.dialect import parse_policy
 from shared.policy.file import ACCEPTED_FILE, read_text, unwrap
 from shared.policy.kai_model import flattens_queues
@@ -142,6 +143,9 @@ class PolicyFollower:
         if flattens_queues(policy.kai) is not flattens_queues(present.kai):
             message = "it changes which queues have bounds, which takes a restart"
             raise PolicyError(PolicyProblem("options.full-hierarchy-fairness", message))
+        if node_pool_of(policy) != node_pool_of(present):
+            message = "it changes which nodes, queues and PodGroups exist, which takes a restart"
+            raise PolicyError(PolicyProblem("options.partition-label-value", message))
 
     def status(self) -> dict[str, Any]:
         """``error``: why the file's present content is not in force, None where it is."""

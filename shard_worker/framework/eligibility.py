@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shard_worker.session_model.demands import Served, unknown_tier, unserved
 from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.workload import ClusterInfo, JobInfo
 from shared.messages.reason import Reason
+from shared.model.model import Job
+from shared.model.node_pool import NodePool, labels_of_job
 
 
 @dataclass(slots=True)
@@ -17,10 +20,27 @@ class Eligibility:
     ours: frozenset[str] | None = None
     """The scheduler names that are ours. None: jobs of all names are placed, also those with fields
     that no plugin serves, as in Volcano: in a replay."""
+    pool: NodePool | None = None
+    """What exists for this scheduler; None: everything."""
+
+    def in_pool(self, job: Job) -> bool:
+        """Whether the job exists for this scheduler."""
+        return self.pool is None or self.pool.has_job(job)
+
+    def queue(self, job: Job, queue_ids: Mapping[str, int]) -> int:
+        """The id of the queue that the job counts in; -1: in none."""
+        return queue_ids.get(job.queue, -1) if self.in_pool(job) else -1
+
+    def homeless(self, job: Job) -> Reason:
+        """Why a job waits that counts in no queue."""
+        return Reason.MISCONFIGURED if self.in_pool(job) else Reason.OTHER_SCHEDULER
 
     def kept_out(self, info: JobInfo, cluster: ClusterInfo) -> tuple[Reason, str] | None:
         """Why the job is not placed: it is another scheduler's, has a field that no plugin
         serves, or names a tier that no hyper node has; None where it may be."""
+        if self.pool is not None and not self.in_pool(info.job):
+            where = self.pool.why_not(labels_of_job(info.job))
+            return Reason.OTHER_SCHEDULER, f"it is {where}"
         if self.ours is None:
             return None
         if name := other_scheduler(info.job, self.ours):

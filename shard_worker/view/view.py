@@ -43,6 +43,7 @@ from shared.ledger.residents import Residents
 from shared.messages.messages import NOMINATE, EvictRun, Rows, Run
 from shared.model.constraints import Taint
 from shared.model.model import Node, Requests, TaskClass
+from shared.model.node_pool import NodePool
 from shared.records.quarantine import quarantined_row
 from shared.records.reservation import decode_reserved, reserved_row
 from shared.records.specs import SLOTS_KEY, decode_class, decode_node, decode_slots
@@ -82,10 +83,13 @@ class View:
     """Index of every array: row. Plugins see it as
     :class:`shard_worker.framework.rules.NodeColumns`."""
 
-    def __init__(self, *, shard: int, residents: bool = False) -> None:
+    def __init__(
+        self, *, shard: int, residents: bool = False, pool: NodePool | None = None
+    ) -> None:
         """``residents``: whether to follow every task of the cluster, for rules that look at what
-        runs on a node."""
+        runs on a node. ``pool``: nodes outside of it do not exist; None: all do."""
         self.shard = shard
+        self._pool = pool
         self.residents = ResidentTable() if residents else None
         self.columns = Columns()
         self.things = NodeThings()
@@ -320,8 +324,9 @@ class View:
     def _set_nodes(self, nodes: dict[int, tuple[Node | None, int]]) -> None:
         self._grow(max(nodes, default=-1) + 1)
         for row, (node, spec) in nodes.items():
-            self.nodes[row] = node
-            self.spec[row] = UNKNOWN if node is None else spec
+            here = node is not None and (self._pool is None or self._pool.has(node.labels))
+            self.nodes[row] = node if here else None
+            self.spec[row] = spec if here else UNKNOWN
             self._cordoned[row] = node is not None and node.unschedulable
         self._reread(nodes)
 

@@ -115,7 +115,8 @@ class ShardServer:
         self._ledger = ledger
         self._times = RuleTimes(clocks.precise)
         session = open_session(policy, times=self._times)
-        self.view = View(shard=config.shard, residents=session.reads_residents)
+        pool = session.eligibility.pool
+        self.view = View(shard=config.shard, residents=session.reads_residents, pool=pool)
         self.worker = worker(
             session=session,
             view=self.view,

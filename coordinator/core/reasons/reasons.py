@@ -188,10 +188,15 @@ class _Judge:
                 Reason.MISCONFIGURED,
                 f"its pods name PodGroup {job.key}, which does not exist; create it",
             )
+        eligibility = self.order.session.eligibility
+        kept_out = eligibility.kept_out(state.info, self.order.accounts.cluster)
+        if kept_out is not None and not eligibility.in_pool(job):
+            return self._say(*kept_out)
+        if state.info.qid < 0 and (where := self.core.queues.where(job.queue)):
+            return self._say(Reason.MISCONFIGURED, where)
         if state.info.qid < 0:
             fix = f"create queue {job.queue}, or name another in the job"
             return self._say(Reason.MISCONFIGURED, f"queue {job.queue} does not exist; {fix}")
-        kept_out = self.order.session.eligibility.kept_out(state.info, self.order.accounts.cluster)
         if kept_out is not None and (state.info.pending or any(state.info.best_effort)):
             return self._say(*kept_out)
         if not state.info.pending:

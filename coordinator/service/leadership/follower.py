@@ -149,8 +149,9 @@ class Following:
         forget_documents(registry, changed.documents)
         if gone_classes := changed.classes - part.classes.keys():
             forget_classes(registry, gone_classes)
-        rows = [row for row in changed.nodes if row in core.nodes and row not in part.node_specs]
-        forget_nodes(registry, [core.nodes[row] for row in rows])
+        nodes = core.nodes | core.partition.outside
+        rows = [row for row in changed.nodes if row in nodes and row not in part.node_specs]
+        forget_nodes(registry, [nodes[row] for row in rows])
         queues = core.order.lines.queues
         qids = [qid for qid in changed.queues if qid in queues and qid not in part.queue_specs]
         forget_queues(registry, [queues[qid].info.queue for qid in qids])

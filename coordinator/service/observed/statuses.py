@@ -194,6 +194,8 @@ class StatusReports:
 
     def _changes(self, state: JobState, story: Story, seen: int) -> Iterator[About]:
         jid = state.job.jid
+        if not self._objects.core.order.session.eligibility.in_pool(state.job):
+            return  # the scheduler of its node pool writes what is to be said of it
         if state.job.kind == POD_GROUP.kind:
             yield About(Importance.GROUP, jid)
             yield About(Importance.STAMPS, jid)

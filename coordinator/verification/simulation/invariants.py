@@ -111,7 +111,7 @@ def _views(simulation: Simulation) -> Iterator[Broken]:
         worker.follow()
         server = worker.server
         server.worker.validate()
-        fresh = View(shard=shard)
+        fresh = View(shard=shard, pool=simulation.core.order.session.eligibility.pool)
         fresh.load(at_once(simulation.ledger.snapshot(workload=False)))
         slots = max(server.view.columns.slots, fresh.columns.slots)
         for view in (server.view, fresh):

@@ -2,8 +2,7 @@
 
 A replay runs KAI's actions over a whole world (:mod:`shard_worker.dialects.kai.session`). A
 service has turns instead, of which Order gives one after the other, and workers place each over
-columns. Both use the same rules (:mod:`shard_worker.dialects.kai.rules`). Where a service decides
-less than KAI does, :data:`TOLD` says so, and what it would decide wrongly is not placed.
+columns. Both use the same rules (:mod:`shard_worker.dialects.kai.rules`).
 """
 
 from __future__ import annotations
@@ -40,23 +39,19 @@ from shared.messages.reason import Reason
 from shared.messages.skips import written
 from shared.model.gpu_request import WHOLE
 from shared.model.kai import KaiPodGroup
+from shared.model.node_pool import node_pool_of
 from shared.policy.kai_model import KaiPolicy
-from shared.policy.model import PluginOption, Policy, PolicyError, PolicyProblem
+from shared.policy.model import PluginOption, Policy
 
-TOLD = ("node pools: nodes, queues and PodGroups of all pools count",)
-"""What a service decides otherwise than KAI, for whoever checks a policy or starts one."""
 GANG = "gang"
 """The engine's name of the rules that keep gangs whole."""
 
 
 def open_service_session(policy: Policy) -> Session:
-    """A session of a KAI policy for a service. Raises PolicyError for what it cannot follow."""
+    """A session of a KAI policy for a service."""
     kai = policy.kai or KaiPolicy()
-    if kai.options.partition_label_value:
-        message = "a service has one node pool in this version, that of all nodes; leave it out"
-        field = "options.partition-label-value"
-        raise PolicyError(PolicyProblem(field, message, kai.options.partition_label_value))
     session = Session(policy)
+    session.eligibility.pool = node_pool_of(policy)
     session.reads_residents = any(name in EVICTING for name in policy.actions)
     options = [option for tier in policy.tiers for option in tier]
     devices = ServiceDevices(_device_score(frozenset(option.name for option in options)))
@@ -73,7 +68,6 @@ def open_service_session(policy: Policy) -> Session:
     for option in options:
         with session.speaking(0, option):
             _register(session, option, devices)
-    session.warnings += [f"a service differs from KAI: {text}" for text in TOLD]
     return session
 
 

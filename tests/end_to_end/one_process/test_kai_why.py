@@ -248,7 +248,13 @@ async def test_a_group_that_failed_once_is_passed_over_in_its_node_pool(service:
         url = f"{service.url}{GROUPS}/g"
         async with http.patch(url, json=moved, headers=headers) as answer:
             assert answer.status == 200, await answer.text()
-        await service.until(lambda status: status["tasks"]["running"] == 4)
+        await service.until(lambda status: status["pending_reasons"] == {"OtherScheduler": 1})
+        explained = await read(http, service, f"{GROUPS}/g/explain")
+        assert explained["message"] == (
+            "it is in node pool blue, and this scheduler has node pool default: what has no label "
+            "kai.scheduler/node-pool"
+        )
+        assert (await service.until(lambda _: True))["tasks"]["running"] == 1, "room for it or not"
 
 
 async def test_a_failed_group_is_tried_again_without_its_condition(service: Running) -> None:

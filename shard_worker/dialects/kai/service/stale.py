@@ -22,6 +22,8 @@ class StaleRule:
     def judge(self, info: JobInfo, states: bytearray, cluster: ClusterInfo) -> BrokenGang | None:
         """None where the job is no broken gang. One of which a task has succeeded is about to
         end."""
+        if info.qid < 0:  # it is another node pool's, or nobody's
+            return None
         job, held = info.job, Counter[str]()
         for role in job.roles:
             part = states[role.first : role.first + role.count]

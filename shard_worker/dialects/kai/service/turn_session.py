@@ -35,6 +35,7 @@ from shard_worker.session_model.queue_totals import used
 from shard_worker.view.mode import Mode
 from shared.messages.reason import Reason
 from shared.model.kai import PREEMPTIBLE_BELOW, KaiPodGroup
+from shared.model.node_pool import NodePool
 from shared.policy.model import PluginOption, Policy
 from shared.units.quantity import quantity
 from shared.units.queue_slots import GPU_SHARE, NON_PREEMPTIBLE
@@ -58,6 +59,8 @@ class TurnSession(KaiSession):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
+        options = self.kai.options
+        self.pool = NodePool(options.nodepool_label_key, options.partition_label_value)
         self._usable: Mask | None = None
         """The rows that are looked at, once a search began: they are asked for with each job."""
         with self.speaking(0, PluginOption("shards")):
@@ -70,7 +73,8 @@ class TurnSession(KaiSession):
         if len(memories):
             self._memories = int(memories.min()), int(memories.max())
         flat = not self.kai.options.full_hierarchy_fairness
-        self.queues = queue_tree(objects.kai_queues.values(), flat=flat)
+        records = (r for r in objects.kai_queues.values() if self.pool.has(dict(r.labels)))
+        self.queues = queue_tree(records, flat=flat)
         self.cluster = amounts_of(tuple(world.total.items()), names)
         _count(self.queues, world)
         _share_out(self, world)
@@ -79,9 +83,9 @@ class TurnSession(KaiSession):
             self._add(job, world)
 
     def _add(self, job: SessionJob, world: World) -> None:
-        """Add a job whose queue may hold jobs."""
+        """Add a job of the node pool whose queue may hold jobs."""
         queue = self.queues.get(job.job.queue)
-        if queue is None or queue.children:
+        if queue is None or queue.children or not self.pool.has_job(job.job):
             return
         group = _group_of(job, world)
         root = group_tree(group, job.tasks, self.kai_task_key)

@@ -1,0 +1,250 @@
+"""Node pools in a running service of several shards: what is in another pool does not exist, and
+what moves is there, or is not, from then on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from shared.ledger.redis.server import EmbeddedServer
+from tests.coordinator.intake.objects import node
+from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.end_to_end.one_process.harness import PATIENCE, Running, running
+from tests.end_to_end.one_process.test_kai_walk import (
+    GPUS,
+    gpu_pod,
+    member,
+    nodes_of,
+    read,
+    submit,
+)
+from tests.shared.ledger.conftest import flush
+
+Json = dict[str, Any]
+POOL = "kai.scheduler/node-pool"
+GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups"
+QUEUES = "/apis/scheduling.run.ai/v2/queues"
+TREE = "/apis/quadrant.dev/v1alpha1/queuetree"
+OVER_QUOTA = {"quota": 0, "overQuotaWeight": 1, "limit": -1}
+BLUE = {POOL: "blue"}
+
+
+def labelled(value: Json, labels: Json) -> Json:
+    value["metadata"]["labels"] = (value["metadata"].get("labels") or {}) | labels
+    return value
+
+
+def gpu_node(name: str, **labels: str) -> Json:
+    return labelled(node(name) | {"status": {"allocatable": GPUS}}, labels)
+
+
+def gang(name: str, queue: str, pods: int, labels: Json = BLUE) -> list[Json]:
+    members = [member(f"{name}-{i}", name) for i in range(pods)]
+    return [labelled(kai_group(name, queue, minMember=pods), labels), *members]
+
+
+@pytest.fixture
+async def service(embedded_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[Running]:
+    """The scheduler of pool blue: three nodes of four GPUs each, beside two of others."""
+    flush(embedded_server)
+    file = tmp_path / "kai.yaml"
+    file.write_text("dialect: kai\noptions: {partition-label-value: blue}\n")
+    async with (
+        running(
+            embedded_server.url,
+            tmp_path,
+            shards=3,
+            policy=str(file),
+            ledger_audit_seconds=0.1,
+            reconcile_seconds=0.2,
+        ) as service,
+        aiohttp.ClientSession() as http,
+    ):
+        nodes = [gpu_node(f"blue-{i}", **BLUE) for i in range(3)]
+        others = [gpu_node("red", **{POOL: "red"}), gpu_node("plain")]
+        queue = labelled(kai_queue("q", gpu=OVER_QUOTA), BLUE)
+        await submit(http, service, *nodes, *others, queue, kai_queue("elsewhere", gpu=OVER_QUOTA))
+        yield service
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+async def label(
+    http: aiohttp.ClientSession, service: Running, path: str, value: str | None
+) -> None:
+    headers = {"Content-Type": "application/merge-patch+json"}
+    body = {"metadata": {"labels": {POOL: value}}}
+    async with http.patch(f"{service.url}{path}", json=body, headers=headers) as answer:
+        assert answer.status == 200, await answer.text()
+
+
+async def until(done: Callable[[], Any]) -> Any:
+    """The first answer of ``done`` that is true."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not (answer := await done()):
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.02)
+    return answer
+
+
+async def total(http: aiohttp.ClientSession, service: Running) -> str:
+    tree = await read(http, service, TREE)
+    gpus: str = tree["total"]["nvidia.com/gpu"]
+    return gpus
+
+
+async def test_only_what_is_in_the_pool_counts(
+    service: Running, http: aiohttp.ClientSession
+) -> None:
+    assert await total(http, service) == "12"
+    tree = await read(http, service, TREE)
+    assert [queue["name"] for queue in tree["queues"]] == ["q"]
+    await submit(http, service, *gang("fits", "q", 12), *gang("none-left", "q", 4))
+    await service.until(lambda status: status["tasks"]["running"] == 12)
+    assert set((await nodes_of(http, service)).values()) == {"blue-0", "blue-1", "blue-2"}
+    explained = await read(http, service, f"{GROUPS}/none-left/explain")
+    assert "plain" not in str(explained)
+    (ready,) = (await read(http, service, "/api/v1/nodes/red"))["status"]["conditions"]
+    assert (ready["status"], ready["reason"]) == ("False", "NotInNodePool")
+    assert ready["message"].startswith("it is in node pool red, and this scheduler has node pool b")
+
+
+async def test_groups_and_pods_of_other_pools_are_left_to_their_scheduler(
+    service: Running, http: aiohttp.ClientSession
+) -> None:
+    alone = gpu_pod("alone", labels={"kai.scheduler/queue": "q"})
+    ours = gpu_pod("ours", labels={"kai.scheduler/queue": "q"} | BLUE)
+    await submit(http, service, *gang("theirs", "q", 2, {}), alone, ours)
+    await service.until(lambda status: status["tasks"]["running"] == 1)
+    await service.until(lambda status: status["pending_reasons"] == {"OtherScheduler": 2})
+    assert (await nodes_of(http, service)).keys() == {"ours"}
+    tree = await read(http, service, TREE)
+    assert tree["queues"][0]["resources"]["gpu"]["requested"] == "1", "theirs ask nobody here"
+    group = await read(http, service, f"{GROUPS}/theirs")
+    assert group["metadata"]["annotations"]["quadrant.dev/reason"] == "OtherScheduler"
+
+
+async def test_a_group_whose_queue_is_in_another_pool_waits_and_says_so(
+    service: Running, http: aiohttp.ClientSession
+) -> None:
+    await submit(http, service, *gang("lost", "elsewhere", 1))
+    await service.until(lambda status: status["pending_reasons"] == {"Misconfigured": 1})
+    explained = await read(http, service, f"{GROUPS}/lost/explain")
+    assert explained["message"].startswith("queue elsewhere is in node pool default, and this")
+    queue = await read(http, service, f"{QUEUES}/elsewhere")
+    (condition,) = queue["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "NotInNodePool")
+    await label(http, service, f"{QUEUES}/elsewhere", "blue")
+    await service.until(lambda status: status["tasks"]["running"] == 1)
+
+
+async def test_a_node_that_comes_in_takes_tasks_and_one_that_leaves_keeps_those_it_has(
+    service: Running, http: aiohttp.ClientSession
+) -> None:
+    await submit(http, service, *gang("first", "q", 12), *gang("second", "q", 4))
+    await service.until(lambda status: status["tasks"]["running"] == 12)
+    await label(http, service, "/api/v1/nodes/red", "blue")
+    await service.until(lambda status: status["tasks"]["running"] == 16)
+    assert await total(http, service) == "16"
+    await label(http, service, "/api/v1/nodes/red", "red")
+    await until(lambda: equal(total(http, service), "12"))
+    placed = await nodes_of(http, service)
+    assert [name for name, at in placed.items() if at == "red"], "nobody is evicted for it"
+    tree = await read(http, service, TREE)
+    assert tree["queues"][0]["resources"]["gpu"]["allocated"] == "16", "their queue has them still"
+    async with http.delete(f"{service.url}{GROUPS}/second") as answer:
+        assert answer.status == 200
+    await service.until(lambda status: status["tasks"]["running"] == 12)
+    await submit(http, service, *gang("third", "q", 4))
+    await service.until(lambda status: "NotEnoughResources" in status["pending_reasons"])
+    await label(http, service, "/api/v1/nodes/red", "blue")
+    await service.until(lambda status: status["tasks"]["running"] == 16)
+    service.service.core.validate()
+
+
+async def test_a_group_and_a_queue_that_leave_keep_what_runs_and_count_no_more(
+    service: Running, http: aiohttp.ClientSession
+) -> None:
+    await submit(http, service, *gang("first", "q", 8))
+    await service.until(lambda status: status["tasks"]["running"] == 8)
+    await label(http, service, f"{GROUPS}/first", "red")
+    await until(lambda: equal(allocated(http, service), "0"))
+    # Their places are taken all the same, and nobody may evict them.
+    await submit(http, service, *gang("large", "q", 8), *gang("small", "q", 4))
+    await service.until(lambda status: status["tasks"]["running"] == 12)
+    await label(http, service, f"{GROUPS}/first", "blue")
+    await until(lambda: equal(allocated(http, service), "12"))
+    await label(http, service, f"{QUEUES}/q", "red")
+    await until(lambda: equal(queue_names(http, service), []))
+    await submit(http, service, *gang("late", "q", 1))
+    await service.until(lambda status: status["pending_reasons"].get("Misconfigured") == 2)
+    await label(http, service, f"{QUEUES}/q", "blue")
+    await until(lambda: equal(allocated(http, service), "12"))
+    assert (await service.until(lambda _: True))["tasks"]["running"] == 12
+    service.service.core.validate()
+
+
+async def equal(answer: Any, expected: object) -> bool:
+    return bool(await answer == expected)
+
+
+async def allocated(http: aiohttp.ClientSession, service: Running) -> str:
+    """What queue q holds."""
+    queues = (await read(http, service, TREE))["queues"]
+    gpus: str = next(q for q in queues if q["name"] == "q")["resources"]["gpu"]["allocated"]
+    return gpus
+
+
+async def queue_names(http: aiohttp.ClientSession, service: Running) -> list[str]:
+    return [queue["name"] for queue in (await read(http, service, TREE))["queues"]]
+
+
+async def test_victims_are_not_taken_from_another_pool(
+    service: Running, http: aiohttp.ClientSession
+) -> None:
+    """Of two groups beyond the share of their queue the younger goes first, unless it is another
+    scheduler's by now."""
+    quota = {"quota": 12, "overQuotaWeight": 1, "limit": -1}
+    await submit(http, service, labelled(kai_queue("strong", gpu=quota), BLUE))
+    for name, pods in (("older", 4), ("younger", 8)):
+        await submit(http, service, *gang(name, "q", pods))
+        await until(lambda name=name: runs(http, service, f"{name}-0"))  # type: ignore[misc]
+    await label(http, service, f"{GROUPS}/younger", "red")
+    await until(lambda: equal(allocated(http, service), "4"))
+    await submit(http, service, *gang("claims", "strong", 4))
+    await until(lambda: runs(http, service, "claims-0"))
+    placed = await nodes_of(http, service)
+    assert {name.rpartition("-")[0] for name in placed} == {"younger", "claims"}
+
+
+async def runs(http: aiohttp.ClientSession, service: Running, pod: str) -> bool:
+    return pod in await nodes_of(http, service)
+
+
+async def test_another_pool_takes_a_restart(
+    embedded_server: EmbeddedServer, tmp_path: Path, http: aiohttp.ClientSession
+) -> None:
+    flush(embedded_server)
+    file = tmp_path / "kai.yaml"
+    file.write_text("dialect: kai\n")
+    async with running(embedded_server.url, tmp_path, policy=str(file)) as service:
+        items = [gpu_node("plain"), gpu_node("blue", **BLUE), kai_queue("q", gpu=OVER_QUOTA)]
+        await submit(http, service, *items, *gang("first", "q", 1, {}))
+        await service.until(lambda status: status["tasks"]["running"] == 1)
+        file.write_text("dialect: kai\noptions: {partition-label-value: blue}\n")
+        await service.until(lambda status: "takes a restart" in (status["policy"]["error"] or ""))
+        assert await total(http, service) == "4"
+    async with running(embedded_server.url, tmp_path, policy=str(file)) as service:
+        assert await total(http, service) == "4", "of the other node"
+        assert await queue_names(http, service) == []
+        status = await service.until(lambda status: status["tasks"]["running"] == 1)
+        assert status["jobs"]["running"] == 1
