@@ -178,8 +178,12 @@ class Repairs(JobBook):
 
     def _note_short(self, state: JobState) -> None:
         """Watch a gang that has too few members, where the policy keeps gangs whole."""
-        if self.session.keeps_gangs:
+        if self._keeps_whole(state):
             self.gangs.note(state)
+
+    def _keeps_whole(self, state: JobState) -> bool:
+        """Whether the gang is ours to repair: one of another node pool is its scheduler's."""
+        return self.session.keeps_gangs and self.session.eligibility.in_pool(state.job)
 
     def repair_due(self) -> None:
         """Repair the jobs whose time has come."""
@@ -201,7 +205,7 @@ class Repairs(JobBook):
     def _release(self, state: JobState) -> None:
         """Stop the remaining members of a gang that was not repaired in time."""
         jid = state.job.jid
-        if not self.session.keeps_gangs:  # another policy, meanwhile
+        if not self._keeps_whole(state):  # another policy, or another pool, meanwhile
             self.gangs.forget(jid)
             return
         # The turn may be placing the missing members right now.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 
 from coordinator.cluster.kubernetes.api.client import ApiReader
 from coordinator.cluster.kubernetes.api.credentials import ApiServer, from_kubeconfig, in_cluster
@@ -44,6 +44,7 @@ from coordinator.service.observed.access_reviews import ApiReviews
 from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.policy_watch import PolicyFollower
 from shared.codec.packed import replace
+from shared.model.node_pool import NodePool, node_pool_of
 from shared.policy.model import Dialect, Policy
 from shared.settings.cluster import ALL_SCHEDULERS
 from shared.settings.settings import Settings, SettingsError
@@ -108,6 +109,15 @@ def _reviews(server: ApiServer, settings: Settings) -> ApiReviews | None:
     return ApiReviews(server, audiences=tuple(audiences))
 
 
+def names_of_leases(schedulers: Iterable[str], pool: NodePool | None) -> frozenset[str]:
+    """A Lease for each scheduler's name; of a node pool with a value one of its own, because the
+    schedulers of two pools write to different pods."""
+    if pool is None or not pool.value:
+        return frozenset(schedulers)
+    suffix = pool.value.lower().replace("_", "-").rstrip(".-")  # as names of objects may be
+    return frozenset(f"{name}-{suffix}" for name in schedulers)
+
+
 def open_kubernetes(settings: Settings) -> ObservedCluster:
     """Raises ConfigError, SettingsError."""
     policies = PolicyFollower(settings)
@@ -118,15 +128,26 @@ def open_kubernetes(settings: Settings) -> ObservedCluster:
 
 
 def _observed(reader: ApiReader, policies: PolicyFollower, settings: Settings) -> ObservedCluster:
-    kinds = followed_kinds(policies.session().policy.dialect)
+    policy = policies.session().policy
+    kinds = followed_kinds(policy.dialect)
     if settings.shadow:
         return _beside(reader, kinds, policies.ours, settings)
-    if settings.binder == "kai":
-        return _with_kais_binder(reader, kinds, policies.ours)
-    mirror = _mirror(kinds, policies.ours)
-    writes = ApiWrites(reader, mirror, schedulers=policies.ours)
-    cluster = KubernetesCluster(reader, kinds, mirror=mirror, writes=writes)
-    return ObservedCluster(cluster, _names(kinds), writes=writes, address=reader.server.url)
+    requests = BindRequestBook() if settings.binder == "kai" else None
+    observer = None if requests is None else PodOutcomes(requests)
+    mirror = _mirror(kinds, policies.ours, observer=observer)
+    leases = names_of_leases(policies.ours, node_pool_of(policy))
+    writes = ApiWrites(reader, mirror, schedulers=leases)
+    binder = None if requests is None else RequestWrites(writes, mirror, requests)
+    cluster = KubernetesCluster(
+        reader,
+        kinds,
+        mirror=mirror,
+        writes=binder or writes,
+        followed=[] if requests is None else [(BIND_REQUEST, requests)],
+    )
+    return ObservedCluster(
+        cluster, _names(kinds), writes=writes, binder=binder, address=reader.server.url
+    )
 
 
 def _beside(
@@ -136,21 +157,6 @@ def _beside(
     mirror = _mirror(kinds, ours, hold_seconds=HOLD_SECONDS, observer=book)
     cluster = KubernetesCluster(reader, kinds, mirror=mirror, writes=ShadowWrites(mirror, book))
     return ObservedCluster(cluster, _names(kinds), book=book, address=reader.server.url)
-
-
-def _with_kais_binder(
-    reader: ApiReader, kinds: Sequence[WatchedKind], ours: Set[str]
-) -> ObservedCluster:
-    requests = BindRequestBook()
-    mirror = _mirror(kinds, ours, observer=PodOutcomes(requests))
-    writes = ApiWrites(reader, mirror, schedulers=ours)
-    binder = RequestWrites(writes, mirror, requests)
-    cluster = KubernetesCluster(
-        reader, kinds, mirror=mirror, writes=binder, followed=[(BIND_REQUEST, requests)]
-    )
-    return ObservedCluster(
-        cluster, _names(kinds), writes=writes, binder=binder, address=reader.server.url
-    )
 
 
 def _mirror(

@@ -21,10 +21,12 @@ from coordinator.verification.workloads.drawn_kai import (
     ROOT,
     ZONE,
     group_marks,
+    in_pool,
     kai_group,
     kai_policy,
     kai_queue,
     kai_topology,
+    kai_usage,
     node_gpus,
     pod_requests,
 )
@@ -39,6 +41,9 @@ ALONE = 0.6
 """Fraction of the others of one task that become a pod of their own."""
 CHANGES = 4
 """Most changes of queues while jobs run."""
+MOVES = 3
+"""Most nodes, queues and groups that leave the node pool while jobs run; most of them come back."""
+COMES_BACK = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,30 @@ def under_kai(seed: int, setup: tuple[Item, ...], wishes: list[Wish]) -> KaiWork
         for wish in wishes
     ]
     changed += [Wish(draw.uniform(0, 2.5), (item,)) for item in _changes(draw, names)]
+    apart = Random(seed + 1)
+    for drawn in (policy, *later):
+        if apart.random() < 0.5:
+            drawn["usageDBConfig"] = kai_usage(apart)
+    changed += _moves(apart, objects, changed)
     return KaiWorkload((*objects, kai_topology()), changed, policy, tuple(later))
+
+
+def _moves(draw: Random, objects: list[Item], wishes: list[Wish]) -> list[Wish]:
+    """Nodes, queues and PodGroups that leave the node pool."""
+    there = [(0.0, item) for item in objects if item["kind"] in ("Node", "Queue")]
+    there += [
+        (wish.at, item)
+        for wish in wishes
+        for item in wish.items
+        if item["kind"] == "PodGroup" and wish.delete is None
+    ]
+    moves: list[Wish] = []
+    for since, item in draw.sample(there, min(len(there), draw.randint(0, MOVES))):
+        leaves = since + draw.uniform(0.1, 1.5)
+        moves.append(Wish(leaves, (in_pool(item, "elsewhere"),)))
+        if draw.random() < COMES_BACK:
+            moves.append(Wish(leaves + draw.uniform(0.1, 1.0), (in_pool(item, ""),)))
+    return moves
 
 
 def _changes(draw: Random, names: _Names) -> Iterator[Item]:

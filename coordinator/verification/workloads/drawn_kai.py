@@ -17,6 +17,7 @@ Json = dict[str, Any]
 ROOT, BRANCH = "all", "half"
 """The queue above all others, and one between it and some leaves."""
 ZONE = "zone"
+POOL = "kai.scheduler/node-pool"
 TOPOLOGY = "rooms"
 """A topology of one level, the zones."""
 
@@ -42,6 +43,26 @@ def kai_policy(draw: Random) -> Json:
     if draw.random() < 0.3:
         policy["queueDepthPerAction"] = {"allocate": draw.randint(1, 5)}
     return policy
+
+
+def kai_usage(draw: Random) -> Json:
+    """Usage over time by own samples, of windows that begin and end within a run."""
+    params: Json = {
+        "windowSize": draw.choice(["2s", "30s", "1w"]),
+        "extraParams": {"queryResolution": "1s"},
+    }
+    if draw.random() < 0.5:
+        params["halfLifePeriod"] = draw.choice(["1s", "10s"])
+    if draw.random() < 0.3:
+        params |= {"windowType": "tumbling", "tumblingWindowStartTime": "2026-01-05T00:00:00Z"}
+    return {"clientType": "ledger", "usageParams": params}
+
+
+def in_pool(item: Json, pool: str) -> Json:
+    """The object with the label of a node pool; "": without."""
+    metadata = item["metadata"]
+    labels = {name: value for name, value in metadata.get("labels", {}).items() if name != POOL}
+    return {**item, "metadata": {**metadata, "labels": labels | ({POOL: pool} if pool else {})}}
 
 
 def _option(draw: Random, name: str) -> Json:

@@ -15,6 +15,7 @@ from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, TaskState, Turn
 from shared.messages.reason import Hold, Reason
 from shared.model.model import Role
+from shared.model.node_pool import NodePool
 from shared.slices import at_once
 from shared.units.slots import BASE
 from tests.coordinator.core.test_core import coordinator, sends
@@ -217,6 +218,20 @@ def test_a_gang_that_is_not_repaired_in_time_is_released() -> None:
     o.task_changed(1, TaskState.RELEASING, [0, 1], [0, 0])
     o.task_changed(1, TaskState.FAILED, [0, 1], [0, 0])
     assert not o.jobs[1].stopping
+    o.validate()
+
+
+def test_a_gang_that_is_another_node_pools_by_now_is_not_released() -> None:
+    o = order()
+    o.session.eligibility.pool = NodePool("pool", "")
+    broken_gang(o)
+    o.gangs.seconds = 30.0
+    (turn,) = turns(o, now=11.0)
+    o.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"x": 4}))
+    o.put_job(replace(o.jobs[1].job, labels=(("pool", "red"),)))
+    assert o.jobs[1].reason is Reason.OTHER_SCHEDULER
+    turns(o, now=41.0)
+    assert o.departures.stop == []
     o.validate()
 
 

@@ -11,7 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from coordinator.service.observed.kubernetes import names_of_leases
 from shared.ledger.redis.server import EmbeddedServer
+from shared.model.node_pool import NodePool
 from tests.coordinator.intake.objects import node
 from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
@@ -228,6 +230,14 @@ async def test_victims_are_not_taken_from_another_pool(
 
 async def runs(http: aiohttp.ClientSession, service: Running, pod: str) -> bool:
     return pod in await nodes_of(http, service)
+
+
+def test_two_pools_of_a_cluster_have_leases_of_their_own() -> None:
+    names = {"quadrant", "kai-scheduler"}
+    assert names_of_leases(names, None) == names
+    assert names_of_leases(names, NodePool(POOL, "")) == names
+    blue = {"quadrant-gpu-blue.1", "kai-scheduler-gpu-blue.1"}
+    assert names_of_leases(names, NodePool(POOL, "GPU_blue.1")) == blue
 
 
 async def test_another_pool_takes_a_restart(

@@ -83,7 +83,7 @@ class ApiWrites:
         connections: int = CONNECTIONS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``schedulers``: the names that are ours."""
+        """``schedulers``: for which names a Lease is held."""
         self.leadership = WriteLeadership()
         self.leases = ClusterLeases(self, schedulers, clock=clock)
         self.counts = WriteCounts()

@@ -75,8 +75,11 @@ SPOILT = {
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("dialect: kai\n", "a service differs from KAI: node pools"),
-        (CONFIG_MAP, "a service differs from KAI: usage over time"),
+        (
+            "dialect: kai\nusageDBConfig: {clientType: prometheus}\n",
+            "what the ledger knows by itself",
+        ),
+        (CONFIG_MAP, "consolidation"),
         (SHARD, "gpuspread"),
     ],
     ids=["default", "ConfigMap", "SchedulingShard"],

@@ -16,6 +16,7 @@ from coordinator.verification.scenarios.generate import (
 )
 from coordinator.verification.scenarios.play import play
 from coordinator.verification.simulation.scenario import Item, Scenario
+from coordinator.verification.workloads.drawn_kai import POOL
 from shard_worker.view.mode import Mode
 from shared.ledger.memory.books import Overlay
 from shared.manifests.kai.groups import GROUP_NAME, QUEUE_LABEL, SUB_GROUP
@@ -96,6 +97,26 @@ def test_queues_change_while_jobs_run() -> None:
         if item["kind"] == "Queue"
     ]
     assert {"all", "half", "red"} <= set(changes)
+
+
+def test_nodes_queues_and_groups_leave_the_node_pool_and_come_back() -> None:
+    seen: dict[str, list[bool]] = {"Node": [], "Queue": [], "PodGroup": []}
+    for seed in SOME:
+        for wish in scenario(seed).wishes:
+            for item in wish.items:
+                if item["kind"] in seen:
+                    seen[item["kind"]].append(POOL in item["metadata"].get("labels", {}))
+    for kind, outside in seen.items():
+        assert {True, False} == set(outside), kind
+
+
+def test_usage_over_time_is_drawn() -> None:
+    drawn = [policy.get("usageDBConfig") for seed in KAI for policy in policies(scenario(seed))]
+    assert None in drawn
+    params = [usage["usageParams"] for usage in drawn if usage is not None]
+    assert {usage["clientType"] for usage in drawn if usage is not None} == {"ledger"}
+    assert any("halfLifePeriod" in param for param in params)
+    assert {param.get("windowType") for param in params} == {None, "tumbling"}
 
 
 def test_what_is_submitted_again_under_its_name_is_the_same_pod() -> None:
