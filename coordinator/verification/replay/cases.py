@@ -14,6 +14,7 @@ from coordinator.verification.replay.recorded import Recorded, RecordError, read
 from coordinator.verification.replay.scenario import RecordedScenario, ScenarioError, read_scenario
 from shard_worker.view.mode import Mode
 from shared.errors import shown
+from shared.model.node_pool import node_pool_of
 from shared.policy.dialect import dialect_of
 from shared.policy.model import Dialect, Policy, PolicyError
 from shared.policy.volcano import DEFAULT_POLICY
@@ -120,8 +121,9 @@ def _is_kai(value: Json, policy: Policy | None) -> bool:
 def _kai_scenario(value: Json, policy: Policy | None) -> Case:
     scenario = read_kai_scenario(value, policy=policy)
     patience = patience_of(scenario.policy)
-    recorded = read_kai_recorded(scenario.items, scenario.now, patience=patience).recorded
-    return Case(scenario.id, scenario.policy, recorded, now=scenario.now, kai=scenario)
+    pool = node_pool_of(scenario.policy)
+    read = read_kai_recorded(scenario.items, scenario.now, patience=patience, pool=pool)
+    return Case(scenario.id, scenario.policy, read.recorded, now=scenario.now, kai=scenario)
 
 
 _ANY_POLICY: Mapping[str, object] = {

@@ -23,6 +23,7 @@ from shared.errors import InvalidInput
 from shared.manifests.kai.groups import pod_group_of, read_kai_pod_group
 from shared.manifests.kai.queues import read_kai_queue, read_kai_topology
 from shared.model.named_devices import ASSIGNED_DEVICES, DEVICES, written_devices
+from shared.model.node_pool import NodePool
 from shared.units.times import moment
 
 ENGINE_GROUP = "scheduling.k8s.io/group-name"
@@ -53,13 +54,20 @@ class KaiRecorded:
         return f"{metadata.get('namespace', 'default')}/{name}" if name else ""
 
 
-def read_kai_recorded(items: Sequence[Json], now: float, *, patience: float) -> KaiRecorded:
+def read_kai_recorded(
+    items: Sequence[Json], now: float, *, patience: float, pool: NodePool | None
+) -> KaiRecorded:
     """Number the objects, in any order. ``patience``: seconds that a pod may be leaving until its
-    room is promised to nobody any more. Raises RecordError if an object is refused."""
+    room is promised to nobody any more. ``pool``: the objects that exist; of pods outside of it
+    only what they use. Raises RecordError if an object is refused."""
+    items = [item for item in items if pool is None or _is_in(pool, item)]
+    foreign = {key_of(item) for item in items if pool and _is_alone_outside(pool, item)}
     devices = recorded_devices(items)
     queues = {item["metadata"]["name"] for item in items if item["kind"] == "Queue"}
     recorded = read_recorded(
-        [_for_engine(item, devices, queues) for item in items if item["kind"] != "Topology"], now
+        [_for_engine(item, devices, queues) for item in items if item["kind"] != "Topology"],
+        now,
+        foreign=foreign,
     )
     objects = recorded.objects
     for item in items:
@@ -92,6 +100,20 @@ def read_kai_recorded(items: Sequence[Json], now: float, *, patience: float) -> 
             if state is Status.RELEASING and f"{job.namespace}/{job.pod_name(tix)}" in stuck
         }
     return KaiRecorded(recorded, pods, devices, stuck)
+
+
+def _is_in(pool: NodePool, item: Json) -> bool:
+    """Whether a node, queue or PodGroup is in the pool. Pods are where their group is: those of a
+    group that is left out only use their nodes."""
+    labelled = item["kind"] in ("Node", "Queue", "PodGroup")
+    return not labelled or pool.has(item["metadata"].get("labels") or {})
+
+
+def _is_alone_outside(pool: NodePool, item: Json) -> bool:
+    """Whether a pod without a PodGroup is another pool's."""
+    metadata = item["metadata"]
+    alone = item["kind"] == "Pod" and not pod_group_of(metadata.get("annotations") or {})
+    return alone and not pool.has(metadata.get("labels") or {})
 
 
 def _is_stuck(pod: Json, now: float, patience: float) -> bool:

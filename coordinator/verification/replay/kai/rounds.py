@@ -13,6 +13,7 @@ from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.operation import OpKind
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
+from shared.model.node_pool import node_pool_of
 from shared.policy.kai_model import KaiPolicy
 from shared.policy.model import Policy
 from shared.units.times import rfc3339
@@ -75,7 +76,12 @@ def observed_states(scenario: KaiScenario) -> Iterator[Observed]:
 
 def run_round(scenario: KaiScenario, items: Sequence[Json], *, act: bool = True) -> Round:
     """Run the policy's actions once; not ``act``: only look at the cluster."""
-    recorded = read_kai_recorded(items, scenario.now, patience=patience_of(scenario.policy))
+    recorded = read_kai_recorded(
+        items,
+        scenario.now,
+        patience=patience_of(scenario.policy),
+        pool=node_pool_of(scenario.policy),
+    )
     actions = scenario.policy.actions if act else ()
     session = run_session(scenario.policy, recorded.recorded, now=scenario.now, actions=actions)
     if not isinstance(session, KaiSession):
