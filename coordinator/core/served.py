@@ -21,6 +21,7 @@ from shard_worker.session_model.demands import (
     unserved_preferences,
 )
 from shared.messages.reason import Reason
+from shared.model.kai import KaiQueue
 from shared.model.model import Node, WorldObject
 from shared.model.storage import Budget, ResourceQuota
 
@@ -36,10 +37,11 @@ def notices_of(core: Coordinator, changes: Changes) -> Iterator[Notice]:
         state = core.order.jobs.get(job.jid)
         if state is None:
             continue
-        if state.reason is Reason.NOT_SERVED:
+        if state.reason is Reason.NOT_SERVED or not core.order.session.eligibility.in_pool(job):
             yield from _of_demands(core, state)
         for preference in unserved_preferences(job, served) if lacking else ():
             yield Notice(job.kind, job.key, _no_effect(PREFERENCES[preference]))
+    yield from _of_other_pools(core, changes)
     for value in (*changes.nodes, *changes.objects) if lacking else ():
         kind, asks = _preference_of(value)
         if asks is not None and asks not in served:
@@ -52,6 +54,20 @@ def _of_demands(core: Coordinator, state: JobState) -> Iterator[Notice]:
     if kept_out is not None:
         reason, message = kept_out
         yield Notice(job.kind, job.key, f"it is kept and waits ({reason}): {message}")
+
+
+def _of_other_pools(core: Coordinator, changes: Changes) -> Iterator[Notice]:
+    """Of nodes and queues; jobs have a reason that says it."""
+    pool = core.order.session.eligibility.pool
+    if pool is None:
+        return
+    for node in changes.nodes:
+        if not pool.has(node.labels):
+            where = pool.why_not(node.labels)
+            yield Notice("Node", node.name, f"it is kept, and not used: it is {where}")
+    for value in changes.objects:
+        if isinstance(value, KaiQueue) and (where := core.queues.where(value.name)):
+            yield Notice("Queue", value.name, f"it is kept, and nothing counts in it: {where}")
 
 
 def _preference_of(value: Node | WorldObject) -> tuple[str, Preference | None]:

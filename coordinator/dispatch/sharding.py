@@ -106,6 +106,11 @@ class ClusterPartition:
             self._changed |= self.hyper_nodes.pop(name, None) is not None
 
     @property
+    def known(self) -> dict[int, Node]:
+        """All nodes that the ledger has, those of other node pools included."""
+        return self.nodes | self.outside
+
+    @property
     def tiers(self) -> frozenset[str]:
         """The names that tiers of hyper nodes have."""
         return frozenset(h.tier_name for h in self.hyper_nodes.values() if h.tier_name)

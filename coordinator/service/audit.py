@@ -25,8 +25,9 @@ def ledger_audit(
     async def store_again(rows: Sequence[int]) -> None:
         """Store the known capacity and foreign usage of these nodes again."""
         ops: list[IntakeOp] = []
+        nodes = core.partition.known
         for row in rows:
-            if (node := core.nodes.get(row)) is not None:
+            if (node := nodes.get(row)) is not None:
                 ops.append(PutNode(row, list(node.allocatable), node.spec, encode_node(node)))
                 ops.append(observation(row, core.observed.get(row, {}), {}))
         if ops:

@@ -213,10 +213,12 @@ class Reconciling:
             core.observed = await asyncio.to_thread(observed_of, snapshot)
             core.order.accounts.observe(core.observed)
             self._knows_observed = True
+        # Also of nodes in another pool: one that comes in must not seem empty until the next look.
+        nodes = core.partition.known
         now: dict[int, dict[int | str, Use]] = {}
         for node, used in (await self._cluster.foreign()).items():
             row = core.rows.get(node, -1)
-            if row in core.nodes and (used_by_others := counted(used, slots)):
+            if row in nodes and (used_by_others := counted(used, slots)):
                 now[row] = used_by_others
         self._add_theirs(now)
         changed = differences(core.observed, now)
@@ -238,6 +240,7 @@ class Reconciling:
     def _add_theirs(self, used: dict[int, dict[int | str, Use]]) -> None:
         """Add what pods of other schedulers use on the nodes that they name."""
         core, documents = self._core, self._intake.documents
+        nodes = core.partition.known
         for jid in core.order.theirs:
             if (state := core.order.jobs.get(jid)) is None:
                 continue
@@ -247,7 +250,7 @@ class Reconciling:
                 continue
             node = orjson.loads(document.body)["spec"].get("nodeName", "")
             row, cls = core.rows.get(node, -1), core.order.accounts.classes[job.roles[0].cid]
-            if row in core.nodes:
+            if row in nodes:
                 add_use(used.setdefault(row, {}), cls)
 
     # --- the books against the ledger ---------------------------------------------------------

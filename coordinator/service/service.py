@@ -285,7 +285,7 @@ class Service:
         await executor.repartition()  # before any worker goes by an old one
         await self._keep_policy(self.core.order.session.policy)
         names = self.intake.registry.slots.names
-        await declare_devices(self._ledger, self.core.nodes, names, writer.store)
+        await declare_devices(self._ledger, self.core.partition.known, names, writer.store)
         evictor = PodEvictor(
             self.core.order,
             self._ledger,

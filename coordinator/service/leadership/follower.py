@@ -149,7 +149,7 @@ class Following:
         forget_documents(registry, changed.documents)
         if gone_classes := changed.classes - part.classes.keys():
             forget_classes(registry, gone_classes)
-        nodes = core.nodes | core.partition.outside
+        nodes = core.partition.known
         rows = [row for row in changed.nodes if row in nodes and row not in part.node_specs]
         forget_nodes(registry, [nodes[row] for row in rows])
         queues = core.order.lines.queues
