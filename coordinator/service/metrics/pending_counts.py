@@ -75,7 +75,8 @@ def waiting_in_steps(
             totals.jobs[info.qid, reason] += 1
     for info in order.accounts.queueless.values():
         totals.tasks["gated"] += info.pending + info.best_effort[0]
-        totals.jobs[UNKNOWN_QUEUE, Reason.MISCONFIGURED] += not info.held[0]
+        reason = order.session.eligibility.homeless(info.job)
+        totals.jobs[UNKNOWN_QUEUE, reason] += not info.held[0]
     totals.jobs = +totals.jobs
     return totals
 

@@ -139,6 +139,9 @@ async def test_groups_and_pods_of_other_pools_are_left_to_their_scheduler(
     assert (await nodes_of(http, service)).keys() == {"ours"}
     tree = await read(http, service, TREE)
     assert tree["queues"][0]["resources"]["gpu"]["requested"] == "1", "theirs ask nobody here"
+    async with http.get(f"{service.url}/metrics") as answer:
+        text = await answer.text()
+    assert 'quadrant_unadmitted_jobs{queue="",reason="OtherScheduler"} 2.0' in text
     group = await read(http, service, f"{GROUPS}/theirs")
     assert group["metadata"]["annotations"]["quadrant.dev/reason"] == "OtherScheduler"
 
