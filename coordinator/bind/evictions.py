@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from coordinator.bind.binder import BindPlan, read_reports
+from coordinator.bind.overdue_victims import OverdueVictims
 from coordinator.bind.placements import Places
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, Reports, incarnation, life_of
 from coordinator.jobs.counters import CoordinatorTally
@@ -37,6 +38,7 @@ class Victims:
         self._order = order
         self._places = places
         self._tally = tally
+        self.overdue = OverdueVictims()
         self._lives: dict[str, int] = {}
         """Name in the cluster -> incarnation, of tasks that were evicted."""
 

@@ -6,9 +6,11 @@ never affects a decision.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from coordinator.cluster.overdue import OverduePod
 from coordinator.ledger_audit.findings import Finding
 from shared.messages.messages import Outcome, StatusItem
 from shared.messages.reason import Reason
@@ -35,6 +37,7 @@ class EventReason(StrEnum):
     PREEMPTED = "Preempted"
     EVICTING = "Evicting"
     EVICTED = "Evicted"
+    EVICTION_OVERDUE = "EvictionOverdue"
     EVICT = "Evict"
     """Tasks of the job are told to stop; EVICTED says for whom."""
     GANG_RELEASED = "GangReleased"
@@ -53,6 +56,11 @@ class Observer(Protocol):
     def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
         """Tasks are evicted by a statement of the job ``by_jid``, which may be ``jid`` itself;
         repeated where a coordinator was lost meanwhile."""
+        ...
+
+    def victim_overdue(self, pod: OverduePod, waiting: Sequence[int]) -> None:
+        """A task should have left its node, and has not; the jobs ``waiting`` are promised what it
+        has."""
         ...
 
     def job_moved(self, jid: int) -> None:
@@ -81,6 +89,8 @@ class Unobserved:
     def recorded(self, item: StatusItem, tasks: list[int], rows: list[int]) -> None: ...
 
     def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None: ...
+
+    def victim_overdue(self, pod: OverduePod, waiting: Sequence[int]) -> None: ...
 
     def job_moved(self, jid: int) -> None: ...
 

@@ -110,6 +110,10 @@ class Nominations:
                 if not state.waits_for:
                     yield jid
 
+    def waiting_for(self, row: int) -> list[int]:
+        """The jobs that wait for tasks leaving this node."""
+        return sorted(self._jobs.get(row, ()))
+
     def look_again(self, state: JobState, now: float) -> None:
         """Set the timer of a job that waits."""
         due = now + LOOK_AGAIN_SECONDS * 2 ** min(state.attempts, 3)

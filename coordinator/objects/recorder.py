@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+from coordinator.cluster.overdue import OverduePod
 from coordinator.controllers.restarts import RESTARTING
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.observer import EventReason
@@ -23,7 +24,9 @@ from coordinator.objects.context import NOT_TRIED, shard_name
 from coordinator.objects.events import ClusterHappening
 from coordinator.objects.queue_trees import QueueVersions
 from coordinator.objects.story_texts import (
+    OF_CLUSTER,
     REMEMBERED,
+    WARNINGS,
     evicted_text,
     evicting_text,
     nominated_text,
@@ -46,23 +49,6 @@ CLUSTER_HAPPENINGS = 256
 WAITING = 100_000
 """Maximum number of pending jobs whose reason is checked in rotation."""
 _PLACED = OutcomeCode.PLACED
-_WARNINGS: frozenset[str] = frozenset(
-    (
-        EventReason.SHARD_LOST,
-        EventReason.QUEUE_CLOSED,
-        EventReason.NODE_SET_ASIDE,
-        EventReason.LEDGER_CONTRADICTION,
-        *("Failed", RESTARTING),
-    )
-)
-_CLUSTER: dict[str, str] = {
-    EventReason.SHARD_LOST: "its worker does not answer; another takes its place, and its turns "
-    "are read anew",
-    EventReason.SHARD_RECOVERED: "another worker serves it",
-    EventReason.SHARD_REBALANCED: "nodes came to it or left it",
-    EventReason.NODE_RETURNED: "its time aside is over: it may take tasks again",
-    EventReason.QUEUE_CLOSED: "it takes no new work; what runs goes on",
-}
 
 
 class Observing:
@@ -161,6 +147,18 @@ class Observing:
         if by is not None and jid != by_jid:
             text = evicting_text(len(tasks), state.job.key, reason)
             self._tell(self._move(by, ()), EventReason.EVICTING, text, Audience.JOB)
+        self._notify()
+
+    def victim_overdue(self, pod: OverduePod, waiting: Sequence[int]) -> None:
+        jid, tix = pod.task
+        if (state := self.core.order.known(jid)) is not None:
+            story, reason = self._move(state, [tix]), EventReason.EVICTION_OVERDUE
+            self._tell(story, reason, pod.sentence, Audience.TASKS, warning=True, tasks=[tix])
+        for other in waiting:
+            by = self.core.order.jobs.get(other)
+            reason_of = None if by is None else why(self.core, by, names=self._names())
+            if by is not None and reason_of is not None:
+                self._wait_told(self._move(by, None), reason_of)
         self._notify()
 
     def job_moved(self, jid: int) -> None:
@@ -410,9 +408,9 @@ class Observing:
                 cluster_event.happening.count += 1
                 cluster_event.happening.last = self.core.order.now
                 return
-        text = text or _CLUSTER.get(reason, reason)
+        text = text or OF_CLUSTER.get(reason, reason)
         self.version = number = self.version + 1
-        now, warning = self.core.order.now, reason in _WARNINGS
+        now, warning = self.core.order.now, reason in WARNINGS
         happening = Happening(number, number, reason, text, Audience.JOB, warning, now, now)
         self.told.append(ClusterHappening(about, happening))
         del self.told[:-CLUSTER_HAPPENINGS]

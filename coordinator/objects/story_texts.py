@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 from coordinator.bind.evictions import rule_of
+from coordinator.controllers.restarts import RESTARTING
+from coordinator.core.observer import EventReason
 from shared.messages.messages import ENDED, TaskState
 from shared.units.amount_text import plural
 
 REMEMBERED = frozenset((TaskState.RUNNING, *ENDED))
 """States of tasks whose beginning a story has."""
+
+WARNINGS: frozenset[str] = frozenset(
+    (
+        EventReason.SHARD_LOST,
+        EventReason.QUEUE_CLOSED,
+        EventReason.NODE_SET_ASIDE,
+        EventReason.LEDGER_CONTRADICTION,
+        *("Failed", RESTARTING),
+    )
+)
+"""Reasons of cluster objects whose events are warnings."""
+
+OF_CLUSTER: dict[str, str] = {
+    EventReason.SHARD_LOST: "its worker does not answer; another takes its place, and its turns "
+    "are read anew",
+    EventReason.SHARD_RECOVERED: "another worker serves it",
+    EventReason.SHARD_REBALANCED: "nodes came to it or left it",
+    EventReason.NODE_RETURNED: "its time aside is over: it may take tasks again",
+    EventReason.QUEUE_CLOSED: "it takes no new work; what runs goes on",
+}
+"""What is said of cluster objects, by the reason of the event."""
 
 
 def stopped_text(count: int) -> str:

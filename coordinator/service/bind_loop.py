@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -25,7 +26,7 @@ from coordinator.bind.binder import (
 )
 from coordinator.bind.status_writer import Recorder
 from coordinator.bind.volume_gate import VOLUME_SECONDS
-from coordinator.cluster.protocol import BindAnswer, BindsAndReports, ClusterTimeout
+from coordinator.cluster.protocol import BindAnswer, BindsAndReports, ClusterTimeout, NotLetGo
 from coordinator.controllers.prebind import PreBind
 from coordinator.controllers.volume_controller import VolumeController
 from coordinator.core.coordinator import Coordinator
@@ -46,6 +47,9 @@ CALLS = 4
 
 ASK_AGAIN_SECONDS = 0.2
 """Pause before a retry where the cluster did not answer."""
+
+EVICT_AGAIN_SECONDS = 1.0
+"""Pause before a retry where the cluster does not let victims go, as a budget changes by itself."""
 
 VOLUME_LOOK_SECONDS = 0.1
 """Pause between two looks at binds that wait for volumes."""
@@ -75,18 +79,37 @@ class HasBindStream(Protocol):
     ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]: ...
 
 
+class Stopped(Enum):
+    """What became of a call that is to stop tasks."""
+
+    DONE = auto()
+    REFUSED = auto()
+    """Some of them may not be stopped yet."""
+    UNKNOWN = auto()
+    """There was no answer."""
+
+
+class _Victims(NamedTuple):
+    """Tasks (jid, tix) to stop, and the uids of their incarnations."""
+
+    tasks: list[tuple[int, int]]
+    uids: list[str]
+
+
 @dataclass(frozen=True, slots=True)
-class UnfinishedBinds:
-    """What is left of entries after the calls to the cluster: it does not count among those, or it
+class Unfinished:
+    """What is left of entries after the calls to the cluster. It does not count among those, or it
     would hold up tasks that wait for nothing."""
 
     volumes: BindPlan
     """Binds that wait for volumes."""
-    asked: list[BindPlan] = field(default_factory=list)
+    asked: list[BindPlan]
     """Binds that another binder was asked for and has not answered."""
+    victims: _Victims
+    """Tasks that the cluster does not let go yet."""
 
     def __bool__(self) -> bool:
-        return bool(self.volumes.jids or self.asked)
+        return bool(self.volumes.jids or self.asked or self.victims.tasks)
 
 
 class Binding:
@@ -164,7 +187,7 @@ class Binding:
         return entries[:ENTRIES]
 
     async def _attend(self, entries: list[BindEntry], *, again: bool) -> None:
-        rest: UnfinishedBinds | None = None
+        rest: Unfinished | None = None
         try:
             # Only those again: an entry that is delivered for the first time was never asked of the
             # cluster.
@@ -178,14 +201,15 @@ class Binding:
         if rest:
             self._group.create_task(self._finish(entries, rest))
 
-    async def _finish(self, entries: list[BindEntry], rest: UnfinishedBinds) -> None:
-        """Bind what waits for volumes, and wait for what another binder was asked for."""
+    async def _finish(self, entries: list[BindEntry], rest: Unfinished) -> None:
+        """Do what waits for others: volumes, another binder, victims that a budget keeps."""
         try:
             async with asyncio.TaskGroup() as group:
                 for plan in rest.asked:
                     group.create_task(self._until_answered(plan))
                 if rest.volumes.jids and self._prebind is not None:
                     group.create_task(self._after_volumes(rest.volumes, self._prebind, group))
+                group.create_task(self._evict_at_last(rest.victims))
             await self._acknowledge(entries)
         finally:
             self._under_way.difference_update(entry.id for entry in entries)
@@ -221,15 +245,17 @@ class Binding:
             if waiting.jids:
                 await asyncio.sleep(VOLUME_LOOK_SECONDS)
 
-    async def _bind(self, entries: list[BindEntry]) -> UnfinishedBinds:
+    async def _bind(self, entries: list[BindEntry]) -> Unfinished:
+        """Returns what waits for others."""
+        victims = _Victims([], [])
         if any(entry.evicts for entry in entries):
-            await self._evict(*self._core.evicted(entries))
+            victims = await self._evict(_Victims(*self._core.evicted(entries)))
         self._core.places.assigned(entries)
         plan = await self._plan(entries)
         waiting = part_of(plan, [])
         if self._prebind is not None:
             plan, waiting = self._volumes.gate.split(plan)
-        return UnfinishedBinds(waiting, await self._drive_all(plan))
+        return Unfinished(waiting, await self._drive_all(plan), victims)
 
     async def _with_devices(self, plan: BindPlan) -> BindPlan:
         """The binds whose tasks have the devices that they claim; others give their places back."""
@@ -254,14 +280,29 @@ class Binding:
             plan = part_of(plan, result.again)
         return asked
 
-    async def _evict(self, tasks: list[tuple[int, int]], uids: list[str]) -> None:
+    async def _evict(self, victims: _Victims) -> _Victims:
         """Have the cluster stop evicted incarnations; repeats until it answers. Later incarnations
-        are not affected. One that has ended already is reported anyhow."""
-        while tasks:
-            if await self._stop(tasks[:DELETE_TASKS], uids[:DELETE_TASKS]):
-                tasks, uids = tasks[DELETE_TASKS:], uids[DELETE_TASKS:]
-            else:
+        are not affected. One that has ended already is reported anyhow. Returns those that it does
+        not let go yet."""
+        kept = _Victims([], [])
+        at = 0
+        while at < len(victims.tasks):
+            end = at + DELETE_TASKS
+            part = _Victims(victims.tasks[at:end], victims.uids[at:end])
+            stopped = await self._stop(part)
+            if stopped is Stopped.UNKNOWN:
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
+                continue
+            if stopped is Stopped.REFUSED:
+                kept.tasks.extend(part.tasks)
+                kept.uids.extend(part.uids)
+            at = end
+        return kept
+
+    async def _evict_at_last(self, victims: _Victims) -> None:
+        while victims.tasks:
+            await asyncio.sleep(EVICT_AGAIN_SECONDS)
+            victims = await self._evict(victims)
 
     async def _acknowledge(self, entries: list[BindEntry]) -> None:
         """Acknowledge after the answers are recorded, never before, and only while certain to lead:
@@ -326,20 +367,23 @@ class Binding:
         repeats the instruction."""
         for at in range(0, len(tasks), DELETE_TASKS):
             end = at + DELETE_TASKS
-            if not await self._stop(tasks[at:end], uids[at:end]):
+            if await self._stop(_Victims(tasks[at:end], uids[at:end])) is Stopped.UNKNOWN:
                 return
 
-    async def _stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> bool:
-        """False where the cluster did not answer."""
+    async def _stop(self, victims: _Victims) -> Stopped:
+        names = [f"{jid}.{tix}" for jid, tix in victims.tasks]
         try:
-            never = await self._cluster.delete([f"{jid}.{tix}" for jid, tix in tasks], uids)
+            never = await self._cluster.delete(names, victims.uids)
+        except NotLetGo as error:
+            log.debug("Cluster does not stop tasks yet", why=str(error))
+            return Stopped.REFUSED
         except ClusterTimeout as error:
             log.warning("Cluster did not answer", what="delete", error=str(error))
-            return False
-        items = self._core.stopped(tasks, uids, read_names(never))
+            return Stopped.UNKNOWN
+        items = self._core.stopped(victims.tasks, victims.uids, read_names(never))
         if items:
             await self._recorder.record(items)
-        return True
+        return Stopped.DONE
 
     async def report_forever(self) -> None:
         """Record the cluster's reports; reading the next ones acknowledges the previous."""

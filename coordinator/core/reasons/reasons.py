@@ -343,9 +343,12 @@ class _Judge:
         rows = sorted(state.waits_for or set(state.nominated.values()))
         nodes = some([self.core.names.get(row, f"row {row}") for row in rows])
         text = f"{plural(len(state.nominated), 'task')} hold room on {nodes}"
-        return self._say(
-            Reason.WAITING_FOR_VICTIMS, f"{text}, until the tasks that leave there are gone"
-        )
+        text += ", until the tasks that leave there are gone"
+        if overdue := self.core.victims.overdue.on(rows):
+            text += f"; {overdue[0].sentence}"
+            if len(overdue) > 1:
+                text += f" (and {plural(len(overdue) - 1, 'other')} like it)"
+        return self._say(Reason.WAITING_FOR_VICTIMS, text)
 
     def _failed_attempts(self) -> str:
         """The failed attempts of a parked job, as a sentence."""

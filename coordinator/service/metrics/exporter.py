@@ -23,6 +23,7 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from coordinator.cluster.overdue import Obstacle
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reconcile import SHOWN, FindingKind
 from coordinator.explain.queue_tree import tree_figures, tree_of
@@ -266,6 +267,9 @@ class CoordinatorMetrics(Collector):
         """Faults of nodes and cluster, and the repairs that followed."""
         core = self._core
         quarantine, gangs = core.quarantines, core.order.gangs
+        overdue = core.victims.overdue.counts()
+        for obstacle in Obstacle:
+            page.put("victims_overdue", overdue[obstacle], obstacle)
         page.put("nodes_set_aside", len(quarantine.now))
         page.put("nodes_set_aside_total", quarantine.count)
         page.put("nodes_set_aside_withheld_total", quarantine.withheld)

@@ -246,6 +246,12 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Tasks that an action of the policy evicted",
             "action",
         ),
+        _gauge(
+            "victims_overdue",
+            "On a Kubernetes cluster: tasks that are on their nodes 30 s after they should have "
+            "left, by what keeps them: refused (a budget, mostly), finalizer, kubelet",
+            "obstacle",
+        ),
         _gauge("nodes_set_aside", "Nodes that get nothing now: they refused bind after bind"),
         _counter("nodes_set_aside_total", "Quarantines of nodes that refused bind after bind"),
         _counter(

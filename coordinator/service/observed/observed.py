@@ -16,7 +16,7 @@ from coordinator.api.http.health import HealthCheck
 from coordinator.cluster.kubernetes.bind_requests.writes import RequestWrites
 from coordinator.cluster.kubernetes.cluster import KubernetesCluster
 from coordinator.cluster.kubernetes.shadow.book import ShadowBook, ShadowFacts
-from coordinator.cluster.kubernetes.state.mirror import ObjectKey
+from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites, WriteLeadership
 from coordinator.controllers.prebind import PreBind, StoredPreBind
 from coordinator.core.coordinator import Coordinator
@@ -34,6 +34,8 @@ from coordinator.service.observed.statuses import StatusReports
 
 FLUSH_SECONDS = 1.0
 """How late the shadow's record may be in its file."""
+OVERDUE_LOOK_SECONDS = 1.0
+"""Interval of looks for victims that do not go."""
 _READS = ("GET", "HEAD", "OPTIONS")
 _OBJECTS = frozenset((kind.group, kind.plural) for kind in KINDS)
 
@@ -97,6 +99,7 @@ class ObservedCluster:
             group.create_task(feed.run_forever())
             if self.writes is not None:
                 group.create_task(self.writes.leases.keep_forever(self.writes.leadership.ledger))
+                group.create_task(_report_overdue_forever(core, self.cluster.mirror))
             if self.binder is not None:
                 group.create_task(self.binder.sweep_forever())
             if reports is not None:
@@ -110,6 +113,16 @@ class ObservedCluster:
 
 def _told_nowhere(key: ObjectKey, item: dict[str, Any], why: str) -> None:
     """The shadow writes nothing: its report has the pods that it did not understand."""
+
+
+async def _report_overdue_forever(core: Coordinator, mirror: Mirror) -> None:
+    """Have it told, on both sides, which victims are on their nodes longer than they may."""
+    while True:
+        late = core.victims.overdue.update(mirror.leaving.overdue(mirror.now), core.rows)
+        for pod in late:
+            row = core.rows.get(pod.node, -1)
+            core.observer.victim_overdue(pod, core.order.nominations.waiting_for(row))
+        await asyncio.sleep(OVERDUE_LOOK_SECONDS)
 
 
 async def _flush_forever(book: ShadowBook) -> None:

@@ -3,6 +3,7 @@ room is held meanwhile."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from coordinator.cluster.kubernetes.state import leaving as leaving_pods
+from coordinator.cluster.overdue import Obstacle
 from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
@@ -65,7 +68,7 @@ def priority(name: str, value: int) -> Json:
 
 def of_class(name: str, priority_class: str, **labels: str) -> Json:
     made = pod(name, labels={"app": "low"} | labels)
-    made["spec"] |= {"priorityClassName": priority_class, "terminationGracePeriodSeconds": 30}
+    made["spec"] |= {"priorityClassName": priority_class, "terminationGracePeriodSeconds": 1}
     return made
 
 
@@ -103,11 +106,7 @@ async def test_a_budget_that_the_policy_does_not_look_at_is_kept_by_the_server(
     quadrant: Followed, cluster: ApiClient
 ) -> None:
     """The eviction is asked for until the budget allows it."""
-    budget = {"minAvailable": 4, "selector": {"matchLabels": {"app": "low"}}}
-    kind = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
-    await cluster.create(
-        kind | {"metadata": {"name": "all", "namespace": "default"}, "spec": budget}
-    )
+    await _allow_no_eviction(cluster)
     await cluster.create(of_class("urgent", "high"))
     writes = quadrant.observed.writes
     assert writes is not None
@@ -117,3 +116,99 @@ async def test_a_budget_that_the_policy_does_not_look_at_is_kept_by_the_server(
     (victim,) = await until(lambda: _some(quadrant))
     await cluster.delete(f"{PODS}/{victim['metadata']['name']}", gracePeriodSeconds="0")
     await quadrant.until_bound("urgent")
+
+
+async def _allow_no_eviction(cluster: ApiClient) -> None:
+    budget = {"minAvailable": 4, "selector": {"matchLabels": {"app": "low"}}}
+    kind = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
+    await cluster.create(
+        kind | {"metadata": {"name": "all", "namespace": "default"}, "spec": budget}
+    )
+
+
+async def _events_of(cluster: ApiClient, pod: str, reason: str) -> list[str]:
+    """Their messages."""
+    listed = await cluster.get("/api/v1/namespaces/default/events")
+    return [
+        event["message"]
+        for event in listed["items"]
+        if event["involvedObject"]["name"] == pod and event["reason"] == reason
+    ]
+
+
+async def _reason(quadrant: Followed, pod: str) -> str:
+    """What the pod's condition says, as `kubectl describe` shows it."""
+    conditions = (await quadrant.pods())[pod]["status"].get("conditions", [])
+    messages = [c.get("message", "") for c in conditions if c["type"] == "PodScheduled"]
+    return messages[0] if messages else ""
+
+
+async def test_a_victim_that_does_not_go_is_named_to_who_waits_for_it(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner's finalizer stays, and no kubelet stops it."""
+    monkeypatch.setattr(leaving_pods, "OVERDUE_SECONDS", 1.0)
+    for i in range(4):
+        path = f"{PODS}/low-{i}"
+        await cluster.patch(path, {"metadata": {"finalizers": ["example.com/hold"]}})
+    await cluster.create(of_class("urgent", "high"))
+    (victim,) = await until(lambda: _some(quadrant))
+    name = victim["metadata"]["name"]
+    overdue = quadrant.service.service.core.victims.overdue
+    await until(lambda: overdue.counts() == {Obstacle.FINALIZER: 1})
+
+    async def told() -> tuple[str, str, str] | None:
+        of_victim = await _events_of(cluster, name, "EvictionOverdue")
+        of_waiting = await _events_of(cluster, "urgent", "FailedScheduling")
+        reason = await _reason(quadrant, "urgent")
+        waiting = [text for text in of_waiting if name in text]
+        if not of_victim or not waiting or name not in reason:
+            return None
+        return of_victim[0], waiting[0], reason
+
+    for text in await until(told):
+        assert f"default/{name} on n1 was told to end at 20" in text
+        assert "with 1 s of grace" in text
+        assert "the finalizers example.com/hold" in text
+        assert f"kubectl delete pod {name} -n default --grace-period=0 --force" in text
+
+    # What it is promised stays promised, and nobody else has to go meanwhile.
+    await asyncio.sleep(2.0)
+    assert [pod["metadata"]["name"] for pod in await leaving(quadrant)] == [name]
+    await cluster.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}})
+    await cluster.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
+    await quadrant.until_bound("urgent")
+    await until(lambda: not overdue.counts())
+
+
+async def test_a_victim_that_a_budget_keeps_is_named_with_the_budget(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving_pods, "OVERDUE_SECONDS", 1.0)
+    await _allow_no_eviction(cluster)
+    await cluster.create(of_class("urgent", "high"))
+
+    async def told() -> str | None:
+        texts = await _events_of(cluster, "urgent", "FailedScheduling")
+        return next((text for text in texts if "was to be evicted at" in text), None)
+
+    text = await until(told)
+    assert "The disruption budget all " in text, "in the server's words"
+    overdue = quadrant.service.service.core.victims.overdue
+    assert overdue.counts() == {Obstacle.REFUSED: 1}
+
+
+async def test_evictions_that_a_budget_refuses_hold_up_no_binding(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    """More of them than there are calls to the cluster at once."""
+    await _allow_no_eviction(cluster)
+    writes = quadrant.observed.writes
+    assert writes is not None
+    for i in range(4):
+        before = writes.counts.budget_refusals
+        await cluster.create(of_class(f"urgent-{i}", "high"))
+        await until(lambda before=before: writes.counts.budget_refusals > before)
+        await until(lambda i=i: sum(len(job.evicted) for job in quadrant.jobs()) == i + 1)
+    await cluster.create(node("n2"), of_class("plain", "low"))
+    assert await quadrant.until_bound("plain") == {"plain": "n2"}

@@ -44,6 +44,8 @@ class PodMetadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
@@ -68,12 +70,27 @@ class PodSpec(msgspec.Struct, rename="camel"):
     scheduler_name: str = ""
 
 
+class StatusCause(msgspec.Struct):
+    message: str = ""
+
+
+class StatusDetails(msgspec.Struct):
+    causes: list[StatusCause] = msgspec.field(default_factory=list[StatusCause])
+
+
 class ApiStatus(msgspec.Struct):
     """The API server's answer where it refuses, and in an ERROR event."""
 
     code: int = 0
     reason: str = ""
     message: str = ""
+    details: StatusDetails | None = None
+
+    @property
+    def whole_message(self) -> str:
+        """With the causes: of a refused eviction they name the budget and its figures."""
+        causes = [] if self.details is None else self.details.causes
+        return " ".join([self.message, *(cause.message for cause in causes)])
 
 
 class ApiResource(msgspec.Struct):

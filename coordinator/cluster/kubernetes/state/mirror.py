@@ -15,6 +15,7 @@ import msgspec
 
 from coordinator.cluster.kubernetes.api.objects import PodObject, head_of, pod_of, spec_of
 from coordinator.cluster.kubernetes.state.foreign import ForeignPods
+from coordinator.cluster.kubernetes.state.leaving import LeavingPods
 from coordinator.cluster.kubernetes.state.pods import (
     UNBOUND,
     PodKey,
@@ -86,6 +87,7 @@ class Mirror:
         self._observer = observer
         self.pods = PodTable()
         self.foreign = ForeignPods()
+        self.leaving = LeavingPods()
         self.reports = ReportLog()
         self._ours = ours
         self._hold = hold_seconds
@@ -207,6 +209,7 @@ class Mirror:
         before = row.node, row.ended
         respecified = update(row, pod)
         self._observe(row, *before)
+        self.leaving.take(row, meta, self.now)
         if not row.ours:
             self._expected.pop(row.key, None)
             self.foreign.take(row, msgspec.json.decode(pod.spec))
@@ -227,6 +230,7 @@ class Mirror:
             return
         self._held.pop(row.uid, None)
         self.foreign.forget(row)
+        self.leaving.forget(row)
         ended = row.ended
         last = self.pods.remove(row)
         self._observe(row, row.node, ended)

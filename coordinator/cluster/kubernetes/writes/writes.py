@@ -34,6 +34,7 @@ from coordinator.cluster.protocol import (
     BindAnswers,
     BindRequests,
     ClusterTimeout,
+    NotLetGo,
 )
 from shared.model.kai_devices import labels_of, received, shared_groups
 from shared.units.things import Things
@@ -189,19 +190,27 @@ class ApiWrites:
     # --- evictions ------------------------------------------------------------------------------
 
     async def evict(self, rows: Sequence[PodRow]) -> None:
-        """Evict by the eviction subresource, so that disruption budgets count. Raises
-        ClusterTimeout where some are not certain to end: they are asked for again."""
-        left: list[str] = []
+        """Evict by the eviction subresource, so that disruption budgets count. Some are asked for
+        again: raises ClusterTimeout where there was no answer for one, NotLetGo where the server
+        refuses."""
+        unanswered: list[str] = []
+        refused: list[str] = []
 
         async def one(i: int) -> None:
-            if not await self._evict_one(rows[i]):
-                left.append(rows[i].name)
+            evicted = await self._evict_one(rows[i])
+            if evicted is None:
+                unanswered.append(rows[i].name)
+            elif not evicted:
+                refused.append(rows[i].name)
 
         await self.each(deque(i for i, row in enumerate(rows) if not row.leaving), one)
-        if left:
-            raise ClusterTimeout(f"{len(left)} pods are not evicted yet, {left[0]} among them")
+        if unanswered:
+            raise ClusterTimeout(f"no answer about {len(unanswered)} pods, such as {unanswered[0]}")
+        if refused:
+            raise NotLetGo(f"{len(refused)} pods may not be evicted yet, such as {refused[0]}")
 
-    async def _evict_one(self, row: PodRow) -> bool:
+    async def _evict_one(self, row: PodRow) -> bool | None:
+        """False: the server refuses; None: it did not answer."""
         self.counts.evictions += 1
         body = {
             "apiVersion": "policy/v1",
@@ -212,19 +221,17 @@ class ApiWrites:
         path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}/eviction"
         answer = await self._write("POST", path, msgspec.json.encode(body))
         if answer is None:
-            return False
-        if answer.code == HTTPStatus.TOO_MANY_REQUESTS:
-            # Not load: a budget of the pod's does not allow it now.
-            self.counts.budget_refusals += 1
-            why = status_of(answer.body, answer.code).message
-            log.info("A budget does not let a pod go yet", pod=row.name, why=why)
-            return False
+            return None
         # 404 and 409: that pod is gone, or another has its name.
         over = (HTTPStatus.CREATED, HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-        if answer.code not in over:
-            why = status_of(answer.body, answer.code).message
+        if answer.code in over:
+            return True
+        # Its 429 is not load: a budget of the pod's does not allow it now.
+        self.counts.budget_refusals += answer.code == HTTPStatus.TOO_MANY_REQUESTS
+        why = status_of(answer.body, answer.code).whole_message
+        if self._mirror.leaving.refused(row, why, self._mirror.now):
             log.warning("An eviction is refused", pod=row.name, why=why)
-        return answer.code in over
+        return False
 
     # --- what objects are told --------------------------------------------------------------------
 
