@@ -33,5 +33,9 @@ class OverdueVictims:
         """Those on these nodes."""
         return [pod for row in rows for pod in self._on.get(row, ())]
 
+    def rows(self) -> Iterable[int]:
+        """The nodes that they are on."""
+        return self._on.keys()
+
     def counts(self) -> Counter[Obstacle]:
         return Counter(pod.obstacle for pods in self._on.values() for pod in pods)

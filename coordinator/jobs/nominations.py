@@ -25,6 +25,8 @@ class Nominations:
         """row -> jids that wait for tasks leaving it."""
         self._leaving: Counter[int] = Counter()
         """Tasks that are leaving, by node."""
+        self.overdue: frozenset[int] = frozenset()
+        """Nodes of tasks that should have left by now."""
         self._timers: list[tuple[float, int, int]] = []
         """Heap of (when, jid, stamp)."""
 
@@ -109,6 +111,11 @@ class Nominations:
                 state.waits_for.discard(row)
                 if not state.waits_for:
                     yield jid
+
+    def binding(self, state: JobState) -> dict[int, int]:
+        """The job's nominations that a turn must keep to. Not those on a node whose tasks do not
+        go: it may take other room, and where there is none it is promised the same again."""
+        return {tix: row for tix, row in state.nominated.items() if row not in self.overdue}
 
     def waiting_for(self, row: int) -> list[int]:
         """The jobs that wait for tasks leaving this node."""

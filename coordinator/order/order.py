@@ -230,7 +230,7 @@ class Order(Sessions):
             total=job.tasks,
             tail=tail,
             attempt=state.attempts if action == ALLOCATING else self.contention.attempts(job.jid),
-            nominated=dict(state.nominated),
+            nominated=self.nominations.binding(state),
             action=action,
             world=world,
             traced=job.jid in self.traced,

@@ -119,6 +119,7 @@ async def _report_overdue_forever(core: Coordinator, mirror: Mirror) -> None:
     """Have it told, on both sides, which victims are on their nodes longer than they may."""
     while True:
         late = core.victims.overdue.update(mirror.leaving.overdue(mirror.now), core.rows)
+        core.order.nominations.overdue = frozenset(core.victims.overdue.rows())
         for pod in late:
             row = core.rows.get(pod.node, -1)
             core.observer.victim_overdue(pod, core.order.nominations.waiting_for(row))

@@ -175,10 +175,23 @@ async def test_a_victim_that_does_not_go_is_named_to_who_waits_for_it(
     # What it is promised stays promised, and nobody else has to go meanwhile.
     await asyncio.sleep(2.0)
     assert [pod["metadata"]["name"] for pod in await leaving(quadrant)] == [name]
+    assert (await quadrant.pods())["urgent"]["status"]["nominatedNodeName"] == "n1"
     await cluster.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}})
     await cluster.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
     await quadrant.until_bound("urgent")
     await until(lambda: not overdue.counts())
+
+
+async def test_who_waits_for_a_victim_that_does_not_go_takes_other_room(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving_pods, "OVERDUE_SECONDS", 1.0)
+    await cluster.create(of_class("urgent", "high"))
+    await until(lambda: _some(quadrant))
+    overdue = quadrant.service.service.core.victims.overdue
+    await until(lambda: overdue.counts() == {Obstacle.KUBELET: 1})
+    await cluster.create(node("n2"))
+    assert await quadrant.until_bound("urgent") == {"urgent": "n2"}
 
 
 async def test_a_victim_that_a_budget_keeps_is_named_with_the_budget(
