@@ -53,6 +53,8 @@ class CoordinatorTally:
     ledger_audit: AuditFigures = field(default_factory=AuditFigures)
     evicted: Counter[str] = field(default_factory=Counter)
     """Evicted tasks, by the action and the plugins that agreed."""
+    late_binds: int = 0
+    """Pods that a leader before this one bound while this one led."""
     nodes_moved: int = 0
     """Nodes that changed their shard."""
 

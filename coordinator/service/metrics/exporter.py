@@ -270,6 +270,7 @@ class CoordinatorMetrics(Collector):
         overdue = core.victims.overdue.counts()
         for obstacle in Obstacle:
             page.put("victims_overdue", overdue[obstacle], obstacle)
+        page.put("late_binds_total", core.tally.late_binds)
         page.put("nodes_set_aside", len(quarantine.now))
         page.put("nodes_set_aside_total", quarantine.count)
         page.put("nodes_set_aside_withheld_total", quarantine.withheld)

@@ -252,6 +252,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "left, by what keeps them: refused (a budget, mostly), finalizer, kubelet",
             "obstacle",
         ),
+        _counter(
+            "late_binds_total",
+            "On a Kubernetes cluster: pods that a deposed leader bound after its successor began, "
+            "by the statement on the pod; each is adopted where it is",
+        ),
         _gauge("nodes_set_aside", "Nodes that get nothing now: they refused bind after bind"),
         _counter("nodes_set_aside_total", "Quarantines of nodes that refused bind after bind"),
         _counter(

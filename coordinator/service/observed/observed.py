@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
@@ -34,10 +35,13 @@ from coordinator.service.observed.statuses import StatusReports
 
 FLUSH_SECONDS = 1.0
 """How late the shadow's record may be in its file."""
-OVERDUE_LOOK_SECONDS = 1.0
-"""Interval of looks for victims that do not go."""
+PODS_LOOK_SECONDS = 1.0
+"""Interval of looks for victims that do not go, and for late bindings."""
 _READS = ("GET", "HEAD", "OPTIONS")
 _OBJECTS = frozenset((kind.group, kind.plural) for kind in KINDS)
+
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class ObservedCluster:
         if self.writes is not None:
             statement = f"{ledger}/{leadership.epoch}"
             self.writes.leadership = WriteLeadership(statement, leadership.remaining)
+            self.cluster.mirror.statement = statement
 
     async def give_up(self) -> None:
         """In an orderly end, while we lead yet."""
@@ -99,7 +104,7 @@ class ObservedCluster:
             group.create_task(feed.run_forever())
             if self.writes is not None:
                 group.create_task(self.writes.leases.keep_forever(self.writes.leadership.ledger))
-                group.create_task(_report_overdue_forever(core, self.cluster.mirror))
+                group.create_task(_report_pods_forever(core, self.cluster.mirror))
             if self.binder is not None:
                 group.create_task(self.binder.sweep_forever())
             if reports is not None:
@@ -115,15 +120,24 @@ def _told_nowhere(key: ObjectKey, item: dict[str, Any], why: str) -> None:
     """The shadow writes nothing: its report has the pods that it did not understand."""
 
 
-async def _report_overdue_forever(core: Coordinator, mirror: Mirror) -> None:
-    """Have it told, on both sides, which victims are on their nodes longer than they may."""
+async def _report_pods_forever(core: Coordinator, mirror: Mirror) -> None:
+    """Have it told, on both sides, which victims are on their nodes longer than they may; and count
+    what a deposed leader bound after all."""
     while True:
         late = core.victims.overdue.update(mirror.leaving.overdue(mirror.now), core.rows)
         core.order.nominations.overdue = frozenset(core.victims.overdue.rows())
         for pod in late:
             row = core.rows.get(pod.node, -1)
             core.observer.victim_overdue(pod, core.order.nominations.waiting_for(row))
-        await asyncio.sleep(OVERDUE_LOOK_SECONDS)
+        for bound in mirror.take_late():
+            core.tally.late_binds += 1
+            log.warning(
+                "A leader before this one bound a pod: it is adopted there",
+                pod=f"{bound.namespace}/{bound.name}",
+                node=bound.node,
+                statement=bound.statement,
+            )
+        await asyncio.sleep(PODS_LOOK_SECONDS)
 
 
 async def _flush_forever(book: ShadowBook) -> None:

@@ -13,6 +13,7 @@ class Answer:
 
     code: int
     retry_after: int | None = None
+    message: str = "a fault of the test"
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,7 +238,7 @@ def _answered(effect: Answer) -> web.Response:
         "apiVersion": "v1",
         "status": "Failure",
         "reason": reason,
-        "message": "a fault of the test",
+        "message": effect.message,
         "code": effect.code,
     }
     retry = {} if effect.retry_after is None else {"Retry-After": str(effect.retry_after)}

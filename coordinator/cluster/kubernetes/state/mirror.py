@@ -105,6 +105,9 @@ class Mirror:
         """PodGroups that were deleted before their pods -> their uid. Their pods go on running, so
         the job stays until they are gone."""
         self.now = 0.0
+        self.statement = ""
+        """Ledger and epoch of the leader that we are."""
+        self._late: list[PodRow] = []
 
     # --- what the watches say -----------------------------------------------------------------
 
@@ -210,6 +213,8 @@ class Mirror:
         respecified = update(row, pod)
         self._observe(row, *before)
         self.leaving.take(row, meta, self.now)
+        if row.was_pending and row.node and not before[0]:
+            self._note_late(row)
         if not row.ours:
             self._expected.pop(row.key, None)
             self.foreign.take(row, msgspec.json.decode(pod.spec))
@@ -218,6 +223,17 @@ class Mirror:
             pod.status.resource_claim_statuses = claims.copy()
             self._changed[key] = pod
         self._progress(row)
+
+    def _note_late(self, row: PodRow) -> None:
+        """The pod was bound since we lead: by another leader of ours if its statement says so."""
+        leader = row.statement.rpartition("/")[0]
+        if row.ours and leader not in ("", self.statement):
+            self._late.append(row)
+
+    def take_late(self) -> list[PodRow]:
+        """Pods that were bound by a leader before this one while this one leads; each once."""
+        late, self._late = self._late, []
+        return late
 
     def _has_task(self, row: PodRow) -> bool:
         """Also one that ended while nobody looked: its task waits for its end."""

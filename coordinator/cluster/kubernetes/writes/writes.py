@@ -19,6 +19,7 @@ from coordinator.cluster.kubernetes.api.objects import pod_of, resources_of, sta
 from coordinator.cluster.kubernetes.api.pool import (
     CONNECTIONS,
     JSON,
+    STRATEGIC_PATCH,
     HttpAnswer,
     NoAnswer,
     NotSent,
@@ -46,6 +47,8 @@ LONGEST_SECONDS = 5.0
 _SHARE = 0.8
 """Of what is left of the lease: the server gives a write up before somebody else may lead."""
 _LEAST_SECONDS = 0.05
+BIND_FAILED = "SchedulerError"
+"""Reason of a condition: kube-scheduler's word for a binding that failed."""
 _OVERLOAD = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 log = structlog.get_logger(__name__)
@@ -69,6 +72,7 @@ class WriteLeadership:
 class WriteCounts:
     bindings: int = 0
     looks: int = 0
+    fences: int = 0
     without_answer: int = 0
     evictions: int = 0
     budget_refusals: int = 0
@@ -103,23 +107,18 @@ class ApiWrites:
         """Raises ClusterTimeout where the lease leaves no time for any write, or another Quadrant
         has the cluster's."""
         call = BindCall(requests, rows)
-        pending = deque(i for i in range(len(rows)) if not self._answered_by_watch(call, i))
+        pending = deque(i for i in range(len(rows)) if not call.answered_by_watch(i))
         await self.each(pending, lambda i: self._bind_one(call, i))
         return call.result()
-
-    def _answered_by_watch(self, call: BindCall, i: int) -> bool:
-        if call.answered_by_watch(i):
-            return True
-        if self._mirror.exists(ObjectKey(NODE, "", call.requests.nodes[i])):
-            return False
-        # The server does not look: it would answer 201, and the pod would wait for ever.
-        call.refuse(i, NO_NODE)
-        return True
 
     async def _bind_one(self, call: BindCall, i: int) -> None:
         row, node = call.rows[i], call.requests.nodes[i]
         assert row is not None
-        entry = call.requests.entries[i] if call.requests.entries else ""
+        entry = call.entry(i)
+        if not self._mirror.exists(ObjectKey(NODE, "", node)):
+            # The server does not look: it would answer 201, and the pod would wait for ever.
+            await self._refuse(call, i, row, Refused(NO_NODE, f"there is no node {node}"))
+            return
         version = row.version
         for _ in range(TRIES):
             self.counts.bindings += 1
@@ -129,8 +128,7 @@ class ApiWrites:
             judged = Next.LOOK if answer is None else of_answer(answer.code, answer.body)
             match judged:
                 case Refused():
-                    call.refuse(i, judged.reason)
-                    log.warning("A binding is refused", pod=row.name, why=judged.message)
+                    await self._refuse(call, i, row, judged)
                     return
                 case BindAnswer():
                     self._answered(call, i, row, Looked(judged, node))
@@ -145,6 +143,31 @@ class ApiWrites:
                 self._answered(call, i, row, looked)
                 return
             version = looked.version
+
+    async def _refuse(self, call: BindCall, i: int, row: PodRow, why: Refused) -> None:
+        """Have the place given back, once no earlier binding to it can land any more: one without
+        an answer, of ours or of a deposed leader's, may still be on its way."""
+        node = call.requests.nodes[i]
+        if await self._fence(row, f"the binding to {node} was refused: {why.message}"):
+            call.refuse(i, why.reason)
+            log.warning("A binding is refused", pod=row.name, why=why.message)
+
+    async def _fence(self, row: PodRow, why: str) -> bool:
+        """Move the pod's version, which every binding on its way names; by what kube-scheduler says
+        of a pod whose binding failed. False where that is not certain: the binder asks again."""
+        # The version in it makes each message another one: a write of the same moves nothing.
+        message = f"{why} ({self.leadership.statement}, version {row.version})"
+        failed = {"type": "PodScheduled", "status": "False", "reason": BIND_FAILED}
+        body = {
+            "metadata": {"uid": row.uid},
+            "status": {"conditions": [failed | {"message": message}]},
+        }
+        path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}/status"
+        self.counts.fences += 1
+        answer = await self._write("PATCH", path, msgspec.json.encode(body), STRATEGIC_PATCH)
+        # 404, 409: the pod is gone, or another has its name. That is as good.
+        over = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+        return answer is not None and answer.code in over
 
     def _answered(self, call: BindCall, i: int, row: PodRow, looked: Looked) -> None:
         assert looked.answer is not None
