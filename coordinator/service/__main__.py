@@ -13,6 +13,7 @@ from coordinator.cluster.simulated.client import SocketCluster
 from coordinator.dispatch.worker_client import RayShards
 from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.observed.kubernetes import open_kubernetes
+from coordinator.service.observed.refilling import refilled
 from coordinator.service.process import exit_code, stop_on_signals
 from coordinator.service.service import Service
 from shared.garbage_collection import walk_young_objects_only
@@ -27,8 +28,13 @@ from shared.telemetry.tracing import configure_tracing
 
 async def serve(settings: Settings) -> None:
     """Connect to ledger, cluster and Ray, serve until SIGTERM or SIGINT, disconnect."""
-    identity, loop_time = expected(settings.data_dir, settings.cluster_id), LoopTime()
+    loop_time = LoopTime()
     loop_time.watch(asyncio.get_running_loop())
+    data_dir, cluster_id = settings.data_dir, settings.cluster_id
+    if settings.kubernetes:
+        identity = await refilled(settings.access(), data_dir, cluster_id)
+    else:
+        identity = expected(data_dir, cluster_id)
     async with contextlib.AsyncExitStack() as ended:
         ledger = RedisLedger(settings.access(), cluster=identity.cluster, newest=identity.log)
         ended.push_async_callback(ledger.close)

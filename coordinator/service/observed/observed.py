@@ -35,6 +35,7 @@ from coordinator.service.observed.statuses import StatusReports
 
 FLUSH_SECONDS = 1.0
 """How late the shadow's record may be in its file."""
+HOLD_LOOK_SECONDS = 0.02
 PODS_LOOK_SECONDS = 1.0
 """Interval of looks for victims that do not go, and for late bindings."""
 _READS = ("GET", "HEAD", "OPTIONS")
@@ -101,6 +102,7 @@ class ObservedCluster:
             not_understood=_told_nowhere if reports is None else reports.not_understood,
         )
         async with asyncio.TaskGroup() as group:
+            group.create_task(_hold_turns(core, self.cluster.mirror))
             group.create_task(feed.run_forever())
             if self.writes is not None:
                 group.create_task(self.writes.leases.keep_forever(self.writes.leadership.ledger))
@@ -118,6 +120,18 @@ class ObservedCluster:
 
 def _told_nowhere(key: ObjectKey, item: dict[str, Any], why: str) -> None:
     """The shadow writes nothing: its report has the pods that it did not understand."""
+
+
+async def _hold_turns(core: Coordinator, mirror: Mirror) -> None:
+    """Nothing is decided before the books have what is on the nodes: a ledger that is empty, or
+    older than the cluster, would give the room of running pods away."""
+    core.order.window, window = 0, core.order.window
+    while not mirror.accounts_for_all:  # noqa: ASYNC110 - intake has a part in it
+        await asyncio.sleep(HOLD_LOOK_SECONDS)
+    last = mirror.reports.last
+    while mirror.reports.recorded < last:  # noqa: ASYNC110 - the binder records them
+        await asyncio.sleep(HOLD_LOOK_SECONDS)
+    core.order.window = window
 
 
 async def _report_pods_forever(core: Coordinator, mirror: Mirror) -> None:

@@ -6,6 +6,8 @@ import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 
+from redis.exceptions import WatchError
+
 from shared.ledger.errors import LedgerIdentity
 from shared.ledger.keys import key
 from shared.ledger.protocol import COORDINATOR
@@ -89,6 +91,31 @@ class Care(Calls):
             holder=str(leader[1], "utf-8") if leader else "",
             seconds_left=leader[2] / 1e6 if leader else 0.0,
         )
+
+    async def begin_anew(self, state: ServerContent) -> LedgerIdentityNote | None:
+        """Empty the ledger and found another one in its place, under an id of its own. None where
+        somebody else was faster, or it is led.
+
+        For a ledger whose objects are kept elsewhere: what it had is found there again.
+        """
+        if state.seconds_left > 0:
+            return None
+        cluster, meta = secrets.token_hex(8), key("meta")
+        async with translated(), self._writer.pipeline(transaction=True) as pipe:
+            await pipe.watch(meta)
+            before = str(await pipe.hget(meta, "cluster") or b"", "utf-8")
+            old = [name async for name in pipe.scan_iter(match=key("*"), count=1000)]
+            if before != state.cluster:
+                return None
+            pipe.multi()
+            if old:
+                pipe.delete(*old)
+            pipe.hset(meta, "cluster", cluster)
+            try:
+                await pipe.execute()
+            except WatchError:
+                return None
+        return LedgerIdentityNote(cluster)
 
     async def accept(
         self, state: ServerContent, expected: LedgerIdentityNote

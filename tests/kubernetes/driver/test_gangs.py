@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from coordinator.cluster.kubernetes.cluster import DELTA
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
+from tests.kubernetes.driver.test_evictions import priority
 
 NODES = ("n1", "n2", "n3")
 
@@ -133,6 +136,29 @@ async def test_a_running_cluster_is_adopted_by_an_empty_ledger(
         nodes = await quadrant.until_bound("runs", "waits")
         assert nodes == {"runs": "n1", "waits": "n2"}
         await until(lambda: quadrant.states()["bound"] == 2)
+
+
+async def test_with_an_empty_ledger_nothing_is_placed_where_others_run_already(
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    ledger_url: str,
+    short_dir: Path,
+) -> None:
+    """Those that wait come first in the list, and more of them than intake takes at once: they are
+    not decided about before the books have those that run."""
+    count = 20
+    await cluster.create(node("n1", cpu=count), priority("high", 1000))
+    running = await cluster.create(*(pod(f"runs-{i}") for i in range(count)))
+    for one in running:
+        await cluster.bind(one, "n1")
+    urgent = pod("any")["spec"] | {"priorityClassName": "high"}
+    await cluster.create(*(pod(f"a-waits-{i}") | {"spec": urgent} for i in range(DELTA + 1)))
+    kubeconfig = control_plane.admin.kubeconfig
+    async with followed(ledger_url, short_dir, cluster, kubeconfig) as quadrant:
+        await until(lambda: quadrant.states()["bound"] == count)
+        await until(lambda: quadrant.service.service.core.order.open == 0)
+        await asyncio.sleep(1.0)
+        assert len(await quadrant.nodes_of()) == count, "the room of those that run was given away"
 
 
 pytestmark = pytest.mark.timeout(180)

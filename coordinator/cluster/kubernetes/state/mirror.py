@@ -98,7 +98,8 @@ class Mirror:
         """Kind -> (namespace, name) -> uid of what exists."""
         self._listing: dict[str, set[tuple[str, str]]] = {}
         self._expected: dict[PodKey, str] = {}
-        """Pods that intake has from before, with their uids, until we know which tasks they are."""
+        """Pods that intake has from before, and those that had nodes before it had them, with their
+        uids, until we know which tasks they are."""
         self._changed: dict[ObjectKey, msgspec.Raw | PodObject] = {}
         self._gone: dict[ObjectKey, None] = {}
         self._kept_groups: dict[ObjectKey, str] = {}
@@ -119,7 +120,7 @@ class Mirror:
     @property
     def accounts_for_all(self) -> bool:
         """Whether what is not here is nowhere: everything was listed, and each pod that the books
-        have from before is a task here, or gone."""
+        have from before, or that has its node from before, is a task here, or gone."""
         return self.complete and not self._expected
 
     @property
@@ -158,7 +159,16 @@ class Mirror:
         listed = self._listing.pop(kind, set())
         for namespace, name in [at for at in self._known[kind] if at not in listed]:
             self._remove(ObjectKey(kind, namespace, name))
+        if kind == POD and kind in self._unlisted:
+            self._expect_placed()
         self._unlisted.discard(kind)
+
+    def _expect_placed(self) -> None:
+        """Pods of the first list that are on nodes and that intake has yet to hear of: an empty
+        ledger knows none of them, and would take their room for free."""
+        for key, change in self._changed.items():
+            if isinstance(change, PodObject) and spec_of(change.spec).node_name:
+                self._expected.setdefault(key[1:], change.metadata.uid)
 
     def take(self, kind: str, raw: msgspec.Raw) -> None:
         """An object as it is now."""

@@ -14,6 +14,8 @@ PART = 2000
 class ReportLog:
     def __init__(self) -> None:
         self.last = 0
+        self.recorded = 0
+        """The coordinator has recorded all up to this number."""
         self._reports: deque[tuple[int, int, str, str, int]] = deque()
 
     def __len__(self) -> int:
@@ -25,6 +27,7 @@ class ReportLog:
 
     def after(self, number: int) -> Reports:
         """The next reports; those up to ``number`` are recorded and forgotten."""
+        self.recorded = max(self.recorded, number)
         while self._reports and self._reports[0][0] <= number:
             self._reports.popleft()
         part = [self._reports[i] for i in range(min(PART, len(self._reports)))]

@@ -33,6 +33,9 @@ LOOK_SECONDS = 1.0
 """Interval of looks while another has it, or nobody answers."""
 RAN_OUT = "the Lease of the cluster ran out"
 
+LEDGER = "quadrant.dev/ledger"
+"""Annotation: the ledger that had it last. It stays when the Lease is given up."""
+
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _DONE = (HTTPStatus.OK, HTTPStatus.CREATED)
 
@@ -70,6 +73,11 @@ class ClusterLeases:
         return max(0.0, min((lease.remaining() for lease in self.each), default=math.inf))
 
     @property
+    def before(self) -> str:
+        """The ledger whose bindings may be on their way still; "" for none."""
+        return next((lease.before for lease in self.each if lease.before), "")
+
+    @property
     def why(self) -> str:
         """Why they are not held; "" where they are."""
         return next((lease.why or RAN_OUT for lease in self.each if not lease.held), "")
@@ -96,6 +104,8 @@ class ClusterLease:
         self.name = f"quadrant-{scheduler}".replace(ALL_SCHEDULERS, "all")
         self.other = ""
         """Who has it, where that is not us."""
+        self.before = ""
+        """The ledger that had it last, where that is not ours: what it sent may be on its way."""
         self.why = "nobody has answered yet"
         """Why we do not have it."""
         self._server, self._clock = server, clock
@@ -124,6 +134,9 @@ class ClusterLease:
             found: Json = msgspec.json.decode(answer.body)
             if self._is_anothers(found):
                 return
+            last = (found["metadata"].get("annotations") or {}).get(LEDGER, "")
+            if last not in ("", holder):
+                self.before = last
             answer = await self._take(found)
         elif answer is not None and answer.code == HTTPStatus.NOT_FOUND:
             answer = await self._create()
@@ -163,13 +176,15 @@ class ClusterLease:
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self.name, "namespace": NAMESPACE},
+            "metadata": {"name": self.name, "namespace": NAMESPACE}
+            | {"annotations": {LEDGER: self._holder}},
             "spec": _spec(self._holder),
         }
         return await self._server.claim("POST", _LEASES, msgspec.json.encode(lease), JSON)
 
     async def _take(self, found: Json) -> HttpAnswer | None:
-        body = {"metadata": {"resourceVersion": _version(found)}, "spec": _spec(self._holder)}
+        metadata = {"resourceVersion": _version(found), "annotations": {LEDGER: self._holder}}
+        body = {"metadata": metadata, "spec": _spec(self._holder)}
         return await self._server.claim("PATCH", self.path, msgspec.json.encode(body), MERGE_PATCH)
 
     def _have(self, until: float) -> None:

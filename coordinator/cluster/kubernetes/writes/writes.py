@@ -92,6 +92,9 @@ class ApiWrites:
         self.leadership = WriteLeadership()
         self.leases = ClusterLeases(self, schedulers, clock=clock)
         self.counts = WriteCounts()
+        self._fencing = asyncio.Lock()
+        self._fenced = False
+        """No binding of another ledger can land any more."""
         self.limit = RequestLimit(connections)
         self._reader = reader
         self._mirror = mirror
@@ -106,6 +109,7 @@ class ApiWrites:
     async def bind(self, requests: BindRequests, rows: Sequence[PodRow | None]) -> BindAnswers:
         """Raises ClusterTimeout where the lease leaves no time for any write, or another Quadrant
         has the cluster's."""
+        await self._fence_waiting()
         call = BindCall(requests, rows)
         pending = deque(i for i in range(len(rows)) if not call.answered_by_watch(i))
         await self.each(pending, lambda i: self._bind_one(call, i))
@@ -151,6 +155,30 @@ class ApiWrites:
         if await self._fence(row, f"the binding to {node} was refused: {why.message}"):
             call.refuse(i, why.reason)
             log.warning("A binding is refused", pod=row.name, why=why.message)
+
+    async def _fence_waiting(self) -> None:
+        """Once, before the first binding by a ledger that is not the last one's: nobody knows any
+        more what that one's leader sent, so no pod may be bound by it from now on. Raises
+        ClusterTimeout where that is not certain yet."""
+        async with self._fencing:
+            if not self._fenced and self.leases.held:
+                await self._fence_each_waiting()
+                self._fenced = True
+
+    async def _fence_each_waiting(self) -> None:
+        if before := self.leases.before:
+            waiting = [row for row in self._mirror.pods if row.ours and not (row.node or row.ended)]
+            log.warning("Another ledger had this cluster", ledger=before, waiting=len(waiting))
+            why = f"what ledger {before} decided is void: it was lost"
+            left: list[str] = []
+
+            async def one(i: int) -> None:
+                if not await self._fence(waiting[i], why):
+                    left.append(waiting[i].name)
+
+            await self.each(deque(range(len(waiting))), one)
+            if left:
+                raise ClusterTimeout(f"{len(left)} pods may be bound by ledger {before} yet")
 
     async def _fence(self, row: PodRow, why: str) -> bool:
         """Move the pod's version, which every binding on its way names; by what kube-scheduler says
