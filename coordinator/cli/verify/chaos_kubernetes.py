@@ -33,6 +33,7 @@ def run_on_kubernetes(options: KubernetesRun) -> int:
     from coordinator.cli.run.control_plane import own_control_plane
     from coordinator.cli.run.stack import workspace
     from coordinator.cli.verify.chaos_verdict import run_and_tell
+    from coordinator.verification.chaos.kubernetes.loss import draw_loss
     from coordinator.verification.chaos.kubernetes.run import KubernetesChaos
     from coordinator.verification.chaos.plan import KUBERNETES_TARGETS, STANDBY, plan
     from coordinator.verification.chaos.timeline import ChaosTimeline
@@ -62,6 +63,7 @@ def run_on_kubernetes(options: KubernetesRun) -> int:
             seed=options.seed,
             duration=options.duration,
             blows=blows,
+            loss=draw_loss(options.seed, options.duration) if options.faults else None,
             timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
         )
         return run_and_tell(chaos, space, console, options.output)

@@ -18,10 +18,12 @@ LOST_WITHIN_SECONDS = max(START_SECONDS.values()) + 10.0
 when its start times out."""
 
 
-def judge_history(report: ChaosReport, history: Path, *, seed: int) -> Evidence:
-    """Have the checker read the history of a run that had to finish everything."""
-    result = check(history, closed=True)
-    report.tasks_bound = result.summary.tasks_bound
+def judge_history(
+    report: ChaosReport, history: Path, *, seed: int, closed: bool = True
+) -> Evidence:
+    """Have the checker read a history. ``closed``: of a run that had to finish everything."""
+    result = check(history, closed=closed)
+    report.tasks_bound += result.summary.tasks_bound
     for violation in result.violations:
         report.violation(promise=violation.promise, message=str(violation), seed=seed)
     report.violated += sum(result.broken.values()) - len(result.violations)  # not kept

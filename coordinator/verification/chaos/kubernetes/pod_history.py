@@ -56,6 +56,13 @@ class TaskNames:
             for i, uid in enumerate(role.uids):
                 self._tasks[uid] = NamedTask(f"{op.jid}.{role.first + i}", job.uid)
 
+    def knows(self, uid: str) -> bool:
+        return uid in self._tasks
+
+    def named(self, uid: str) -> NamedTask:
+        """Of one that is known."""
+        return self._tasks[uid]
+
     async def of(self, uid: str) -> NamedTask:
         """Raises RunFailed where the log does not come to name it."""
         try:

@@ -27,7 +27,11 @@ from coordinator.cluster.kubernetes.api.client import ApiReader
 from coordinator.cluster.kubernetes.api.credentials import from_kubeconfig
 from coordinator.cluster.kubernetes.api.objects import PodObject, pod_of, spec_of
 from coordinator.cluster.kubernetes.api.reflector import Reflector, WatchedKind
-from coordinator.verification.chaos.kubernetes.pod_history import PodHistory, TaskNames
+from coordinator.verification.chaos.kubernetes.pod_history import (
+    NamedTask,
+    PodHistory,
+    TaskNames,
+)
 from coordinator.verification.chaos.report import RunFailed
 from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.errors import UnexpectedAnswer
@@ -64,6 +68,11 @@ class ClusterRecorder:
         self._held: deque[LogEntry] = deque()
         self._read = "0"
         """Id of the last entry of the log that was read."""
+        self._listed = False
+        """The first list is over."""
+        self._before: dict[str, tuple[PodObject, bool]] = {}
+        """Pods that had nodes before the first list, by uid, and whether they are gone since: told
+        once the ledger's log names them, which one that began anew does not do for all."""
 
     async def run_forever(self, client: ApiClient) -> None:
         async with self._reader, asyncio.TaskGroup() as group:
@@ -92,9 +101,15 @@ class ClusterRecorder:
                     self._read = entries[-1].id
                     self._held += entries
                     await self._names.learn(entries)
+                    self._tell_before()
                 await self._ledger.tell_reader(READER, self._read)
             except LedgerError:
                 await asyncio.sleep(AGAIN_SECONDS)  # it is struck, or starts again
+
+    def _tell_before(self) -> None:
+        for uid in [uid for uid in self._before if self._names.knows(uid)]:
+            pod, gone = self._before.pop(uid)
+            self._tell(pod, self._names.named(uid), gone=gone)
 
     def _release(self, until: float) -> None:
         """Write what the log has from before this time."""
@@ -114,6 +129,7 @@ class ClusterRecorder:
         await self.changed(kind, [(False, item) for item in items])
 
     async def list_ended(self, kind: WatchedKind) -> None:
+        self._listed = True
         self._history.cluster_events(list(self._pods.end_list(time.time())))
 
     async def changed(self, kind: WatchedKind, item: list[tuple[bool, msgspec.Raw]]) -> None:
@@ -129,8 +145,13 @@ class ClusterRecorder:
         uid, spec = pod.metadata.uid, spec_of(pod.spec)
         if spec.scheduler_name != self._scheduler or not spec.node_name:
             return
-        task = await self._names.of(uid)
-        now, events = time.time(), list[ClusterEvent]()
+        if not self._names.knows(uid) and (not self._listed or uid in self._before):
+            self._before[uid] = pod, gone
+            return
+        self._tell(pod, await self._names.of(uid), gone=gone)
+
+    def _tell(self, pod: PodObject, task: NamedTask, *, gone: bool) -> None:
+        uid, now, events = pod.metadata.uid, time.time(), list[ClusterEvent]()
         if not gone or self._pods.knows(uid):  # its last form may say more than the one before
             events += self._pods.take(pod, task, now)
         if gone:
@@ -147,6 +168,7 @@ async def recording(
     reader = ApiReader(from_kubeconfig(kubeconfig, None))
     recorder = ClusterRecorder(history, reader, ledger, scheduler=scheduler)
     try:
+        await client.delete(_BEAT_PATH, code=None)  # of a recorder before this one
         await client.create(_beat(time.time()))
         async with asyncio.TaskGroup() as group:
             task = group.create_task(recorder.run_forever(client))

@@ -6,13 +6,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import aiohttp
 
+from coordinator.supervisor.supervisor import COORDINATORS
 from coordinator.verification.chaos.faults import FaultInjector, InjectedFault
 from coordinator.verification.chaos.judgement import judge_history, judge_roles, tell_recoveries
 from coordinator.verification.chaos.kubernetes.load import (
@@ -27,6 +29,13 @@ from coordinator.verification.chaos.kubernetes.load import (
     Remove,
     first_objects,
     pod_path,
+)
+from coordinator.verification.chaos.kubernetes.loss import (
+    Act,
+    LedgerLoss,
+    acts_of,
+    copy_files,
+    lose,
 )
 from coordinator.verification.chaos.kubernetes.recorder import ClusterRecorder, recording
 from coordinator.verification.chaos.kubernetes.servers import ServersKeeper
@@ -47,6 +56,10 @@ from shared.settings.settings import Settings
 PATIENCE_SECONDS = 90.0
 """The run fails after this time without an answer from the API server."""
 AGAIN_SECONDS = 0.2
+STEPS_WITHOUT_US = 5
+"""Of the load, while the ledger is lost."""
+REPORTED = b"The ledger is lost and begun anew"
+"""In a coordinator's log."""
 _MIGHT = ("Pending", "Running")
 _NOT_NOW = (429, 500, 503, 504)
 """Answers of a server that is overloaded, or has no etcd."""
@@ -92,6 +105,7 @@ class KubernetesChaos:
     """Seconds of load."""
     blows: list[PlannedFault]
     timeline: ChaosTimeline
+    loss: LedgerLoss | None = None
     report: ChaosReport = field(default_factory=lambda: ChaosReport(seeds=1))
     created: set[str] = field(default_factory=set)
     """Names of pods whose creation was acknowledged."""
@@ -105,17 +119,78 @@ class KubernetesChaos:
         servers = ServersKeeper(self.plane, self.timeline)
         async with client_of(self.plane.admin) as client:
             load = await self._prepare(client)
-            stage = _Stage(self.settings, self.timeline)
-            async with self._kubelets(client), self._recorded(stage, client):
-                await self._on(stage, client, servers, load)
-        judge_roles(self.report, stage.deaths, self.struck, seed=self.seed)
+            steps = load.steps()
+            async with self._kubelets(client), beside(servers.run_forever()):
+                self.timeline.begin()
+                for act in acts_of(self.blows, self.duration, self.loss):
+                    await self._perform(act, client, servers, load, steps)
+        return self.report
+
+    async def _perform(
+        self,
+        act: Act,
+        client: ApiClient,
+        servers: ServersKeeper,
+        load: KubernetesLoad,
+        steps: Iterator[list[Operation]],
+    ) -> None:
+        history = self._history_of(act)
+        stage, struck = _Stage(self.settings.replace(history=history), self.timeline), self.struck
+        async with self._recorded(stage, client):
+            struck = await self._on(act, stage, client, servers, steps)
+            if act.loss is None:
+                await self._do(client, load.ending())
+                await self._finish(stage, client)
+            else:
+                self.timeline.note("the coordinators are killed, to stay down")
+                for role in COORDINATORS:
+                    if role in stage.parts.roles():
+                        stage.parts.kill(role)
+        judge_roles(self.report, stage.deaths, struck, seed=self.seed)
         for back in stage.returns:
             self.report.recovered(f"{back.role} process", back.seconds)
         evidence = await asyncio.to_thread(
-            judge_history, self.report, self.settings.history, seed=self.seed
+            judge_history, self.report, history, seed=self.seed, closed=act.loss is None
         )
-        tell_recoveries(self.report, self.timeline, self.struck, evidence)
-        return self.report
+        tell_recoveries(self.report, self.timeline, struck, evidence)
+        if act.loss is not None:
+            await self._lose(act.loss, client, steps)
+        elif self.loss is not None:
+            self._judge_refilling(stage)
+
+    def _history_of(self, act: Act) -> Path:
+        """The act before a loss has its own."""
+        path = self.settings.history
+        return path if act.loss is None else path.with_name(f"{path.stem}-before{path.suffix}")
+
+    # --- the loss of the ledger -------------------------------------------------------------------
+
+    @property
+    def _copy(self) -> Path:
+        return self.settings.run_dir / "copy-of-the-ledger"
+
+    async def _copy_later(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await copy_files(self.settings.data_dir, self._copy)
+        self.timeline.note("the ledger is copied")
+
+    async def _lose(
+        self, loss: LedgerLoss, client: ApiClient, steps: Iterator[list[Operation]]
+    ) -> None:
+        """While nothing of ours runs. Users go on meanwhile."""
+        lose(loss, self.settings.data_dir, self._copy)
+        age = f", of {loss.age:.1f} s before" if loss.age else ""
+        self.timeline.note(f"{loss.kind}{age}")
+        self.report.fault(loss.kind)
+        for _ in range(STEPS_WITHOUT_US):
+            await self._do(client, next(steps))
+
+    def _judge_refilling(self, stage: _Stage) -> None:
+        """Whoever led first has said that the ledger was lost, and of what it knows no more."""
+        logs = [stage.parts.log(role) for role in COORDINATORS]
+        if not any(path.exists() and REPORTED in path.read_bytes() for path in logs):
+            message = "the ledger was lost, and no coordinator has said so"
+            self.report.violation(promise=6, message=message, seed=self.seed)
 
     # --- what runs ------------------------------------------------------------------------------
 
@@ -137,7 +212,6 @@ class KubernetesChaos:
     async def _recorded(self, stage: _Stage, client: ApiClient) -> AsyncIterator[None]:
         """Start all processes, and record."""
         async with beside(self._record(stage, client)), stage.open():
-            self.settings = stage.settings
             yield
 
     async def _record(self, stage: _Stage, client: ApiClient) -> None:
@@ -156,31 +230,37 @@ class KubernetesChaos:
             stage.written.set()
 
     async def _on(
-        self, stage: _Stage, client: ApiClient, servers: ServersKeeper, load: KubernetesLoad
-    ) -> None:
+        self,
+        act: Act,
+        stage: _Stage,
+        client: ApiClient,
+        servers: ServersKeeper,
+        steps: Iterator[list[Operation]],
+    ) -> list[InjectedFault]:
+        """Load and faults; returns those that struck."""
         await stage.until(stage.shared_out, READY_SECONDS, "the nodes are not shared out")
         striker = FaultInjector(
             stage.parts, self.timeline, status=lambda: stage.status, others=servers.pids
         )
-        self.timeline.begin()
         self.timeline.note("load and faults begin")
-        async with beside(servers.run_forever()):
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for blow in self.blows:
-                        group.create_task(strike_at(blow, striker))
-                    await self._burden(client, load)
-            finally:
-                striker.release()
-                self.struck = striker.struck
-            self.timeline.note("no more faults")
-            await self._do(client, load.ending())
-            await self._finish(stage, client)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for blow in act.blows:
+                    group.create_task(strike_at(blow, striker))
+                if act.loss is not None and act.loss.age:
+                    group.create_task(self._copy_later(act.duration - act.loss.age))
+                await self._burden(client, steps, act.duration)
+        finally:
+            striker.release()
+            self.struck += striker.struck
+        self.timeline.note("no more faults")
+        return striker.struck
 
-    async def _burden(self, client: ApiClient, load: KubernetesLoad) -> None:
+    async def _burden(
+        self, client: ApiClient, steps: Iterator[list[Operation]], duration: float
+    ) -> None:
         started = time.monotonic()
-        steps = load.steps()
-        while (seconds_left := started + self.duration - time.monotonic()) > 0:
+        while (seconds_left := started + duration - time.monotonic()) > 0:
             await self._do(client, next(steps))
             await asyncio.sleep(min(STEP_SECONDS, seconds_left))
 
