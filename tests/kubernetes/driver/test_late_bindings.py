@@ -113,3 +113,25 @@ async def test_a_binding_of_before_that_lands_first_is_adopted_and_counted(
             tally = second.service.service.core.tally
             await until(lambda: tally.late_binds == 1)
             await until(lambda: second.states()["bound"] == 1)
+
+
+async def test_a_binding_by_a_ledger_that_was_lost_lands_nowhere(  # noqa: PLR0917
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    proxied: Identity,
+    proxy: FaultyProxy,
+    ledger_url: str,
+    second_ledger: str,
+    short_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The ledger that follows knows nothing of it, and gives the room to another pod."""
+    monkeypatch.setattr(statuses, "WRITES_A_TICK", 0)
+    kubeconfig = control_plane.admin.kubeconfig
+    async with deposed(cluster, proxied, proxy, ledger_url, short_dir / "a") as effect:
+        await cluster.create(pod("other") | {"spec": _spec("high")})
+        async with followed(second_ledger, short_dir / "b", cluster, kubeconfig) as second:
+            assert await second.until_bound("other") == {"other": "n1"}
+            await _deliver(effect)
+            on = Counter((await second.nodes_of()).values())
+            assert on == {"n1": 1}, "the room was given twice"

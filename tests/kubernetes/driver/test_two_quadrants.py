@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +13,11 @@ from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from coordinator.cluster.kubernetes.writes import cluster_lease
 from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from shared.ledger.redis.server import EmbeddedServer
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 
 pytestmark = pytest.mark.timeout(180)
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/quadrant-quadrant"
-
-
-@pytest.fixture
-def second_ledger(short_dir: Path) -> Iterator[str]:
-    server = EmbeddedServer(short_dir, short_dir / "second")
-    server.start(30.0)
-    yield server.url
-    server.stop(10.0)
 
 
 async def test_one_writes_and_the_other_follows_it_when_it_ends(  # noqa: PLR0917

@@ -34,7 +34,8 @@ LOOK_SECONDS = 1.0
 RAN_OUT = "the Lease of the cluster ran out"
 
 LEDGER = "quadrant.dev/ledger"
-"""Annotation: the ledger that had it last. It stays when the Lease is given up."""
+"""Annotation: the ledger whose bindings may be on their way. It stays when the Lease is given
+up."""
 
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _DONE = (HTTPStatus.OK, HTTPStatus.CREATED)
@@ -91,6 +92,11 @@ class ClusterLeases:
                     break
             await asyncio.sleep(RENEW_SECONDS if self.held else LOOK_SECONDS)
 
+    def settle(self, ledger: str) -> None:
+        """Nothing that this ledger sent can take effect any more."""
+        for lease in self.each:
+            lease.settle(ledger)
+
     async def release(self) -> None:
         """In an orderly end: another ledger need not wait."""
         for lease in self.each:
@@ -106,6 +112,7 @@ class ClusterLease:
         """Who has it, where that is not us."""
         self.before = ""
         """The ledger that had it last, where that is not ours: what it sent may be on its way."""
+        self._void = ""
         self.why = "nobody has answered yet"
         """Why we do not have it."""
         self._server, self._clock = server, clock
@@ -135,7 +142,7 @@ class ClusterLease:
             if self._is_anothers(found):
                 return
             last = (found["metadata"].get("annotations") or {}).get(LEDGER, "")
-            if last not in ("", holder):
+            if last not in ("", holder, self._void):
                 self.before = last
             answer = await self._take(found)
         elif answer is not None and answer.code == HTTPStatus.NOT_FOUND:
@@ -146,6 +153,11 @@ class ClusterLease:
             self._have(sent + DURATION_SECONDS)
         elif answer.code != HTTPStatus.CONFLICT:  # who was quicker is seen by the next look
             self._missed(status_of(answer.body, answer.code).message)
+
+    def settle(self, ledger: str) -> None:
+        """Nothing that this ledger sent can take effect any more."""
+        if self.before == ledger:
+            self.before, self._void = "", ledger
 
     async def release(self) -> None:
         """In an orderly end: another ledger need not wait."""
@@ -183,7 +195,9 @@ class ClusterLease:
         return await self._server.claim("POST", _LEASES, msgspec.json.encode(lease), JSON)
 
     async def _take(self, found: Json) -> HttpAnswer | None:
-        metadata = {"resourceVersion": _version(found), "annotations": {LEDGER: self._holder}}
+        # Until what the one before sent is void, a successor of ours has to know of it.
+        ledger = self.before or self._holder
+        metadata = {"resourceVersion": _version(found), "annotations": {LEDGER: ledger}}
         body = {"metadata": metadata, "spec": _spec(self._holder)}
         return await self._server.claim("PATCH", self.path, msgspec.json.encode(body), MERGE_PATCH)
 

@@ -179,6 +179,7 @@ class ApiWrites:
             await self.each(deque(range(len(waiting))), one)
             if left:
                 raise ClusterTimeout(f"{len(left)} pods may be bound by ledger {before} yet")
+            self.leases.settle(before)
 
     async def _fence(self, row: PodRow, why: str) -> bool:
         """Move the pod's version, which every binding on its way names; by what kube-scheduler says

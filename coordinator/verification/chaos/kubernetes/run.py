@@ -50,12 +50,14 @@ from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
 from coordinator.verification.local_kubernetes.errors import UnexpectedAnswer
 from coordinator.verification.local_kubernetes.kubelets import HollowKubelets
+from shared.ledger.errors import LedgerError
 from shared.ledger.redis.client import RedisLedger
 from shared.settings.settings import Settings
 
 PATIENCE_SECONDS = 90.0
 """The run fails after this time without an answer from the API server."""
 AGAIN_SECONDS = 0.2
+BEGUN_SECONDS = 0.05
 STEPS_WITHOUT_US = 5
 """Of the load, while the ledger is lost."""
 REPORTED = b"The ledger is lost and begun anew"
@@ -90,6 +92,16 @@ class _Stage(Stage):
         """It was completed, or that failed."""
 
 
+async def _another(ledger: RedisLedger, before: str) -> str:
+    """The id of a ledger, once it is not the one before: until a coordinator begins, an old copy
+    looks like what it is a copy of."""
+    while True:
+        with contextlib.suppress(LedgerError):
+            if (found := await ledger.cluster_id()) not in ("", before):
+                return found
+        await asyncio.sleep(BEGUN_SECONDS)
+
+
 @dataclass(slots=True)
 class KubernetesChaos:
     """A run and its state. Call :meth:`run` once."""
@@ -110,6 +122,8 @@ class KubernetesChaos:
     created: set[str] = field(default_factory=set)
     """Names of pods whose creation was acknowledged."""
     struck: list[InjectedFault] = field(default_factory=list)
+    _ledger: str = ""
+    """The id of the last act's ledger."""
 
     async def run(self) -> ChaosReport:
         """Raises RunFailed; ChildDied (in a group) for a process that keeps dying."""
@@ -221,6 +235,7 @@ class KubernetesChaos:
             await asyncio.sleep(AGAIN_SECONDS)
         ledger = RedisLedger(settings.access())
         try:
+            self._ledger = await _another(ledger, self._ledger)
             async with recording(
                 settings.history, self.plane.admin.kubeconfig, ledger, client, scheduler=SCHEDULER
             ) as stage.recorder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -28,6 +29,8 @@ def pod(
     scheduler: str = "quadrant",
     annotations: dict[str, str] | None = None,
     cpu: str = "1",
+    grace: float = 0.0,
+    finalizers: Sequence[str] = (),
 ) -> msgspec.Raw:
     notes = dict(annotations or {})
     if group:
@@ -42,6 +45,9 @@ def pod(
     }
     if leaving:
         metadata["deletionTimestamp"] = "2026-11-24T11:00:00Z"
+        metadata["deletionGracePeriodSeconds"] = int(grace)
+    if finalizers:
+        metadata["finalizers"] = list(finalizers)
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
     spec: dict[str, Any] = {"containers": [container], "schedulerName": scheduler}
     if node:

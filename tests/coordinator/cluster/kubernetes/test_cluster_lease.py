@@ -65,7 +65,8 @@ class OneLease:
         if expected not in (None, before["metadata"].get("resourceVersion")):
             return HttpAnswer(HTTPStatus.CONFLICT, b"{}")
         self.version += 1
-        metadata = {"resourceVersion": str(self.version)}
+        metadata = before["metadata"] | fields.get("metadata", {})
+        metadata["resourceVersion"] = str(self.version)
         self.lease = {"metadata": metadata, "spec": before["spec"] | fields["spec"]}
         return HttpAnswer(HTTPStatus.OK if method == "PATCH" else HTTPStatus.CREATED, b"{}")
 
@@ -161,3 +162,19 @@ async def test_who_has_several_names_needs_the_lease_of_each() -> None:
 def test_without_a_name_nothing_is_waited_for() -> None:
     names = ClusterLeases(OneLease(), set())
     assert (names.held, names.why) == (True, "")
+
+
+async def test_the_ledger_that_had_it_before_is_known_until_what_it_sent_is_void() -> None:
+    server = OneLease()
+    first, other, successor = server.of("a"), server.of("b"), server.of("b")
+    await first.look()
+    assert first.lease.before == ""
+    await first.lease.release()
+    for lease in (other, successor, other):
+        await lease.look()
+        assert lease.held
+        assert lease.lease.before == "a", "also once it was given up, and for who comes later"
+    other.lease.settle("a")
+    for lease in (other, other, server.of("b")):
+        await lease.look()
+        assert lease.lease.before == ""
