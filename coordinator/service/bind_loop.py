@@ -89,7 +89,7 @@ class Stopped(Enum):
     """There was no answer."""
 
 
-class _Victims(NamedTuple):
+class StopRequest(NamedTuple):
     """Tasks (jid, tix) to stop, and the uids of their incarnations."""
 
     tasks: list[tuple[int, int]]
@@ -105,7 +105,7 @@ class Unfinished:
     """Binds that wait for volumes."""
     asked: list[BindPlan]
     """Binds that another binder was asked for and has not answered."""
-    victims: _Victims
+    victims: StopRequest
     """Tasks that the cluster does not let go yet."""
 
     def __bool__(self) -> bool:
@@ -247,9 +247,9 @@ class Binding:
 
     async def _bind(self, entries: list[BindEntry]) -> Unfinished:
         """Returns what waits for others."""
-        victims = _Victims([], [])
+        victims = StopRequest([], [])
         if any(entry.evicts for entry in entries):
-            victims = await self._evict(_Victims(*self._core.evicted(entries)))
+            victims = await self._evict(StopRequest(*self._core.evicted(entries)))
         self._core.places.assigned(entries)
         plan = await self._plan(entries)
         waiting = part_of(plan, [])
@@ -280,15 +280,15 @@ class Binding:
             plan = part_of(plan, result.again)
         return asked
 
-    async def _evict(self, victims: _Victims) -> _Victims:
+    async def _evict(self, victims: StopRequest) -> StopRequest:
         """Have the cluster stop evicted incarnations; repeats until it answers. Later incarnations
         are not affected. One that has ended already is reported anyhow. Returns those that it does
         not let go yet."""
-        kept = _Victims([], [])
+        kept = StopRequest([], [])
         at = 0
         while at < len(victims.tasks):
             end = at + DELETE_TASKS
-            part = _Victims(victims.tasks[at:end], victims.uids[at:end])
+            part = StopRequest(victims.tasks[at:end], victims.uids[at:end])
             stopped = await self._stop(part)
             if stopped is Stopped.UNKNOWN:
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
@@ -299,7 +299,7 @@ class Binding:
             at = end
         return kept
 
-    async def _evict_at_last(self, victims: _Victims) -> None:
+    async def _evict_at_last(self, victims: StopRequest) -> None:
         while victims.tasks:
             await asyncio.sleep(EVICT_AGAIN_SECONDS)
             victims = await self._evict(victims)
@@ -367,10 +367,10 @@ class Binding:
         repeats the instruction."""
         for at in range(0, len(tasks), DELETE_TASKS):
             end = at + DELETE_TASKS
-            if await self._stop(_Victims(tasks[at:end], uids[at:end])) is Stopped.UNKNOWN:
+            if await self._stop(StopRequest(tasks[at:end], uids[at:end])) is Stopped.UNKNOWN:
                 return
 
-    async def _stop(self, victims: _Victims) -> Stopped:
+    async def _stop(self, victims: StopRequest) -> Stopped:
         names = [f"{jid}.{tix}" for jid, tix in victims.tasks]
         try:
             never = await self._cluster.delete(names, victims.uids)

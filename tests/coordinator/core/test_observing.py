@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from coordinator.cluster.overdue import OverduePod
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher, SendTurns
 from coordinator.dispatch.instructions import Repartition
@@ -33,6 +36,9 @@ class Notes:
 
     def evicted(self, jid: int, tasks: list[int], by_jid: int, reason: str) -> None:
         self.calls.append(("evicted", jid, tasks, by_jid, reason))
+
+    def victim_overdue(self, pod: OverduePod, waiting: Sequence[int]) -> None:
+        self.calls.append(("overdue", pod.task, *waiting))
 
     def job_moved(self, jid: int) -> None:
         self.calls.append(("moved", jid))

@@ -11,7 +11,7 @@ import pytest
 from coordinator.bind.status_writer import Recorder
 from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.intake.writer import IntakeWriter
-from coordinator.service.bind_loop import Binding, UnfinishedBinds
+from coordinator.service.bind_loop import Binding, Unfinished
 from coordinator.service.executor import Executor
 from coordinator.service.reconcile_loop import Reconciling
 from coordinator.service.worker_lifecycle import Workers
@@ -107,7 +107,7 @@ def test_binds_that_are_acknowledged_before_they_are_recorded(
     """Of binding: a leader that dies in between leaves tasks that nobody binds."""
     bind = Binding._bind
 
-    async def hasty(self: Binding, entries: list[BindEntry]) -> UnfinishedBinds:
+    async def hasty(self: Binding, entries: list[BindEntry]) -> Unfinished:
         await self._acknowledge(entries)
         return await bind(self, entries)
 
