@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from coordinator.dispatch.ray_connection import RayConnection, apart
+from coordinator.dispatch.search_time import SearchTime
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.debugging import DEBUG, DebugRequest, DebugVerb
@@ -32,9 +33,10 @@ CHECKS = 3
 """After this many unanswered checks Ray counts as lost."""
 
 TURN_SECONDS = 60.0
-"""Longest time that a worker may take for a call while it shows that it lives. Beyond it the worker
-counts as hanging in a rule. The longest turns seen took some seconds: a gang of 500 that has 4,000
-tasks evicted, on a machine with other work."""
+"""Longest time that a worker may take for a call while it shows that it lives, beside what a KAI
+policy gives to searches for victims. Beyond it the worker counts as hanging in a rule. The longest
+turns seen took some seconds: a gang of 500 that has 4,000 tasks evicted, on a machine with other
+work."""
 
 LIFE = "life"
 """Ray's name for the thread in which a worker answers that it lives, whatever its turns do."""
@@ -152,6 +154,7 @@ class RayShards:
         """Number of shards whose workers we may reuse and end; None where another leads."""
         self._left: dict[int, Any] = {}
         """Reusable workers by shard: an earlier leader left them, or they reported a failure."""
+        self._searches: dict[int, SearchTime] = {}
 
     async def keep_joined(self) -> None:
         await self._ray.keep(on_joined=self._look_for_workers)
@@ -194,6 +197,7 @@ class RayShards:
     async def start(self, config: WorkerConfig) -> int:
         shard = config.shard
         await self._ray.until_joined()
+        self._searches[shard] = SearchTime(config.policy)
         self._epochs[shard] = str(config.epoch).encode()
         idle_actor = self._left.pop(shard, None)
         if idle_actor is not None:
@@ -213,7 +217,8 @@ class RayShards:
     async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
         actor = self._actor(shard)
         answer = actor.turns.remote(self._epochs[shard], call, TURNS.encode(turns))
-        reply = await self._wait_while_alive(shard, actor, answer)
+        seconds = TURN_SECONDS + self._searches[shard].of(turns)
+        reply = await self._wait_while_alive(shard, actor, answer, seconds)
         with _lost_if_altered(shard):
             return REPLY.decode(reply)
 
@@ -258,11 +263,11 @@ class RayShards:
             finally:
                 waiting.cancel()
 
-    async def _wait_while_alive(self, shard: int, actor: Any, ref: Any) -> bytes:
-        """The answer of a call, however long its turns take, up to :data:`TURN_SECONDS`: a worker
-        that is only busy answers in another thread that it lives. One whose process stands still
-        does not, and is silent after the same time as before."""
-        give_up = time.monotonic() + TURN_SECONDS
+    async def _wait_while_alive(self, shard: int, actor: Any, ref: Any, seconds: float) -> bytes:
+        """The answer of a call, however long its turns take, up to ``seconds``: a worker that is
+        only busy answers in another thread that it lives. One whose process stands still does not,
+        and is silent after the same time as before."""
+        give_up = time.monotonic() + seconds
         # Half for the call, half for the sign of life: a process that stands still is given up
         # after `call_seconds` in all. Slow is not silent: by the deadline alone a gang of 500 with
         # 4,000 victims killed every worker it came to on a busy machine (decision 0006).
@@ -273,9 +278,7 @@ class RayShards:
             try:
                 while not await _within(half, reply, lost):
                     if time.monotonic() >= give_up:
-                        raise WorkerLost(
-                            f"shard {shard}: a call takes longer than {TURN_SECONDS} s"
-                        )
+                        raise WorkerLost(f"shard {shard}: a call takes longer than {seconds} s")
                     lives = actor.alive.options(concurrency_group=LIFE).remote()
                     sign = asyncio.wrap_future(lives.future())
                     try:

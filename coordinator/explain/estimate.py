@@ -8,7 +8,14 @@ from typing import Any
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.explain.queue_tree import share_figures, tree_of
-from coordinator.jobs.state import JobState, amounts, by_state, core_need, deleted_members
+from coordinator.jobs.state import (
+    FailedEviction,
+    JobState,
+    amounts,
+    by_state,
+    core_need,
+    deleted_members,
+)
 from coordinator.jobs.wait_times import RecentWaits
 from shard_worker.session_model.queue_totals import used
 from shard_worker.session_model.workload import QueueInfo
@@ -82,14 +89,20 @@ def _figures(
 
 def victims(state: JobState) -> dict[str, Any] | None:
     """The possible victims of the last failed attempt to evict for the job, and why they were not
-    evicted; None where no attempt failed, or no task is pending."""
-    vain = state.failed_eviction
-    if vain is None or not state.info.pending:
+    evicted; ``others``: the same of the last attempts by other actions. None where no attempt
+    failed, or no task is pending."""
+    failed = state.failed_eviction
+    if failed is None or not state.info.pending:
         return None
-    vain = vain.looked or vain
-    worst = sorted(vain.refusals.items(), key=lambda item: (-item[1], item[0]))
+    last, *others = map(_spared, failed.telling)
+    return {**last, "others": others} if others else last
+
+
+def _spared(failed: FailedEviction) -> dict[str, Any]:
+    """The possible victims of one attempt, and why they were not evicted."""
+    worst = sorted(failed.refusals.items(), key=lambda item: (-item[1], item[0]))
     reasons = [{"why": reason, "tasks": count} for reason, count in worst]
-    return {"action": vain.action, "considered": sum(vain.refusals.values()), "kept": reasons}
+    return {"action": failed.action, "considered": sum(failed.refusals.values()), "kept": reasons}
 
 
 def preemption_delay(core: Coordinator, state: JobState, now: float) -> dict[str, str] | None:

@@ -73,14 +73,20 @@ class FailedEviction:
     """Why tasks could not be evicted -> number of tasks."""
     at: float
     """Seconds since 1970."""
-    looked: FailedEviction | None = None
-    """Where this attempt had no victim to look at: the last one, of another action, that had."""
+    beside: tuple[FailedEviction, ...] = ()
+    """The last failed attempts by other actions, the latest first."""
 
     def then(self, action: str, refusals: dict[str, int], at: float) -> FailedEviction:
         """The record of the next failed attempt, following this one."""
-        looked = self if self.refusals else self.looked
-        supersedes = looked is None or refusals or looked.action == action
-        return FailedEviction(action, refusals, at, None if supersedes else looked)
+        earlier = (FailedEviction(self.action, self.refusals, self.at), *self.beside)
+        others = tuple(attempt for attempt in earlier if attempt.action != action)
+        return FailedEviction(action, refusals, at, others)
+
+    @property
+    def telling(self) -> tuple[FailedEviction, ...]:
+        """The attempts that had a victim to look at, or ended for another reason than that there
+        was none: the latest first. This one where there is none."""
+        return tuple(attempt for attempt in (self, *self.beside) if attempt.refusals) or (self,)
 
 
 @dataclass(slots=True)

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from coordinator.jobs.capability import could_ever, within_capability
+from coordinator.jobs.capability import could_ever
 from coordinator.jobs.gate_removals import fillable
 from coordinator.jobs.pending_order import LineBlock
 from coordinator.jobs.pending_reasons import INVALID, KEPT_OUT
 from coordinator.jobs.repairs import Repairs
-from coordinator.jobs.state import JobState, Standing, amounts, progress, recount
+from coordinator.jobs.state import JobState, Standing, progress, recount
 from coordinator.jobs.table import BACKFILL
 from coordinator.order.aging import RESERVE, Aging
+from coordinator.order.contenders import Contenders
 from coordinator.order.cross_node import Spanning
 from coordinator.order.enqueue import EnqueueGate
-from coordinator.order.excerpts import ANY_QUEUE, SAME_QUEUE, Excerpts
+from coordinator.order.eviction_depth import EvictionDepth
+from coordinator.order.excerpts import Excerpts
 from coordinator.order.stale_gangs import STALE, StaleGangs
 from coordinator.order.starvation import Contention
 from shard_worker.framework.session import Session
@@ -312,56 +314,21 @@ class Sessions(Repairs):
     # --- contention ---------------------------------------------------------------------------
 
     def next_contender(self) -> tuple[JobState, str] | None:
-        """The next starving job that may evict, and its action: by queue order, then job order."""
+        """The next starving job that may evict, and its action; see :class:`Contenders`."""
         if not self.contention.may_look(self.now):
             return None
-        cluster, lines = self.accounts.cluster, self.lines
-        by_key = [
-            (self.session.queue_key(queue.info, cluster), queue.info.queue.name, queue)
-            for queue in lines.queues.values()
-            if queue.lines
-        ]
-        for _, _, queue in sorted(by_key, key=lambda keyed: keyed[:2]):
-            # The tops of all lines are sorted at each look, which is why looks without a result
-            # grow rarer with the number of lines.
-            tops = [top for line in list(queue.lines.values()) if (top := lines.top(line))]
-            for top in sorted(tops):
-                state = self.jobs[top[2]]
-                if (action := self._action(state)) is not None:
-                    return state, action
-        self.contention.looked(self.now, lines=sum(len(q.lines) for _, _, q in by_key))
-        return None
-
-    def _action(self, state: JobState) -> str | None:
-        """The action by which this job may evict now; None for none."""
-        cluster, jid = self.accounts.cluster, state.job.jid
-        if not self.session.job_starving(state.info):
-            return None
-        for _ in self.contention.actions:
-            action = self.contention.action(jid, now=self.now, revision=cluster.revision)
-            if action is None or self._worth(state, action):
-                return action
-            self.contention.skip(jid, now=self.now, revision=cluster.revision)
-        return None
-
-    def _worth(self, state: JobState, action: str) -> bool:
-        """Whether the action has a possible victim, and the job's queue may have what it asks."""
-        cluster, info = self.accounts.cluster, self.accounts.queue(state)
-        if self.session.queue_choice is not None and action not in SAME_QUEUE:
-            asks = amounts(self._need(state), self.accounts.classes)
-            # The victims of a reclaim give back what they have of the limits above.
-            if not within_capability(self.lines.queues if action in ANY_QUEUE else {}, info, asks):
-                return False
-        if action in ANY_QUEUE or (action in SAME_QUEUE and not self.allocates):
-            return True  # preempt promises idle room as well, and nobody else does
-        if action in SAME_QUEUE:
-            return any(n > state.info.allocated.get(s, 0) for s, n in info.allocated.items())
-        if self.session.overused(info, cluster):
-            return False
-        return any(
-            queue is not info and queue.queue.reclaimable and any(queue.allocated.values())
-            for queue in cluster.queues.values()
-        )
+        cluster, searched = self.accounts.cluster, self.contention.searched
+        return Contenders(
+            session=self.session,
+            accounts=self.accounts,
+            lines=self.lines,
+            jobs=self.jobs,
+            contention=self.contention,
+            depth=EvictionDepth(self.session, cluster, self.lines, self.jobs, searched),
+            need=self._need,
+            allocates=self.allocates,
+            now=self.now,
+        ).next()
 
     # --- aging --------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ something in the cluster has changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from coordinator.order.excerpts import EVICTING
@@ -43,6 +44,10 @@ class StarvationProgress:
     """Index of the next action."""
     shards: set[int] = field(default_factory=set)
     """Shards where the next action already failed (hard mode)."""
+    searched: bool = False
+    """Whether it had a turn that evicts."""
+    failed: bool = False
+    """Whether an action was tried in vain since the first one's turn."""
     not_before: float = 0.0
     wait: float = AGAIN_SECONDS
     conflicts: int = 0
@@ -100,6 +105,10 @@ class Contention:
             return None
         return self.actions[trying.step]
 
+    def searched(self) -> Iterator[int]:
+        """Jobs for which evictions were tried, and that got no place since."""
+        return (jid for jid, trying in self._trying.items() if trying.searched)
+
     def tried(self, jid: int) -> set[int]:
         """Shards where the job's action failed."""
         trying = self._trying.get(jid)
@@ -113,7 +122,7 @@ class Contention:
     def opened(self, jid: int, action: str) -> None:
         self.turns += 1
         self.out[jid] = action
-        self._trying.setdefault(jid, StarvationProgress())
+        self._trying.setdefault(jid, StarvationProgress()).searched = True
 
     def came_back(self, jid: int) -> str | None:
         """Close the job's turn; returns its action, None if that is one without evictions."""
@@ -129,12 +138,21 @@ class Contention:
 
     def skip(self, jid: int, *, now: float, revision: int) -> None:
         """Go on to the next action; after the last one the job pauses."""
+        self._trying.setdefault(jid, StarvationProgress()).failed = True
+        self.pass_over(jid, now=now, revision=revision)
+
+    def pass_over(self, jid: int, *, now: float, revision: int) -> None:
+        """Go on to the next action without having tried this one: others come before the job. It
+        pauses after the last one only for what was tried."""
         trying = self._trying.setdefault(jid, StarvationProgress())
         trying.shards.clear()
         trying.conflicts = 0
         trying.step += 1
         if trying.step >= len(self.actions):
             trying.step = 0
+            if not trying.failed:
+                return
+            trying.failed = False
             trying.revision = revision
             trying.not_before = now + trying.wait
             trying.wait = min(2 * trying.wait, max(trying.wait, AGAIN_LIMIT_SECONDS))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from shard_worker.dialects.kai.actions.run import run_action as run_kai_action
+from shard_worker.dialects.kai.evictions import SearchRecord
 from shard_worker.dialects.kai.registry import open_kai_session
+from shard_worker.dialects.kai.rules.budget import Clock
 from shard_worker.dialects.kai.service.turn_session import TurnSession
 from shard_worker.dialects.kai.service.turn_session import run_for_job as run_kai_turn
 from shard_worker.dialects.kai.service_rules import open_service_session
@@ -67,10 +69,15 @@ def open_world_session(policy: Policy) -> Session:
     return open_kai_session(policy) if policy.dialect is Dialect.KAI else open_session(policy)
 
 
-def turn_session(session: Session) -> Session:
-    """A session for one turn in a worker, by the policy of the worker's own. Raises PolicyError."""
+def turn_session(
+    session: Session, *, clock: Clock, on_search: Callable[[SearchRecord], None]
+) -> Session:
+    """A session for one turn in a worker, by the policy of the worker's own. ``clock``: by which
+    searches for victims are bounded; ``on_search`` takes each of them. Raises PolicyError."""
     if session.policy.dialect is Dialect.KAI:
-        return open_kai_session(session.policy, TurnSession(session.policy))
+        opened = TurnSession(session.policy)
+        opened.clock, opened.on_search = clock, on_search
+        return open_kai_session(session.policy, opened)
     return opened_again(session)
 
 

@@ -123,6 +123,8 @@ class Session(Answers):
         evicted for that."""
         self.depths: Mapping[str, int] = {}
         """Action -> how many jobs of each queue it tries, the first in order; absent: all."""
+        self.evicts_for: Callable[[str, JobInfo, ClusterInfo], bool] = lambda *_: True
+        """(action, job, cluster) -> whether it is one of those jobs, if the action evicts."""
 
         self.committed: list[Operation] = []
         """Operations of committed statements over the world, in order; the session's caller takes

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from shard_worker.dialects.kai.evictions import SearchRecord
 from shard_worker.framework.plugin_errors import PluginError
 from shared.codec.packed import Count
 from shared.messages.messages import ACCEPTED, TRUE_CONFLICTS, Verdict
@@ -26,6 +27,9 @@ RESULTS = ("committed", "rechecked", "true", "read", "quota", "epoch")
 
 CAUSES = ("true", "read", "quota", "epoch", "rollback")
 """Labels for why placements were discarded; ``rollback``: the rest of the gang found no room."""
+
+STEPS = ("simulated", "ruled_out")
+"""Labels for how far a scenario came."""
 
 
 def _result_of(verdict: Verdict) -> str:
@@ -58,6 +62,14 @@ class WorkerFigures(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
     rule_seconds: dict[str, float] = msgspec.field(default_factory=dict)
     """Time in the rules of plugins, by ``PLUGIN POINT``: from a share of their calls."""
     rule_calls: dict[str, Count] = msgspec.field(default_factory=dict)
+    searches: dict[str, Count] = msgspec.field(default_factory=dict)
+    """Searches for victims, by ``ACTION RESULT``."""
+    search_budgets: dict[str, Count] = msgspec.field(default_factory=dict)
+    """Those that a budget ended, by ``ACTION BUDGET``."""
+    scenarios: dict[str, Count] = msgspec.field(default_factory=dict)
+    """Sets of victims that they went through, by ``ACTION STEP``: :data:`STEPS`."""
+    search_seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    """What they took, by action."""
     operations: Histogram = msgspec.field(default_factory=lambda: Histogram(OPERATIONS))
     commit_seconds: Histogram = msgspec.field(default_factory=lambda: Histogram(COMMIT_SECONDS))
     session_seconds: Histogram = msgspec.field(default_factory=lambda: Histogram(SESSION_SECONDS))
@@ -78,6 +90,16 @@ class WorkerFigures(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
         if not traced:
             self.tracebacks[error.kind] = error.traceback
 
+    def searched(self, search: SearchRecord) -> None:
+        """Count a search for victims."""
+        action = search.action
+        _add(self.searches, {f"{action} {search.ended.name.lower()}": 1})
+        if search.bound is not None:
+            _add(self.search_budgets, {f"{action} {search.bound.name.lower()}": 1})
+        steps = zip(STEPS, (search.simulated, search.ruled_out), strict=True)
+        _add(self.scenarios, {f"{action} {step}": number for step, number in steps})
+        _add(self.search_seconds, {action: search.seconds})
+
     def add(self, figures: WorkerFigures) -> None:
         _add(self.statements, figures.statements)
         _add(self.wasted, figures.wasted)
@@ -87,6 +109,10 @@ class WorkerFigures(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
         self.tracebacks = figures.tracebacks | self.tracebacks
         _add(self.rule_seconds, figures.rule_seconds)
         _add(self.rule_calls, figures.rule_calls)
+        _add(self.searches, figures.searches)
+        _add(self.search_budgets, figures.search_budgets)
+        _add(self.scenarios, figures.scenarios)
+        _add(self.search_seconds, figures.search_seconds)
         self.operations.add(figures.operations)
         self.commit_seconds.add(figures.commit_seconds)
         self.session_seconds.add(figures.session_seconds)

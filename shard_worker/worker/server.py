@@ -24,10 +24,11 @@ from shard_worker.view.mode import Mode
 from shard_worker.view.view import LoadsView, View
 from shard_worker.worker.debugging import dump_of_view
 from shard_worker.worker.figures import WorkerFigures
+from shard_worker.worker.instructions import CommitBatchRequest, Outcomes
 from shard_worker.worker.limits import WorkerLimits
 from shard_worker.worker.served_calls import ServedCalls
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
-from shard_worker.worker.worker import CommitBatchRequest, Outcomes, Worker
+from shard_worker.worker.worker import Worker
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.lease import HeldLease, RenewsLeases

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from shard_worker.dialects.open_session import turn_session
 from shard_worker.framework.plugin_errors import PluginError
@@ -30,6 +29,7 @@ from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.attempts import Attempt, Tally
 from shard_worker.worker.figures import WorkerFigures
+from shard_worker.worker.instructions import CommitBatchRequest, Instruction, Outcomes
 from shard_worker.worker.limits import INQUIRY_CLASSES, WorkerLimits
 from shard_worker.worker.refusals import (
     HOPELESS,
@@ -63,23 +63,6 @@ RESERVE = "reserve"
 its placements carry the rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommitBatchRequest:
-    """Instruction: send this batch to the ledger; where the reply is lost, the same one again."""
-
-    batch: CommitBatch
-
-
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """Instruction: report these outcomes to Order."""
-
-    outcomes: list[Outcome]
-
-
-Instruction = CommitBatchRequest | Outcomes
-
-
 class Worker:
     """Places turns on a view and commits them to the ledger."""
 
@@ -104,8 +87,6 @@ class Worker:
         )
         self._in_part = not session.keeps_gangs
         """Kept, because every statement says it."""
-        self._turns = SessionTurns(lambda: turn_session(session), view=view, mode=mode, ask=ask)
-        """For turns that need a session."""
         self._figures = WorkerFigures()
         self._traced: set[str] = set()
         """Kinds of plugin errors whose traceback was sent."""
@@ -119,6 +100,11 @@ class Worker:
         self._waiting: deque[Attempt] = deque()
         self._flying: list[Attempt] = []
         self._batch: CommitBatch | None = None
+        self._turns = SessionTurns(self._open_session, view=view, mode=mode, ask=ask)
+        """For turns that need a session."""
+
+    def _open_session(self) -> Session:
+        return turn_session(self.session, clock=self._elapsed, on_search=self._figures.searched)
 
     # --- events -------------------------------------------------------------------------------
 
@@ -138,7 +124,7 @@ class Worker:
         self, turns: list[Turn], *, now: float, elapsed: Callable[[], float] = lambda: 0.0
     ) -> list[Instruction]:
         """Place turns. ``now``: seconds since 1970; ``elapsed``: seconds since then. Both are for
-        the expiry of nominations."""
+        the expiry of nominations, the second for budgets of searches as well."""
         self._now, self._elapsed = now, elapsed
         self._sessions += bool(turns)
         outcomes: list[Outcome] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -46,6 +47,14 @@ class SearchBudgets:
     )
     scenarios: int = 10_000
     """Scenarios that are simulated for one job at most, whatever the time; 0 = without a bound."""
+
+    def longest(self, action: str) -> float:
+        """Seconds that a search by the action may take where it has the action's time to itself;
+        infinite where nothing bounds it."""
+        of_action = self.actions.get(action, self.action)
+        if of_action:
+            of_action = max(of_action, self.least_of_a_job)
+        return min(of_action or math.inf, self.job or math.inf)
 
 
 @dataclass(frozen=True, slots=True)

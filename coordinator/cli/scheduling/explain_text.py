@@ -179,16 +179,20 @@ def _evicted(answer: Answer) -> list[str]:
 
 def _victims(answer: Answer) -> list[str]:
     victims = answer.get("victims")
-    if not victims:
-        return []
+    return (
+        [_spared(attempt) for attempt in (victims, *victims.get("others", ()))] if victims else []
+    )
+
+
+def _spared(victims: Answer) -> str:
     if not victims["considered"]:
         why = (
             victims["kept"][0]["why"] if victims["kept"] else "there is nobody who could be evicted"
         )
-        return [f"{victims['action']}: {why}"]
+        return f"{victims['action']}: {why}"
     tasks = "1 task" if victims["considered"] == 1 else f"{victims['considered']} tasks"
     reasons = ", ".join(f"{row['tasks']} {row['why']}" for row in victims["kept"])
-    return [f"{victims['action']} looked at {tasks}: {reasons or 'too few to make room'}"]
+    return f"{victims['action']} looked at {tasks}: {reasons or 'too few to make room'}"
 
 
 def _delay(answer: Answer) -> list[str]:

@@ -11,6 +11,7 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
 from typing import Any
@@ -42,6 +43,7 @@ from coordinator.service.metrics.probes import (
     USAGE_QUERIES,
     Probes,
 )
+from coordinator.service.metrics.search_figures import put_searches, searching_actions
 from coordinator.service.metrics.sliced_counts import WaitingCounts
 from coordinator.service.metrics.table import PREFIX, TABLE
 from coordinator.service.metrics.text import metrics_text
@@ -85,6 +87,12 @@ class MetricsPage:
         return self.families[name]
 
 
+def _put(
+    page: MetricsPage, shard: int, action: str, name: str, value: float, *labels: object
+) -> None:
+    page.put(name, value, shard, action, *labels)
+
+
 class CoordinatorMetrics(Collector):
     def __init__(
         self,
@@ -116,7 +124,7 @@ class CoordinatorMetrics(Collector):
         self._jobs(page)
         yield from self._queues(page)
         self._queue_tree(page)
-        for part in (self._shards, self._workers, self._plugins):
+        for part in (self._shards, self._workers, self._plugins, self._searches):
             yield
             part(page)
         yield
@@ -243,6 +251,12 @@ class CoordinatorMetrics(Collector):
                 plugin, _, point = name.partition(" ")
                 page.put("plugin_seconds_total", seconds.get(name, 0.0), shard, plugin, point)
                 page.put("plugin_calls_total", calls.get(name, 0), shard, plugin, point)
+
+    def _searches(self, page: MetricsPage) -> None:
+        for shard in self._core.dispatcher.shards:
+            figures = self._probes.workers.get(shard) or WorkerFigures()
+            for action in searching_actions(self._core.order.session.policy):
+                put_searches(partial(_put, page, shard, action), figures, action)
 
     # --- the rest -----------------------------------------------------------------------------
 

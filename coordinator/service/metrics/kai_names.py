@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _NO_CYCLES = "there are no cycles: a turn follows as soon as something changed"
-_PART_OF_A_TURN = "not counted apart: a search is a part of its turn, see session_duration_seconds"
+_CONFIGURED = "quadrant config check tells them"
 _TREE = "queue_tree_resource"
 
 KAI_METRICS: tuple[tuple[str, str, str], ...] = (
@@ -16,9 +16,9 @@ KAI_METRICS: tuple[tuple[str, str, str], ...] = (
     ("task_bind_latency_milliseconds", "bind_duration_seconds", ""),
     ("podgroups_scheduled_by_action", "schedule_attempts_total", "result scheduled"),
     ("podgroups_acted_on_by_action", "schedule_attempts_total", "all results"),
-    ("scenarios_simulation_by_action", "", _PART_OF_A_TURN),
-    ("scenarios_filtered_by_action", "", _PART_OF_A_TURN),
-    ("total_preemption_attempts", "", _PART_OF_A_TURN),
+    ("scenarios_simulation_by_action", "search_scenarios_total", "step simulated"),
+    ("scenarios_filtered_by_action", "search_scenarios_total", "step ruled_out"),
+    ("total_preemption_attempts", "searches_total", "of all actions"),
     ("queue_fair_share_cpu_cores", _TREE, "resource cpu, kind fair_share"),
     ("queue_fair_share_memory_gb", _TREE, "resource memory, kind fair_share, in bytes"),
     ("queue_fair_share_gpu", _TREE, "resource nvidia.com/gpu, kind fair_share"),
@@ -27,13 +27,13 @@ KAI_METRICS: tuple[tuple[str, str, str], ...] = (
     ("queue_gpu_usage", _TREE, "resource nvidia.com/gpu, kind usage"),
     ("usage_query_latency_milliseconds", "usage_query_duration_seconds", "where one is asked"),
     ("pod_group_evicted_pods_total", "evictions_total", ""),
-    ("scenario_search_jobs_total", "", _PART_OF_A_TURN),
-    ("scenario_search_action_budget_configured_seconds", "", _PART_OF_A_TURN),
-    ("scenario_search_job_budget_configured_seconds", "", _PART_OF_A_TURN),
-    ("scenario_search_generator_budget_configured_seconds", "", _PART_OF_A_TURN),
-    ("scenario_search_action_budget_exhausted_total", "", _PART_OF_A_TURN),
-    ("scenario_search_duration_seconds", "", _PART_OF_A_TURN),
-    ("scenario_search_scenarios_total", "", _PART_OF_A_TURN),
+    ("scenario_search_jobs_total", "searches_total", ""),
+    ("scenario_search_action_budget_configured_seconds", "", _CONFIGURED),
+    ("scenario_search_job_budget_configured_seconds", "", _CONFIGURED),
+    ("scenario_search_generator_budget_configured_seconds", "", _CONFIGURED),
+    ("scenario_search_action_budget_exhausted_total", "search_budgets_exhausted_total", ""),
+    ("scenario_search_duration_seconds", "search_seconds_total", "a sum"),
+    ("scenario_search_scenarios_total", "search_scenarios_total", ""),
     ("queue_info", _TREE, "kind allocated is there for each queue"),
     ("queue_deserved_gpus", _TREE, "resource nvidia.com/gpu, kind quota"),
     ("queue_quota_cpu_cores", _TREE, "resource cpu, kind quota"),

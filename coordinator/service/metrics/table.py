@@ -147,6 +147,29 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "action",
         ),
         _counter(
+            "searches_total",
+            "Searches for victims under a KAI policy: solved, exhausted (no scenario succeeds), "
+            "impossible (known without trying one), budget, no_generator, nothing_asked",
+            "shard",
+            "action",
+            "result",
+        ),
+        _counter(
+            "search_budgets_exhausted_total",
+            "Searches that a budget ended: that of the action, job or generator, or of scenarios",
+            "shard",
+            "action",
+            "budget",
+        ),
+        _counter(
+            "search_scenarios_total",
+            "Sets of victims that were simulated, and those that counts ruled out before",
+            "shard",
+            "action",
+            "step",
+        ),
+        _counter("search_seconds_total", "Time of searches for victims", "shard", "action"),
+        _counter(
             "placements_total",
             "Accepted placements by level: idle own, idle other, future own, future other",
             "shard",

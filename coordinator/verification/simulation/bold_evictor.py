@@ -16,7 +16,8 @@ from shard_worker.placement.statement import Statement
 from shard_worker.turns.session_turn import SessionPlaced
 from shard_worker.view.mode import Mode
 from shard_worker.worker.attempts import Attempt, Tally
-from shard_worker.worker.worker import Instruction, Worker
+from shard_worker.worker.instructions import Instruction
+from shard_worker.worker.worker import Worker
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import (
     GUARD_GANG,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.rules.amounts import Amounts
+from shard_worker.dialects.kai.rules.budget import BudgetBound
 from shard_worker.session_model.job import TaskInfo
 
 
@@ -121,6 +122,22 @@ class Ended(Enum):
     BUDGET = "a budget ended it"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRecord:
+    """One search, for whoever counts."""
+
+    action: str
+    ended: Ended
+    bound: BudgetBound | None
+    """The budget that ended it; None: none did."""
+    simulated: int
+    """Scenarios that were simulated."""
+    ruled_out: int
+    """Scenarios that a count excluded before."""
+    seconds: float
+    """By the session's clock; 0 where it has none."""
+
+
 @dataclass(slots=True)
 class SearchFigures:
     """What the searches of a session did, for whoever explains or measures."""
@@ -132,4 +149,4 @@ class SearchFigures:
     passed_over: int = 0
     """Jobs that were not searched for, since one like it had failed."""
     ended: dict[int, str] = field(default_factory=dict)
-    """jid -> how its last search ended."""
+    """jid -> how its last search ended, for people."""

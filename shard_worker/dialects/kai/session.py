@@ -12,7 +12,7 @@ from shard_worker.dialects.kai.devices import (
     things_of,
 )
 from shard_worker.dialects.kai.eviction_points import EvictionPoints
-from shard_worker.dialects.kai.evictions import SearchFigures
+from shard_worker.dialects.kai.evictions import SearchFigures, SearchRecord
 from shard_worker.dialects.kai.mig import mig_checks, refused_legacy
 from shard_worker.dialects.kai.model import (
     KaiJob,
@@ -85,6 +85,8 @@ class KaiSession(Session):
         """Whether searches leave out what cannot succeed by the counts; the outcome is the same."""
         self.clock: Callable[[], float] | None = None
         """Seconds, for the budgets of searches by time; None: only their counts are looked at."""
+        self.on_search: Callable[[SearchRecord], None] = _nobody
+        """Takes each search when it has ended."""
 
     # --- registration ---------------------------------------------------------------------------
 
@@ -236,6 +238,10 @@ class KaiSession(Session):
         for rule in self.rules(SUBSET_NODES):
             sets = [part for nodes in sets for part in rule.scalar(job, group, tasks, nodes)]
         return sets
+
+
+def _nobody(record: SearchRecord) -> None:
+    """Nobody counts."""
 
 
 def _by_strategy(task: TaskInfo, world: World) -> Sequence[Check]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from coordinator.order.starvation import EVICTED_LIMIT_SECONDS, EVICTED_SECONDS, Contention
+from coordinator.order.starvation import (
+    AGAIN_SECONDS,
+    EVICTED_LIMIT_SECONDS,
+    EVICTED_SECONDS,
+    Contention,
+)
 from shared.policy.model import Policy
 
 POLICY = Policy(("allocate", "preempt", "reclaim"), ())
@@ -64,3 +69,23 @@ def test_who_cannot_use_what_was_freed_evicts_ever_more_rarely() -> None:
     assert len(times) <= 11
     contention.forget(1)  # it was placed
     assert contention.action(1, now=now, revision=0) is not None
+
+
+def test_who_was_only_passed_over_does_not_pause() -> None:
+    """The turn of those before it may come to an end at once."""
+    contention = Contention(POLICY)
+    for expected in ("preempt", "reclaim", "preempt"):
+        assert may(contention, 0.0) == expected
+        contention.pass_over(7, now=0.0, revision=0)
+
+
+def test_who_failed_once_and_was_passed_over_then_pauses() -> None:
+    """Or what failed would be searched again at once."""
+    contention = Contention(POLICY)
+    contention.skip(7, now=0.0, revision=0)
+    contention.pass_over(7, now=0.0, revision=0)
+    assert may(contention, 0.0) is None
+    assert contention.action(7, now=AGAIN_SECONDS, revision=1) == "preempt"
+    contention.pass_over(7, now=AGAIN_SECONDS, revision=1)
+    contention.pass_over(7, now=AGAIN_SECONDS, revision=1)
+    assert contention.action(7, now=AGAIN_SECONDS, revision=1) == "preempt"

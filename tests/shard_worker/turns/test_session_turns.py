@@ -15,8 +15,9 @@ from shard_worker.session_model.job import SessionJob, SubJob, TaskInfo
 from shard_worker.session_model.world import World
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
+from shard_worker.worker.instructions import CommitBatchRequest, Outcomes
 from shard_worker.worker.limits import WorkerLimits
-from shard_worker.worker.worker import CommitBatchRequest, Outcomes, Worker
+from shard_worker.worker.worker import Worker
 from shared.messages.messages import (
     ALLOCATE,
     GUARD_GANG,

@@ -7,8 +7,9 @@ import pytest
 from shard_worker.framework.session import Session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
+from shard_worker.worker.instructions import CommitBatchRequest, Instruction, Outcomes
 from shard_worker.worker.limits import WorkerLimits
-from shard_worker.worker.worker import CommitBatchRequest, Instruction, Outcomes, Worker
+from shard_worker.worker.worker import Worker
 from shared.codec.packed import replace
 from shared.ledger.entries.log import CommitEntry, Committed
 from shared.messages.messages import (

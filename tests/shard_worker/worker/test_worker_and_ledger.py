@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
+from shard_worker.worker.instructions import CommitBatchRequest, Instruction, Outcomes
 from shard_worker.worker.limits import WorkerLimits
-from shard_worker.worker.worker import CommitBatchRequest, Instruction, Outcomes, Worker
+from shard_worker.worker.worker import Worker
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeOp, PutJob, PutPartition, PutQueue
 from shared.ledger.entries.snapshot import Snapshot

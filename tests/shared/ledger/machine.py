@@ -17,8 +17,9 @@ import redis
 from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
+from shard_worker.worker.instructions import CommitBatchRequest, Instruction
 from shard_worker.worker.limits import WorkerLimits
-from shard_worker.worker.worker import CommitBatchRequest, Instruction, Worker
+from shard_worker.worker.worker import Worker
 from shared.codec.packed import replace
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import (

@@ -10,7 +10,8 @@ import pytest
 from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
-from shard_worker.worker.worker import CommitBatchRequest, Outcomes, Worker
+from shard_worker.worker.instructions import CommitBatchRequest, Outcomes
+from shard_worker.worker.worker import Worker
 from shared.codec.packed import replace
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import PutJob, PutPartition, PutQueue

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from shard_worker.dialects.kai.evictions import Ended, Proposal, Scenario
+from shard_worker.dialects.kai.evictions import Ended, Proposal, Scenario, SearchRecord
 from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.rules.amounts import Amounts
-from shard_worker.dialects.kai.rules.budget import ActionBudget
+from shard_worker.dialects.kai.rules.budget import ActionBudget, JobBudget, told
 from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
 from shard_worker.dialects.kai.rules.signatures import FailedSearches, Footprint
 from shard_worker.dialects.kai.search.job_lines import JobLines, order_of
 from shard_worker.dialects.kai.search.simulation import Simulator, jobs_of
-from shard_worker.dialects.kai.search.solver import Search, solve
+from shard_worker.dialects.kai.search.solver import Outcome, Search, solve
 from shard_worker.dialects.kai.search.statement import SearchStatement
 from shard_worker.dialects.kai.search.victims import VictimOrder
 from shard_worker.dialects.kai.session import KaiSession
@@ -121,6 +121,7 @@ class _Run:
             return None  # no eviction changes that
         ssn.evictions.start_solution()
         ssn.searches.searches += 1
+        own, ruled_out = budget.job(), ssn.searches.ruled_out
         search = Search(
             ssn=ssn,
             job=job,
@@ -128,15 +129,38 @@ class _Run:
             simulator=Simulator(
                 ssn, self._waiting, self._validator(job, asks), reason_for(job, action.name)
             ),
-            budget=budget.job(),
+            budget=own,
             may_cost=action.may_cost,
             counts=ssn.counts_first,
         )
         outcome = solve(search)
-        ssn.searches.ended[job.job.job.jid] = outcome.ended.value
+        ssn.searches.simulated += own.simulated
+        ssn.searches.ended[job.job.job.jid] = self._told(outcome, own)
+        ssn.on_search(
+            SearchRecord(
+                action=action.name,
+                ended=outcome.ended,
+                bound=outcome.bound,
+                simulated=own.simulated,
+                ruled_out=ssn.searches.ruled_out - ruled_out,
+                seconds=own.seconds,
+            )
+        )
         if outcome.ended in (Ended.EXHAUSTED, Ended.IMPOSSIBLE):
             memory.failed(signature, footprint)
         return outcome.statement
+
+    def _told(self, outcome: Outcome, budget: JobBudget) -> str:
+        """How a search ended, for people."""
+        if outcome.bound is None:
+            return outcome.ended.value
+        return told(
+            outcome.bound,
+            budget.of_action.budgets,
+            action=self._action.name,
+            generator=outcome.generator,
+            simulated=budget.simulated,
+        )
 
     def _commit(self, statement: SearchStatement) -> None:
         changed = jobs_of(self._ssn, [operation.task for operation in statement.operations])

@@ -6,7 +6,7 @@ the next, and is taken back. What the whole gang's probe finds stays in effect, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,10 @@ from shard_worker.dialects.kai.search.statement import SearchStatement
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.session_model.job import TaskInfo
 from shared.units.slots import CPU, MEMORY
+
+UNITS_A_LOOK = 64
+"""Units that may go between two looks at the clock: to add one takes some microseconds, a look
+one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,9 @@ class Outcome:
     statement: SearchStatement | None = None
     """In effect, to be committed; None where the search found nothing."""
     bound: BudgetBound | None = None
+    """The budget that ended it."""
+    generator: str = ""
+    """The one that was at work then."""
 
 
 def solve(search: Search) -> Outcome:
@@ -65,7 +72,7 @@ def solve(search: Search) -> Outcome:
     if search.counts and not _is_possible(search, tasks):
         return Outcome(Ended.IMPOSSIBLE)
     had = _number_in_use(search.job)
-    bound: BudgetBound | None = None
+    cut: tuple[BudgetBound, str] | None = None
     for name in generators:
         search.budget.begin(name)
         attempt = _Attempt(search, tasks, name)
@@ -74,8 +81,8 @@ def solve(search: Search) -> Outcome:
             if _number_in_use(search.job) > had and search.job.root.gang_kept:
                 return Outcome(Ended.SOLVED, solution.statement)
             solution.statement.rollback()
-        bound = attempt.bound or bound
-    return Outcome(Ended.EXHAUSTED if bound is None else Ended.BUDGET, bound=bound)
+        cut = cut if attempt.bound is None else (attempt.bound, name)
+    return Outcome(Ended.EXHAUSTED) if cut is None else Outcome(Ended.BUDGET, None, *cut)
 
 
 def _is_possible(search: Search, tasks: Sequence[TaskInfo]) -> bool:
@@ -131,6 +138,8 @@ class _Attempt:
                     return solution
                 solution.statement.rollback()
                 recorded = solution.victims
+            if self.bound is not None:
+                return None  # a further probe would end at its first scenario
             size = _send(sizes, solution is not None)
         return None
 
@@ -143,7 +152,7 @@ class _Attempt:
         probe = Probe(
             job=job,
             tasks=tasks,
-            order=search.victims,
+            order=self._in_time(search.victims),
             feasible=feasible,
             gpus=self._gpus,
             gpus_of=self._gpus_of,
@@ -168,12 +177,20 @@ class _Attempt:
             if self.bound is not None:
                 return None
             search.budget.simulated += 1
-            search.ssn.searches.simulated += 1
             solution = search.simulator.run(probe, scenario)
             if solution is not None:
                 return solution
             self._failed.add((size, scenario.fingerprint))
         return None
+
+    def _in_time(self, units: Iterable[EvictionUnit]) -> Iterator[EvictionUnit]:
+        """The units until the time is up: what the counts rule out takes time as well."""
+        budget = self._search.budget
+        for at, unit in enumerate(units):
+            if at % UNITS_A_LOOK == 0 and (bound := budget.out_of_time(self._name)) is not None:
+                self.bound = bound
+                return
+            yield unit
 
     def _gpus_of(self, task: TaskInfo) -> int:
         known = self._held.get(id(task))

@@ -152,7 +152,7 @@ def _search(ssn: TurnSession, job: KaiJob, action: str) -> None:
         found = run_for(ssn, rules, job)
     if not found:
         ended = ssn.searches.ended.get(job.job.job.jid, NOT_SEARCHED)
-        ssn.skip(job.job, Reason.NOT_ENOUGH_RESOURCES, f"{action}: {ended}")
+        ssn.skip(job.job, Reason.NOT_ENOUGH_RESOURCES, ended)
 
 
 def _missing_level(job: KaiJob, world: World) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_worker.dialects.kai.rules.budget import ActionBudget, BudgetBound
+from shard_worker.dialects.kai.rules.budget import ActionBudget, BudgetBound, told
 from shard_worker.dialects.kai.rules.min_runtime import (
     ReclaimMethod,
     is_protected,
@@ -191,3 +191,31 @@ def test_without_a_clock_only_the_number_of_scenarios_counts() -> None:
     assert job.exhausted("Quick") is None
     job.simulated = 2
     assert job.exhausted("Quick") is BudgetBound.SCENARIOS
+
+
+@pytest.mark.parametrize(
+    ("bound", "budgets", "text"),
+    [
+        (BudgetBound.SCENARIOS, BUDGETS, "ended after 7 simulated scenarios, the most for one job"),
+        (BudgetBound.ACTION, BUDGETS, "maxActionSearchDuration.default (100 s)"),
+        (
+            BudgetBound.ACTION,
+            SearchBudgets(actions={"reclaim": 0.5}),
+            "maxActionSearchDuration.reclaim (0.5 s)",
+        ),
+        (BudgetBound.JOB, BUDGETS, "maxJobSearchDuration (40 s) after 7 simulated scenarios"),
+        (BudgetBound.GENERATOR, BUDGETS, "maxGeneratorSearchDuration.Quick (5 s)"),
+        (
+            BudgetBound.GENERATOR,
+            SearchBudgets(generators={}),
+            "maxGeneratorSearchDuration.default (120 s)",
+        ),
+    ],
+)
+def test_people_are_told_which_budget_it_was_and_what_would_help(
+    bound: BudgetBound, budgets: SearchBudgets, text: str
+) -> None:
+    found = told(bound, budgets, action="reclaim", generator="Quick", simulated=7)
+    assert text in found
+    assert "ask for fewer tasks at a time" in found
+    assert ("raise it" in found) is (bound is not BudgetBound.SCENARIOS)

@@ -1,0 +1,90 @@
+"""Which starving job may evict others next, and by which action of the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from coordinator.jobs.accounts import Accounts
+from coordinator.jobs.capability import within_capability
+from coordinator.jobs.pending_queue import Lines
+from coordinator.jobs.state import JobState, Need, amounts
+from coordinator.order.eviction_depth import EvictionDepth
+from coordinator.order.excerpts import ANY_QUEUE, SAME_QUEUE
+from coordinator.order.starvation import Contention
+from shard_worker.framework.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contenders:
+    """One look at the jobs that wait in lines."""
+
+    session: Session
+    accounts: Accounts
+    lines: Lines
+    jobs: Mapping[int, JobState]
+    contention: Contention
+    depth: EvictionDepth
+    need: Callable[[JobState], Need]
+    """What a job's next turn has to place."""
+    allocates: bool
+    """Whether the policy has the action allocate."""
+    now: float
+    """Seconds since 1970."""
+
+    def next(self) -> tuple[JobState, str] | None:
+        """The next starving job that may evict, and its action: by queue order, then job order."""
+        cluster, lines = self.accounts.cluster, self.lines
+        by_key = [
+            (self.session.queue_key(queue.info, cluster), queue.info.queue.name, queue)
+            for queue in lines.queues.values()
+            if queue.lines
+        ]
+        for _, _, queue in sorted(by_key, key=lambda keyed: keyed[:2]):
+            # The tops of all lines are sorted at each look, which is why looks without a result
+            # grow rarer with the number of lines.
+            tops = [top for line in list(queue.lines.values()) if (top := lines.top(line))]
+            for top in sorted(tops):
+                state = self.jobs[top[2]]
+                within = self.depth.of(queue, top)
+                if (action := self._action(state, within)) is not None:
+                    return state, action
+        self.contention.looked(self.now, lines=sum(len(q.lines) for _, _, q in by_key))
+        return None
+
+    def _action(self, state: JobState, within: Callable[[str], bool]) -> str | None:
+        """The action by which this job may evict now; None for none. ``within``: whether an action
+        tries as many jobs of its queue as come up to it."""
+        jid, revision = state.job.jid, self.accounts.cluster.revision
+        if not self.session.job_starving(state.info):
+            return None
+        for _ in self.contention.actions:
+            action = self.contention.action(jid, now=self.now, revision=revision)
+            if action is None:
+                return None
+            if not within(action):
+                self.contention.pass_over(jid, now=self.now, revision=revision)
+            elif self._worth(state, action):
+                return action
+            else:
+                self.contention.skip(jid, now=self.now, revision=revision)
+        return None
+
+    def _worth(self, state: JobState, action: str) -> bool:
+        """Whether the action has a possible victim, and the job's queue may have what it asks."""
+        cluster, info = self.accounts.cluster, self.accounts.queue(state)
+        if self.session.queue_choice is not None and action not in SAME_QUEUE:
+            asks = amounts(self.need(state), self.accounts.classes)
+            # The victims of a reclaim give back what they have of the limits above.
+            if not within_capability(self.lines.queues if action in ANY_QUEUE else {}, info, asks):
+                return False
+        if action in ANY_QUEUE or (action in SAME_QUEUE and not self.allocates):
+            return True  # preempt promises idle room as well, and nobody else does
+        if action in SAME_QUEUE:
+            return any(n > state.info.allocated.get(s, 0) for s, n in info.allocated.items())
+        if self.session.overused(info, cluster):
+            return False
+        return any(
+            queue is not info and queue.queue.reclaimable and any(queue.allocated.values())
+            for queue in cluster.queues.values()
+        )

@@ -1,0 +1,124 @@
+"""queueDepthPerAction of an evicting action: which jobs of a queue it searches for."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.order.order import Order
+from shared.codec.packed import replace
+from shared.messages.messages import EvictRun, Level, Outcome, OutcomeCode, Placement, Turn
+from tests.coordinator.order.helpers import answer
+from tests.coordinator.order.test_kai_queues import Both, Job_, Queue_, infeasible
+
+NOMINATE = 1
+ACTIONS = "allocate, consolidation"
+LATER = 1000.0
+"""Seconds after which no pause of a job holds it back any more."""
+
+
+def waiting(*jobs: Job_, depth: dict[str, int], actions: str = ACTIONS) -> Order:
+    """Jobs for which no node has room, so that allocate has no turn for them."""
+    policy: dict[str, object] = {"actions": actions, "queueDepthPerAction": depth}
+    return Both(
+        [Queue_("a", quota=8), Queue_("b", quota=8)], list(jobs), gpus=8, policy=policy
+    ).order(window=8)
+
+
+def searched(order: Order, now: float, *, turns: int = 100) -> list[tuple[str, str]]:
+    """(job, action) of the turns that follow, none of which finds a victim."""
+    found = []
+    for _ in range(turns):
+        order.begin(now)
+        if (turn := order.next_turn()) is None:
+            break
+        found.append((order.jobs[turn.jid].job.name, turn.action))
+        order.outcome(infeasible(turn))
+        now += 0.02  # a look without a result is followed by a pause
+    return found
+
+
+def names(order: Order, action: str, now: float = 0.0) -> list[str]:
+    return sorted({job for job, by in searched(order, now) if by == action})
+
+
+FOUR = [
+    Job_("third", "a", gpus=11),
+    Job_("first", "a", gpus=12, priority=90),
+    Job_("second", "a", gpus=13, priority=80),
+    Job_("fourth", "a", gpus=14, priority=40),
+]
+
+
+@pytest.mark.parametrize("others", [0, 40])
+def test_of_each_queue_exactly_the_first_n_are_searched_for(others: int) -> None:
+    """``others``: jobs with needs of their own, so that the lines of the queue are kept sorted."""
+    more = [Job_(f"o{at}", "a", gpus=20, tasks=2 + at, priority=10) for at in range(others)]
+    order = waiting(*FOUR, Job_("b1", "b", gpus=11), *more, depth={"consolidation": 2})
+    assert names(order, "consolidation") == ["b1", "first", "second"]
+    assert names(order, "consolidation", LATER) == ["b1", "first", "second"], "failed jobs count"
+
+
+def test_an_action_without_a_depth_searches_for_all() -> None:
+    order = waiting(*FOUR, depth={"consolidation": 1}, actions="consolidation, preempt")
+    found = searched(order, 0.0)
+    assert {job for job, by in found if by == "consolidation"} == {"first"}
+    assert {job for job, by in found if by == "preempt"} == {job.name for job in FOUR}
+
+
+def test_who_has_a_promise_waits_no_more() -> None:
+    order = waiting(*FOUR, depth={"consolidation": 1})
+    order.begin(0.0)
+    turn = order.next_turn()
+    assert turn is not None and order.jobs[turn.jid].job.name == "first"
+    order.outcome(promised(turn))
+    assert names(order, "consolidation", 0.5) == ["second"]
+
+
+def promised(turn: Turn) -> Outcome:
+    (run,) = turn.runs
+    victim = EvictRun(99, 0, run.cid, 0, [0], [0], 0)  # on its way
+    placement = Placement(
+        cid=run.cid, kind=NOMINATE, tasks=run.tasks, rows=[0], levels=[Level.FUTURE_OWN]
+    )
+    return Outcome(
+        jid=turn.jid,
+        code=OutcomeCode.NOMINATED,
+        placements=[placement],
+        evictions=[victim],
+        reasons={},
+    )
+
+
+def test_who_is_not_searched_for_leaves_its_place_to_those_behind() -> None:
+    """One may not be evicted itself, so that consolidation passes it over; one is in its delay."""
+    order = waiting(
+        Job_("fixed", "a", gpus=11, priority=120),
+        Job_("delayed", "a", gpus=12, priority=90),
+        Job_("second", "a", gpus=13, priority=80),
+        Job_("third", "a", gpus=14, priority=70),
+        depth={"consolidation": 1},
+    )
+    groups = order.accounts.cluster.objects.kai_groups
+    (delayed,) = (group for group in groups.values() if group.name == "delayed")
+    order.put_object(replace(delayed, created=0.0, preemption_delay=60.0))
+    assert "third" not in names(order, "consolidation")
+    assert "second" in names(order, "consolidation", 30.0)
+    assert "second" not in names(order, "consolidation", LATER), "the delay is over"
+
+
+def test_a_job_that_is_out_for_another_turn_counts() -> None:
+    """What was freed gives the first another turn of allocate; the second does not pass it."""
+    order = waiting(Job_("first", "a", gpus=8, priority=90), FOUR[0], depth={"consolidation": 1})
+    order.begin(0.0)
+    turn = order.next_turn()
+    assert turn is not None and turn.action == "allocate"
+    order.outcome(infeasible(turn))
+    assert names(order, "consolidation") == ["first"]
+    order.accounts.capacity.freed()
+    order.begin(LATER)
+    again = order.next_turn()
+    assert again is not None and again.action == "allocate"
+    order.begin(LATER + 1)
+    assert order.next_turn() is None
+    order.outcome(answer(again, OutcomeCode.INFEASIBLE, {"NotEnoughResources": 1}))
+    assert names(order, "consolidation", LATER + 2) == ["first"]
