@@ -159,14 +159,14 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "Searches that a budget ended: that of the action, job or generator, or of scenarios",
             "shard",
             "action",
-            "budget",
+            "cause",
         ),
         _counter(
             "search_scenarios_total",
             "Sets of victims that were simulated, and those that counts ruled out before",
             "shard",
             "action",
-            "step",
+            "kind",
         ),
         _counter("search_seconds_total", "Time of searches for victims", "shard", "action"),
         _counter(

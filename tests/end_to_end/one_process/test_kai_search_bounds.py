@@ -58,7 +58,7 @@ async def test_a_search_that_its_time_ended_says_so_and_goes_on_with_more_of_it(
         assert "reclaim: ended by maxJobSearchDuration (1e-06 s) after 0 simulated" in text, text
         assert "raise it, or ask for fewer tasks at a time" in text
         series = await scrape(service.url)
-        cut = {"action": "reclaim", "budget": "job"}
+        cut = {"action": "reclaim", "cause": "job"}
         assert total(series, "search_budgets_exhausted_total", **cut) >= 1
         assert total(series, "searches_total", action="reclaim", result="budget") >= 1
         assert total(series, "searches_total", action="reclaim", result="solved") == 0
@@ -67,7 +67,7 @@ async def test_a_search_that_its_time_ended_says_so_and_goes_on_with_more_of_it(
         await service.until(lambda _: "b" in running_pods(service))
         series = await scrape(service.url)
         assert total(series, "searches_total", action="reclaim", result="solved") == 1
-        assert total(series, "search_scenarios_total", action="reclaim", step="simulated") >= 1
+        assert total(series, "search_scenarios_total", action="reclaim", kind="simulated") >= 1
 
 
 async def test_only_the_first_jobs_of_a_queue_take_from_others(
