@@ -3,7 +3,10 @@ eviction."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from shared.ledger.entries.intake_batch import PutObject
+from shared.policy.kai_model import KaiOptions
 from shared.policy.model import Dialect, Policy
 from shared.records.specs import POLICY_KEY, encode_policy
 
@@ -16,7 +19,8 @@ def policy_op(policy: Policy) -> PutObject:
 
 def policy_mapping(policy: Policy) -> dict[str, object]:
     """Actions in order; per tier the plugins with arguments and switches, where they have any; the
-    dialect where it is not Volcano's, as records from before there were two say nothing of it."""
+    dialect where it is not Volcano's, as records from before there were two say nothing of it; and
+    those of KAI's options that are not as usual."""
     tiers = [
         [
             {"name": option.name}
@@ -27,4 +31,11 @@ def policy_mapping(policy: Policy) -> dict[str, object]:
         for tier in policy.tiers
     ]
     dialect = {} if policy.dialect is Dialect.VOLCANO else {"dialect": policy.dialect.value}
-    return {"actions": list(policy.actions), "tiers": tiers} | dialect
+    options = {} if policy.kai is None else _unusual(policy.kai.options)
+    return {"actions": list(policy.actions), "tiers": tiers} | dialect | options
+
+
+def _unusual(options: KaiOptions) -> dict[str, object]:
+    usual = asdict(KaiOptions())
+    unusual = {name: value for name, value in asdict(options).items() if value != usual[name]}
+    return {"options": unusual} if unusual else {}

@@ -24,6 +24,7 @@ TOPOLOGY = "rooms"
 _MOSTLY = 0.95
 """Chance of each plugin of the default, where not all of them are in."""
 _SELDOM = 0.15
+_OFTEN = 0.4
 _FREE: Json = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 
 
@@ -93,6 +94,11 @@ def kai_queue(draw: Random, name: str, parent: str, *, inner: bool = False) -> J
         spec["parentQueue"] = parent
     if draw.random() < 0.3:
         spec["priority"] = draw.choice([50, 100, 200])
+    # By a draw of its own, so that the other draws of a seed stay what they are.
+    own = Random(f"{name} {spec}")
+    for field in ("preemptMinRuntime", "reclaimMinRuntime"):
+        if own.random() < _OFTEN:
+            spec[field] = own.choice(["0s", "500ms", "2s", "5s"])
     return _of_kai("KaiQueue", name, spec)
 
 

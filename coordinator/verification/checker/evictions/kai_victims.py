@@ -1,7 +1,7 @@
 """What KAI's actions never do to a victim, whatever their plugins say.
 
-Judged from KAI's own objects. Shares of queues are not judged here: what a reclaim may take depends
-on all that was asked for at that moment.
+Judged from KAI's own objects. Fair shares are not: they depend on all that was asked for at that
+moment.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coordinator.verification.checker.evictions.eviction import CheckedVictim, Eviction
+from coordinator.verification.checker.evictions.kai_min_runtime import MinRuntimes
+from coordinator.verification.checker.evictions.kai_shares import KaiShares
 from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.books import CheckerBooks
 from coordinator.verification.checker.state.job import RUNNING
 from coordinator.verification.checker.state.kai import GROUP
 from coordinator.verification.checker.state.kai_groups import in_part
+from coordinator.verification.checker.state.policy import CheckedPolicy
 
 STALE = "stalegangeviction"
 ACTIONS = frozenset({"consolidation", "preempt", "reclaim", STALE})
@@ -22,6 +25,8 @@ ACTIONS = frozenset({"consolidation", "preempt", "reclaim", STALE})
 class KaiVictims:
     def __init__(self, books: CheckerBooks) -> None:
         self._books = books
+        self._min_runtimes = MinRuntimes(books)
+        self._shares = KaiShares(books)
 
     def misnamed(self, eviction: Eviction) -> str:
         """Who gets what the victims leave; "" where that is as the action says."""
@@ -34,19 +39,25 @@ class KaiVictims:
             return f"it was said to be for {eviction.beneficiary or 'nobody'}"
         return ""
 
-    def wrong(self, eviction: Eviction) -> Iterator[tuple[Rule, str]]:
-        """What is wrong with each victim."""
+    def wrong(
+        self, eviction: Eviction, policies: list[CheckedPolicy]
+    ) -> Iterator[tuple[Rule, str]]:
+        """What is wrong with each victim. ``policies``: those that may have been followed."""
         for victim in eviction.victims:
             name = f"task {victim.jid}.{victim.tix} of {victim.job.key}"
             if why := self._forbidden(eviction, victim):
                 yield Rule.EVICTION_POLICY, f"{name} {why}"
         if eviction.action == STALE:
             return
+        for problem in self._shares.robbed(eviction, policies):
+            yield Rule.RECLAIMED_SHARE, problem
         for jid in dict.fromkeys(victim.jid for victim in eviction.victims):
             victims = [victim for victim in eviction.victims if victim.jid == jid]
             if not self._whole(victims):
                 problem = f"the gang of job {jid} ({victims[0].job.key}) was left in part"
                 yield Rule.VICTIM_GANG, problem
+            if broken := self._min_runtimes.broken(eviction, victims, policies):
+                yield Rule.MIN_RUNTIME, f"job {jid} ({victims[0].job.key}): {broken}"
 
     def _forbidden(self, eviction: Eviction, victim: CheckedVictim) -> str:
         action, job = eviction.action, eviction.job

@@ -80,13 +80,15 @@ class VictimChecks:
         checked = self._findings.checked
         checked[Rule.EVICTION_POLICY] += len(eviction.victims)
         checked[Rule.VICTIM_GANG] += len(eviction.victims)
+        checked[Rule.MIN_RUNTIME] += len(eviction.victims)
+        checked[Rule.RECLAIMED_SHARE] += eviction.action == "reclaim"
         if not any(eviction.action in policy.actions for policy in policies):
             wrong = f"the policy has no action {eviction.action}"
         else:
             wrong = self._kai.misnamed(eviction)
         if wrong:
             self._tell(Rule.EVICTION_REASON, eviction, wrong)
-        for rule, problem in self._kai.wrong(eviction):
+        for rule, problem in self._kai.wrong(eviction, policies):
             self._tell(rule, eviction, problem)
 
     def _within_budgets(self, eviction: Eviction) -> None:

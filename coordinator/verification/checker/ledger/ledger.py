@@ -117,7 +117,7 @@ class LedgerSide:
         values = event.get("values", {})
         self.books.objects.update(values)
         for key, value in values.items():
-            self.books.kai_queues.put_object(key, value)
+            self.books.kai_queues.put_object(key, value, t=self.books.t)
         self._placement.objects_changed(values)
 
     def _classes(self, event: dict[str, Any]) -> None:
@@ -219,8 +219,9 @@ class LedgerSide:
                         queues.leave(qid, requests, 1)
         job.qid = qid
         for tix in list(job.charges) if moved else ():
-            self.books.leave_kai_queue(job, tix)
-            self.books.enter_kai_queue(job, tix)
+            leaves = job.states[tix] == RELEASING
+            self.books.leave_kai_queue(job, tix, releasing=leaves)
+            self.books.enter_kai_queue(job, tix, releasing=leaves)
 
     def _set_groups(self, job: CheckedJob, groups: list[list[int]]) -> None:
         """Replace a job's groups. A group that is no longer listed keeps its members, without a

@@ -61,6 +61,7 @@ class NominationChecks:
             if before is not None:
                 places += before.places
             self._held[jid] = HeldNomination(places, job.priority, due, findings.line)
+            job.promised, job.unpromised = [cid for cid, _, _ in places], None
 
     def hold_moves(self, statement: dict[str, Any]) -> None:
         """Take the promises of a statement for the jobs whose tasks move."""
@@ -104,6 +105,8 @@ class NominationChecks:
         if nomination is None:
             return
         findings, lived = self._books.findings, self._books.lived
+        if (job := self._books.jobs.get(jid)) is not None:
+            job.unpromised = self._books.t
         findings.checked[Rule.NOMINATION_END] += 1
         if nomination.due and lived > nomination.due + KEPT_FOR:
             findings.add_at(

@@ -93,6 +93,8 @@ class States:
             job.left[tix] = self._books.t
         job.states[tix] = state
         job.changed[tix] = self._findings.line
+        if state == RUNNING:
+            self._runs(jid, job, tix)
         asks_nothing = job.cids[tix] in self._books.best_effort
         if asks_nothing and state in UNSUCCESSFUL:  # it counts as being there until it fails
             job.best_effort[job.group_of[tix]] -= 1
@@ -107,6 +109,16 @@ class States:
             self._placement.leaving(job, tix)
         elif state in _ENDS:
             self._free(jid, job, tix, old, state)
+
+    def _runs(self, jid: int, job: CheckedJob, tix: int) -> None:
+        """Note when a task began to run. Whoever decides heard of it after the cluster's event, and
+        maybe before the ledger's."""
+        node, life = self._books.nodes.names[job.rows[tix]], job.lives.get(tix, 0)
+        binding = self._cluster.live(f"{jid}.{tix}", node, life)
+        if binding is not None and binding.began is not None:
+            job.began[tix] = binding.began
+        else:
+            job.began.pop(tix, None)
 
     def _may_begin_anew(self, job: CheckedJob, tix: int) -> bool:
         """Whether a policy may have an ended task begin anew: nobody makes a pod anew that was

@@ -39,6 +39,8 @@ class Rule(Enum):
     BINDING_ENDS = 8, "no task stays on its way to its node"
     EVICTION_REASON = 9, "evictions are for the job, and by the rules, that were said"
     EVICTION_POLICY = 9, "no task is evicted that the policy protects"
+    RECLAIMED_SHARE = 9, "no reclaim takes from a queue of KAI's that is within its quota"
+    MIN_RUNTIME = 9, "nobody takes a job's minimum from it before it ran for the time it is left"
     NODE_RULES = (
         9,
         "bound pods have no gate, and their node's labels, taints, groups and zones admit them",

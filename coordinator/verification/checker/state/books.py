@@ -91,6 +91,8 @@ class CheckerBooks:
         self.nodes.release(cid, row)
         self.devices.release(row, job.devices.get(tix, []))
         self.queues.leave(job.qid, self.nodes.requests(cid), 1)
+        if tix in job.charges:
+            self.kai_queues.leave(job.charges[tix], 1)
 
     def give_back(self, job: CheckedJob, tix: int, *, releasing: bool) -> None:
         """A task left its node."""
@@ -100,11 +102,11 @@ class CheckerBooks:
         devices = job.devices.pop(tix, [])
         self.devices.free(job.rows[tix], devices, releasing=releasing)
         self.queues.charge(job.qid, requests, -1)
-        self.leave_kai_queue(job, tix)
+        self.leave_kai_queue(job, tix, releasing=releasing)
         if releasing:
             self.queues.leave(job.qid, requests, -1)
 
-    def enter_kai_queue(self, job: CheckedJob, tix: int) -> str:
+    def enter_kai_queue(self, job: CheckedJob, tix: int, *, releasing: bool = False) -> str:
         """Count a placed task in its queue under a KAI policy; returns the bound that is exceeded,
         "" if none."""
         policy = self.policies.newest
@@ -115,13 +117,17 @@ class CheckerBooks:
         if charge is None:
             return ""
         job.charges[tix] = charge
+        if releasing:
+            self.kai_queues.leave(charge, 1)
         return self.kai_queues.take(charge)
 
-    def leave_kai_queue(self, job: CheckedJob, tix: int) -> None:
+    def leave_kai_queue(self, job: CheckedJob, tix: int, *, releasing: bool) -> None:
         """Take back what :meth:`enter_kai_queue` counted."""
         charge = job.charges.pop(tix, None)
         if charge is not None:
             self.kai_queues.give_back(charge)
+            if releasing:
+                self.kai_queues.leave(charge, -1)
 
     def put_on(self, job: CheckedJob, tix: int, row: int) -> None:
         """Put a task on a row; the previous row is remembered."""

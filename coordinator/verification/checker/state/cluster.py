@@ -29,7 +29,19 @@ def _life(uid: str) -> int:
 class ClusterBinding:
     """An incarnation of a task on the node that accepted it."""
 
-    __slots__ = ("erased", "jid", "late", "life", "line", "meant", "node", "phase", "t", "tix")
+    __slots__ = (
+        "began",
+        "erased",
+        "jid",
+        "late",
+        "life",
+        "line",
+        "meant",
+        "node",
+        "phase",
+        "t",
+        "tix",
+    )
 
     def __init__(self, task: str, life: int, node: str, line: int, t: float) -> None:
         head, _, tail = task.partition(".")
@@ -39,6 +51,8 @@ class ClusterBinding:
         self.node = node
         self.line = line
         self.t = t
+        self.began: float | None = None
+        """When it started; None: not yet, or nothing was said of it."""
         self.phase = LIVE
         self.late = False
         """The node had refused it before: a duplicated request arrived late."""
@@ -188,6 +202,8 @@ class ClusterSide:
             else:
                 binding.phase = phase
                 binding.meant |= vanished
+                if phase == STARTED:
+                    binding.began = event["t"]
                 if phase >= DONE:
                     self.moves.append((event["t"], binding, -1))
 

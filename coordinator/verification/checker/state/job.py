@@ -50,6 +50,7 @@ class CheckedJob:
 
     __slots__ = (
         "adopted",
+        "began",
         "best_effort",
         "changed",
         "charges",
@@ -71,6 +72,7 @@ class CheckedJob:
         "member",
         "named",
         "priority",
+        "promised",
         "qid",
         "respecified",
         "restarted",
@@ -82,6 +84,7 @@ class CheckedJob:
         "states",
         "submitted",
         "topology",
+        "unpromised",
     )
 
     def __init__(self, key: str, line: int) -> None:
@@ -115,6 +118,9 @@ class CheckedJob:
         self.devices: dict[int, Taken] = {}  # of tasks that hold some
         self.charges: dict[int, Charge] = {}  # of tasks that count in a queue of KAI's
         self.evicted: set[int] = set()  # leaving, and no members of their gangs
+        self.began: dict[int, float] = {}  # when tasks that run started, as the cluster says
+        self.promised: list[int] = []  # classes of its tasks that are nominated, or were at last
+        self.unpromised: float | None = None  # when those nominations ended; None: they have not
         self.left: dict[int, float] = {}  # when a task last left its node by itself
         self.lives: dict[int, int] = {}  # incarnations that were evicted, or begun anew, and ended
         self.restarted: set[tuple[int, int]] = set()  # (task, incarnation) begun anew after its end

@@ -27,7 +27,7 @@ Charge = tuple[str, Amounts, bool]
 
 
 class _Queue:
-    __slots__ = ("fixed", "limit", "parent", "quota", "used")
+    __slots__ = ("fixed", "leaving", "limit", "parent", "quota", "runtime", "used")
 
     def __init__(self) -> None:
         self.parent = ""
@@ -35,6 +35,10 @@ class _Queue:
         self.used = [0] * len(_RESOURCES)
         self.fixed = [0] * len(_RESOURCES)
         """The part of it that may not be evicted."""
+        self.leaving = [0] * len(_RESOURCES)
+        """The part of what is used that begins to leave."""
+        self.runtime: dict[str, float | None] = {}
+        """Action -> seconds for which its jobs are kept from it; absent or None: not said."""
 
 
 class CheckedKaiQueues:
@@ -46,12 +50,16 @@ class CheckedKaiQueues:
         """qid -> name"""
         self._kind_of: list[int] = []
         """Slot -> index of the resource that it counts as; -1 for none."""
+        self.changed = 0.0
+        """When a queue was stored last."""
         self._preemptible: dict[str, bool] = {}
         """PodGroup -> what it says of itself; those that say nothing are absent."""
 
     # --- what is known --------------------------------------------------------------------------
 
-    def put_object(self, key: str, facts: Facts) -> None:
+    def put_object(self, key: str, facts: Facts, *, t: float) -> None:
+        if key.startswith(QUEUE):
+            self.changed = t
         if key == SLOTS:
             self._kind_of = [_kind(name) for name in facts["names"]]
         elif key.startswith(QUEUE):
@@ -74,12 +82,27 @@ class CheckedKaiQueues:
         shares = [facts.get(resource, {}) for resource in _RESOURCES]
         queue.limit = [share.get("limit", 0) for share in shares]
         queue.quota = [share.get("quota", 0) for share in shares]
+        queue.runtime = {
+            action: facts.get(f"{action}_min_runtime") for action in ("preempt", "reclaim")
+        }
         parent = facts.get("parent", "")
         if parent != queue.parent:
             used, fixed = _amounts(queue.used), _amounts(queue.fixed)
+            leaving = _amounts(queue.leaving)
             self._add(queue.parent, used, fixed, -1)
+            self._leave(queue.parent, leaving, -1)
             queue.parent = parent
             self._add(parent, used, fixed, 1)
+            self._leave(parent, leaving, 1)
+
+    def branch(self, qid: int) -> list[str]:
+        """A queue and those above it, the nearest first; empty where it is none of KAI's."""
+        return [name for name, _ in self._chain(self._names.get(qid, ""))]
+
+    def min_runtime(self, queues: list[str], action: str) -> float | None:
+        """The time of the first queue that says one; None: none does."""
+        times = (self._queues[name].runtime.get(action) for name in queues)
+        return next((time for time in times if time is not None), None)
 
     # --- what happens ---------------------------------------------------------------------------
 
@@ -126,6 +149,28 @@ class CheckedKaiQueues:
         name, amounts, fixed = charge
         self._add(name, amounts, amounts if fixed else _NOTHING, -1)
 
+    def leave(self, charge: Charge, sign: int) -> None:
+        """Count a task that begins to leave (1), or has left (-1)."""
+        self._leave(charge[0], charge[1], sign)
+
+    def _leave(self, name: str, amounts: Amounts, sign: int) -> None:
+        for _, queue in self._chain(name):
+            for at in range(len(_RESOURCES)):
+                queue.leaving[at] += sign * amounts[at]
+
+    def staying(self, name: str) -> Amounts:
+        """What a queue holds, with those below it, and does not begin to leave."""
+        queue = self._queues[name]
+        stays = [used - gone for used, gone in zip(queue.used, queue.leaving, strict=True)]
+        return _amounts(stays)
+
+    def least_bound(self, name: str) -> Amounts:
+        """What a queue may have whatever its fair share: its quota, as far as its limit lets it; -1
+        for any amount."""
+        queue = self._queues[name]
+        bounds = zip(queue.quota, queue.limit, strict=True)
+        return _amounts([_least(quota, limit) for quota, limit in bounds])
+
     def _add(self, name: str, amounts: Amounts, fixed: Amounts, sign: int) -> None:
         for _, queue in self._chain(name):
             for at in range(len(_RESOURCES)):
@@ -146,6 +191,11 @@ _NOTHING: Amounts = (0, 0, 0)
 
 def _amounts(total: list[int]) -> Amounts:
     return total[0], total[1], total[2]
+
+
+def _least(quota: int, limit: int) -> int:
+    bounds = [bound for bound in (quota, limit) if bound != _UNLIMITED]
+    return min(bounds, default=_UNLIMITED)
 
 
 def _beyond(used: int, most: int) -> bool:

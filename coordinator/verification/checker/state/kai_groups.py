@@ -7,7 +7,7 @@ ledger are not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coordinator.verification.checker.state.job import (
@@ -35,6 +35,23 @@ def in_part(job: CheckedJob, facts: Facts, best_effort: set[int]) -> frozenset[s
     found = set[str]()
     _judge(_ROOT, subs, minima, held, found)
     return frozenset(found)
+
+
+def short_pod_sets(
+    job: CheckedJob, facts: Facts, best_effort: set[int], moved: Iterable[int]
+) -> list[str]:
+    """The pod sets that hold less than their minimum. ``moved``: tasks that were evicted and are
+    promised another place; they count."""
+    if _has_lost_count(job):
+        return []
+    subs = facts.get("sub_groups", [])
+    held = _held(job, best_effort)
+    for tix in moved:
+        name = job.role_of(tix).labels.get(SUB_GROUP, "").lower()
+        held[name] = held.get(name, 0) + 1
+    inner = {sub.get("parent", _ROOT) for sub in subs}
+    leaves = (sub for sub in subs if sub["name"] not in inner)
+    return [s["name"] for s in leaves if held.get(s["name"], 0) < (s.get("min_member") or 0)]
 
 
 def _has_lost_count(job: CheckedJob) -> bool:

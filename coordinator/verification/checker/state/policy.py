@@ -51,6 +51,8 @@ class CheckedPolicy:
         self.kai: bool = mapping.get("dialect") == _KAI
         """KAI's rules count: gangs, limits and quotas are no plugin's matter, and always hold."""
         self.actions: frozenset[str] = frozenset(mapping["actions"])
+        self.flat: bool = not mapping.get("options", {}).get("full_hierarchy_fairness", True)
+        """KAI's queues are compared as leaves alone."""
         self._tiers: list[list[dict[str, Any]]] = mapping["tiers"]
 
     def tiers(self, action: str) -> Iterator[frozenset[str]]:
@@ -80,6 +82,15 @@ class CheckedPolicy:
             for plugin in tier:
                 if plugin["name"] == name and plugin.get("flags", {}).get("enablePredicate", True):
                     return plugin
+        return None
+
+    def arguments(self, name: str) -> dict[str, Any] | None:
+        """The arguments of a plugin; None where the policy does not have it."""
+        for tier in self._tiers:
+            for plugin in tier:
+                if plugin["name"] == name:
+                    arguments: dict[str, Any] = plugin.get("arguments", {})
+                    return arguments
         return None
 
     def keeps_topology(self) -> bool:

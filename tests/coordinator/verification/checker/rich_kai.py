@@ -1,5 +1,5 @@
 """A seeded run under a KAI policy, and its history: a tree of queues, a gang of two pod sets, a pod
-of its own, a queue that moves."""
+of its own, a queue that moves, and one that takes back what another has beyond its quota."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tests.coordinator.verification.simulation.contending import Item, Run
 
 POLICY = parse_policy({"dialect": "kai"})
 SECONDS = "1.5"
+KEPT = "3s"
+"""For so long jobs of the queue rich are left alone by a reclaim."""
 FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 
 
@@ -25,19 +27,21 @@ def gpu_node(number: int) -> Item:
     return made
 
 
-def queue(name: str, parent: str, *, quota: int, limit: int) -> Item:
+def queue(name: str, parent: str, *, quota: int, limit: int, **more: str) -> Item:
     gpu = {"quota": quota, "overQuotaWeight": 1, "limit": limit}
-    spec: Item = {"resources": {"cpu": FREE, "memory": FREE, "gpu": gpu}}
+    spec: Item = {"resources": {"cpu": FREE, "memory": FREE, "gpu": gpu}, **more}
     if parent:
         spec["parentQueue"] = parent
     return manifest("KaiQueue", name, spec) | {"kind": "Queue"}
 
 
-def pod(name: str, *, group: str = "", sub: str = "", queue: str = "") -> Item:
+def pod(
+    name: str, *, group: str = "", sub: str = "", queue: str = "", seconds: str = SECONDS
+) -> Item:
     labels = {SUB_GROUP: sub, QUEUE_LABEL: queue}
     metadata = {
         "labels": {key: value for key, value in labels.items() if value},
-        "annotations": {"quadrant.dev/duration": SECONDS} | ({GROUP_NAME: group} if group else {}),
+        "annotations": {"quadrant.dev/duration": seconds} | ({GROUP_NAME: group} if group else {}),
     }
     requests = {"cpu": "1", "nvidia.com/gpu": "1"}
     spec = {
@@ -52,6 +56,8 @@ def kai_run() -> Run:
         queue("all", "", quota=8, limit=8),
         queue("red", "all", quota=2, limit=5),
         queue("blue", "all", quota=2, limit=4),
+        queue("rich", "", quota=4, limit=-1, reclaimMinRuntime=KEPT),
+        queue("poor", "", quota=4, limit=-1),
     ]
     run = Run(nodes=0, policy=POLICY, setup=[*map(gpu_node, range(3)), *queues])
     subs = [{"name": "lead", "minMember": 1}, {"name": "work", "minMember": 3}]
@@ -68,6 +74,10 @@ def kai_run() -> Run:
         at=0.5,
     )
     run.submit(queue("blue", "", quota=2, limit=4), at=2.5)
+    # Alone on twelve GPUs, by then.
+    run.submit(*(pod(f"r{i}", queue="rich", seconds="20") for i in range(12)), at=5.0)
+    run.submit(kai_group("poor", {"queue": "poor", "minMember": 2}), at=10.0)
+    run.submit(*(pod(f"p{i}", group="poor") for i in range(2)), at=10.0)
     return run
 
 

@@ -1,4 +1,5 @@
-"""Mutations of what a KAI policy keeps: queue bounds (promise 2), gangs in trees (promise 3)."""
+"""Mutations of what a KAI policy keeps: queue bounds (promise 2), gangs in trees (promise 3), and
+who is left alone (promise 9)."""
 
 from __future__ import annotations
 
@@ -65,3 +66,49 @@ def a_group_above_others_needs_all_of_them(history: History) -> None:
     lead, work = group["sub_groups"]
     absent = {"name": "absent", "parent": "top", "min_member": 1}
     group["sub_groups"] = [lead, {"name": "top"}, {**work, "parent": "top"}, absent]
+
+
+def _queue(history: History, name: str) -> Event:
+    """The first record of a queue."""
+    key = f"kaiqueue/{name}"
+    queue: Event = history.value(key)["values"][key]
+    return queue
+
+
+@breaks(Rule.MIN_RUNTIME, of_kai=True)
+def a_queue_keeps_its_jobs_from_a_reclaim_for_longer(history: History) -> None:
+    _queue(history, "rich")["reclaim_min_runtime"] = 1000.0
+
+
+@breaks(Rule.MIN_RUNTIME, of_kai=True)
+def the_policy_keeps_jobs_of_every_queue_for_longer(history: History) -> None:
+    del _queue(history, "rich")["reclaim_min_runtime"]
+    (event,) = history.all("policy")
+    for tier in event["policy"]["tiers"]:
+        for plugin in tier:
+            if plugin["name"] == "minruntime":
+                plugin["arguments"] = {"defaultReclaimMinRuntime": "1h0m0.5s"}
+
+
+@breaks(Rule.MIN_RUNTIME, of_kai=True)
+def a_victim_had_only_begun_to_run(history: History) -> None:
+    event, statement = history.evicting("reclaim")
+    jid, _, _, _, tasks, *_ = statement["evict"][0]
+    start = next(e for e in history.all("start") if f"{jid}.{tasks[0]}" in e["tasks"])
+    start["t"] = event["t"] - 0.5
+
+
+@breaks(Rule.RECLAIMED_SHARE, of_kai=True)
+def a_reclaim_takes_from_a_queue_within_its_quota(history: History) -> None:
+    _share(history, "rich")["quota"] = 12_000
+
+
+@breaks(Rule.RECLAIMED_SHARE, of_kai=True)
+def a_reclaim_takes_from_a_queue_whose_quota_has_no_bound(history: History) -> None:
+    _share(history, "rich")["quota"] = -1
+
+
+@breaks(Rule.RECLAIMED_SHARE, of_kai=True)
+def a_reclaim_takes_one_more_than_its_queue_has_beyond_its_quota(history: History) -> None:
+    """Of two victims of two jobs, the second finds the queue at its quota."""
+    _share(history, "rich")["quota"] = 11_000
