@@ -155,8 +155,7 @@ class Service:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._until(stop))
                 group.create_task(self._gate.follow_forever())
-                # Beside reading the ledger: both take long.
-                group.create_task(self._shards.keep_joined())
+                group.create_task(self._shards.keep_joined())  # beside reading the ledger
                 self._ledger_id = await insist(self._ledger.open, call_name="open")
                 door = StandbyServer(lambda: self.standby.leader, self._listener)
                 async with door.open(settings.listen_host, settings.listen_port, group):
