@@ -88,7 +88,10 @@ class KaiBinder:
         for group in spec.get("selectedGPUGroups") or ():
             await self._reserve(node, group)
         await self._label(path, labels_of(spec))
-        annotations = {"received-resource-type": spec["receivedResourceType"]}
+        annotations = {
+            "received-resource-type": spec["receivedResourceType"],
+            "kai.scheduler/numa-placement-predicted": "[]",  # and others, by its plugins
+        }
         await self._client.patch(path, {"metadata": {"annotations": annotations}})
         await self._client.bind({"apiVersion": "v1", "kind": "Pod"} | pod, node)
 

@@ -259,7 +259,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         _counter(
             "binds_total",
             "Answers of the cluster for a task: ok, already, refused, gone, elsewhere (an alarm), "
-            "unknown (asked again)",
+            "unknown (asked again), pending (asked of KAI's binder)",
             "result",
         ),
         _histogram("bind_duration_seconds", "A task's call to the cluster", BIND_SECONDS),

@@ -108,7 +108,7 @@ class ObservedCluster:
                 group.create_task(self.writes.leases.keep_forever(self.writes.leadership.ledger))
                 group.create_task(_report_pods_forever(core, self.cluster.mirror))
             if self.binder is not None:
-                group.create_task(self.binder.sweep_forever())
+                group.create_task(self.binder.strays.delete_forever())
             if reports is not None:
                 group.create_task(reports.run_forever())
             if self.book is not None:

@@ -36,9 +36,11 @@ class BindRequestBook:
         self._requests: dict[PodKey, KnownRequest] = {}
         self._listing: set[PodKey] | None = None
         self._waiters: dict[PodKey, asyncio.Event] = {}
+        self._asked: dict[PodKey, float] = {}
+        """When a bind that has no answer yet was asked for last."""
 
     def __iter__(self) -> Iterator[KnownRequest]:
-        return iter(list(self._requests.values()))
+        return iter(self._requests.values())
 
     def of(self, key: PodKey) -> KnownRequest | None:
         return self._requests.get(key)
@@ -62,6 +64,21 @@ class BindRequestBook:
             self.wake(key)
 
     # --- who waits --------------------------------------------------------------------------------
+
+    def note(self, key: PodKey, *, is_open: bool) -> None:
+        """A bind of the pod was asked for, and has an answer, or has none yet."""
+        if is_open:
+            self._asked[key] = self._clock()
+        else:
+            self._asked.pop(key, None)
+
+    def asked_at(self, key: PodKey) -> float:
+        """When a bind of the pod that is open was asked for last; 0: none is."""
+        return self._asked.get(key, 0.0)
+
+    def asked(self) -> list[KnownRequest]:
+        """The requests of binds that are open."""
+        return [known for key in self._asked if (known := self.of(key)) is not None]
 
     def wake(self, key: PodKey) -> None:
         """Something is new of the pod or of its request."""

@@ -41,6 +41,9 @@ class Statement(NamedTuple):
     entry: tuple[int, ...]
     """Of the bind stream."""
 
+    def is_of_the_leader_of(self, other: Statement) -> bool:
+        return (self.ledger, self.leader) == (other.ledger, other.leader)
+
     def is_after(self, other: Statement) -> bool:
         """Whether the same ledger decided it later."""
         when = self.epoch, self.entry
@@ -119,6 +122,10 @@ class BindRequest(msgspec.Struct):
                 return BindPhase.FAILED
             case _:
                 return BindPhase.WAITING
+
+    def is_of(self, row: PodRow | None) -> bool:
+        """Whether it is of this pod, and not of an earlier one of its name."""
+        return row is not None and self.pod_uid in ("", row.uid)
 
     def asks(self, node: str, devices: Things) -> bool:
         """Whether it has the pod bound to this node with these devices."""

@@ -19,13 +19,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from http import HTTPStatus
 
 import msgspec
 import structlog
 
-from coordinator.cluster.kubernetes.api.client import ApiError
 from coordinator.cluster.kubernetes.api.objects import status_of
 from coordinator.cluster.kubernetes.api.pool import JSON
 from coordinator.cluster.kubernetes.bind_requests.book import BindRequestBook, KnownRequest
@@ -33,13 +31,14 @@ from coordinator.cluster.kubernetes.bind_requests.objects import (
     BindPhase,
     BindRequest,
     collection_of,
-    path_of,
     read_statement,
     request_of,
     written_request,
 )
+from coordinator.cluster.kubernetes.bind_requests.server import Deletion, RequestServer
+from coordinator.cluster.kubernetes.bind_requests.strays import StrayRequests
 from coordinator.cluster.kubernetes.state.mirror import NODE, Mirror, ObjectKey
-from coordinator.cluster.kubernetes.state.pods import PodKey, PodRow
+from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.kubernetes.writes.bind_call import NO_NODE, BindCall
 from coordinator.cluster.kubernetes.writes.verdict import Refused, of_answer
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites
@@ -53,24 +52,11 @@ WAIT_SECONDS = 5.0
 SILENCE_SECONDS = 60.0
 """A request without an answer for longer is told of, and looked up on the API server, as often. The
 binder gives up a reservation after 40 s."""
-STRAY_SECONDS = 20.0
-"""A request for which no bind was asked in this time is not wanted: a bind under way waits for its
-outcome, with short pauses. Where one was wanted after all it is written again."""
-SWEEP_SECONDS = 5.0
 FAILED = "BinderFailed"
 """Reason of a refusal. The binder's own words, which name the pod, are in the pod's condition and
 event of its making."""
 
 log = structlog.get_logger(__name__)
-
-
-class _Deletion(Enum):
-    DONE = auto()
-    GONE = auto()
-    """It was not there any more."""
-    CHANGED = auto()
-    """It is another one now, which was read."""
-    UNKNOWN = auto()
 
 
 @dataclass(slots=True)
@@ -81,10 +67,6 @@ class RequestCounts:
     failed: int = 0
     withdrawn: int = 0
     """Requests that were deleted because something else was decided."""
-    strays: int = 0
-    """Requests that were deleted because nobody wants them: a deposed leader's, or of a pod that
-    is gone."""
-    looks: int = 0
 
 
 class RequestWrites:
@@ -99,12 +81,12 @@ class RequestWrites:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts = RequestCounts()
+        self.server = RequestServer(writes, book)
+        self.strays = StrayRequests(writes, mirror, book, self.server, clock=clock)
         self._writes = writes
         self._mirror = mirror
         self._book = book
         self._clock = clock
-        self._asked: dict[PodKey, float] = {}
-        """When a bind that has no answer yet was asked for last."""
 
     async def evict(self, rows: Sequence[PodRow]) -> None:
         await self._writes.evict(rows)
@@ -120,7 +102,7 @@ class RequestWrites:
                 "the API server has no BindRequests of scheduling.run.ai/v1alpha2: install KAI's "
                 "definitions, or unset QUADRANT_BINDER"
             )
-        silent = [k for k in self._book if self._is_silent(k) and k.request.key in self._asked]
+        silent = [known for known in self._book.asked() if self._is_silent(known)]
         if not silent:
             return ""
         first = min(silent, key=lambda known: known.since)
@@ -150,6 +132,7 @@ class RequestWrites:
         with self._book.waiting([row.key for row in rows if row is not None]) as news:
             left = [i for i in range(len(rows)) if not call.answered_by_watch(i)]
             await self._writes.each(deque(left), one)
+            await self._end_requests_of_gone_pods(call)
             self._note(call)
             if not sent and all(answer == BindAnswer.PENDING for answer in call.answers):
                 with contextlib.suppress(TimeoutError):
@@ -157,15 +140,34 @@ class RequestWrites:
                         await news.wait()
         return call.result()
 
+    async def _end_requests_of_gone_pods(self, call: BindCall) -> None:
+        """At once, and not with other strays: the binder goes by the name of a pod, and would bind
+        the next one of that name by it."""
+        left = deque(
+            i
+            for i, row in enumerate(call.rows)
+            if call.answers[i] == BindAnswer.GONE and row is not None and self._is_open(row)
+        )
+
+        async def one(i: int) -> None:
+            row = call.rows[i]
+            known = None if row is None else self._book.of(row.key)
+            if known is not None:
+                await self.server.delete(known.request)
+
+        await self._writes.each(left, one)
+
+    def _is_open(self, row: PodRow) -> bool:
+        known = self._book.of(row.key)
+        if known is None or not known.request.is_of(row):
+            return False
+        return known.request.phase is BindPhase.WAITING
+
     def _note(self, call: BindCall) -> None:
-        now = self._clock()
         for row, answer in zip(call.rows, call.answers, strict=True):
-            if row is None:
-                continue
-            if answer in (BindAnswer.PENDING, BindAnswer.UNKNOWN):
-                self._asked[row.key] = now
-            else:
-                self._asked.pop(row.key, None)
+            if row is not None:
+                is_open = answer in (BindAnswer.PENDING, BindAnswer.UNKNOWN)
+                self._book.note(row.key, is_open=is_open)
 
     async def _bind_one(self, call: BindCall, i: int) -> bool:
         """True where the API server was asked anything."""
@@ -185,14 +187,14 @@ class RequestWrites:
     def _waits(self, call: BindCall, i: int, known: KnownRequest) -> bool:
         """Whether the request is what is wanted, and there is nothing to do but to wait."""
         request, row, node = known.request, call.rows[i], call.requests.nodes[i]
-        if not _is_of(request, row) or request.phase is BindPhase.FAILED:
+        if not request.is_of(row) or request.phase is BindPhase.FAILED:
             return False
         if not request.asks(node, call.devices(i)) or not self._has_node(node):
             return False
         last = max(known.since, known.looked)
         if self._clock() - last >= SILENCE_SECONDS:
             return False
-        if row is not None and row.key not in self._asked and self._is_of_another_leader(request):
+        if self._book.asked_at(request.key) == 0 and self._is_of_another_leader(request):
             self.counts.adopted += 1
         call.answer(i, BindAnswer.PENDING)
         return True
@@ -209,14 +211,14 @@ class RequestWrites:
         path = collection_of(row.namespace)
         answer = await self._writes.report("POST", path, msgspec.json.encode(body), JSON)
         if answer is None:
-            return await self._reread(row.key)
+            return await self.server.reread(row.key)
         match answer.code:
             case HTTPStatus.CREATED:
                 self._book.take(request_of(answer.body))
                 call.answer(i, BindAnswer.PENDING)
                 return False
             case HTTPStatus.CONFLICT:
-                return await self._reread(row.key)
+                return await self.server.reread(row.key)
             case HTTPStatus.NOT_FOUND:  # the namespace, or the kind: a watch says which
                 return False
             case _:
@@ -233,18 +235,18 @@ class RequestWrites:
         anew."""
         request, node = known.request, call.requests.nodes[i]
         wanted = request.asks(node, call.devices(i))
-        if not _is_of(request, row):  # of an earlier pod of this name
-            return await self._delete(request) is not _Deletion.UNKNOWN
-        if request.phase is BindPhase.FAILED:
-            return await self._take_back(call, i, row, request, refused=wanted)
-        if wanted and self._has_node(node):
+        if not request.is_of(row):  # of an earlier pod of this name
+            return await self.server.delete(request) is not Deletion.UNKNOWN
+        if wanted and request.phase is not BindPhase.FAILED and self._has_node(node):
             return await self._look_up(call, i, row, known)
         if request.phase is BindPhase.SUCCEEDED:  # the pod says where, or the request is not true
             looked = await self._look(call, i, row)
-            return looked and await self._delete(request) is not _Deletion.UNKNOWN
+            return looked and await self.server.delete(request) is not Deletion.UNKNOWN
         if self._is_later(request, call.entry(i)):
             call.answer(i, BindAnswer.OVER)
             return False
+        if request.phase is BindPhase.FAILED:
+            return await self._take_back(call, i, row, request, refused=wanted)
         self.counts.withdrawn += 1
         log.info("A BindRequest is withdrawn", pod=row.name, node=request.spec.selected_node)
         return await self._take_back(call, i, row, request, refused=False)
@@ -254,16 +256,16 @@ class RequestWrites:
     ) -> bool:
         """Delete the request, and see what became of the pod. ``refused``: the binder could not
         do it."""
-        deleted = await self._delete(request)
-        if deleted is _Deletion.UNKNOWN:
+        deleted = await self.server.delete(request)
+        if deleted is Deletion.UNKNOWN:
             return False
-        if deleted is _Deletion.CHANGED:
+        if deleted is Deletion.CHANGED:
             return True
         # Its own error does not say that the pod is not bound: the answer to the binding may have
         # been lost.
         if not await self._look(call, i, row):
             return False
-        if not refused or deleted is _Deletion.GONE:
+        if not refused or deleted is Deletion.GONE:
             return True
         self.counts.failed += 1
         log.warning("KAI's binder failed", pod=row.name, why=request.status.reason)
@@ -280,13 +282,11 @@ class RequestWrites:
             node=request.spec.selected_node,
             seconds=round(self._clock() - known.since),
         )
-        if not await self._reread(row.key) or not await self._look(call, i, row):
+        if not await self.server.reread(row.key) or not await self._look(call, i, row):
             return False
         if request.phase is BindPhase.SUCCEEDED and self._book.of(row.key) is known:
-            return await self._delete(known.request) is not _Deletion.UNKNOWN
+            return await self.server.delete(known.request) is not Deletion.UNKNOWN
         return True
-
-    # --- one question to the API server -----------------------------------------------------------
 
     async def _look(self, call: BindCall, i: int, row: PodRow) -> bool:
         """Read the pod; True where it is the same, and bound to nothing."""
@@ -295,99 +295,16 @@ class RequestWrites:
             call.answer(i, looked.answer, looked.node)
         return looked is not None and looked.answer is None
 
-    async def _reread(self, key: PodKey) -> bool:
-        """Read the request; False where that is not possible."""
-        self.counts.looks += 1
-        try:
-            found = await self._writes.read(path_of(key))
-        except ApiError as error:
-            log.warning("Cannot look at a BindRequest", name="/".join(key), why=str(error))
-            return False
-        if found is not None:
-            self._book.take(msgspec.convert(found, BindRequest))
-        elif (known := self._book.of(key)) is not None:
-            self._book.drop(key, known.request.metadata.uid)
-        return True
-
-    async def _delete(self, request: BindRequest) -> _Deletion:
-        """Delete the request as it was when this was decided."""
-        meta = request.metadata
-        conditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions}
-        body = msgspec.json.encode(options)
-        answer = await self._writes.report("DELETE", request.path, body, JSON)
-        match None if answer is None else answer.code:
-            case HTTPStatus.OK | HTTPStatus.ACCEPTED:
-                self._book.drop(request.key, meta.uid)
-                return _Deletion.DONE
-            case HTTPStatus.NOT_FOUND:
-                self._book.drop(request.key, meta.uid)
-                return _Deletion.GONE
-            case HTTPStatus.CONFLICT | None:
-                known = await self._reread(request.key)
-                return _Deletion.CHANGED if known else _Deletion.UNKNOWN
-            case _:
-                assert answer is not None
-                why = status_of(answer.body, answer.code).message
-        log.warning("A BindRequest cannot be deleted", name="/".join(request.key), why=why)
-        return _Deletion.UNKNOWN
-
-    # --- requests that nobody wants ---------------------------------------------------------------
-
-    async def sweep_forever(self) -> None:
-        """Delete what a deposed leader wrote and the ledger does not want, and what pods left that
-        are gone."""
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            if not self._book.complete or not self._mirror.accounts_for_all:
-                continue
-            strays = [known.request for known in self._book if self._is_stray(known)]
-
-            async def one(i: int, strays: Sequence[BindRequest] = strays) -> None:
-                await self._sweep(strays[i])
-
-            with contextlib.suppress(ClusterTimeout):  # the next look finds them again
-                await self._writes.each(deque(range(len(strays))), one)
-
-    def _is_stray(self, known: KnownRequest) -> bool:
-        request, key = known.request, known.request.key
-        last = max(known.since, self._asked.get(key, 0.0))
-        if not request.statement.ledger:
-            return False  # KAI's own requests are its binder's to do
-        if self._clock() - last < STRAY_SECONDS or self._book.is_awaited(key):
-            return False
-        row = self._mirror.pods.by_key.get(key)
-        if row is None or not _is_of(request, row):
-            return True
-        # That of a pod with a node stays as long as the pod: it says which statement bound it, and
-        # the binder keeps the reservations of its devices by it.
-        return not row.node and not row.ended and request.phase is not BindPhase.SUCCEEDED
-
-    async def _sweep(self, request: BindRequest) -> None:
-        if await self._delete(request) is _Deletion.DONE:
-            self.counts.strays += 1
-            log.warning(
-                "A BindRequest that nobody wants was deleted",
-                pod="/".join(request.key),
-                node=request.spec.selected_node,
-                deposed=self._is_of_another_leader(request),
-            )
-
     # --- whose it is ------------------------------------------------------------------------------
 
     def _has_node(self, node: str) -> bool:
         return self._mirror.exists(ObjectKey(NODE, "", node))
 
     def _is_of_another_leader(self, request: BindRequest) -> bool:
-        ours, theirs = read_statement(self._writes.leadership.statement), request.statement
-        return (theirs.ledger, theirs.leader) != (ours.ledger, ours.leader)
+        ours = read_statement(self._writes.leadership.statement)
+        return not request.statement.is_of_the_leader_of(ours)
 
     def _is_later(self, request: BindRequest, entry: str) -> bool:
         """Whether the request was decided after this entry: then the entry is over."""
         ours = read_statement(f"{self._writes.leadership.statement}/{entry}")
         return request.statement.is_after(ours)
-
-
-def _is_of(request: BindRequest, row: PodRow | None) -> bool:
-    """Whether the request is of this pod, and not of an earlier one of its name."""
-    return row is not None and request.pod_uid in ("", row.uid)

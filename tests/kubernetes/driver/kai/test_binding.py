@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.bind.quarantine import REFUSALS
-from coordinator.cluster.kubernetes.bind_requests import writes
+from coordinator.cluster.kubernetes.bind_requests import strays, writes
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from coordinator.service.bind_loop import CALLS
 from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
@@ -97,6 +97,19 @@ async def test_what_the_binder_cannot_do_is_placed_elsewhere(
     await until(lambda: quadrant.states()["bound"] == 6)
 
 
+async def test_a_gang_is_whole_in_the_end_where_the_binder_fails_for_some_of_it(
+    quadrant: Followed, cluster: ApiClient, binder: KaiBinder
+) -> None:
+    names = [f"g{number}" for number in range(4)]
+    failures = iter(["busy"] * 3)
+    binder.fails = lambda request: next(failures, "") if request["spec"]["podName"] != "g0" else ""
+    await cluster.create(*(node(f"n{number}", cpu=2) for number in range(3)), gang("ring", 4))
+    await cluster.create(*(kai_pod(name, group="ring") for name in names))
+    await quadrant.until_bound(*names)
+    await until(lambda: quadrant.states()["bound"] == 4)
+    assert binder_of(quadrant).counts.failed == 3
+
+
 async def test_a_failure_below_the_limit_of_its_request_is_not_the_end(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder
 ) -> None:
@@ -126,7 +139,7 @@ async def test_a_silent_binder_is_told_of_and_waited_for(
     await until(lambda: bool(binder_of(quadrant).problem))
     assert "default/a first: does KAI's binder run?" in binder_of(quadrant).problem
     counts = binder_of(quadrant).counts
-    await until(lambda: counts.looks >= 2)
+    await until(lambda: binder_of(quadrant).server.looks >= 2)
     still = await requests(cluster)
     uids = [{item["metadata"]["uid"] for item in each.values()} for each in (requested, still)]
     assert uids[0] == uids[1], "nothing is guessed: it may be bound yet"
@@ -173,19 +186,34 @@ async def test_a_pod_of_the_same_name_gets_a_request_of_its_own(
     [old] = (await until(lambda: _written(cluster, 1))).values()
     await cluster.delete(f"{PODS}/a", gracePeriodSeconds="0")
     [made] = await cluster.create(kai_pod("a"))
+
+    async def replaced() -> Json | None:
+        new = (await requests(cluster)).get("a")
+        return new if new and new["metadata"]["uid"] != old["metadata"]["uid"] else None
+
+    new = await until(replaced)
+    assert new["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
     binder.silent = False
     await quadrant.until_bound("a")
-    new = (await requests(cluster))["a"]
-    assert new["metadata"]["uid"] != old["metadata"]["uid"]
-    assert new["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+
+
+async def test_the_request_of_a_pod_that_goes_before_it_is_bound_goes_at_once(
+    quadrant: Followed, cluster: ApiClient, binder: KaiBinder
+) -> None:
+    """The binder would bind the next pod of the name by it."""
+    binder.silent = True
+    await cluster.create(node("n1"), kai_pod("a"))
+    await until(lambda: _written(cluster, 1))
+    await cluster.delete(f"{PODS}/a", gracePeriodSeconds="0")
+    await until(lambda: _gone(cluster, "a"), within=strays.STRAY_SECONDS / 2)
 
 
 async def test_requests_of_pods_that_went_are_deleted(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The garbage collector does so too, where there is one."""
-    monkeypatch.setattr(writes, "STRAY_SECONDS", 1.0)
-    monkeypatch.setattr(writes, "SWEEP_SECONDS", 0.5)
+    monkeypatch.setattr(strays, "STRAY_SECONDS", 1.0)
+    monkeypatch.setattr(strays, "SWEEP_SECONDS", 0.5)
     await cluster.create(node("n1"), kai_pod("a"), kai_pod("b"))
     await quadrant.until_bound("a", "b")
     await cluster.delete(f"{PODS}/a", gracePeriodSeconds="0")

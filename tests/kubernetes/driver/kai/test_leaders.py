@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cluster.kubernetes.bind_requests import writes
+from coordinator.cluster.kubernetes.bind_requests import strays
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
@@ -53,7 +53,7 @@ async def test_requests_that_a_dead_leader_wrote_are_its_successors(
     assert {n: item["metadata"]["uid"] for n, item in after.items()} == {
         n: item["metadata"]["uid"] for n, item in before.items()
     }
-    assert counts.written == counts.withdrawn == counts.strays == 0
+    assert counts.written == counts.withdrawn == 0
     assert nodes == {n: item["spec"]["selectedNode"] for n, item in before.items()}
     assert len({item["spec"]["selectedGPUGroups"][0] for item in after.values()}) == 3
 
@@ -85,8 +85,8 @@ async def test_a_deposed_leaders_request_is_found_out_and_withdrawn(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes late, for a pod that waits for room, and for one that the ledger has elsewhere."""
-    monkeypatch.setattr(writes, "STRAY_SECONDS", 1.0)
-    monkeypatch.setattr(writes, "SWEEP_SECONDS", 0.3)
+    monkeypatch.setattr(strays, "STRAY_SECONDS", 1.0)
+    monkeypatch.setattr(strays, "SWEEP_SECONDS", 0.3)
     binder.silent = True
     await cluster.create(node("n1"), node("n2"), kai_pod("a"), kai_pod("waits", cpu=64))
     found = await until(lambda: _written(cluster, 1))
@@ -94,7 +94,7 @@ async def test_a_deposed_leaders_request_is_found_out_and_withdrawn(
     late = f"{ledger}/0:dead/1-0"
     waits = await cluster.get(f"{PODS}/waits")
     await cluster.create(_request(waits, "n1", late))
-    await until(lambda: binder_of(quadrant).counts.strays == 1)
+    await until(lambda: binder_of(quadrant).strays.deleted == 1)
     assert set(await requests(cluster)) == {"a"}
     ours = found["a"]["spec"]["selectedNode"]
     theirs = {"n1": "n2", "n2": "n1"}[ours]

@@ -45,7 +45,7 @@ async def test_a_run_asks_for_each_right_to_bind_requests_and_for_none_to_bind(
     kubeconfig = control_plane.user(NAME).kubeconfig
     async with beside_binder(ledger_url, short_dir, cluster, kubeconfig) as quadrant:
         await cluster.create(kai_pod("a"))
-        await until(lambda: binder_of(quadrant).counts.looks > 0)
+        await until(lambda: binder_of(quadrant).server.looks > 0)
         binder.silent = False
         await cluster.create(*(kai_pod(f"p{number}") for number in range(4)))
         await quadrant.until_bound("a", *(f"p{number}" for number in range(4)))
