@@ -49,6 +49,9 @@ STEPS = 5
 """
 WAIT_SECONDS = 5.0
 """How long a call waits whose binds all wait for the binder."""
+GATHER_SECONDS = 0.05
+"""After the first outcome: each look at a call is one at all its binds. The books hear of a success
+by the watch of the pod, and not from here."""
 SILENCE_SECONDS = 60.0
 """A request without an answer for longer is told of, and looked up on the API server, as often. The
 binder gives up a reservation after 40 s."""
@@ -138,6 +141,7 @@ class RequestWrites:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(WAIT_SECONDS):
                         await news.wait()
+                    await asyncio.sleep(GATHER_SECONDS)
         return call.result()
 
     async def _end_requests_of_gone_pods(self, call: BindCall) -> None:
