@@ -1,4 +1,4 @@
-"""What plugins from outside raised: counted by plugin, one traceback of each kind in the log."""
+"""What plugins raised: counted by plugin, one traceback of each kind in the log."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 A rule that raises says nothing about the job, and must not take the worker or the coordinator with
 it (docs/decisions/0049). In a worker the error ends the turn. In the coordinator, which asks one
 rule about all jobs at once, it is *contained*: recorded, and answered with what lets nothing
-happen. The plugins of this repository are not guarded: they are asked for every task, and what they
-raise is a defect of ours, for which the worker is replaced as for any other.
+happen. The plugins of this repository are not guarded, because they are asked for every task: in a
+worker :mod:`shard_worker.framework.raised_rule` finds afterwards which of them raised.
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@ from typing import Any
 from coordinator.verification.replay.scenario import read_scenario, replay
 from coordinator.verification.replay.sharded import ShardedRun, run_sharded
 from shard_worker.view.mode import Mode
+from shared.codec.packed import replace
 from tests.conformance.at_rest import differences_at_rest
+from tests.conformance.one_session import differences_after_one_session
 
 
 class Form(Enum):
@@ -36,3 +38,12 @@ def differences_in(form: Form, scenario: Mapping[str, Any], *, seed: int = 0) ->
     rest = run_sharded(read.policy, read.recorded, sharding, name=read.id)
     soft = sharding.mode is Mode.SOFT
     return differences_at_rest(scenario, replay(scenario), rest, shards_prefer_own=soft)
+
+
+def differences_halted_in(form: Form, scenario: Mapping[str, Any], *, seed: int = 0) -> list[str]:
+    """As :func:`differences_in`, with ``--cycles 1``: held against the table itself."""
+    read = read_scenario(scenario)
+    sharding = replace(form.sharding(seed), one_session=True)
+    halted = run_sharded(read.policy, read.recorded, sharding, name=read.id)
+    soft = sharding.mode is Mode.SOFT
+    return differences_after_one_session(scenario, replay(scenario), halted, shards_prefer_own=soft)

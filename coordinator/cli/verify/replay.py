@@ -49,8 +49,17 @@ def replay(
         ),
     ] = None,
     cycles: Annotated[
-        int, typer.Option("--cycles", min=1, max=10_000, metavar="N", help="Sessions in a row")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--cycles",
+            min=1,
+            max=10_000,
+            metavar="N",
+            help="Sessions in a row, otherwise one; with --shards only 1, which stops where one "
+            "session would: nothing that is bound begins to run, nothing that is evicted leaves",
+            show_default=False,
+        ),
+    ] = None,
     shards: Annotated[
         int | None,
         typer.Option(
@@ -59,7 +68,8 @@ def replay(
             max=1024,
             metavar="S",
             help="Decide as a service with so many shards does: coordinator, workers and ledger on "
-            "virtual time, until nothing changes any more; else one session over everything",
+            "virtual time, until nothing changes any more (or with --cycles 1 to the end of one "
+            "session); else one session over everything",
         ),
     ] = None,
     mode: Annotated[
@@ -121,15 +131,17 @@ def replay(
     cases = _cases(files, policy, only, now)
     form = output or (Output.TABLE if all(case.dump for case in cases) else Output.JSON)
     other_policy = None if diff is None else read_policy(diff)
-    if shards is not None and cycles > 1:
+    if shards is not None and cycles is not None and cycles > 1:
         raise CommandError(
-            "--cycles: with --shards the run goes on until nothing changes; leave one of them out",
+            "--cycles: with --shards the run goes on until nothing changes, or with --cycles 1 to "
+            "the end of one session; give 1, or leave one of them out",
             code=EXIT_USAGE,
         )
+    several = (cycles or 1) > 1
     changed = False
     for case in cases:
         if case.kai is not None:
-            _alone(case, diff is not None or cycles > 1)
+            _alone(case, diff is not None or several or (shards is not None and cycles is not None))
             if shards is None:
                 _show_kai(case.kai)
             else:
@@ -139,7 +151,7 @@ def replay(
         _say_notes(case, other_policy)
         run = run_case(case, cycles=cycles, shards=shards, mode=mode.value, seed=seed)
         if other_policy is None:
-            _show(case, _checked(case, run(case.policy)), form, several=cycles > 1)
+            _show(case, _checked(case, run(case.policy)), form, several=several)
         else:
             changed |= _show_difference(
                 case, _checked(case, run(case.policy)), _checked(case, run(other_policy)), form

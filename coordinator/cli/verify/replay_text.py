@@ -21,7 +21,7 @@ Run = Callable[["Policy"], Iterator["ReplayResult"]]
 Step = Callable[[], None]
 
 
-def run_case(case: Case, *, cycles: int, shards: int | None, mode: str, seed: int) -> Run:
+def run_case(case: Case, *, cycles: int | None, shards: int | None, mode: str, seed: int) -> Run:
     """How to decide a case under a policy: by sessions, or by a service with so many shards."""
 
     def run(policy: Policy) -> Iterator[ReplayResult]:
@@ -29,18 +29,19 @@ def run_case(case: Case, *, cycles: int, shards: int | None, mode: str, seed: in
             from coordinator.verification.replay.sharded import ShardedRun, run_sharded
             from shard_worker.view.mode import Mode
 
-            sharding = ShardedRun(shards=shards, mode=Mode(mode), seed=seed)
+            halted = cycles is not None
+            sharding = ShardedRun(shards, Mode(mode), seed, one_session=halted)
             with progress(f"shards: {shards}", None) as step:
                 yield run_sharded(policy, case.recorded, sharding, name=case.id, step=step)
             return
         from coordinator.verification.replay.cycles import run_cycles
 
-        with progress("sessions", cycles) as step:
+        with progress("sessions", cycles or 1) as step:
             for result in run_cycles(
                 policy,
                 case.recorded,
                 name=case.id,
-                cycles=cycles,
+                cycles=cycles or 1,
                 mode=case.mode,
                 own_rows=case.own_rows,
                 now=case.now,

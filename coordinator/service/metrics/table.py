@@ -227,7 +227,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         _gauge("shard_inflight_statements", "Turns it was sent whose outcome is open", "shard"),
         _counter("worker_restarts_total", "Workers that were lost and replaced"),
         _counter(
-            "plugin_errors_total", "What plugins from outside this repository raised", "plugin"
+            "plugin_errors_total", "What plugins raised, ours and those from outside", "plugin"
         ),
         _counter(
             "plugin_seconds_total",

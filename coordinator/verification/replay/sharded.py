@@ -20,6 +20,7 @@ from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.order.order import Order
 from coordinator.verification.replay.fill_ledger import by_names, elsewhere, fill, runs_elsewhere
+from coordinator.verification.replay.halted_kubelets import HaltedKubelets
 from coordinator.verification.replay.outcome import ReplayResult
 from coordinator.verification.replay.recorded import Recorded
 from coordinator.verification.replay.reported import result_of_log
@@ -41,6 +42,9 @@ from shared.policy.model import Policy, PolicyError
 
 QUIET = 5.0
 """The run ends after this many seconds of virtual time without changes."""
+HALTED = 1.5
+"""The same where the run stops at the end of one session: before promises lapse, for whose places
+nobody makes way there."""
 LONGEST = 120.0
 """Maximum seconds of virtual time."""
 _SLICE = 0.5
@@ -59,16 +63,6 @@ class ShardedRun:
     leave, and so nothing follows from it."""
 
 
-class HaltedKubelets(LocalCluster):
-    """Kubelets that take what they are told and do nothing: no pod starts, none ends."""
-
-    def advance(self, now: float) -> None:
-        pass
-
-    def next_due(self) -> float | None:
-        return None
-
-
 def run_sharded(
     policy: Policy,
     recorded: Recorded,
@@ -83,7 +77,7 @@ def run_sharded(
 
     ``step`` is called after each half second of virtual time; ``notes`` gets the history, for the
     checker; ``began``: seconds since 1970 when the cluster was recorded, where its objects name
-    moments. Raises PolicyError if a plugin from outside raises.
+    moments. Raises PolicyError if a plugin raises.
     """
     dealt = deal(recorded, sharding.seed)
     # What runs on nodes that are not recorded would be missing from the idle amounts of the others.
@@ -95,7 +89,7 @@ def run_sharded(
         dispatcher = Dispatcher(sharding.shards, turns_per_call=4)
         return Coordinator(order, dispatcher, mode=sharding.mode.value)
 
-    kubelets = (HaltedKubelets if sharding.one_session else LocalCluster)(grace=0.05)
+    kubelets = HaltedKubelets() if sharding.one_session else LocalCluster(grace=0.05)
     memory = _memory(dealt)
     kubelets.restore(memory)
     if notes is not None:
@@ -116,7 +110,7 @@ def run_sharded(
     filled = fill(simulation.ledger, dealt)
     at_once(simulation.ledger.release(COORDINATOR, filled.leader))
     tail = at_once(simulation.ledger.log_tail())
-    _run(simulation, step)
+    _run(simulation, step, quiet_for=HALTED if sharding.one_session else QUIET)
     order = simulation.core.order
     words = {jid: state.reason for jid, state in order.jobs.items()}
     for jid, reason in words.items():
@@ -126,10 +120,10 @@ def run_sharded(
     return result_of_log(name, dealt, simulation.ledger, began=tail, policy=policy, words=words)
 
 
-def _run(simulation: Simulation, step: Callable[[], None]) -> None:
+def _run(simulation: Simulation, step: Callable[[], None], *, quiet_for: float) -> None:
     start = simulation.timeline.now
     until, quiet, length = start, 0.0, -1
-    while until - start < LONGEST and quiet < QUIET:
+    while until - start < LONGEST and quiet < quiet_for:
         until += _SLICE
         simulation.run(until=until)
         simulation.timeline.now = max(simulation.timeline.now, until)

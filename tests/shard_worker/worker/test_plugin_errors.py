@@ -166,12 +166,11 @@ def test_the_rule_is_found_behind_functions_that_hold_it() -> None:
     session = Session(parse_policy("actions: allocate\ntiers: [{plugins: [{name: gang}]}]"))
     with session.speaking(0, PluginOption("choosing")):
         Choosing().on_session_open(session)
-    for point, call in (
-        (DEVICE_CHOICE, lambda: session.rules(DEVICE_CHOICE)[0].scalar(None, 0, None)),
-        (JOB_VALID, lambda: session.rules(JOB_VALID)[0].fn(None, None)),
-    ):
+    choice: Any = session.rules(DEVICE_CHOICE)[0].scalar
+    valid: Any = session.rules(JOB_VALID)[0].fn
+    for point, rule, arguments in ((DEVICE_CHOICE, choice, 3), (JOB_VALID, valid, 2)):
         with pytest.raises((OSError, KeyError)) as raised:
-            call()
+            rule(*[None] * arguments)
         assert isinstance(raised.value, Exception)
         error = plugin_error(session, raised.value)
         assert (error.plugin, error.point) == ("choosing", point.name)

@@ -94,7 +94,7 @@ def _processor_seconds(pid: int) -> float:
 
 def _command_line(pid: int) -> Sequence[str]:
     try:
-        return psutil.Process(pid).cmdline()
+        return [str(word) for word in psutil.Process(pid).cmdline()]
     except psutil.Error:
         return ()
 
