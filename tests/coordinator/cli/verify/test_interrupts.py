@@ -58,7 +58,7 @@ def test_what_works_alone_ends(large_dump: Path, command: str) -> None:
         "demo --jobs 5000 --nodes 10 --shards 2",
         "bench basic --shards 2",
         "bench reclaim --nodes 400 --shards 2",
-        "bench fill --nodes 100",
+        "bench fill --nodes 100 --pods 800",
         "chaos run --duration 600 --shards 2",
         "up --shards 2 --listen 127.0.0.1:0",
     ],
