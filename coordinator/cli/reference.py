@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import typer
 
+from coordinator.cli.access_reference import access_page
 from coordinator.cli.catalogue import ENTRIES
 from coordinator.cli.plugin_reference import plugins_page, served_fields_page
 from shared.settings.settings import PREFIX, Settings
@@ -26,6 +27,7 @@ _SERVER = "The server"
 def pages() -> dict[str, str]:
     """Text of each page by its path below ``docs``."""
     return {
+        "reference/access.md": access_page(_MADE),
         "reference/cli.md": command_page(),
         "reference/plugins.md": plugins_page(_MADE),
         "reference/served-fields.md": served_fields_page(_MADE),
@@ -150,7 +152,13 @@ def settings_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-_KINDS = {"int": "whole number", "float": "number", "str": "text", "Path": "path"}
+_KINDS = {
+    "bool": "true, false",
+    "int": "whole number",
+    "float": "number",
+    "str": "text",
+    "Path": "path",
+}
 
 
 def _kind(annotation: Any) -> str:

@@ -7,6 +7,8 @@ import contextlib
 import socket
 import ssl
 
+from shared.settings.settings import Settings
+
 ANSWER_SECONDS = 2.0
 """Timeout of a probe."""
 
@@ -21,10 +23,11 @@ async def listens(path: str) -> bool:
     return False
 
 
-async def answers_well(host: str, port: int, path: str, *, tls: bool = False) -> bool:
+async def answers_well(settings: Settings, port: int, path: str) -> bool:
     """Whether GET of this path, without a token, returns 200. Whose certificate is shown does not
     matter here, as to a kubelet: nothing is sent that is secret, and it need not be for this
     address."""
+    host, tls = settings.listen_host, settings.tls_cert_file is not None
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(ANSWER_SECONDS):
             trust = _any_certificate() if tls else None

@@ -383,8 +383,7 @@ class Supervisor:
         return None
 
     async def _well(self, role: str, path: str) -> bool:
-        tls = self.settings.tls_cert_file is not None
-        return await answers_well(self.settings.listen_host, self._port(role), path, tls=tls)
+        return await answers_well(self.settings, self._port(role), path)
 
     def _ray_is_up(self) -> bool:
         address = ray_head.read_address(self._short / "ray")

@@ -7,6 +7,7 @@ from typing import Any
 
 API_VERSIONS = {
     "ClusterRole": "rbac.authorization.k8s.io/v1",
+    "Role": "rbac.authorization.k8s.io/v1",
     "ClusterRoleBinding": "rbac.authorization.k8s.io/v1",
     "ConfigMap": "v1",
     "Deployment": "apps/v1",

@@ -28,6 +28,9 @@ MADE_BY_HAND = {
 }
 """Secrets that production expects and their keys; the demo brings its own."""
 
+FOR_TLS = {"quadrant-tls": {"tls.crt", "tls.key", "ca.crt"}}
+"""The same, of the TLS that the Kubernetes overlay includes."""
+
 FOR_METRICS = {"quadrant-metrics": {"token"}}
 """The same, of the monitoring that production includes."""
 
@@ -48,6 +51,17 @@ def render(overlay: str) -> tuple[Object, ...]:
     assert done.returncode == 0, done.stderr
     assert not done.stderr, f"kustomize warns: {done.stderr}"
     return tuple(yaml.safe_load_all(done.stdout))
+
+
+def rights_of_ours(objects: tuple[Object, ...]) -> list[dict[str, Any]]:
+    """The rules of the ClusterRoles that are bound to Quadrant itself."""
+    bound = {
+        binding["roleRef"]["name"]
+        for binding in of_kind(objects, "ClusterRoleBinding")
+        if [s["name"] for s in binding["subjects"]] == ["quadrant"]
+    }
+    roles = [r for r in of_kind(objects, "ClusterRole") if r["metadata"]["name"] in bound]
+    return [rule for role in roles for rule in role["rules"]]
 
 
 def of_kind(objects: tuple[Object, ...], kind: str) -> list[Object]:

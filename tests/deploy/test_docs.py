@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.deploy.rendered import FOR_METRICS, MADE_BY_HAND, OVERLAYS, ROOT, compose
+from tests.deploy.rendered import FOR_METRICS, FOR_TLS, MADE_BY_HAND, OVERLAYS, ROOT, compose
 from tests.docs.pages import blocks
 
 PAGE = (ROOT / "docs/deploy.md").read_text()
@@ -30,6 +30,9 @@ def test_names_are_those_of_the_files() -> None:
         for key in keys:
             source = f"--from-file={key}\n" if "." in key else f"--from-literal={key}="
             assert f"secret generic {secret} {source}" in PAGE
+    for secret, keys in FOR_TLS.items():
+        (made,) = re.findall(rf"secret generic {secret} (.*)", PAGE)
+        assert set(re.findall(r"--from-file=(\S+)", made)) == keys
     token = (ROOT / "k8s/overlays/demo/tokens.yaml").read_text().partition("\n")[0].split()[-1]
     assert f"`{token}`" in PAGE
     for service in re.findall(r"--scale ([\w-]+)=", PAGE):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from coordinator.api.app import make_app
 from coordinator.api.auth.tokens import parse_tokens
 from coordinator.api.listener.policy import open_gate
 from coordinator.api.listener.provenance import AllowedHosts
+from coordinator.cli.client.service_proxy import ACCOUNT, SERVICE, parse_account, parse_service
 from coordinator.intake.principal import TokenRole
 from coordinator.supervisor import ray_head
 from shard_worker.dialects.open_session import open_session
@@ -24,6 +26,7 @@ from tests.deploy.commands import check_command, check_ray_options, options_of
 from tests.deploy.fields import API_VERSIONS, check_object, check_pod, probes_of
 from tests.deploy.network import selects
 from tests.deploy.rendered import (
+    FOR_TLS,
     MADE_BY_HAND,
     OBSERVED,
     OVERLAYS,
@@ -38,6 +41,10 @@ from tests.deploy.rendered import (
 )
 
 Objects = tuple[Object, ...]
+
+
+def overlay_of(objects: Objects) -> str:
+    return next(overlay for overlay in OVERLAYS if render(overlay) == objects)
 
 
 @pytest.fixture(params=OVERLAYS)
@@ -116,22 +123,57 @@ def test_pods_are_restricted(objects: Objects) -> None:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_only_a_coordinator_that_follows_its_cluster_has_rights_there(overlay: str) -> None:
     objects = render(overlay)
-    (account,) = of_kind(objects, "ServiceAccount")
-    assert account["automountServiceAccountToken"] is False
+    accounts = of_kind(objects, "ServiceAccount")
+    assert {account["automountServiceAccountToken"] for account in accounts} == {False}
     for pods in pods_of(objects):
-        assert pods.spec["serviceAccountName"] == account["metadata"]["name"]
+        assert pods.spec["serviceAccountName"] == "quadrant"
         follows = overlay in OBSERVED and pods.component == "coordinator"
         assert pods.spec["automountServiceAccountToken"] is follows
-    assert not [o for o in objects if o["kind"] == "Role" or "Webhook" in o["kind"]]
-    roles = {o["metadata"]["name"] for o in of_kind(objects, "ClusterRole")}
-    shadow = {"quadrant-reads"}
-    kubernetes = shadow | {"quadrant-writes"}
-    kai = kubernetes | {"quadrant-kai-binder"}
-    assert roles == {"kubernetes": kubernetes, "kai": kai, "shadow": shadow}.get(overlay, set())
+    assert not [o for o in objects if "Webhook" in o["kind"]]
+    assert not of_kind(objects, "RoleBinding"), "who may use the plugin is said by an admin"
+    reads = {("quadrant-reads", "quadrant")}
+    schedules = reads | {
+        ("quadrant-writes", "quadrant"),
+        ("quadrant-reviews", "quadrant"),
+        ("quadrant-view", "quadrant-client"),
+    }
+    kai = schedules | {("quadrant-kai-binder", "quadrant")}
+    bound = set()
     for binding in of_kind(objects, "ClusterRoleBinding"):
         (subject,) = binding["subjects"]
         assert binding["roleRef"]["name"] == binding["metadata"]["name"]
-        assert (subject["name"], subject["namespace"]) == ("quadrant", "quadrant")
+        assert subject["namespace"] == "quadrant"
+        bound.add((binding["metadata"]["name"], subject["name"]))
+    allowed = {"kubernetes": schedules, "kai": kai, "shadow": reads}
+    assert bound == allowed.get(overlay, set())
+
+
+def test_the_plugin_has_the_rights_that_its_errors_name() -> None:
+    objects = render("kubernetes")
+    (role,) = of_kind(objects, "Role")
+    assert role["metadata"]["name"] == "quadrant-client"
+    service = parse_service(SERVICE)
+    account = parse_account(ACCOUNT)
+    assert service is not None
+    assert account is not None
+    assert [(r["resources"], r["resourceNames"]) for r in role["rules"]] == [
+        (["services/proxy"], [service.resource_name]),
+        (["serviceaccounts/token"], [account.name]),
+    ]
+    assert one(objects, "ServiceAccount", account.name)["metadata"]["namespace"] == "quadrant"
+    (port,) = one(objects, "Service", service.name)["spec"]["ports"]
+    assert port["name"] == service.port
+
+
+def test_who_looks_writes_nothing() -> None:
+    role = one(render("kubernetes"), "ClusterRole", "quadrant-view")
+    verbs = {
+        (resource, verb)
+        for rule in role["rules"]
+        for resource in rule.get("resources", rule.get("nonResourceURLs"))
+        for verb in rule["verbs"]
+    }
+    assert {pair for pair in verbs if pair[1] not in ("get", "list")} == {("plans", "create")}
 
 
 def test_the_shadow_has_no_verb_that_writes() -> None:
@@ -200,6 +242,7 @@ def test_settings_are_known_and_valid(
             assert settings.read_policy() is not None
         if "QUADRANT_LISTEN_HOST" in given:
             assert open_gate(settings) is not None, "it would not start without tokens"
+            assert settings.access_reviews == (overlay_of(objects) == "kubernetes")
 
 
 def test_the_names_of_the_service_are_allowed(objects: Objects) -> None:
@@ -297,7 +340,7 @@ def test_probes_ask_what_is_there(objects: Objects) -> None:
 def test_the_api_is_probed_for_life_and_readiness(objects: Objects) -> None:
     container = _container(objects, "coordinator")
     assert container["startupProbe"]["httpGet"]["path"] == "/livez"
-    assert "GET /livez " in container["livenessProbe"]["exec"]["command"][-1]
+    assert re.search("GET.*/livez", container["livenessProbe"]["exec"]["command"][-1])
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     (port,) = container["ports"]
     assert environment(container)["QUADRANT_LISTEN_PORT"] == str(port["containerPort"])
@@ -404,7 +447,7 @@ def _check_source(objects: Objects, volume: dict[str, Any]) -> None:
 
 def _check_secret(objects: Objects, name: str, keys: set[str]) -> None:
     made = {s["metadata"]["name"]: set(s["data"]) for s in of_kind(objects, "Secret")}
-    assert keys <= (made or MADE_BY_HAND)[name], f"secret {name} has no {keys}"
+    assert keys <= (made or MADE_BY_HAND | FOR_TLS)[name], f"secret {name} has no {keys}"
 
 
 def _local(name: str, value: str, directory: Path) -> str:

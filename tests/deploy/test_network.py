@@ -59,6 +59,17 @@ def test_the_api_server_is_reached_from_where_it_is_followed(overlay: str) -> No
             assert got == (overlay in OBSERVED and pods.component == "coordinator")
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_the_api_servers_proxy_comes_in_where_tokens_are_reviewed(overlay: str) -> None:
+    policies = of_kind(render(overlay), "NetworkPolicy")
+    outside = Peer({}, namespace="")
+    for pods in pods_of(render(overlay)):
+        for port in PORTS:
+            got = allowed(policies, outside, Peer(pods.labels), port)
+            where = (overlay, pods.component, port)
+            assert got == (where == ("kubernetes", "coordinator", API))
+
+
 def test_prometheus_may_scrape_production_and_nothing_else() -> None:
     policies = of_kind(render("production"), "NetworkPolicy")
     prometheus = Peer({"app": "prometheus"}, namespace="monitoring")

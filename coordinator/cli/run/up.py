@@ -104,6 +104,7 @@ def up(
     says is taken from the environment (QUADRANT_...); see: quadrant config show --origin
     """
     host, port = _host_and_port(listen)
+    from coordinator.api.listener.listener import listener_options
     from coordinator.api.listener.policy import open_gate
     from coordinator.cli.run.stack import run_to_exit_code
     from shared.settings.settings import SettingsError, load_settings
@@ -123,7 +124,9 @@ def up(
             in_cluster=in_cluster or None,
             shadow=shadow or None,
         )
-        open_gate(settings)  # told here at once, not in the log of a child that cannot start
+        # told here at once, not in the log of a child that cannot start
+        open_gate(settings)
+        listener_options(settings)
         _look_at_policy(settings)
     _refuse_if_taken(settings.listen_host, settings.listen_port)
 
@@ -161,6 +164,8 @@ def _tell_how_to_ask(settings: Settings, urls: list[str], *, own_ledger: bool) -
     lines = _next_steps(settings, has_token=bool(token_file))
     if len(urls) > 1 or settings.kubernetes:
         lines.insert(0, f"export QUADRANT_SERVER={','.join(urls)}")
+        if settings.tls_cert_file is not None:
+            lines.insert(0, f"export QUADRANT_CA_FILE={settings.tls_cert_file.absolute()}")
     if not settings.kubernetes:  # there kubectl goes on asking the cluster
         lines.insert(0, f"export KUBECONFIG={_write_kubeconfig(settings, token_file)}")
     if own_ledger:
@@ -173,8 +178,9 @@ def _write_kubeconfig(settings: Settings, token_file: str | None) -> Path:
 
     return write_kubeconfig(
         settings.run_dir / KUBECONFIG,
-        server=f"http://{reachable(settings.listen_host)}:{settings.listen_port}",
+        server=f"{settings.scheme}://{reachable(settings.listen_host)}:{settings.listen_port}",
         token_file=Path(token_file).absolute() if token_file else None,
+        ca_file=settings.tls_cert_file and settings.tls_cert_file.absolute(),
     )
 
 
@@ -187,15 +193,18 @@ def _next_steps(settings: Settings, *, has_token: bool) -> list[str]:
             rest.append("What would be decided otherwise: quadrant shadow report")
     if hint := hint_to_path():
         rest.append(f"Here {hint.removesuffix(' here')}")
-    if settings.tokens_file is None:
+    if settings.tokens_file is None and not settings.access_reviews:
         first = "" if settings.kubernetes else "kubectl get queues, or: "
         return [f"Next: {first}quadrant top", *rest]
     tell = ["Who asks needs a token: export QUADRANT_TOKEN=... or QUADRANT_TOKEN_FILE=FILE"]
+    if settings.access_reviews:
+        tell.append("One of the cluster: kubectl create token NAME --audience quadrant")
+    plain = ["kubectl sends no token over plain HTTP; give it TLS: docs/deploy.md"]
     return [
         *([] if has_token else tell),
         "Next: quadrant top",
         *rest,
-        "kubectl sends no token over plain HTTP; put TLS in front: docs/deploy.md",
+        *(plain if settings.tls_cert_file is None else []),
     ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import redis
 
@@ -17,8 +18,8 @@ from coordinator.verification.local_kubernetes.definitions import KAI, VOLCANO, 
 from shared.manifests.kai.groups import LAST_START
 from tests.conftest import ROOT
 from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
-from tests.deploy.rendered import of_kind, render
-from tests.kubernetes.access import grant, user
+from tests.deploy.rendered import render, rights_of_ours
+from tests.kubernetes.access import grant, token_of, user
 from tests.kubernetes.audit import requests_of
 from tests.kubernetes.driver import test_devices as devices
 from tests.kubernetes.driver import test_volumes as volumes
@@ -61,8 +62,7 @@ async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(statuses, "LOOK_AGAIN_SECONDS", 0.5)
-    roles = of_kind(render("kubernetes"), "ClusterRole")
-    rules = [rule for role in roles for rule in role["rules"]]
+    rules = rights_of_ours(render("kubernetes"))
     await grant(cluster, user(NAME), rules)
     await install(cluster, *VOLCANO, *KAI)
     await cluster.create(
@@ -73,7 +73,10 @@ async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
     kubeconfig = control_plane.user(NAME).kubeconfig
     policy = short_dir / "policy.yaml"
     policy.write_text(POLICY)
-    async with followed(ledger_url, short_dir, cluster, kubeconfig, policy=policy) as quadrant:
+    async with followed(
+        ledger_url, short_dir, cluster, kubeconfig, policy=policy, access_reviews=True
+    ) as quadrant:
+        await _let_in(quadrant, cluster)
         await _bind_with_claims(quadrant, cluster)
         await _bind_and_evict(quadrant, cluster)
         await _tell(cluster, lambda: ("patch", "", "events") in asked_by(control_plane))
@@ -98,6 +101,17 @@ def kai_ledger(url: str) -> str:
     with redis.Redis.from_url(url, protocol=2) as client:
         client.flushall()
     return url
+
+
+async def _let_in(quadrant: Followed, cluster: ApiClient) -> None:
+    """Somebody with a token of the cluster, who may nothing."""
+    token = await token_of(cluster, "default", "somebody", audience="quadrant")
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.get(f"{quadrant.service.url}/metrics") as answer,
+    ):
+        assert answer.status == 403
 
 
 async def _bind_and_evict(quadrant: Followed, cluster: ApiClient) -> None:

@@ -16,12 +16,15 @@ import pytest
 from coordinator.verification.local_kubernetes.authority import Authority
 from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from tests.coordinator.api.kubectl import found
 from tests.kubernetes.access import account, grant, token_of, user
 from tests.kubernetes.driver.harness import followed, node, pod
 from tests.kubernetes.reviews.published import NAMESPACE, endpoints, own_address, publish
 
 pytestmark = pytest.mark.timeout(240)
 
+COMMANDS = Path(sys.executable).parent
+LISTS_PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
 EXPLAINS = {
     "apiGroups": [""],
     "resources": ["pods/explain"],
@@ -46,13 +49,21 @@ class Plugin:
     cluster: ApiClient
     plane: ControlPlane
     home: Path
+    url: str
+    """Of Quadrant itself."""
+    ca: Path
 
     async def __call__(
-        self, *words: str, kubeconfig: Path, **environment: str
+        self,
+        *words: str,
+        kubeconfig: Path,
+        program: Path = COMMANDS / "kubectl-quadrant",
+        **environment: str,
     ) -> tuple[int, str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("QUADRANT_")}
+        clean["PATH"] = f"{COMMANDS}{os.pathsep}{clean['PATH']}"
         process = await asyncio.create_subprocess_exec(
-            Path(sys.executable).parent / "kubectl-quadrant",
+            program,
             *words,
             env=clean | {"KUBECONFIG": str(kubeconfig), "HOME": str(self.home)} | environment,
             stdout=asyncio.subprocess.PIPE,
@@ -73,7 +84,8 @@ async def plugin(
     ledger_url: str, short_dir: Path, cluster: ApiClient, control_plane: ControlPlane
 ) -> AsyncIterator[Plugin]:
     address = own_address()
-    certificate, key = Authority(short_dir, "ours").issue("quadrant")
+    authority = Authority(short_dir, "ours")
+    certificate, key = authority.issue("quadrant", address=address)
     await cluster.create(node("n1"), pod("a"))
     async with followed(
         ledger_url,
@@ -89,7 +101,8 @@ async def plugin(
         port = int(quadrant.service.url.rpartition(":")[2])
         await publish(cluster, address, port)
         await token_of(cluster, NAMESPACE, "quadrant-client")
-        yield Plugin(cluster, control_plane, short_dir)
+        url = f"https://{address}:{port}"
+        yield Plugin(cluster, control_plane, short_dir, url, authority.certificate)
 
 
 async def test_a_user_with_a_certificate_is_explained_a_pod(plugin: Plugin) -> None:
@@ -98,6 +111,26 @@ async def test_a_user_with_a_certificate_is_explained_a_pod(plugin: Plugin) -> N
     code, out, err = await plugin("explain", "pod", "a", "-n", "default", kubeconfig=kubeconfig)
     assert code == 0, err
     assert "n1" in out
+
+
+async def test_kubectl_finds_the_plugin_and_sends_its_tokens_over_tls(plugin: Plugin) -> None:
+    program = found() or pytest.skip("no kubectl in PATH or $KUBECTL")
+    await grant(plugin.cluster, account(NAMESPACE, "quadrant-client"), [EXPLAINS, LISTS_PODS])
+    kubeconfig = await plugin.someone("ada", PROXIES, MAKES_TOKENS)
+    words = ("quadrant", "explain", "pod", "a", "-n", "default")
+    code, out, err = await plugin(*words, kubeconfig=kubeconfig, program=Path(program))
+    assert code == 0, err
+    assert "n1" in out
+    token = await token_of(plugin.cluster, NAMESPACE, "quadrant-client", audience="quadrant")
+    server = f"--server={plugin.url}"
+    trust = f"--certificate-authority={plugin.ca}"
+    code, out, err = await plugin(
+        *("get", "pods", server, trust, f"--token={token}"),
+        kubeconfig=Path(os.devnull),
+        program=Path(program),
+    )
+    assert code == 0, err
+    assert "a" in out.split()
 
 
 async def test_queues_and_plans_go_the_same_way(plugin: Plugin) -> None:

@@ -188,8 +188,8 @@ async def test_without_a_token_or_with_one_for_somebody_else_nobody_is_known(ask
     assert (await ask("/livez", None))[0] == 200
     for_us = await token_of(ask.cluster, "default", "reader", audience="quadrant")
     assert (await ask(EXPLAIN, for_us))[0] == 200
-    header = {"headers": {"X-Quadrant-Authorization": f"Bearer {for_us}"}}
-    assert (await ask(EXPLAIN, "nonsense", **header))[0] == 200, "the header of ours counts first"
+    ours = {"X-Quadrant-Authorization": f"Bearer {for_us}"}
+    assert (await ask(EXPLAIN, "nonsense", headers=ours))[0] == 200, "ours counts first"
 
 
 async def test_a_token_that_has_expired_is_refused(
@@ -211,8 +211,8 @@ async def test_tokens_of_the_file_go_on_and_are_told_to_nobody(
     path = write_tokens(short_dir / "tokens", entry("ops", "view", ours))
     await grant(cluster, user("both"), [EVERYTHING, REVIEWS])
     identity = control_plane.user("both")
-    options = {"tokens_file": path}
-    async with asking(ledger_url, short_dir, cluster, identity.kubeconfig, **options) as ask:
+    kubeconfig = identity.kubeconfig
+    async with asking(ledger_url, short_dir, cluster, kubeconfig, tokens_file=path) as ask:
         assert (await ask("/api/v1/nodes", ours))[0] == 200
         assert (await ask(DUMP, ours))[0] == 403
         assert (await ask("/api/v1/nodes", new_token()))[0] == 401

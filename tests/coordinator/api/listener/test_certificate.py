@@ -150,8 +150,9 @@ def test_the_settings_name_both_or_none(files: Files) -> None:
 
 async def test_probes_speak_tls_too(files: Files) -> None:
     async with listening(ServingCertificate(files.certificate, files.key)) as port:
-        assert await answers_well("127.0.0.1", port, "/livez", tls=True)
-        assert not await answers_well("127.0.0.1", port, "/livez")
+        settings = load_settings(tls_cert_file=files.certificate, tls_key_file=files.key)
+        assert await answers_well(settings, port, "/livez")
+        assert not await answers_well(load_settings(), port, "/livez")
 
 
 async def test_handshakes_that_do_not_end_give_way(
