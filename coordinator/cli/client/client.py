@@ -107,7 +107,10 @@ class KubeClient:
     def asks_an_api_server(self) -> bool:
         """Whether the server is a Kubernetes API server, and not Quadrant. Raises
         :class:`KubeError` where there is no answer."""
-        request = _Request("GET", self._target("/version", None), None, {"Accept": JSON})
+        headers = {"Accept": JSON}
+        if self.access.user_token:  # some tell strangers nothing
+            headers["Authorization"] = f"Bearer {self.access.user_token}"
+        request = _Request("GET", self._target("/version", None), None, headers)
         began = time.monotonic()
         answer = self._once(request)
         self._read(answer)
@@ -418,7 +421,8 @@ def _pause(answer: http.client.HTTPResponse) -> float | None:
 
 def _why(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({error.verify_message})"
+        why = error.verify_message
+        return f"its certificate is not trusted ({why}); name its authority by QUADRANT_CA_FILE"
     if isinstance(error, ssl.SSLError) and "WRONG_VERSION_NUMBER" in str(error):
         return "it does not speak TLS; write http:// in place of https://"
     if isinstance(error, TimeoutError):

@@ -181,7 +181,11 @@ def write_kubeconfig(
 ) -> Path:
     """A kubeconfig with one context, for this user's eyes only. Returns its path."""
     trust = "" if ca_file is None else f'    certificate-authority: "{ca_file}"\n'
-    user = "{}" if token_file is None else f'{{tokenFile: "{token_file}"}}'
+    if token_file is not None:
+        user = f'{{tokenFile: "{token_file}"}}'
+    else:
+        # kubectl asks for a user's name where it speaks TLS and has nothing to show.
+        user = "{}" if ca_file is None else "{token: nobody-asks-for-one}"
     text = (
         "apiVersion: v1\n"
         "kind: Config\n"

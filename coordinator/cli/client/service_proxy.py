@@ -22,8 +22,9 @@ AUDIENCE = "quadrant"
 FORWARDED = "X-Quadrant-Authorization"
 SERVER = "quadrant"
 """What the header ``Server`` of each answer of ours says."""
-_IS_KUBERNETES = "X-Kubernetes-Pf-Flowschema-Uid"
-"""A header of an API server's answers, but for those of its proxy; none of ours has it."""
+_OF_KUBERNETES = ("X-Kubernetes-Pf-Flowschema-Uid", "Audit-Id")
+"""Headers of an API server's answers; its proxy and its refusals of unknown users lack the first.
+None of ours has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,8 @@ def is_ours(headers: Message) -> bool:
 
 
 def is_api_server(headers: Message) -> bool:
-    """Whether an answer is from a Kubernetes API server, to a request that its proxy has not."""
-    return _IS_KUBERNETES in headers and not is_ours(headers)
+    """Whether an answer is a Kubernetes API server's own."""
+    return any(name in headers for name in _OF_KUBERNETES) and not is_ours(headers)
 
 
 def why_no_token(account: Account, origin: str, code: int, message: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import subprocess
 from pathlib import Path
 from shutil import which
@@ -14,6 +16,7 @@ from coordinator.cli.client.kubeconfig import (
     find_access,
     write_kubeconfig,
 )
+from coordinator.cli.client.service_proxy import parse_service
 from shared.kubeconfig import ConfigError
 
 CONFIG = """
@@ -112,6 +115,70 @@ def test_what_is_no_token_is_told_and_not_repeated(tmp_path: Path) -> None:
         assert "secret" not in str(told.value)
 
 
+def test_a_context_shows_what_its_user_has(config: dict[str, str], tmp_path: Path) -> None:
+    """A certificate, or what a program prints: for API servers, which Quadrant is behind."""
+    encoded = {part: base64.b64encode(part.encode()).decode() for part in ("CERT", "KEY")}
+    printed = json.dumps({"status": {"token": "printed"}})
+    users = {
+        "certificate": {
+            "client-certificate-data": encoded["CERT"],
+            "client-key-data": encoded["KEY"],
+        },
+        "program": {
+            "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": "echo",
+                "args": [printed],
+            }
+        },
+    }
+    path = tmp_path / "cluster"
+    path.write_text(
+        json.dumps(
+            {
+                "clusters": [{"name": "c", "cluster": {"server": "https://api:6443"}}],
+                "contexts": [
+                    {"name": name, "context": {"cluster": "c", "user": name}} for name in users
+                ],
+                "users": [{"name": name, "user": user} for name, user in users.items()],
+            }
+        )
+    )
+    environ = {"KUBECONFIG": str(path), "QUADRANT_TOKEN": "ours"}
+    access = find_access(context="certificate", environ=environ)
+    assert access.certificate == (b"CERT", b"KEY")
+    assert access.of_context
+    assert (access.user_token, access.quadrant_token) == (None, "ours")
+    access = find_access(context="program", environ=environ)
+    assert (access.user_token, access.quadrant_token) == ("printed", "ours")
+
+
+def test_whom_to_believe_is_named_beside_the_server(tmp_path: Path) -> None:
+    (tmp_path / "ca").write_text("PEM")
+    environ = {"QUADRANT_SERVER": "https://q:1", "QUADRANT_CA_FILE": str(tmp_path / "ca")}
+    assert find_access(environ=environ).ca == "PEM"
+    with pytest.raises(ConfigError, match="QUADRANT_CA_FILE"):
+        find_access(environ=environ | {"QUADRANT_CA_FILE": str(tmp_path / "no")})
+
+
+@pytest.mark.parametrize(
+    ("text", "root"),
+    [
+        ("a/b", "/api/v1/namespaces/a/services/https:b:https/proxy"),
+        ("a/b:443", "/api/v1/namespaces/a/services/https:b:443/proxy"),
+        ("b", None),
+        ("a/", None),
+        ("a/b:", None),
+        ("a/b/c", None),
+        ("a/../b", None),
+        ("a/b?c", None),
+    ],
+)
+def test_a_service_is_named_by_namespace_and_name(text: str, root: str | None) -> None:
+    service = parse_service(text)
+    assert (None if service is None else service.root) == root
+
+
 def test_several_files_are_one(config: dict[str, str], tmp_path: Path) -> None:
     ours = write_kubeconfig(tmp_path / "ours", server="http://127.0.0.1:1")
     both = {"KUBECONFIG": f"{ours}:{config['KUBECONFIG']}:{tmp_path / 'absent'}"}
@@ -138,3 +205,13 @@ def test_what_up_writes(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert "server: http://127.0.0.1:8080" in done.stdout
     assert "tokenFile" in done.stdout
+
+
+def test_what_up_writes_with_tls(tmp_path: Path) -> None:
+    """kubectl would ask for a name where it speaks TLS and has nothing to show."""
+    ca = tmp_path / "tls.crt"
+    ca.write_text("PEM")
+    path = write_kubeconfig(tmp_path / "kubeconfig", server="https://127.0.0.1:8080", ca_file=ca)
+    access = find_access(environ={"KUBECONFIG": str(path)})
+    assert (access.server, access.ca) == ("https://127.0.0.1:8080", "PEM")
+    assert access.token
