@@ -156,3 +156,19 @@ async def test_a_standby_answers_under_the_same_names_alone() -> None:
             assert (await ask(url, "GET /livez HTTP/1.1", f"Host: {host}"))[0] == status
         code, body = await ask(url, f"GET {NODES} HTTP/1.1", "Host: evil.example")
         assert (code, json.loads(body)["reason"]) == (403, "Forbidden")
+
+
+@pytest.mark.parametrize(("authenticated", "status"), [(True, 503), (False, 403)])
+async def test_a_proxy_names_itself_where_a_token_is_asked_for(
+    authenticated: bool, status: int
+) -> None:
+    """The API server's proxy leaves in Host what its client wrote. Without tokens to ask for, the
+    header is one that every page may send after it had its own name point here."""
+    port = free_port()
+    options = ListenerOptions(AllowedHosts(()), authenticated=authenticated)
+    door = StandbyServer(lambda: "another", options)
+    token = "X-Quadrant-Authorization: Bearer x"
+    async with asyncio.TaskGroup() as group, door.open("127.0.0.1", port, group):
+        request = f"GET {NODES} HTTP/1.1", "Host: api.example.com:6443"
+        assert (await ask(f"http://127.0.0.1:{port}", *request, token))[0] == status
+        assert (await ask(f"http://127.0.0.1:{port}", *request))[0] == 403

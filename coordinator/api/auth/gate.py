@@ -17,12 +17,12 @@ class Gate:
     def __init__(self, tokens: TokenFile | None, server: ReviewServer | None = None) -> None:
         self.tokens = tokens
         self._server = server
-        self.reviews = None if server is None else Reviews(server)
-        self.rechecks = None if self.reviews is None else Rechecks(self.reviews)
+        self.rechecks = None if server is None else Rechecks(Reviews(server))
+        """Reviews, and the requests that they are repeated for."""
 
     @property
     def open(self) -> bool:
-        return self.tokens is None and self.reviews is None
+        return self.tokens is None and self.rechecks is None
 
     async def follow_forever(self) -> None:
         """Follow the file, and judge requests that last again."""
@@ -41,8 +41,8 @@ class Gate:
         checks: list[HealthCheck] = []
         if (tokens := self.tokens) is not None:
             checks.append(_check("tokens", lambda: _of_file(tokens.error)))
-        if (reviews := self.reviews) is not None:
-            checks.append(_check("access_reviews", lambda: reviews.error))
+        if (rechecks := self.rechecks) is not None:
+            checks.append(_check("access_reviews", lambda: rechecks.reviews.error))
         return checks
 
 

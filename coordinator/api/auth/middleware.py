@@ -20,6 +20,7 @@ from coordinator.api.auth.reviews import (
     AccessRefused,
     Judged,
     ReviewFailed,
+    Reviews,
     TokenUnknown,
     TooManyBadTokens,
 )
@@ -106,12 +107,12 @@ async def _admitted(
         # By the token and not once for all: a watch of an hour ends when its token is revoked, or
         # its rights change.
         return principal, lambda: tokens.find(sent) == principal
-    if gate.reviews is None or gate.rechecks is None or sent.startswith(PREFIX):
-        # one of ours that is not in the file is told to nobody
+    # One of ours that is not in the file is told to nobody; what is not ASCII is none (RFC 6750).
+    if (rechecks := gate.rechecks) is None or sent.startswith(PREFIX) or not sent.isascii():
         raise _unknown(request, "this token is not known; ask who runs the server for one")
     access = None if route is None else _access(request, route)
-    judged = await _judged(request, gate, sent, access)
-    stands = stack.enter_context(gate.rechecks.opened(sent, access, judged))
+    judged = await _judged(request, rechecks.reviews, sent, access)
+    stands = stack.enter_context(rechecks.opened(sent, access, judged))
     # The API server has judged this very request, and where it judges no objects are written here.
     return Principal(judged.user.name, TokenRole.ADMIN), stands
 
@@ -126,11 +127,12 @@ def _access(request: web.Request, route: str) -> Access | None:
     return access_of(request.method, route, request.match_info, watch=watch)
 
 
-async def _judged(request: web.Request, gate: Gate, token: str, access: Access | None) -> Judged:
+async def _judged(
+    request: web.Request, reviews: Reviews, token: str, access: Access | None
+) -> Judged:
     """Raises Problem."""
-    assert gate.reviews is not None
     try:
-        return await gate.reviews.judge(token, access, source=request.remote or "")
+        return await reviews.judge(token, access, source=request.remote or "")
     except TokenUnknown:
         message = (
             "the Kubernetes cluster does not know this token, or it is not one for Quadrant; make "

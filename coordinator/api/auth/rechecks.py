@@ -34,7 +34,7 @@ class _OpenRequest:
 
 class Rechecks:
     def __init__(self, reviews: Reviews) -> None:
-        self._reviews = reviews
+        self.reviews = reviews
         self._open: set[_OpenRequest] = set()
 
     @contextlib.contextmanager
@@ -50,7 +50,7 @@ class Rechecks:
             self._open.discard(request)
 
     def _stands(self, request: _OpenRequest) -> bool:
-        return not request.refused and self._reviews.clock() < request.until + GRACE_SECONDS
+        return not request.refused and self.reviews.clock() < request.until + GRACE_SECONDS
 
     async def run_forever(self) -> None:
         while True:
@@ -59,11 +59,11 @@ class Rechecks:
 
     async def look(self) -> None:
         """Judge those again whose verdict ran out."""
-        now = self._reviews.clock()
+        now = self.reviews.clock()
         due = [r for r in self._open if r.until <= now and not r.refused]
         for request in due:
             try:
-                judged = await self._reviews.judge(request.token, request.access)
+                judged = await self.reviews.judge(request.token, request.access)
             except (TokenUnknown, AccessRefused):
                 request.refused = True
             except (ReviewFailed, TooManyBadTokens):

@@ -182,7 +182,7 @@ async def test_nobody_writes_objects_here_whatever_they_may(ask: Asking) -> None
 async def test_without_a_token_or_with_one_for_somebody_else_nobody_is_known(ask: Asking) -> None:
     for_the_server = await token_of(ask.cluster, "default", "reader")
     await grant(ask.cluster, account("default", "reader"), [EXPLAINS])
-    for token in (None, "nonsense", "qdt_nonsense", for_the_server):
+    for token in (None, "nonsense", "qdt_nonsense", "nönsense", for_the_server):
         code, body = await ask(EXPLAIN, token)
         assert (code, body["reason"]) == (401, "Unauthorized"), token
     assert (await ask("/livez", None))[0] == 200
