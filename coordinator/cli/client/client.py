@@ -369,7 +369,9 @@ class KubeClient:
             said_so = message.partition(";")[0]  # the rest tells who writes HTTP by hand what to do
             message = f"{said_so}; give a token with QUADRANT_TOKEN or QUADRANT_TOKEN_FILE"
         causes = tuple(_causes(status, message))
-        if code in _NOT_HERE and is_api_server(answer.headers):
+        # Behind one that a kubeconfig names, Quadrant is looked for before anything else is asked.
+        named = not self.access.of_context
+        if named and code in _NOT_HERE and is_api_server(answer.headers):
             message += (
                 f"; {self.server} ({self.access.origin}) is a Kubernetes API server: "
                 "name Quadrant's address with --server or QUADRANT_SERVER"
