@@ -112,7 +112,7 @@ def test_binds_that_are_acknowledged_before_they_are_recorded(
         return await bind(self, entries)
 
     monkeypatch.setattr(Binding, "_bind", hasty)
-    assert _found("ledger audit", first=15)
+    assert _found("ledger audit", first=27)
 
 
 def test_a_bind_entry_whose_delivery_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
