@@ -7,7 +7,7 @@ columns. Both use the same rules (:mod:`shard_worker.dialects.kai.rules`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from shard_worker.dialects.kai.actions.run import EVICTING
 from shard_worker.dialects.kai.mig import LEGACY, names_instances
@@ -41,7 +41,7 @@ from shared.messages.skips import written
 from shared.model.gpu_request import WHOLE
 from shared.model.kai import KaiPodGroup
 from shared.model.node_pool import node_pool_of
-from shared.policy.kai_model import KaiPolicy
+from shared.policy.kai_model import KaiPolicy, SearchBudgets
 from shared.policy.model import PluginOption, Policy
 
 GANG = "gang"
@@ -70,7 +70,16 @@ def open_service_session(policy: Policy) -> Session:
     for option in options:
         with session.speaking(0, option):
             _register(session, option, devices)
+    session.warnings += [f"a service differs from KAI: {text}" for text in _deviations(kai)]
     return session
+
+
+def _deviations(kai: KaiPolicy) -> Iterator[str]:
+    """What the policy asks for and a service decides otherwise, for whoever checks or starts it."""
+    for action in sorted(EVICTING.keys() & kai.queue_depth.keys()):
+        yield f"queueDepthPerAction.{action}: victims are searched for one job after the other"
+    if kai.budgets != SearchBudgets():
+        yield "scenarioSearchBudgets: searches end by their number of scenarios, not by times"
 
 
 def _device_score(plugins: Collection[str]) -> Score:

@@ -13,7 +13,7 @@ from shared.model.devices import Attribute, Device, ResourceSlice
 from shared.model.model import Job, Node, PriorityClass, Role, TaskClass
 from shared.model.storage import VolumeClaim
 from shared.model.topology import HyperNode
-from shared.records import quarantine, reservation, specs, specs_jobs
+from shared.records import quarantine, reservation, specs, specs_jobs, usage
 from shared.units.slots import Slots
 from tests.coordinator.intake.world_objects import WORLD
 from tests.security.samples import CLAIM, CLASS, JOB, NODE, QUEUE, SELECTOR
@@ -162,6 +162,14 @@ RECORDS: dict[str, Row] = {
         reservation.encode_reserved,
         reservation.decode_reserved,
         "910799fff379",
+    ),
+    "usage": (
+        usage.UsageBucket(
+            1767571200, 1767571260, 2, (16000, 4096, 8000), {"red": (9000, 512, 4000)}
+        ),
+        usage.encode_usage,
+        usage.decode_usage,
+        "95ce695aff00ce695aff3c0293cd3e80cd1000cd1f4081a372656493cd2328cd0200cd0fa0a969f162",
     ),
     "policy": (
         {"actions": "allocate"},

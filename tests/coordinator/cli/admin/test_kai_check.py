@@ -80,9 +80,13 @@ SPOILT = {
             "what the ledger knows by itself",
         ),
         (CONFIG_MAP, "consolidation"),
+        (
+            "dialect: kai\nscenarioSearchBudgets: {maxJobSearchDuration: 1m}\n",
+            "scenarioSearchBudgets: searches end by their number of scenarios",
+        ),
         (SHARD, "gpuspread"),
     ],
-    ids=["default", "ConfigMap", "SchedulingShard"],
+    ids=["usage", "ConfigMap", "budgets", "SchedulingShard"],
 )
 def test_what_counts_is_told(quadrant: Quadrant, tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "kai.yaml"
