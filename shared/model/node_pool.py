@@ -30,7 +30,9 @@ class NodePool:
         return labels.get(self.label) == self.value if self.value else self.label not in labels
 
     def has_job(self, job: Job) -> bool:
-        return self.has(labels_of_job(job))
+        """Whether a job exists for the scheduler. Pods whose PodGroup is not there yet do: nobody
+        knows of another pool for them, and they wait for it anyhow."""
+        return job.dangling or self.has(labels_of_job(job))
 
     def why_not(self, labels: Mapping[str, str]) -> str:
         """Where an object is that the pool does not have, as the end of a sentence."""

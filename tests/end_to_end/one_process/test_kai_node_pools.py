@@ -160,6 +160,17 @@ async def test_a_group_whose_queue_is_in_another_pool_waits_and_says_so(
     await service.until(lambda status: status["tasks"]["running"] == 1)
 
 
+async def test_pods_that_come_before_their_group_wait_for_it_in_any_pool(
+    service: Running, http: aiohttp.ClientSession
+) -> None:
+    group, pod = gang("late", "q", 1)
+    said = await submit(http, service, pod)
+    assert "OtherScheduler" not in str(said["notices"])
+    await service.until(lambda status: status["pending_reasons"] == {"Misconfigured": 1})
+    await submit(http, service, group)
+    await service.until(lambda status: status["tasks"]["running"] == 1)
+
+
 async def test_a_node_that_comes_in_takes_tasks_and_one_that_leaves_keeps_those_it_has(
     service: Running, http: aiohttp.ClientSession
 ) -> None:

@@ -38,6 +38,8 @@ def test_pods_are_where_their_group_is_and_a_pod_alone_where_it_says() -> None:
     group = replace(alone, kind="PodGroup")
     assert DEFAULT.has_job(group)
     assert BLUE.has_job(replace(group, labels=((KEY, "blue"),)))
+    assert not BLUE.has_job(group)
+    assert BLUE.has_job(replace(group, dangling=True)), "its PodGroup may come in any pool"
 
 
 def test_the_policy_names_the_pool() -> None:
