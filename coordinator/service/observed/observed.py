@@ -36,6 +36,7 @@ from coordinator.service.observed.statuses import StatusReports
 FLUSH_SECONDS = 1.0
 """How late the shadow's record may be in its file."""
 HOLD_LOOK_SECONDS = 0.02
+"""Interval of looks whether turns may begin: of a start with a full ledger it is a small part."""
 PODS_LOOK_SECONDS = 1.0
 """Interval of looks for victims that do not go, and for late bindings."""
 _READS = ("GET", "HEAD", "OPTIONS")

@@ -166,33 +166,35 @@ class ApiWrites:
                 self._fenced = True
 
     async def _fence_each_waiting(self) -> None:
-        if before := self.leases.before:
-            waiting = [row for row in self._mirror.pods if row.ours and not (row.node or row.ended)]
-            log.warning("Another ledger had this cluster", ledger=before, waiting=len(waiting))
-            why = f"what ledger {before} decided is void: it was lost"
-            left: list[str] = []
+        before = self.leases.before
+        if not before:
+            return
+        waiting = [row for row in self._mirror.pods if row.ours and not (row.node or row.ended)]
+        log.warning("Another ledger had this cluster", ledger=before, waiting=len(waiting))
+        why = f"what ledger {before} decided about it is void"
+        left: list[str] = []
 
-            async def one(i: int) -> None:
-                if not await self._fence(waiting[i], why):
-                    left.append(waiting[i].name)
+        async def one(i: int) -> None:
+            if not await self._fence(waiting[i], why):
+                left.append(waiting[i].name)
 
-            await self.each(deque(range(len(waiting))), one)
-            if left:
-                raise ClusterTimeout(f"{len(left)} pods may be bound by ledger {before} yet")
-            self.leases.settle(before)
+        await self.each(deque(range(len(waiting))), one)
+        if left:
+            raise ClusterTimeout(f"{len(left)} pods may be bound by ledger {before} yet")
+        self.leases.settle(before)
 
     async def _fence(self, row: PodRow, why: str) -> bool:
         """Move the pod's version, which every binding on its way names; by what kube-scheduler says
         of a pod whose binding failed. False where that is not certain: the binder asks again."""
-        # The version in it makes each message another one: a write of the same moves nothing.
-        message = f"{why} ({self.leadership.statement}, version {row.version})"
+        # The number makes each message another one: a write of the same moves nothing.
+        self.counts.fences += 1
+        message = f"{why} ({self.leadership.statement}, write {self.counts.fences})"
         failed = {"type": "PodScheduled", "status": "False", "reason": BIND_FAILED}
         body = {
             "metadata": {"uid": row.uid},
             "status": {"conditions": [failed | {"message": message}]},
         }
         path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}/status"
-        self.counts.fences += 1
         answer = await self._write("PATCH", path, msgspec.json.encode(body), STRATEGIC_PATCH)
         # 404, 409: the pod is gone, or another has its name. That is as good.
         over = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)

@@ -46,6 +46,10 @@ COMPLETE_SECONDS = 60.0
 """Maximum time for the file to have the whole log at the end."""
 READER = "history"
 """Our name among the log's readers: what we have not read is not trimmed."""
+ADOPTED_SECONDS = 90.0
+"""Maximum time for a ledger that began anew to know what runs: the Lease of the one before has to
+run out, and workers may have to be killed and started meanwhile."""
+ENDED = ("Succeeded", "Failed")
 AGAIN_SECONDS = 0.2
 """Pause after the API server or the ledger did not answer."""
 
@@ -68,8 +72,8 @@ class ClusterRecorder:
         self._held: deque[LogEntry] = deque()
         self._read = "0"
         """Id of the last entry of the log that was read."""
-        self._listed = False
-        """The first list is over."""
+        self._listed, self._listed_at = False, 0.0
+        """Whether the first list is over, and since when."""
         self._before: dict[str, tuple[PodObject, bool]] = {}
         """Pods that had nodes before the first list, by uid, and whether they are gone since: told
         once the ledger's log names them, which one that began anew does not do for all."""
@@ -112,7 +116,12 @@ class ClusterRecorder:
             self._tell(pod, self._names.named(uid), gone=gone)
 
     def _release(self, until: float) -> None:
-        """Write what the log has from before this time."""
+        """Write what the log has from before this time. Raises RunFailed where a ledger that began
+        anew does not come to know what runs."""
+        if self._listed and until > self._listed_at + ADOPTED_SECONDS:
+            for pod, gone in self._before.values():
+                if not gone and pod.status.phase not in ENDED:
+                    raise RunFailed(f"pod {pod.metadata.name} runs, and is nobody's in the ledger")
         due: list[LogEntry] = []
         while self._held and time_of(self._held[0].id) < until:
             due.append(self._held.popleft())
@@ -129,7 +138,8 @@ class ClusterRecorder:
         await self.changed(kind, [(False, item) for item in items])
 
     async def list_ended(self, kind: WatchedKind) -> None:
-        self._listed = True
+        if not self._listed:
+            self._listed, self._listed_at = True, time.time()
         self._history.cluster_events(list(self._pods.end_list(time.time())))
 
     async def changed(self, kind: WatchedKind, item: list[tuple[bool, msgspec.Raw]]) -> None:
