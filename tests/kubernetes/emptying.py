@@ -21,6 +21,9 @@ KEPT = frozenset(
 )
 """Kinds that stay: the server's own, and definitions, which take a while to be served."""
 
+OURS = "quadrant-"
+"""What Quadrant keeps beside the server's own: Leases, which name the ledger of the test before."""
+
 _AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
 
@@ -58,7 +61,7 @@ def _is_the_servers(metadata: Json) -> bool:
     name = metadata["name"]
     return (
         "kubernetes.io/bootstrapping" in metadata.get("labels", {})
-        or metadata.get("namespace") == "kube-system"
+        or (metadata.get("namespace") == "kube-system" and not name.startswith(OURS))
         or name.startswith("system-")
         or (metadata.get("namespace"), name) == ("default", "kubernetes")
     )

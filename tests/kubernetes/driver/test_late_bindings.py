@@ -18,7 +18,6 @@ from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from coordinator.verification.local_kubernetes.identity import Identity
 from tests.kubernetes.driver.harness import followed, node, pod, until
 from tests.kubernetes.driver.test_evictions import priority
-from tests.kubernetes.driver.test_two_quadrants import LEASE
 from tests.kubernetes.faults.effects import Answer, HoldRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
 
@@ -35,7 +34,6 @@ async def deposed(
 ) -> AsyncIterator[HoldRequest]:
     """A leader that has ended, whose bindings of the pod ``late`` are in the network still. There
     is one node, for one pod."""
-    await cluster.delete(LEASE, code=None)  # no ledger of another test had this cluster
     await cluster.create(node("n1", cpu=1), priority("low", 10), priority("high", 1000))
     effect = HoldRequest()
     held = proxy.inject(effect, method="POST", part="/binding", times=100)
