@@ -273,7 +273,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "victims_overdue",
             "On a Kubernetes cluster: tasks that are on their nodes 30 s after they should have "
             "left, by what keeps them: refused (a budget, mostly), finalizer, kubelet",
-            "obstacle",
+            "cause",
         ),
         _counter(
             "late_binds_total",

@@ -195,7 +195,7 @@ class KubernetesChaos:
         lose(loss, self.settings.data_dir, self._copy)
         age = f", of {loss.age:.1f} s before" if loss.age else ""
         self.timeline.note(f"{loss.kind}{age}")
-        self.report.fault(loss.kind)
+        self.report.fault(loss.kind.value)
         for _ in range(STEPS_WITHOUT_US):
             await self._do(client, next(steps))
 
