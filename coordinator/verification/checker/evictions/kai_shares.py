@@ -1,8 +1,8 @@
 """What a reclaim may take from a queue of KAI's, as far as a history tells.
 
 A queue loses what it has beyond its share, or, to one within its quota, what it has beyond its own
-quota. Shares depend on all that was asked for at the moment of the decision and are not known here;
-but none is less than the quota, as far as the limit lets the queue have that. So whatever the
+quota. Shares depend on all that was asked for at the moment of the decision and are not known here.
+But no queue is held to less than its quota, or its limit where that is lower. So whatever the
 shares are: before the last that a reclaim takes, the queue has more than that of some resource.
 Queues are compared just below the lowest one that is above both.
 """
@@ -43,8 +43,8 @@ class KaiShares:
             name = self._leveled(eviction.job.qid, victim.job.qid, flat=flat)
             if name:
                 losing.setdefault(name, []).append(victim)
-        found = [self._left(name, victims) for name, victims in losing.items()]
-        return [problem for problem in found if problem]
+        problems = (self._left(name, victims) for name, victims in losing.items())
+        return [problem for problem in problems if problem]
 
     def _leveled(self, mine: int, theirs: int, *, flat: bool) -> str:
         """The victim's queue where the two branches of the tree part; "" where there is none."""
