@@ -229,6 +229,11 @@ class Lines:
         self.drop(line)
         return None
 
+    def entries(self, line: Line) -> Iterator[Entry]:
+        """All valid entries of a line, in no order. Each is a look, as the first of a line is."""
+        self.looks += len(line.heap)
+        return filter(self._holds, line.heap)
+
     def first_of(self, line: Line) -> JobState | None:
         """The first job of a line; changes nothing that a pick would notice."""
         # One entry stays, void or not: sorted lines are added by the key of their first one.

@@ -173,9 +173,7 @@ def ranked_job(
     item = job(
         name,
         count,
-        # Jobs of another size stand in lines of their own: of one line Order asks the first alone
-        # whether it may evict, and an elastic job that runs would stand before a new one.
-        cpu=draw(st.sampled_from(["1", "2"] if elastic else ["500m", "1500m", "2500m"])),
+        cpu=draw(st.sampled_from(["1", "2"])),
         minimum=draw(st.sampled_from([1, count] if elastic else [count])),
         queue=draw(st.sampled_from(["default", "lab"])),
     )

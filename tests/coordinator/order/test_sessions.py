@@ -39,9 +39,9 @@ def came(o: Order, turn: Turn, code: OutcomeCode, **more: object) -> None:
     o.outcome(Outcome(jid=turn.jid, code=code, placements=[], reasons={}, **more), shard=0)  # type: ignore[arg-type]
 
 
-def filled(o: Order) -> None:
-    """A job that holds all 16 cores."""
-    o.put_job(job(1, count=16, minimum=1))
+def filled(o: Order, *, more: int = 0, priority: int = 0) -> None:
+    """A job that holds all 16 cores. ``more``: tasks that it could do without."""
+    o.put_job(job(1, count=16 + more, minimum=1, priority=priority))
     now = 0.0
     while given := turns(o, now):
         for turn in given:
@@ -86,6 +86,16 @@ def test_preempt_is_tried_where_the_queue_has_others() -> None:
     assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2]  # workers know what runs
     assert not excerpt.spared
     assert o.open == 1
+
+
+def test_who_starves_is_not_hidden_by_a_job_of_the_same_need_that_has_its_minimum() -> None:
+    """Both ask for one more task; the elastic job ranks higher, and stands first in their line."""
+    o = contending()
+    filled(o, more=2, priority=5)
+    o.put_job(job(2))
+    assert len(o.jobs[1].line.queue.lines) == 1
+    (turn,) = turns(o, 100.0)
+    assert (turn.jid, turn.action) == (2, "preempt")
 
 
 def test_victims_that_a_budget_counts_come_with_the_turn() -> None:
