@@ -155,8 +155,11 @@ class RayConnection:
         """Ray forgets the head, its actors, and all that was asked of them."""
         import ray
 
-        async with asyncio.timeout(HEAD_SECONDS):
-            await apart(ray.shutdown)
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                await apart(ray.shutdown)
+        except TimeoutError as error:
+            raise RayLost(f"cannot leave the Ray head at {self._address}") from error
 
     def _attach(self, deadline: float) -> None:
         """Connect to the Ray cluster as a driver. Tries again until the deadline: the head listens
@@ -197,8 +200,7 @@ class RayConnection:
                         pass
             finally:
                 writer.transport.abort()
-            # Closed: its process has ended, or found, as it does every two minutes or so, that we
-            # say nothing.
+            # Closed: its process has ended, or found that we say nothing.
             await asyncio.sleep(PAUSE_SECONDS)
 
 
