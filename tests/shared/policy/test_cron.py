@@ -1,4 +1,4 @@
-"""When a schedule came last, held against a walk over all minutes."""
+"""When a schedule came last, and what is no schedule."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def at(text: str) -> float:
         ("@monthly", "2026-03-15T00:00", "2026-03-01T00:00"),
         ("0 6 29 feb *", "2026-03-15T00:00", "2024-02-29T06:00"),
         ("0 0 13 * fri", "2026-01-14T00:00", "2026-01-13T00:00"),
+        ("0 0 L * ?", "2026-03-15T00:00", "2026-02-28T00:00"),
         ("0 0 13 * fri", "2026-01-12T00:00", "2026-01-09T00:00"),
         ("0 0 */2 * fri", "2026-01-14T00:00", "2026-01-09T00:00"),
     ],
@@ -39,11 +40,11 @@ def test_the_last_time_is_the_newest_that_is_not_after_now(
     [
         ("0 0 * *", "has 4 fields; write five"),
         ("0 0 0 * * 1 2026", "has 7 fields"),
-        ("60 * * * *", "has the minute '60'; write 0 to 59"),
-        ("0 0 L * *", "has the day of the month 'L'; write 1 to 31"),
-        ("*/0 * * * *", "has the step '0' of its minute"),
-        ("0 20-8 * * *", "has a hour 20-8 that goes down"),
-        ("0 0 31 feb *", "names a day that no month has"),
+        ("60 * * * *", "has the minute '60', which cron does not know"),
+        ("0 0 5W * *", "has the day-of-month '5W'"),
+        ("*/0 * * * *", "has the minute '*/0'"),
+        ("0 20-8 * * *", "has the hour '20-8'"),
+        ("0 0 31 feb *", "has the day-of-month '31'"),
     ],
 )
 def test_what_is_no_schedule_is_refused(schedule: str, complaint: str) -> None:
