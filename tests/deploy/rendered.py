@@ -15,7 +15,9 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-OBSERVED = ("kubernetes", "kai", "shadow")
+SCHEDULING = ("kubernetes", "kai")
+"""Overlays that schedule the cluster that they run in."""
+OBSERVED = (*SCHEDULING, "shadow")
 """Overlays that follow the cluster that they run in."""
 OVERLAYS = ("demo", "production", *OBSERVED)
 
