@@ -80,6 +80,8 @@ class Watch:
         self._from = {path: _size(path) for path in files}
         """How far each file has been read."""
         self.recovery = Recovery(killed=0.0)
+        self._begun: set[str] = set()
+        """Epochs that began after the kill."""
 
     def kill(self) -> None:
         """Raises NoRun where the process is not the run's."""
@@ -137,16 +139,16 @@ class Watch:
             recovery.note(at, f"{text}, epoch {entry.get('epoch')}")
 
     def _history_line(self, event: dict[str, Any]) -> None:
-        target, recovery = self._target, self.recovery
+        recovery = self.recovery
         at = float(event["t"])
         if at < recovery.killed:
             return
-        writer = str(target.shard) if target.shard >= 0 else LEADER
         match event["ev"]:
-            case "epoch" if event["writer"] == writer and not recovery.void:
-                recovery.void = True
-                old = f"epoch {target.epoch} is" if target.epoch else "the old leader's is"
-                recovery.note(at, f"lease void: {old} over, {event['epoch']} counts")
+            case "epoch" if self._succeeds(event["writer"]):
+                self._begun.add(event["epoch"])
+                if not recovery.void:
+                    recovery.void = True
+                    recovery.note(at, f"lease void: {self._old} over, {event['epoch']} counts")
             case "commit" if not recovery.committed and self._counts(event):
                 recovery.committed = True
                 recovery.note(at, f"first commit after: shard-{event['writer']}")
@@ -159,7 +161,21 @@ class Watch:
         return self.recovery.noticed if self._target.role == LEDGER else self.recovery.void
 
     def _counts(self, event: dict[str, Any]) -> bool:
+        if self._target.role == RAY:  # all workers died, and each has a successor
+            return event["epoch"] in self._begun
         return self.commits_count and event["epoch"] != self._target.epoch
+
+    def _succeeds(self, writer: str) -> bool:
+        """Whether an epoch of this writer makes those of the killed process void."""
+        if self._target.role == RAY:
+            return writer.isdecimal()  # of any worker: the coordinator lives on
+        return writer == (str(self._target.shard) if self._target.shard >= 0 else LEADER)
+
+    @property
+    def _old(self) -> str:
+        if self._target.role == RAY:
+            return "an old worker's is"
+        return f"epoch {self._target.epoch} is" if self._target.epoch else "the old leader's is"
 
     def _processes(self) -> None:
         target, recovery = self._target, self.recovery

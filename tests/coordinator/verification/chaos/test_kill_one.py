@@ -115,3 +115,23 @@ def test_a_commit_counts_from_when_the_lease_is_void(stage: Stage) -> None:
     stage.event("commit", "1", "1:other")
     watch.look()
     assert watch.recovery.committed
+
+
+def test_after_a_lost_ray_head_a_commit_of_a_new_worker_counts(stage: Stage) -> None:
+    """The coordinator lives on, so that no epoch of its own says that anything is over."""
+    watch = Watch(stage.run, KillTarget("ray", stage.child.pid))
+    watch.kill()
+    stage.event("epoch", "intake", "2:other")
+    stage.event("commit", "1", "1:old")  # was on its way
+    watch.look()
+    assert (watch.commits_count, watch.recovery.committed) == (False, False)
+    stage.event("epoch", "1", "2:new")
+    stage.event("commit", "0", "1:old")
+    watch.look()
+    assert (watch.commits_count, watch.recovery.committed) == (True, False)
+    stage.event("commit", "1", "2:new")
+    watch.look()
+    assert watch.recovery.committed
+    assert "lease void: an old worker's is over, 2:new counts" in [
+        moment.what for moment in watch.recovery.in_order()
+    ]
