@@ -9,7 +9,7 @@ import pytest
 from coordinator.cluster.kubernetes.bind_requests import writes
 from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from tests.deploy.rendered import of_kind, render
+from tests.deploy.rendered import render, rights_of_ours
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of
 from tests.kubernetes.driver.harness import node, until
@@ -37,7 +37,7 @@ async def test_a_run_asks_for_each_right_to_bind_requests_and_for_none_to_bind(
     short_dir: Path,
 ) -> None:
     """What else is asked for, :mod:`tests.kubernetes.driver.test_rights` compares."""
-    rules = [rule for role in of_kind(render("kai"), "ClusterRole") for rule in role["rules"]]
+    rules = rights_of_ours(render("kai"))
     await grant(cluster, user(NAME), rules)
     await cluster.create(node("bad", cpu=4), node("good", cpu=5))
     binder.fails = lambda request: "no" if request["spec"]["selectedNode"] == "bad" else ""
