@@ -125,6 +125,7 @@ class RequestWrites:
         has nothing to write, waits for the first outcome. Raises ClusterTimeout."""
         if not self._book.complete:
             raise ClusterTimeout(self.problem or "the BindRequests were not listed yet")
+        await self._writes.fence_waiting()
         call, sent = BindCall(requests, rows), False
 
         async def one(i: int) -> None:

@@ -109,7 +109,7 @@ class ApiWrites:
     async def bind(self, requests: BindRequests, rows: Sequence[PodRow | None]) -> BindAnswers:
         """Raises ClusterTimeout where the lease leaves no time for any write, or another Quadrant
         has the cluster's."""
-        await self._fence_waiting()
+        await self.fence_waiting()
         call = BindCall(requests, rows)
         pending = deque(i for i in range(len(rows)) if not call.answered_by_watch(i))
         await self.each(pending, lambda i: self._bind_one(call, i))
@@ -156,7 +156,7 @@ class ApiWrites:
             call.refuse(i, why.reason)
             log.warning("A binding is refused", pod=row.name, why=why.message)
 
-    async def _fence_waiting(self) -> None:
+    async def fence_waiting(self) -> None:
         """Once, before the first binding by a ledger that is not the last one's: nobody knows any
         more what that one's leader sent, so no pod may be bound by it from now on. Raises
         ClusterTimeout where that is not certain yet."""
