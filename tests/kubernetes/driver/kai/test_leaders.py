@@ -22,6 +22,7 @@ from tests.kubernetes.driver.kai.objects import (
     kai_pod,
     requests,
 )
+from tests.kubernetes.driver.test_rights import kai_ledger
 from tests.kubernetes.kai_binder import KaiBinder
 
 pytestmark = pytest.mark.timeout(240)
@@ -182,3 +183,28 @@ async def _written(cluster: ApiClient, count: int) -> dict[str, Json] | None:
 async def _selects(cluster: ApiClient, pod: str, node: str) -> bool:
     found = (await requests(cluster)).get(pod)
     return found is not None and bool(found["spec"]["selectedNode"] == node)
+
+
+async def test_after_a_lost_ledger_pods_are_fenced_off_before_a_request_is_written(
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    binder: KaiBinder,
+    ledger_url: str,
+    short_dir: Path,
+) -> None:
+    """The old ledger's leader may have bound by itself, and that binding may be on its way."""
+    kubeconfig = control_plane.admin.kubeconfig
+    binder.silent = True
+    await cluster.create(node("n1", cpu=4))
+    async with beside_binder(ledger_url, short_dir / "a", cluster, kubeconfig):
+        await cluster.create(kai_pod("a"))
+        await until(lambda: _written(cluster, 1))
+    async with beside_binder(
+        kai_ledger(ledger_url), short_dir / "b", cluster, kubeconfig
+    ) as second:
+        writes = second.observed.writes
+        assert writes is not None
+        await until(lambda: writes.counts.fences == 1)
+        binder.silent = False
+        await second.until_bound("a")
+        assert writes.leases.before == "", "or every later start would fence again"
