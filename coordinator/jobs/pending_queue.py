@@ -43,6 +43,8 @@ class Lines:
     ) -> None:
         """``count_first``: a line whose need exceeds what the cluster can give is blocked.
         ``scanned``: up to this many lines of a queue are not kept sorted."""
+        self.starves: Callable[[JobState], bool] = lambda state: False
+        """Whether a job may evict others where it waits."""
         self.sortable = True
         """Whether the keys of jobs are constant while the jobs wait."""
         self.scanned = scanned
@@ -116,6 +118,8 @@ class Lines:
         self.stand(state, Standing.READY, reason, line)
         entry = (key, state.job.created, state.job.jid, state.stamp)
         heapq.heappush(line.heap, entry)
+        if self.starves(state):
+            heapq.heappush(line.starving, entry)
         if line.order is not None:
             line.order.entered(line, entry)
         elif line.queue.order is not None:
@@ -229,10 +233,23 @@ class Lines:
         self.drop(line)
         return None
 
-    def entries(self, line: Line) -> Iterator[Entry]:
-        """All valid entries of a line, in no order. Each is a look, as the first of a line is."""
-        self.looks += len(line.heap)
-        return filter(self._holds, line.heap)
+    def first_starving(self, line: Line) -> Entry | None:
+        """The first of those in a line that may evict others. An elastic job that has its minimum
+        may stand before them; an empty line is removed."""
+        if self.top(line) is None:
+            return None
+        while line.starving:
+            entry = line.starving[0]
+            if self._holds(entry) and self.starves(self._jobs[entry[2]]):
+                return entry
+            heapq.heappop(line.starving)
+        return None
+
+    def add_starving(self, state: JobState, key: LineKey) -> None:
+        """A job that stands in a line starves now, and may not have when it joined."""
+        if state.line is not None:
+            entry = (key, state.job.created, state.job.jid, state.stamp)
+            heapq.heappush(state.line.starving, entry)
 
     def first_of(self, line: Line) -> JobState | None:
         """The first job of a line; changes nothing that a pick would notice."""

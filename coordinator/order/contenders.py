@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.capability import within_capability
-from coordinator.jobs.pending_order import Line
 from coordinator.jobs.pending_queue import Lines
-from coordinator.jobs.pending_tree import Entry
 from coordinator.jobs.state import JobState, Need, amounts
 from coordinator.order.eviction_depth import EvictionDepth
 from coordinator.order.excerpts import ANY_QUEUE, SAME_QUEUE
@@ -36,34 +34,23 @@ class Contenders:
 
     def next(self) -> tuple[JobState, str] | None:
         """The next starving job that may evict, and its action: by queue order, then job order."""
-        cluster, lines, before = self.accounts.cluster, self.lines, self.lines.looks
+        cluster, lines = self.accounts.cluster, self.lines
         by_key = [
             (self.session.queue_key(queue.info, cluster), queue.info.queue.name, queue)
             for queue in lines.queues.values()
             if queue.lines
         ]
         for _, _, queue in sorted(by_key, key=lambda keyed: keyed[:2]):
-            # The firsts of all lines are sorted at each look, which is why looks without a result
-            # grow rarer with the number of entries looked at.
-            firsts = [top for line in list(queue.lines.values()) if (top := self._first(line))]
-            for top in sorted(firsts):
-                state = self.jobs[top[2]]
-                within = self.depth.of(queue, top)
+            # Those of all lines are sorted at each look, which is why looks without a result grow
+            # rarer with the number of lines.
+            every = (lines.first_starving(line) for line in list(queue.lines.values()))
+            for first in sorted(filter(None, every)):
+                state = self.jobs[first[2]]
+                within = self.depth.of(queue, first)
                 if (action := self._action(state, within)) is not None:
                     return state, action
-        self.contention.looked(self.now, entries=lines.looks - before)
+        self.contention.looked(self.now, lines=sum(len(q.lines) for _, _, q in by_key))
         return None
-
-    def _first(self, line: Line) -> Entry | None:
-        """The first job of a line that starves. That is the first of all, but for an elastic job
-        that has its minimum: it may stand before one that has nothing."""
-        top = self.lines.top(line)
-        if top is None or self._starves(top):
-            return top
-        return min(filter(self._starves, self.lines.entries(line)), default=None)
-
-    def _starves(self, entry: Entry) -> bool:
-        return self.session.job_starving(self.jobs[entry[2]].info)
 
     def _action(self, state: JobState, within: Callable[[str], bool]) -> str | None:
         """The action by which this job may evict now; None for none. ``within``: whether an action

@@ -56,6 +56,7 @@ class Sessions(Repairs):
         """The count of capacity changes when nobody was left to backfill."""
         self.theirs: set[int] = set()
         """Pods that other schedulers place."""
+        self.lines.starves = self._starves
         self._tiered: set[int] = set()
         """Jobs that must stay within a tier that they name."""
         self._rules()
@@ -312,6 +313,15 @@ class Sessions(Repairs):
         self._filled_at = -1
 
     # --- contention ---------------------------------------------------------------------------
+
+    def _starves(self, state: JobState) -> bool:
+        return bool(self.contention.actions) and self.session.job_starving(state.info)
+
+    def _settle(self, state: JobState) -> None:
+        super()._settle(state)
+        # What ended may have been part of its minimum.
+        if state.standing is Standing.READY and self._starves(state):
+            self.lines.add_starving(state, self.session.job_key(state.info, self.accounts.cluster))
 
     def next_contender(self) -> tuple[JobState, str] | None:
         """The next starving job that may evict, and its action; see :class:`Contenders`."""

@@ -31,9 +31,9 @@ limit. Without it two jobs could evict each other for ever by different actions.
 EVICTED_LIMIT_SECONDS = 300.0
 
 LOOK_SECONDS = 0.01
-LOOK_SECONDS_AN_ENTRY = 2e-5
-"""Minimum interval between searches for starving jobs; grows with the number of entries that were
-looked at, so that the search stays a small part of the time."""
+LOOK_SECONDS_A_LINE = 2e-5
+"""Minimum interval between searches for starving jobs; grows with the number of lines so that the
+search stays a small part of the time."""
 
 
 @dataclass(slots=True)
@@ -86,10 +86,10 @@ class Contention:
         room = bool(self.actions) and len(self.out) < self._most
         return room and now >= self._looked + LOOK_SECONDS
 
-    def looked(self, now: float, *, entries: int) -> None:
-        """Note a search through this many entries that found no job; the longer it took, the later
+    def looked(self, now: float, *, lines: int) -> None:
+        """Note a search through this many lines that found no job; the longer it took, the later
         the next."""
-        self._looked = now + max(0.0, entries * LOOK_SECONDS_AN_ENTRY - LOOK_SECONDS)
+        self._looked = now + max(0.0, lines * LOOK_SECONDS_A_LINE - LOOK_SECONDS)
 
     def action(self, jid: int, *, now: float, revision: int) -> str | None:
         """The action that the job may try now; None for none."""

@@ -98,6 +98,17 @@ def test_who_starves_is_not_hidden_by_a_job_of_the_same_need_that_has_its_minimu
     assert (turn.jid, turn.action) == (2, "preempt")
 
 
+def test_who_loses_its_minimum_while_it_waits_starves_from_then_on() -> None:
+    o = contending()
+    filled(o)
+    o.put_job(job(2, count=3, minimum=1))
+    o.task_changed(2, TaskState.RUNNING, [0], [0])
+    assert turns(o, 100.0) == []
+    o.task_changed(2, TaskState.FAILED, [0], [0])
+    (turn,) = turns(o, 200.0)
+    assert (turn.jid, turn.action) == (2, "preempt")
+
+
 def test_victims_that_a_budget_counts_come_with_the_turn() -> None:
     o = contending()
     filled(o)
