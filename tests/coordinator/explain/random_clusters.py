@@ -5,10 +5,21 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from tests.coordinator.explain.cluster import GPU, Item, job, node, queue
+from tests.coordinator.explain.cluster import GPU, Item, job, node, queue, send
 from tests.end_to_end.one_process.harness import Running
+
+COMPARED = settings(
+    max_examples=18,
+    derandomize=True,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+"""For comparisons of a plan with what then happens: each example is a service of its own, so that
+none is made smaller."""
 
 TAINT = [{"key": "dedicated", "value": "infer", "effect": "NoSchedule"}]
 
@@ -55,6 +66,14 @@ def clusters(draw: st.DrawFn, *, prefix: str = "j", most: int = 6) -> RandomClus
     limit = draw(st.sampled_from([None, {"cpu": "6"}, {"cpu": "12", GPU: "6"}]))
     lab = queue("lab") if limit is None else queue("lab", capability=limit)
     return RandomCluster(nodes, [lab], draw(jobs(prefix=prefix, most=most)))
+
+
+async def filled(service: Running, cluster: RandomCluster) -> None:
+    """Send the cluster, and wait until its jobs have what they can have."""
+    await send(service, *cluster.nodes, *cluster.queues)
+    await at_rest(service)
+    await send(service, *cluster.jobs)
+    await at_rest(service)
 
 
 async def at_rest(service: Running) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.ledger.entries.log import CommitEntry
@@ -23,7 +23,7 @@ from tests.coordinator.explain.cluster import (
     send,
     settled,
 )
-from tests.coordinator.explain.random_clusters import RandomCluster, at_rest
+from tests.coordinator.explain.random_clusters import COMPARED, RandomCluster, at_rest, filled
 from tests.coordinator.explain.test_plan import one, planned
 from tests.end_to_end.one_process.harness import Running, running
 
@@ -203,13 +203,7 @@ def new_gangs(draw: st.DrawFn) -> list[Item]:
 
 @given(cluster=full_clusters(), new=new_gangs())
 @pytest.mark.timeout(300)
-@settings(
-    max_examples=18,
-    derandomize=True,
-    deadline=None,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@COMPARED
 def test_what_is_planned_happens(
     cluster: RandomCluster,
     new: list[Item],
@@ -226,10 +220,7 @@ async def _compare(
     cluster: RandomCluster, new: list[Item], path: Path, policy: Path, url: str
 ) -> None:
     async with running(url, path, shards=1, policy=policy) as service:
-        await send(service, *cluster.nodes, *cluster.queues)
-        await at_rest(service)
-        await send(service, *cluster.jobs)
-        await at_rest(service)
+        await filled(service, cluster)
         before = await evictions(service)
         plan = await planned(service, *new)
         await send(service, *new)

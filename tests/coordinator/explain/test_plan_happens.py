@@ -7,12 +7,19 @@ from collections import Counter
 from pathlib import Path
 
 import redis
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.explain.cluster import Item, asking, explained, job, node, queue, send
-from tests.coordinator.explain.random_clusters import RandomCluster, at_rest, clusters, jobs
+from tests.coordinator.explain.random_clusters import (
+    COMPARED,
+    RandomCluster,
+    at_rest,
+    clusters,
+    filled,
+    jobs,
+)
 from tests.coordinator.explain.test_plan import planned
 from tests.end_to_end.one_process.harness import running
 
@@ -33,13 +40,7 @@ ONE_NODE = RandomCluster([node("n0", cpu="8")], [queue("lab")], [job("old0", cpu
     # the ledger takes the one that comes first: a plan says that it does not know which.
     shards=st.sampled_from([1, 1, 3]),
 )
-@settings(
-    max_examples=18,
-    derandomize=True,
-    deadline=None,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@COMPARED
 def test_what_is_planned_happens(
     cluster: RandomCluster,
     new: list[Item],
@@ -56,10 +57,7 @@ async def _compare(
     cluster: RandomCluster, new: list[Item], shards: int, path: Path, url: str
 ) -> None:
     async with running(url, path, shards=shards) as service:
-        await send(service, *cluster.nodes, *cluster.queues)
-        await at_rest(service)
-        await send(service, *cluster.jobs)
-        await at_rest(service)
+        await filled(service, cluster)
         plan = await planned(service, *new)
         await send(service, *new)
         await at_rest(service)
