@@ -47,8 +47,11 @@ class DeviceRule(Protocol):
         """``counts`` of one row, from its rooms."""
         ...
 
-    def choose(self, cls: TaskClass, view: View, row: int) -> tuple[Things, bool] | None:
-        """(what a task takes there, whether there is room for it now); None where there is none."""
+    def choose(
+        self, cls: TaskClass, view: View, row: int, *, promised: bool = False
+    ) -> tuple[Things, bool] | None:
+        """(what a task takes there, whether there is room for it now); None where there is none.
+        ``promised``: it has the promise of a place there."""
         ...
 
 

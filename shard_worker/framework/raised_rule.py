@@ -7,6 +7,7 @@ looked up in the traceback.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import CodeType, FunctionType, MethodType, TracebackType
@@ -64,8 +65,9 @@ def _codes(rule: Any, depth: int) -> Iterator[CodeType]:
         case FunctionType():
             yield rule.__code__
             for cell in rule.__closure__ or ():
-                if callable(held := cell.cell_contents):
-                    yield from _codes(held, depth - 1)
+                with contextlib.suppress(ValueError):  # a name that got no value yet
+                    if callable(held := cell.cell_contents):
+                        yield from _codes(held, depth - 1)
         case MethodType():
             yield from _codes(rule.__func__, depth)
         case partial():

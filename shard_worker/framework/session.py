@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.framework.answers import Answers
+from shard_worker.framework.asked_ahead import error_about
 from shard_worker.framework.broken_gangs import BrokenGangs
 from shard_worker.framework.eligibility import Eligibility
 from shard_worker.framework.extension_points import (
@@ -125,6 +126,8 @@ class Session(Answers):
         """Action -> how many jobs of each queue it tries, the first in order; absent: all."""
         self.evicts_for: Callable[[str, JobInfo, ClusterInfo], bool] = lambda *_: True
         """(action, job, cluster) -> whether it is one of those jobs, if the action evicts."""
+        self.evicts_from: Callable[[JobInfo, ClusterInfo], float] = lambda *_: 0.0
+        """(job, cluster) -> from when it may have others evicted, seconds since 1970."""
 
         self.committed: list[Operation] = []
         """Operations of committed statements over the world, in order; the session's caller takes
@@ -309,11 +312,12 @@ class Session(Answers):
 
     def job_valid(self, info: JobInfo, cluster: ClusterInfo) -> str | None:
         """JobValid: None, or why the job cannot be scheduled as it stands: it is not
-        eligible, or a plugin from outside raises, here or in the orders."""
+        eligible, or a plugin from outside raises, here or at another point of the
+        coordinator."""
         if (kept_out := self.eligibility.kept_out(info, cluster)) is not None:
             return written(*kept_out)
         if self.guarded and self.contain is not None:
-            error = self._error_about(info, cluster)
+            error = error_about(self, info, cluster)
             if error is not None:
                 self.contain(error)
                 return error.reason
@@ -322,18 +326,6 @@ class Session(Answers):
             if reason is not None:
                 return reason
         return None
-
-    def _error_about(self, info: JobInfo, cluster: ClusterInfo) -> PluginError | None:
-        """What the rules raise that order the job, its roles and queue, or share among queues."""
-        with self.watching() as errors:
-            queue = cluster.queues.get(info.qid)
-            if queue is not None:
-                self.queue_key(queue, cluster)
-                self.overused(queue, cluster)
-            self.job_key(info, cluster)
-            for role in info.job.roles:
-                self.task_key(role)
-        return next(iter(errors), None)
 
     @contextmanager
     def watching(self) -> Iterator[list[PluginError]]:

@@ -32,12 +32,12 @@ def noise(seed: int, rows: int) -> Keys:
 
 
 class BlockMaxima:
-    """Keys by row with the maximum of every block, so that the best row costs two short scans.
+    """Keys by row with the best row of every block, so that the best of all costs one short scan.
 
     Blocks have about the square root of the number of rows. Equal keys: the lowest row wins.
     """
 
-    __slots__ = ("_best", "_blocks", "_keys", "_shift")
+    __slots__ = ("_best", "_blocks", "_keys", "_shift", "_where")
 
     def __init__(self, keys: Keys) -> None:
         """``keys``: one per row; NEVER for a row that cannot be picked."""
@@ -48,6 +48,8 @@ class BlockMaxima:
         self._keys[: len(keys)] = keys
         self._blocks = self._keys.reshape(count, size)
         self._best = self._blocks.max(axis=1)
+        self._where: list[int] = self._blocks.argmax(axis=1).tolist()
+        """Block -> the lowest of its rows with its best key, counted from its first."""
 
     def key(self, row: int) -> float:
         return self._keys.item(row)
@@ -55,23 +57,27 @@ class BlockMaxima:
     def set(self, row: int, key: float) -> None:
         """Change the key of one row."""
         block = row >> self._shift
-        best = self._best.item(block)
-        old = self._keys.item(row)
+        at = row - (block << self._shift)
+        best, where = self._best.item(block), self._where[block]
         self._keys[row] = key
-        if key >= best:
-            self._best[block] = key
-        # Only a block that loses its best key is scanned again.
-        elif old == best:
-            self._best[block] = self._blocks[block].max()
+        if key > best or (key == best and at < where):
+            self._best[block], self._where[block] = key, at
+        # Only a block that loses its best row is scanned again.
+        elif at == where and key < best:
+            keys = self._blocks[block]
+            where = self._where[block] = int(keys.argmax())
+            self._best[block] = keys.item(where)
 
     def set_many(self, rows: NDArray[np.intp], keys: Keys | Sequence[float]) -> None:
         """Change many keys; ``rows`` without repetition."""
         self._keys[rows] = keys
         blocks = np.unique(rows >> self._shift)
-        self._best[blocks] = self._blocks[blocks].max(axis=1)
+        some = self._blocks[blocks]
+        self._best[blocks] = some.max(axis=1)
+        for block, where in zip(blocks.tolist(), some.argmax(axis=1).tolist(), strict=True):
+            self._where[block] = where
 
     def top(self) -> tuple[int, float]:
         """(row, key) of the highest key; the key is NEVER where no row can be picked."""
         block = int(self._best.argmax())
-        row = int(self._blocks[block].argmax())
-        return (block << self._shift) + row, self._best.item(block)
+        return (block << self._shift) + self._where[block], self._best.item(block)

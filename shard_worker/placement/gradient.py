@@ -46,6 +46,11 @@ def try_row(compiled: Compiled, row: int) -> Level | None:
     return Level.IDLE_OTHER if now else Level.FUTURE_OTHER
 
 
+def kept_level(level: Level) -> Level:
+    """The level of the same node for a placement that a promise becomes."""
+    return level if level <= Level.IDLE_OTHER else Level(level - 2)
+
+
 def is_idle(level: Level) -> bool:
     """Whether a placement at this level uses idle capacity (else it is a nomination)."""
     return level <= Level.IDLE_OTHER

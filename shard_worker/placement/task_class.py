@@ -70,6 +70,7 @@ class Compiled:
         "_idle",
         "_judged",
         "_levels",
+        "_local",
         "_looks",
         "_noise",
         "_own",
@@ -123,7 +124,7 @@ class Compiled:
         rows = changes.since(self._cursor)
         self._cursor = changes.end
         # Where a score compares nodes with each other, one changed row moves the scores of all.
-        if rows is None or not self._session.scores_node_locally:
+        if rows is None or not self._local:
             self._judge_all()
             return
         distinct = set(rows)
@@ -154,6 +155,7 @@ class Compiled:
         # A copy: the maxima were split by it, and a change of the partition comes with a new
         # revision.
         self._own = view.own.copy() if self.mode is Mode.SOFT else np.ones(view.size, np.bool_)
+        self._local = self._session.scores_node_locally
         by_look = self._session.scores_by_look(self.spec, view)
         self._looks = view.looks().codes if by_look else np.arange(view.size)
         self._judged: dict[_State, tuple[int, bool, float]] = {}
@@ -313,6 +315,20 @@ class Compiled:
         if self._devices is None:
             return (), True
         return self._devices.choose(self.spec, self._view, row)
+
+    def kept_at(self, row: int) -> Things | None:
+        """The devices of a row that a task takes now by a promise of its own; None where it has to
+        wait, or takes none."""
+        if self._devices is None or self._counts.item(row) == 0:
+            return None
+        for allocatable, used, _, _, amount in self._columns:
+            if allocatable.item(row) - used.item(row) < amount:
+                return None
+        things = self.spec.things
+        if things and self._view.things.count_at(things, row)[1] <= 0:
+            return None
+        chosen = self._devices.choose(self.spec, self._view, row, promised=True)
+        return chosen[0] if chosen is not None and chosen[1] else None
 
     def is_own(self, row: int) -> bool:
         """Does the mode treat this row as one of the shard's own?"""

@@ -80,6 +80,7 @@ def open_world(
         world.queues[info.queue.qid] = info
         names[info.queue.name] = info
     link(world.queues)
+    world.lasting = reading.derived
     if view.residents is not None:
         world.others = OtherJobs(
             view.residents,

@@ -71,6 +71,8 @@ class Reading:
 
     decoded: Decoded = field(default_factory=Decoded)
     window: Window = field(default_factory=Window)
+    derived: dict[str, object] = field(default_factory=dict)
+    """What rules read of the table and keep for the turns to come, each by a name of its own."""
 
 
 @dataclass(slots=True)

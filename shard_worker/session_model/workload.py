@@ -71,6 +71,17 @@ class JobInfo:
     classes: tuple[TaskClass, ...] = ()
     """The classes of its tasks, one for each role."""
 
+    def progress(self) -> Progress:
+        """The figures that JobReady reads."""
+        groups = self.job.groups
+        return Progress(
+            parent=[group.parent for group in groups],
+            minimum=[group.minimum for group in groups],
+            held=list(self.held),
+            waiting=list(self.waiting),
+            best_effort=list(self.best_effort),
+        )
+
 
 @dataclass(slots=True)
 class Below:

@@ -6,7 +6,7 @@ from its view of all nodes, and the excerpt of jobs and queues that came with th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -47,6 +47,11 @@ class Others(Protocol):
         """A job as it stands now; None where it is gone."""
         ...
 
+    @property
+    def spared(self) -> Collection[int]:
+        """Jobs of which nobody may be evicted in this turn."""
+        ...
+
     def evictable(self, size: int) -> Mask:
         """Rows with a bound or running task. In a large cluster one session sees only a window of
         them, and the next session sees the following window."""
@@ -81,18 +86,24 @@ class World(ClusterInfo):
     """jid -> when the job started, seconds since 1970, where the coordinator told it."""
     derived: dict[str, object] = field(default_factory=dict)
     """What rules read of the view and keep for the next question, each by a name of its own."""
+    lasting: dict[str, object] = field(default_factory=dict)
+    """The same for the worlds of the turns to come, where a worker has several."""
 
     _linked: list[SessionJob] = field(default_factory=list)
     _rows_read: set[int] = field(default_factory=set)
     _all_read: bool = False
     _evictable: Mask | None = None
     """What :meth:`evictable_rows` said last."""
+    _inhabited: Mask | None = None
+    """Rows of jobs that a rule knows by columns, see :meth:`inhabit`."""
     _unread: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     """What the others said of rows that were not read yet."""
     _changed_rows: set[int] = field(default_factory=set)
     """Rows whose tasks changed since."""
     _rows: tuple[int, Mapping[str, int]] | None = None
     """Rows by name, as of a revision of the view."""
+    _places: tuple[int, NDArray[np.intp]] | None = None
+    """What :meth:`name_order` said, as of one."""
 
     # --- jobs ---------------------------------------------------------------------------------
 
@@ -110,10 +121,9 @@ class World(ClusterInfo):
         whole."""
         return self._linked if not self.whole else self.session_jobs()
 
-    def jobs_on_nodes(self, queue: str, inside: bool | None) -> Iterable[SessionJob]:
-        """The jobs with tasks on nodes, and those that were looked at. ``inside``: only those in
-        this queue; False: only those in others; None: all."""
-        for jid in () if self.others is None else self.others.jids_on_nodes(queue, inside):
+    def read(self, jids: Iterable[int]) -> Iterable[SessionJob]:
+        """Look at these jobs; returns all that were looked at."""
+        for jid in jids:
             self._read(jid)
         return cast("Iterable[SessionJob]", list(self.jobs.values()))
 
@@ -177,7 +187,16 @@ class World(ClusterInfo):
             return list(self.resident)
         evictable = self.others.evictable(self.size)
         evictable[list(self.resident)] = True
+        if self._inhabited is not None:
+            evictable |= self._inhabited
         return np.flatnonzero(evictable).tolist()
+
+    def inhabit(self, rows: NDArray[np.int64]) -> None:
+        """Note that tasks are on these rows whose jobs are not looked at: the rows count as if they
+        were."""
+        inhabited = np.zeros(self.size, np.bool_)
+        inhabited[rows] = True
+        self._inhabited = inhabited
 
     def evictable_rows(self) -> Mask:
         """The rows on which a task is bound or running, or was when it was last looked at. Not to
@@ -256,6 +275,15 @@ class World(ClusterInfo):
             self._rows = (self.view.revision, rows)
         return self._rows[1].get(name, -1)
 
+    def name_order(self) -> NDArray[np.intp]:
+        """The place of each row in the order of the nodes' names."""
+        if self._places is None or self._places[0] != self.view.revision:
+            names = ["" if node is None else node.name for node in self.view.nodes]
+            places = np.empty(len(names), np.intp)
+            places[sorted(range(len(names)), key=names.__getitem__)] = range(len(names))
+            self._places = (self.view.revision, places)
+        return self._places[1]
+
     def devices(self, prefix: str, dimension: int = 0) -> Devices:
         """What all nodes have of devices whose names begin so, and what is left of it now and once
         all that leaves has left, with what this session did."""
@@ -283,6 +311,14 @@ class World(ClusterInfo):
         if cls.things:
             fits &= self.view.things.counts(cls.things, self.size)[1] > 0
         return fits
+
+    def fits_idle_at(self, cls: TaskClass, row: int) -> bool:
+        """:meth:`fits_idle` of one row."""
+        column = self.view.column
+        for slot, amount in cls.requests:
+            if column("allocatable", slot)[row] - column("used", slot)[row] < amount:
+                return False
+        return not cls.things or self.view.things.count_at(cls.things, row)[1] > 0
 
     def fits_future(self, cls: TaskClass) -> Mask:
         """Rows where a task of the class fits once leaving tasks have left."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shard_worker.framework.session import Session
-from shard_worker.placement.gradient import is_idle, nominated, pick, try_row
+from shard_worker.placement.gradient import is_idle, kept_level, nominated, pick, try_row
 from shard_worker.placement.nominations import give_back_own, rivals, settle, withdraw_all
 from shard_worker.placement.statement import Statement, TaskPlace
 from shard_worker.placement.task_class import Compiled, CompiledClasses
@@ -198,6 +198,10 @@ class _Attempt:
         if chosen is None:
             return False
         devices, at_once = chosen
+        if not at_once and at == self.turn.nominated.get(task):
+            kept = compiled.kept_at(at)
+            if kept is not None:
+                devices, at_once, level = kept, True, kept_level(level)
         if not at_once:
             level = nominated(level)
         idle = is_idle(level)

@@ -136,7 +136,7 @@ class SessionTurns:
         """
         apart = SessionTurns(self._open, view=self._view, mode=self._mode, ask=self._ask)
         apart._memory = dict(self._memory)
-        apart._reading = Reading(self._reading.decoded)
+        apart._reading = Reading(self._reading.decoded, derived=self._reading.derived)
         apart._decoded = Decoded(numbers=numbers) if numbers else self._decoded
         return apart
 
@@ -323,8 +323,11 @@ class SessionTurns:
             result.promise_seconds = MOVE_SECONDS
         result.reason = joined(op.reason for op in evictions)
         self._moves(result, opened, [run.jid for run in result.evictions])
-        if VICTIMS in opened.versions:
-            result.domains.append(DomainOp(VICTIMS, 1, "le", opened.versions[VICTIMS]))
+        result.domains += [
+            DomainOp(key, 1, "le", version)
+            for key, version in opened.versions.items()
+            if key.startswith(VICTIMS)
+        ]
 
     @staticmethod
     def _moves(result: SessionPlaced, opened: Opened, jids: Iterable[int]) -> None:

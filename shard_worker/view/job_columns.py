@@ -22,6 +22,7 @@ _DTYPES: dict[str, type[np.generic]] = {
     "length": np.int32,
     "known": np.bool_,
     "gone": np.bool_,
+    "stamp": np.int64,
 }
 _WASTE = 1 << 20
 """Bytes, or dead slots times 16, that are left lying before the columns are written anew."""
@@ -37,11 +38,14 @@ class JobColumns:
         self._unused = 0
         """Bytes of specifications that are not in force any more."""
         self._dead = 0
+        self._stamp = 0
+        """The last one that was given out."""
         self._grow(1024)
 
     def column(self, name: str) -> NDArray[Any]:
         """``jid``, ``qid``, ``known``, ``gone`` (deleted, with tasks that still run), or ``first``
-        and ``size``: the job's lines in the table of tasks."""
+        and ``size``: the job's lines in the table of tasks; ``stamp``: another one for each
+        specification that a job had."""
         return self._columns[name][: self.count]
 
     def slots(self, jids: Ints) -> Ints:
@@ -84,6 +88,8 @@ class JobColumns:
         self.column("length")[:] = lengths
         self.column("offset")[:] = np.cumsum(lengths) - lengths
         self.column("known")[:] = True
+        self.column("stamp")[:] = np.arange(1, len(jobs) + 1)
+        self._stamp = len(jobs)
 
     def put(self, jid: int, qid: int, spec: bytes) -> None:
         """Add a job, or change it."""
@@ -97,6 +103,8 @@ class JobColumns:
         columns["qid"][at] = qid
         columns["offset"][at] = len(self._specs)
         columns["length"][at] = len(spec)
+        self._stamp += 1
+        columns["stamp"][at] = self._stamp
         self._specs += spec
         if self._unused > max(_WASTE, len(self._specs) // 2):
             self._pack()
@@ -108,7 +116,7 @@ class JobColumns:
             self._columns["gone"][at] = True
 
     def forget(self, slot: int) -> None:
-        # The slot stays until many are dead: to take one out moves all behind it in eight columns.
+        # The slot stays until many are dead: to take one out moves all behind it in all columns.
         self._columns["known"][slot] = False
         self._columns["size"][slot] = 0
         self._unused += int(self._columns["length"][slot])

@@ -5,5 +5,5 @@ from __future__ import annotations
 FOREIGN = "node isn't in scheduler node shard"
 STALE_SPEC = "node's specification is being read again"
 QUARANTINED = "node is quarantined: it refused bind after bind"
-PARTLY = "node has room for a part of the gang only"
+PARTLY = "node(s) had room for a part of the gang only"
 NO_DEVICE = "Insufficient room on the devices of their GPUs"

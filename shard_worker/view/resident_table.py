@@ -143,6 +143,11 @@ class ResidentTable:
             devices={tix: self._codes[code] for tix, code in enumerate(taken) if code},
         )
 
+    def devices(self, lines: slice) -> list[Things]:
+        """What the tasks of these lines take of devices."""
+        codes, taken = self._columns["devices"][lines], self._codes
+        return [taken[code] for code in codes.tolist()]
+
     def _lines_on(self, row: int) -> Ints:
         # Sorting all lines costs 15 to 60 ms, a look through one column far less (decision 0048):
         # below this limit a moved row is searched, beyond it the index is made anew for all of

@@ -15,9 +15,10 @@ from shared.messages.messages import TaskState
 
 TOTALS = ("allocated", "requested", "releasing", "inqueue", "kept", "reserved", "claimed")
 
-VICTIMS = "victims"
-"""Key of :attr:`Excerpt.versions` of every turn that may evict under a policy that divides the
-cluster among queues: each of its evictions is judged by all queues as they were."""
+VICTIMS = "victims/"
+"""Begin of the keys in :attr:`Excerpt.versions` of every turn that may evict under a policy that
+divides the cluster among queues: one for each tree of queues that it may take from, or is judged
+by, as it was; followed by the qid of the tree's root."""
 
 Amounts = dict[Count, int]
 

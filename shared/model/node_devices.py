@@ -37,6 +37,8 @@ ASSIGNED = "volcano.sh/vgpu-ids-new"
 ASSIGNED_NODE = "volcano.sh/vgpu-node"
 GPU_INDEX = "volcano.sh/gpu-index"
 """Annotation of a pod: the positions of its GPUs."""
+DEVICE_MARKS = (ASSIGNED_DEVICES, ASSIGNED, ASSIGNED_NODE, GPU_INDEX)
+"""Annotations that tell a pod's devices; the scheduler writes them."""
 UNIT = 1000
 """Amounts of these resources come in thousandths."""
 

@@ -3,7 +3,9 @@ parts each. Whole requests take them, too, so that no device is ever given twice
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,17 +18,28 @@ from shard_worker.session_model.world import World
 from shard_worker.view.node_reasons import NO_DEVICE
 from shared.model.gpu_request import WHOLE, GpuRequest, gpu_request
 from shared.model.kai_devices import LEAST_MEMORY, MEMORY_LABEL, PREFIX, memory_of
+from shared.model.model import Pairs, TaskClass
 from shared.units.things import Things
 
+Count = Callable[[Mask, NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
+"""(there, idle, future), each ``[device][row]`` -> a number for each of these rows."""
 
-class DeviceColumns(NamedTuple):
-    """``[device][row]``."""
+KEPT_COUNTS = 16
+"""Counts that are kept at a time: those of a policy's scores, and of the shares that the jobs at
+hand ask for. Each is eight bytes a row."""
+
+
+@dataclass(slots=True)
+class DeviceColumns:
+    """``[device][row]``, and what was counted of them, which follows the rows that change: a task
+    of a gang changes one row of thousands, and each of them asks for the same counts."""
 
     names: list[str]
-    there: NDArray[np.bool_]
+    there: Mask
     """Whether the row has such a device."""
     idle: NDArray[np.int64]
     future: NDArray[np.int64]
+    _counts: dict[object, tuple[Count, NDArray[np.int64]]] = field(default_factory=dict)
 
     def room(self, at: int, row: int) -> DeviceRoom:
         return DeviceRoom(int(self.idle[at, row]), int(self.future[at, row]))
@@ -34,25 +47,65 @@ class DeviceColumns(NamedTuple):
     @property
     def whole_now(self) -> NDArray[np.int64]:
         """Devices of each row that nobody is on."""
-        return _counted(self.there & (self.idle >= WHOLE))
+        return self.counted("whole now", _whole_now)
 
     @property
     def whole_later(self) -> NDArray[np.int64]:
         """Devices of each row that nobody will be on."""
-        return _counted(self.there & (self.future >= WHOLE))
-
-    def free_parts(self) -> NDArray[np.int64]:
-        """What will be free on each row's devices, in thousandths."""
-        free: NDArray[np.int64] = np.where(self.there, self.future, 0).sum(axis=0)
-        return free
+        return self.counted("whole later", _whole_later)
 
     @property
-    def declared(self) -> Mask:
-        """Rows that declare devices."""
-        return _counted(self.there) > 0
+    def free_parts(self) -> NDArray[np.int64]:
+        """What will be free on each row's devices, in thousandths."""
+        return self.counted("parts", _parts)
+
+    @property
+    def declared(self) -> NDArray[np.int64]:
+        """How many devices each row declares."""
+        return self.counted("there", _there)
+
+    def counted(self, key: object, count: Count) -> NDArray[np.int64]:
+        """What ``count`` says of each row; one ``key`` for one rule."""
+        found = self._counts.get(key)
+        if found is None:
+            if len(self._counts) == KEPT_COUNTS:
+                del self._counts[next(iter(self._counts))]
+            found = self._counts[key] = count, count(self.there, self.idle, self.future)
+        return found[1]
+
+    def recount(self, rows: list[int]) -> None:
+        """Count again what these rows, which were read anew, have."""
+        changed = self.there[:, rows], self.idle[:, rows], self.future[:, rows]
+        for count, numbers in self._counts.values():
+            numbers[rows] = count(*changed)
 
 
-def _counted(marks: Mask) -> NDArray[np.int64]:
+def _there(there: Mask, idle: NDArray[np.int64], future: NDArray[np.int64]) -> NDArray[np.int64]:
+    del idle, future
+    return _marked(there)
+
+
+def _whole_now(
+    there: Mask, idle: NDArray[np.int64], future: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    del future
+    return _marked(there & (idle >= WHOLE))
+
+
+def _whole_later(
+    there: Mask, idle: NDArray[np.int64], future: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    del idle
+    return _marked(there & (future >= WHOLE))
+
+
+def _parts(there: Mask, idle: NDArray[np.int64], future: NDArray[np.int64]) -> NDArray[np.int64]:
+    del idle
+    free: NDArray[np.int64] = np.where(there, future, 0).sum(axis=0)
+    return free
+
+
+def _marked(marks: Mask) -> NDArray[np.int64]:
     """How many devices of each row are marked."""
     count: NDArray[np.int64] = marks.sum(axis=0)
     return count
@@ -60,14 +113,33 @@ def _counted(marks: Mask) -> NDArray[np.int64]:
 
 def request_of(task: TaskInfo, names: Sequence[str]) -> GpuRequest | None:
     """What a task asks of GPUs; None for nothing. ``names``: of slots."""
-    if task.cls.gpu_share is not None:
-        return task.cls.gpu_share
+    return request_by(task.cls, task.role.annotations, names)
+
+
+def request_by(cls: TaskClass, annotations: Pairs, names: Sequence[str]) -> GpuRequest | None:
+    """What a task of the class with these annotations asks of GPUs."""
+    if cls.gpu_share is not None:
+        return cls.gpu_share
     gpus = sum(
-        amount
-        for slot, amount in task.requests
-        if slot < len(names) and names[slot].endswith("gpu")
+        amount for slot, amount in cls.requests if slot < len(names) and names[slot].endswith("gpu")
     )
-    return gpu_request(dict(task.role.annotations), gpus // WHOLE)
+    return _written(annotations, gpus // WHOLE)
+
+
+@lru_cache(maxsize=1024)
+def _written(annotations: Pairs, whole: int) -> GpuRequest | None:
+    """A placing asks a dozen times for each task, and jobs are like one another."""
+    return gpu_request(dict(annotations), whole)
+
+
+def wants_gpus(task: TaskInfo, world: World) -> bool:
+    """Whether the task asks for GPUs, or for parts of them."""
+    return request_of(task, world.view.slot_names) is not None
+
+
+def gpu_slots(world: World) -> list[int]:
+    """The slots of resources that are GPUs: their names end so."""
+    return [slot for slot, name in enumerate(world.view.slot_names) if name.endswith("gpu")]
 
 
 FEW_ROWS = 32
@@ -92,6 +164,8 @@ def device_columns(world: World) -> DeviceColumns:
         if rows is not None and len(changed := set(rows)) <= FEW_ROWS:
             for row in changed:
                 _read_row(world, kept.columns, row)
+            if changed:
+                kept.columns.recount([*changed])
             world.derived[PREFIX] = kept._replace(cursor=view.changes.end)
             return kept.columns
     columns = _read_columns(world)
@@ -100,26 +174,17 @@ def device_columns(world: World) -> DeviceColumns:
 
 
 def _read_row(world: World, columns: DeviceColumns, row: int) -> None:
-    things = world.view.things
-    for at, name in enumerate(columns.names):
-        is_there = things.at(name, 1, row)[0][0] > 0
-        future, idle = things.count_at(((name, (1,)),), row) if is_there else (0, 0)
-        columns.there[at, row], columns.idle[at, row] = is_there, idle
-        columns.future[at, row] = future
+    for each in (columns.there, columns.idle, columns.future):
+        each[:, row] = 0
+    for name, idle, future in world.view.things.device_rooms(PREFIX, row):
+        at = columns.names.index(name)
+        columns.there[at, row], columns.idle[at, row] = True, max(idle, 0)
+        columns.future[at, row] = max(future, 0)
 
 
 def _read_columns(world: World) -> DeviceColumns:
-    things, size = world.view.things, world.size
-    names = things.names(PREFIX)
-    there = np.zeros((len(names), size), np.bool_)
-    idle = np.zeros((len(names), size), np.int64)
-    future = np.zeros((len(names), size), np.int64)
-    for at, name in enumerate(names):
-        there[at] = things.offered(name, 1, size)[0] > 0
-        for _, room in things.rooms(((name, (1,)),)):
-            idle[at] = room.over(size, room.idle)
-            future[at] = room.over(size, room.future)
-    return DeviceColumns(names, there, np.where(there, idle, 0), np.where(there, future, 0))
+    names, there, idle, future = world.view.things.device_columns(PREFIX, world.size)
+    return DeviceColumns(names, there, np.maximum(idle, 0), np.maximum(future, 0))
 
 
 def device_memory(world: World) -> NDArray[np.int64]:
@@ -140,15 +205,33 @@ def parts(request: GpuRequest, world: World) -> NDArray[np.int64]:
     return np.array([request.part_of(int(memory)) for memory in device_memory(world)], np.int64)
 
 
+def part_at(request: GpuRequest, row: int, world: World) -> int:
+    """:func:`parts` of one row."""
+    return int(parts(request, world)[row]) if request.memory else request.part
+
+
 def fitting_devices(
-    columns: DeviceColumns, part: NDArray[np.int64], *, now: bool
+    request: GpuRequest, columns: DeviceColumns, world: World, *, now: bool
 ) -> NDArray[np.int64]:
-    """How many devices of each row take such a share."""
-    fits = columns.there & (columns.future >= part)
+    """How many devices of each row take such a share. Not to be changed by the caller."""
+    if not request.memory:
+        return columns.counted((request.part, now), partial(_fitting, request.part, now))
+    shares = parts(request, world)
+    return _fitting(shares, now, columns.there, columns.idle, columns.future)
+
+
+def _fitting(
+    part: int | NDArray[np.int64],
+    now: bool,
+    there: Mask,
+    idle: NDArray[np.int64],
+    future: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    fits: Mask = there & (future >= part)
     if now:
-        only_promised = (columns.future < WHOLE) & (columns.idle >= WHOLE)
-        fits &= (columns.idle >= part) & ~only_promised
-    return _counted(fits)
+        only_promised = (future < WHOLE) & (idle >= WHOLE)
+        fits &= (idle >= part) & ~only_promised
+    return _marked(fits)
 
 
 def device_checks(task: TaskInfo, world: World) -> Sequence[Check]:
@@ -158,9 +241,9 @@ def device_checks(task: TaskInfo, world: World) -> Sequence[Check]:
     if request is None:
         return ()
     columns = device_columns(world)
-    fits = fitting_devices(columns, parts(request, world), now=False) >= request.devices
+    fits = fitting_devices(request, columns, world, now=False) >= request.devices
     if request.part == WHOLE:
-        fits |= ~columns.declared
+        fits |= columns.declared == 0
     return [Check(NO_DEVICE, fits)]
 
 
@@ -171,8 +254,10 @@ def choice_at(task: TaskInfo, row: int, world: World, score: Score) -> DeviceCho
         return None
     columns = device_columns(world)
     mine = [at for at in range(len(columns.names)) if columns.there[at, row]]
-    part = int(parts(request, world)[row])
-    choice = choose([columns.room(at, row) for at in mine], part, request.devices, score)
+    part = part_at(request, row, world)
+    rooms = [columns.room(at, row) for at in mine]
+    promised = task.nominated == row
+    choice = choose(rooms, part, request.devices, score, promised=promised)
     if choice is None:
         return None
     return DeviceChoice(tuple(mine[at] for at in choice.devices), choice.now)
@@ -186,5 +271,5 @@ def things_of(task: TaskInfo, row: int, world: World, score: Score) -> Things:
     )
     if choice is None or request is None:
         return ()
-    names, part = world.view.things.names(PREFIX), int(parts(request, world)[row])
+    names, part = world.view.things.names(PREFIX), part_at(request, row, world)
     return tuple((names[at], (part,)) for at in choice.devices)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from shard_worker.dialects.kai.evictions import Generator, Proposal
 from shard_worker.dialects.kai.model import KaiJob
@@ -19,7 +22,13 @@ from shard_worker.dialects.kai.points import (
 )
 from shard_worker.dialects.kai.rules.amounts import Amounts
 from shard_worker.dialects.kai.rules.capacity import OverCapacity
+from shard_worker.framework.extension_points import Point
+from shard_worker.framework.registered import Registered
 from shard_worker.framework.registration import Registration
+
+if TYPE_CHECKING:
+    from shard_worker.dialects.kai.points import VictimFilter, VictimFilterColumn
+    from shard_worker.dialects.kai.search.resident_columns import Mask, ResidentColumns
 
 
 class EvictionPoints:
@@ -34,13 +43,19 @@ class EvictionPoints:
         """Whether a job may reclaim these amounts from other queues. The first plugin decides."""
         self._session.add(CAN_RECLAIM, fn, scalar=None)
 
-    def add_reclaim_victim_filter_fn(self, fn: Callable[[KaiJob, KaiJob], bool]) -> None:
-        """(reclaimer, job of another queue) -> whether it may be a victim. All must agree."""
-        self._session.add(RECLAIM_VICTIM, fn, scalar=None)
+    def add_reclaim_victim_filter_fn(
+        self, fn: VictimFilter, *, column: VictimFilterColumn | None = None
+    ) -> None:
+        """(reclaimer, job of another queue) -> whether it may be a victim. All must agree.
+        ``column``: the same of jobs in columns; without it ``fn`` is asked as a job is reached."""
+        self._session.add(RECLAIM_VICTIM, column, scalar=fn)
 
-    def add_preempt_victim_filter_fn(self, fn: Callable[[KaiJob, KaiJob], bool]) -> None:
-        """(preemptor, job of its queue) -> whether it may be a victim. All must agree."""
-        self._session.add(PREEMPT_VICTIM, fn, scalar=None)
+    def add_preempt_victim_filter_fn(
+        self, fn: VictimFilter, *, column: VictimFilterColumn | None = None
+    ) -> None:
+        """(preemptor, job of its queue) -> whether it may be a victim. All must agree.
+        ``column``: as of a reclaim."""
+        self._session.add(PREEMPT_VICTIM, column, scalar=fn)
 
     def add_reclaim_validator_fn(self, fn: Callable[[Proposal], bool]) -> None:
         """Whether the victims of a reclaim may go. All must agree."""
@@ -76,10 +91,22 @@ class EvictionPoints:
         return True
 
     def may_be_reclaimed(self, reclaimer: KaiJob, job: KaiJob) -> bool:
-        return all(rule.fn(reclaimer, job) for rule in self._session.rules(RECLAIM_VICTIM))
+        return all(rule.scalar(reclaimer, job) for rule in self._session.rules(RECLAIM_VICTIM))
+
+    def unread_for_reclaim(self, reclaimer: KaiJob, columns: ResidentColumns) -> Mask:
+        """Lines that no rule over columns denies."""
+        return _of_all(self._session.rules(RECLAIM_VICTIM), reclaimer, columns)
 
     def may_be_preempted(self, preemptor: KaiJob, job: KaiJob) -> bool:
-        return all(rule.fn(preemptor, job) for rule in self._session.rules(PREEMPT_VICTIM))
+        return all(rule.scalar(preemptor, job) for rule in self._session.rules(PREEMPT_VICTIM))
+
+    def unread_for_preempt(self, preemptor: KaiJob, columns: ResidentColumns) -> Mask:
+        """Lines that no rule over columns denies."""
+        return _of_all(self._session.rules(PREEMPT_VICTIM), preemptor, columns)
+
+    def columns_decide(self, point: Point[VictimFilterColumn | None, VictimFilter]) -> bool:
+        """Whether every rule of a filter has a form over columns."""
+        return all(rule.fn is not None for rule in self._session.rules(point))
 
     def valid_reclaim(self, proposal: Proposal) -> bool:
         return all(rule.fn(proposal) for rule in self._session.rules(RECLAIM_VALIDATOR))
@@ -104,3 +131,15 @@ class EvictionPoints:
     def generators(self) -> Mapping[str, Generator]:
         """By the names that budgets have for them, in order."""
         return dict(rule.fn for rule in self._session.rules(SCENARIO_GENERATOR))
+
+
+def _of_all(
+    rules: Sequence[Registered[VictimFilterColumn | None, VictimFilter]],
+    job: KaiJob,
+    columns: ResidentColumns,
+) -> Mask:
+    mask = np.ones(len(columns.jid), np.bool_)
+    for rule in rules:
+        if rule.fn is not None:
+            mask &= rule.fn(job, columns)
+    return mask

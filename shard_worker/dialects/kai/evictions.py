@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,74 @@ from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.rules.amounts import Amounts
 from shard_worker.dialects.kai.rules.budget import BudgetBound
 from shard_worker.session_model.job import TaskInfo
+from shared.model.model import Requests
+from shared.units.things import Things
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class UnreadTask(NamedTuple):
+    """A task that may go and is no object yet, as counts read it."""
+
+    row: int
+    cid: int
+    requests: Requests
+    devices: Things
+    gpus: int
+    """Thousandths of GPUs that it holds."""
+
+
+Occupant = TaskInfo | UnreadTask
+"""Who leaves a row, as counts read it."""
+
+
 class EvictionUnit:
     """Tasks of one job that go together, or not at all."""
 
-    job: KaiJob
-    tasks: tuple[TaskInfo, ...]
-    alone: bool = False
-    """Whether it may go whatever becomes of earlier units of its job; else those go with it."""
+    __slots__ = ("_job", "_read", "_tasks", "alone", "jid", "occupants")
+
+    def __init__(self, job: KaiJob, tasks: tuple[TaskInfo, ...], alone: bool = False) -> None:
+        """``alone``: whether it may go whatever becomes of earlier units of its job; else those go
+        with it."""
+        self._job: KaiJob | None = job
+        self._tasks = tasks
+        self._read: Callable[[], KaiJob] = _has_its_job
+        self.alone = alone
+        self.jid: int = job.job.job.jid
+        self.occupants: Sequence[Occupant] = tasks
+
+    @classmethod
+    def unread(
+        cls, jid: int, tasks: tuple[UnreadTask, ...], read: Callable[[], KaiJob]
+    ) -> EvictionUnit:
+        """All tasks of a job that is no object until somebody asks for :attr:`tasks`. Given by
+        number: only :attr:`tasks` are in task order."""
+        unit = cls.__new__(cls)
+        unit._job, unit._tasks, unit._read = None, (), read
+        unit.alone, unit.jid, unit.occupants = True, jid, tasks
+        return unit
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its tasks are objects already."""
+        return self._job is not None
+
+    @property
+    def job(self) -> KaiJob:
+        return self._read_job() if self._job is None else self._job
+
+    @property
+    def tasks(self) -> tuple[TaskInfo, ...]:
+        if self._job is None:
+            self._read_job()
+        return self._tasks
+
+    def _read_job(self) -> KaiJob:
+        job = self._job = self._read()
+        self._tasks = tuple(job.root.tasks())
+        return job
+
+
+def _has_its_job() -> KaiJob:
+    raise RuntimeError("a unit that was made of a job is not read")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +94,11 @@ class Scenario:
     @property
     def tasks(self) -> tuple[TaskInfo, ...]:
         return (*self.recorded, *(task for unit in self.units for task in unit.tasks))
+
+    @property
+    def has_victims(self) -> bool:
+        """Whether :attr:`tasks` are any. Asks nobody to become an object."""
+        return bool(self.recorded) or any(unit.occupants for unit in self.units)
 
     @property
     def fingerprint(self) -> frozenset[int]:
@@ -74,7 +137,7 @@ class Probe:
     """Rows that are looked at without anybody leaving them."""
     gpus: NDArray[np.int64]
     """Thousandths of GPUs by row that nobody holds, or that are about to be free."""
-    gpus_of: Callable[[TaskInfo], int]
+    gpus_of: Callable[[Occupant], int]
     """Thousandths of GPUs that a task holds or asks for."""
     node_name: Callable[[int], str]
     gathering: Callable[[], VictimCount]
@@ -86,7 +149,8 @@ class Probe:
         """The victims' order without those that are recorded."""
         known = set(self.recorded)
         for unit in self.order:
-            if known.isdisjoint(unit.tasks):
+            # Who is recorded is an object, and an object only as a task of its unit.
+            if not unit.is_read or known.isdisjoint(unit.tasks):
                 yield unit
             elif left := tuple(task for task in unit.tasks if task not in known):
                 yield EvictionUnit(unit.job, left, unit.alone)

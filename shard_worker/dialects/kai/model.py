@@ -12,8 +12,16 @@ from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
 from shard_worker.dialects.kai.rules.groups import PodSet, SubGroupSet
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import Status
-from shared.model.kai import DEFAULT_POD_SET, KaiPodGroup, KaiQueue, KaiShare
+from shared.model.kai import (
+    DEFAULT_POD_SET,
+    PREEMPTIBLE_BELOW,
+    KaiPodGroup,
+    KaiQueue,
+    KaiShare,
+    KaiTopologyConstraint,
+)
 from shared.model.model import Requests
+from shared.model.objects import ClusterObjects
 from shared.units.slots import CPU, MEMORY
 
 POD_SET_LABEL = "kai.scheduler/subgroup-name"
@@ -152,6 +160,62 @@ class KaiJob:
         return self.job.census.by_status[Status.PENDING] > 0
 
 
+def kai_job_of(
+    job: SessionJob,
+    queue: QueueState,
+    objects: ClusterObjects,
+    order: Callable[[TaskInfo], SortKey],
+) -> KaiJob:
+    """A job as KAI's rules see it, also one that no PodGroup of KAI's stands for. ``queue``: its
+    own; ``order``: of tasks within a pod set."""
+    kept = kai_group_of(job, objects)
+    group = _group_like(job) if kept is None else kept
+    by_role = kept is None and bool(job.job.role_minima)
+    root = _by_role(job) if by_role else group_tree(group, job.tasks, order)
+    return KaiJob(job, group, queue, root, group.is_preemptible(job.job.priority))
+
+
+def kai_group_of(job: SessionJob, objects: ClusterObjects) -> KaiPodGroup | None:
+    """The PodGroup of KAI's that a job is; None for a pod or a Job without."""
+    return objects.kai_groups.get(job.job.key) if job.job.kind == "PodGroup" else None
+
+
+def _group_like(job: SessionJob) -> KaiPodGroup:
+    """A PodGroup for a pod or a Job without."""
+    spec = job.job
+    return KaiPodGroup(
+        spec.namespace,
+        spec.name,
+        spec.queue,
+        min_member=spec.groups[0].minimum,
+        preemptible=spec.priority < PREEMPTIBLE_BELOW,
+    )
+
+
+def _by_role(job: SessionJob) -> Tree:
+    """The tree of a Job whose tasks have minima of their own.
+
+    A tree of KAI's has no minimum of tasks above its pod sets. What the Job needs beyond the minima
+    of its tasks is asked of the tasks without one, or else of the sets from the first on: otherwise
+    members beyond the minima of their sets were evicted as surplus, and the gang was left in part.
+    """
+    sets: list[PodSet[TaskInfo]] = []
+    for at, (name, _) in enumerate(job.job.role_minima, start=1):
+        tasks = [task for task in job.tasks if task.role.group == at]
+        sets.append(PodSet(name, job.job.groups[at].minimum, tasks))
+    rest = [task for task in job.tasks if task.role.group == 0]
+    missing = job.job.groups[0].minimum - sum(group.minimum for group in job.job.groups[1:])
+    if rest:
+        return SubGroupSet("", [*sets, PodSet("", max(missing, 0), rest)])
+    if missing > 0 and not any(pod_set.minimum for pod_set in sets):
+        return SubGroupSet("", [PodSet("", missing, list(job.tasks))])
+    for pod_set in sets:
+        more = min(max(missing, 0), len(pod_set.tasks) - pod_set.minimum)
+        pod_set.minimum += more
+        missing -= more
+    return SubGroupSet("", sets)
+
+
 def group_tree(
     group: KaiPodGroup, tasks: Iterable[TaskInfo], order: Callable[[TaskInfo], Any]
 ) -> Tree:
@@ -181,3 +245,13 @@ def _members(
 def pod_set_of(task: TaskInfo) -> str:
     """The pod set that a task's label names."""
     return dict(task.role.labels).get(POD_SET_LABEL, DEFAULT_POD_SET)
+
+
+def constraint_of(job: KaiJob, group: Member) -> KaiTopologyConstraint | None:
+    """The constraint of the job itself, or of one of its sub groups."""
+    if group is job.root:
+        constraint = job.group.topology
+    else:
+        named = (sub for sub in job.group.sub_groups if sub.name == group.name)
+        constraint = next((sub.topology for sub in named), None)
+    return constraint if constraint is not None and constraint.topology else None

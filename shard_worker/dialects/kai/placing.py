@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shard_worker.dialects.kai.devices import choice_at
 from shard_worker.dialects.kai.model import KaiJob, Member
@@ -28,7 +27,6 @@ class Placing:
     job: KaiJob
     only_promises: bool = False
     """Whether nothing is bound, even where there is room now."""
-    _by_name: NDArray[np.intp] | None = field(default=None, init=False)
 
     def place(self, group: Member, tasks: Sequence[TaskInfo], within: Mask) -> bool:
         """Place these tasks of a group, all of them on one of its sets of nodes."""
@@ -65,7 +63,7 @@ class Placing:
             self.statement.pipeline(task, row)
             return True
         devices = choice_at(task, row, world, ssn.gpu_score)
-        if world.fits_idle(task.cls)[row] and (devices is None or devices.now):
+        if world.fits_idle_at(task.cls, row) and (devices is None or devices.now):
             self.statement.allocate(task, row)
         else:
             self.statement.pipeline(task, row)
@@ -78,17 +76,8 @@ class Placing:
         scores = self.ssn.node_scores(task, rows)
         choice = fits[rows]
         rows, scores = rows[choice], scores[choice]
-        level = rows[scores == scores.max()]
-        return int(level[np.argmin(self._names()[level])])
-
-    def _names(self) -> NDArray[np.intp]:
-        """The place of each row in the order of names."""
-        if self._by_name is None:
-            nodes = self.ssn.world.view.nodes
-            names = ["" if node is None else node.name for node in nodes]
-            self._by_name = np.empty(len(names), np.intp)
-            self._by_name[sorted(range(len(names)), key=names.__getitem__)] = range(len(names))
-        return self._by_name
+        equals = rows[scores == scores.max()]
+        return int(equals[np.argmin(self.ssn.world.name_order()[equals])])
 
     def _failed(self, task: TaskInfo, reasons: dict[str, int]) -> None:
         job = self.job.job

@@ -23,7 +23,7 @@ from shard_worker.dialects.kai.service.node_scores import (
     SharingOrder,
     mig_checks,
 )
-from shard_worker.dialects.kai.service.searched import is_searched_for
+from shard_worker.dialects.kai.service.searched import delayed_until, is_searched_for
 from shard_worker.dialects.kai.service.stale import StaleRule
 from shard_worker.dialects.kai.service.turn_session import OWN_SHARD
 from shard_worker.dialects.kai.service_orders import ORDERS, sub_group_key
@@ -65,7 +65,7 @@ def open_service_session(policy: Policy) -> Session:
         session.add_job_valid_fn(_Backoffs(kai.options.nodepool_label_key).why_not)
         order_queues(session, policy)
         session.group_key = sub_group_key
-        session.evicts_for = is_searched_for
+        session.evicts_for, session.evicts_from = is_searched_for, delayed_until
         session.broken_gang = StaleRule(kai.options.default_staleness_grace_period).judge
     for option in options:
         with session.speaking(0, option):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from shard_worker.dialects.kai.devices import (
     device_checks,
     device_memory,
+    request_by,
     request_of,
     things_of,
 )
@@ -20,7 +21,8 @@ from shard_worker.dialects.kai.model import (
     QueueState,
     SortKey,
     amounts_of,
-    group_tree,
+    kai_group_of,
+    kai_job_of,
     queue_tree,
 )
 from shard_worker.dialects.kai.points import (
@@ -48,6 +50,7 @@ from shared.policy.model import Policy
 
 if TYPE_CHECKING:
     from shard_worker.dialects.kai.points import Capacity, NodeSets
+    from shard_worker.dialects.kai.search.unread_jobs import RankColumn, UnreadJobs
     from shard_worker.framework.extension_points import Rank
     from shard_worker.session_model.world import World
 
@@ -67,6 +70,8 @@ class KaiSession(Session):
         """By name, those whose ancestors are all there."""
         self.kai_jobs: dict[int, KaiJob] = {}
         """By jid, those whose queue is a leaf of the tree."""
+        self.unread: UnreadJobs | None = None
+        """Jobs beside them that may be victims, and are no objects yet."""
         self._memories = (0, 0)
         """MiB of the smallest device of any node, and of the largest."""
         self._amounts: dict[tuple[TaskClass, Pairs], Amounts] = {}
@@ -90,9 +95,12 @@ class KaiSession(Session):
 
     # --- registration ---------------------------------------------------------------------------
 
-    def add_kai_job_order_fn(self, rank: Callable[[KaiJob], Rank]) -> None:
-        """Which job of a queue goes first: the one of the smaller rank."""
-        self.add(JOB_ORDER, rank, scalar=None)
+    def add_kai_job_order_fn(
+        self, rank: Callable[[KaiJob], Rank], *, column: RankColumn | None = None
+    ) -> None:
+        """Which job of a queue goes first: the one of the smaller rank. ``column``: the same ranks
+        of jobs in columns; without it every job that may be a victim becomes an object."""
+        self.add(JOB_ORDER, column, scalar=rank)
 
     def add_kai_task_order_fn(self, rank: Callable[[TaskInfo], Rank]) -> None:
         """Which task of a pod set goes first: the one of the smaller rank."""
@@ -141,13 +149,11 @@ class KaiSession(Session):
         self.cluster = amounts_of(tuple(world.total.items()), names)
         self.kai_jobs = {}
         for job in world.session_jobs():
-            group = objects.kai_groups.get(job.job.key)
-            queue = None if group is None else self.queues.get(group.queue)
-            if group is None or queue is None or queue.children:
+            group = kai_group_of(job, objects)
+            queue = self.queues.get(job.job.queue if group is None else group.queue)
+            if queue is None or queue.children:
                 continue
-            preemptible = group.is_preemptible(job.job.priority)
-            root = group_tree(group, job.tasks, self.kai_task_key)
-            kai_job = KaiJob(job, group, queue, root, preemptible)
+            kai_job = kai_job_of(job, queue, objects, self.kai_task_key)
             self.kai_jobs[job.job.jid] = kai_job
             self._count(kai_job, world)
 
@@ -178,20 +184,32 @@ class KaiSession(Session):
 
     def amounts_of_task(self, task: TaskInfo, world: World, memory: int) -> Amounts:
         """``memory``: of a device, for a task without a node."""
-        # Asked of every victim of a search, several times; only a share by memory depends on more.
-        known = self._amounts.get((task.cls, task.role.annotations))
+        amounts = self.amounts_anywhere(task.cls, task.role.annotations, world)
+        if amounts is not None:
+            return amounts
+        if task.row >= 0:
+            memory = int(device_memory(world)[task.row])
+        names = world.view.slot_names
+        amounts, request = amounts_of(task.requests, names), request_of(task, names)
+        if request is None or not memory:
+            return amounts._replace(gpu=0)
+        return amounts._replace(gpu=request.part_of(memory) * request.devices)
+
+    def amounts_anywhere(self, cls: TaskClass, annotations: Pairs, world: World) -> Amounts | None:
+        """What a task of a class holds of its queue, on whatever node; None where that depends on
+        the memory of a node's devices."""
+        # Asked of every victim of a search, several times.
+        known = self._amounts.get((cls, annotations))
         if known is not None:
             return known
         names = world.view.slot_names
-        amounts = amounts_of(task.requests, names)
-        request = request_of(task, names)
-        if request is None or request.part == WHOLE:
-            self._amounts[task.cls, task.role.annotations] = amounts
-            return amounts
-        if request.memory and task.row >= 0:
-            memory = int(device_memory(world)[task.row])
-        part = request.part_of(memory) if memory or not request.memory else 0
-        return amounts._replace(gpu=part * request.devices)
+        amounts, request = amounts_of(cls.requests, names), request_by(cls, annotations, names)
+        if request is not None and request.memory:
+            return None
+        if request is not None and request.part != WHOLE:
+            amounts = amounts._replace(gpu=request.part * request.devices)
+        self._amounts[cls, annotations] = amounts
+        return amounts
 
     # --- answers --------------------------------------------------------------------------------
 
@@ -206,7 +224,7 @@ class KaiSession(Session):
 
     def kai_job_key(self, job: KaiJob) -> SortKey:
         """The smaller key goes first; ties by creation, then uid."""
-        ranks: list[Any] = [rule.fn(job) for rule in self.rules(JOB_ORDER)]
+        ranks: list[Any] = [rule.scalar(job) for rule in self.rules(JOB_ORDER)]
         return (*ranks, job.job.job.created, job.job.job.uid or job.key)
 
     def kai_task_key(self, task: TaskInfo) -> SortKey:

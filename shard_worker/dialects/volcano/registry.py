@@ -29,6 +29,7 @@ from shard_worker.dialects.volcano.plugins.queue.overcommit import Overcommit
 from shard_worker.dialects.volcano.plugins.queue.proportion import Proportion
 from shard_worker.dialects.volcano.plugins.queue.resource_quota import ResourceQuotas
 from shard_worker.framework.session import Plugin
+from shared.policy.evicting_actions import EVICTING
 from shared.policy.model import PluginOption, Policy, PolicyError
 from shared.policy.third_party import third_party_plugins
 
@@ -62,9 +63,6 @@ PLUGINS: dict[str, Callable[[PluginOption], Plugin]] = {
 
 READING_RESIDENTS = frozenset({"deviceshare", "numa-aware"})
 """Plugins of ours that look at what runs on nodes, beside what is linked to the task."""
-
-EVICTING = frozenset({"gangpreempt", "gangreclaim", "preempt", "reclaim"})
-"""Actions whose victims are among the residents of nodes."""
 
 
 def reads_residents(policy: Policy) -> bool:

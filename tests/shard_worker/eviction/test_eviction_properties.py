@@ -20,6 +20,7 @@ from shard_worker.session_model.workload import Amounts, add
 from shard_worker.view.columns import NOMINATED, RELEASING, USED
 from shared.model.model import Role, TaskClass
 from shared.model.topology import HyperNode, Member, SubGroupPolicy, Topology
+from tests.examples import examples
 from tests.shard_worker.images import image
 
 ACTIONS = ("preempt", "reclaim", "gangpreempt", "gangreclaim")
@@ -111,7 +112,7 @@ def check_books(session: Session) -> None:
         assert job.held[0] == sum(bool(task.status & READY) for task in job.tasks)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(random=st.randoms(use_true_random=False), action=st.sampled_from(ACTIONS), dry=st.booleans())
 def test_gangs_priorities_and_books(random: Random, action: str, dry: bool) -> None:
     arguments = TOPOLOGY_AWARE if dry else None
@@ -140,7 +141,7 @@ def test_gangs_priorities_and_books(random: Random, action: str, dry: bool) -> N
             assert now >= job.minimum or whole
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     random=st.randoms(use_true_random=False),
     action=st.sampled_from(("reclaim", "gangreclaim")),
@@ -164,7 +165,7 @@ def test_no_queue_falls_below_its_guarantee(random: Random, action: str, shares:
             assert now >= min(was, least)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(random=st.randoms(use_true_random=False), action=st.sampled_from(ACTIONS))
 def test_nobody_is_evicted_where_what_is_idle_suffices(random: Random, action: str) -> None:
     """One job waits, all of whose tasks are alike: what fits can be counted."""
@@ -194,7 +195,7 @@ def test_nobody_is_evicted_where_what_is_idle_suffices(random: Random, action: s
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     random=st.randoms(use_true_random=False),
     action=st.sampled_from(("gangpreempt", "gangreclaim")),

@@ -36,13 +36,32 @@ class Frail:
         if self.at == "JobValid":
             ssn.add_job_valid_fn(lambda job, cluster: self.fail(job))
         if self.at == "Overused":
-            ssn.add_overused_fn(lambda queue, cluster: 1 / (queue.queue.name != "frail"))
+            ssn.add_overused_fn(lambda queue, cluster: self.of_queue(queue))
+        if self.at == "QueueOrder":
+            ssn.add_queue_order_fn(key=lambda queue, cluster: self.of_queue(queue))
+        if self.at == "Allocatable":
+            ssn.add_allocatable_fn(lambda queue, requests, cluster: not self.of_queue(queue))
+        if self.at == "TaskOrder":
+            ssn.add_task_order_fn(key=lambda role: 1 / (role.count != 3))
+        if self.at == "JobReady":
+            ssn.add_job_ready_fn(None, counted=lambda progress: 1 / (progress.minimum[0] != 3))
+        if self.at == "JobStarving":
+            ssn.add_job_starving_fn(lambda job: bool(self.fail(job)))
+        if self.at == "JobEnqueueable":
+            ssn.add_job_enqueueable_fn(lambda job, cluster: self.fail(job) or 1)
+        if self.at == "JobEnqueued":
+            ssn.add_job_enqueued_fn(lambda job, cluster: self.fail(job))
 
     def fail(self, of):
         if (0, 2000) in getattr(of, "requests", ()) or of.__class__.__name__ == "JobInfo":
             if of.__class__.__name__ != "JobInfo" or of.job.name.startswith("bad"):
                 raise KeyError("rack")
         return None
+
+    def of_queue(self, queue):
+        if queue.queue.name == "frail":
+            raise LookupError("no budget")
+        return 0
 
     def scope(self):
         from shard_worker.framework.plugin import Scope
@@ -73,6 +92,14 @@ class Frail:
 '''
 
 
+ASKED_BY = {
+    "JobEnqueueable": '"enqueue, allocate"',
+    "JobEnqueued": '"enqueue, allocate"',
+    "JobStarving": '"allocate, preempt"',
+}
+"""Point -> the actions of a policy that asks at it; absent: allocate is enough."""
+
+
 def install_frail(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the package of the plugin ``frail`` where Python finds it."""
     monkeypatch.syspath_prepend(str(package(folder, "frail", FRAIL)))
@@ -94,4 +121,5 @@ def package(folder: Path, name: str, source: str) -> Path:
 def frail_policy(at: str) -> str:
     """A policy with the plugin, which raises at this point."""
     frail = f"{{name: frail, arguments: {{frail.at: {at}}}}}"
-    return f"actions: allocate\ntiers: [{{plugins: [{{name: gang}}, {frail}]}}]\n"
+    actions = ASKED_BY.get(at, "allocate")
+    return f"actions: {actions}\ntiers: [{{plugins: [{{name: gang}}, {frail}]}}]\n"

@@ -23,6 +23,7 @@ from shared.model.model import Node, TaskClass
 from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, MEMORY, PODS
 from shared.units.things import port_name
+from tests.examples import examples
 from tests.shard_worker.placement.support import GIB, record, view_of
 
 GPU = 3
@@ -175,7 +176,7 @@ def look(
     return funnel(cls, view=view, session=SESSION, mode=mode, needed=wanted), view
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     cluster=st.lists(machines(), min_size=1, max_size=12),
     cls=classes(),
@@ -228,7 +229,7 @@ def every_check(cls: TaskClass, mode: Mode) -> list[FunnelCheck]:
     return [FunnelCheck(kind, name, slot, 0, 0, 0, []) for kind, name, slot in named]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     cluster=st.lists(machines(), min_size=1, max_size=12),
     cls=classes(),

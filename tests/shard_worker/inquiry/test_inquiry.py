@@ -14,6 +14,7 @@ from shared.messages.messages import ALLOCATE, OutcomeCode
 from shared.model.model import TaskClass
 from shared.records.specs import encode_class
 from shared.units.slots import CPU, PODS
+from tests.examples import examples
 from tests.shard_worker.placement.support import (
     classes_of,
     cls,
@@ -30,7 +31,7 @@ def view(*used: int) -> View:
     return view_of([record(allocatable=cpus(8), used={CPU: cores * 1000}) for cores in used])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     used=st.lists(st.integers(0, 8), min_size=1, max_size=8),
     gangs=st.lists(st.integers(1, 12), min_size=1, max_size=4),

@@ -15,6 +15,7 @@ from shard_worker.kube_scheduler.cel.evaluate import Domains, Program, compiled
 from shard_worker.kube_scheduler.cel.regex import matches
 from shard_worker.kube_scheduler.cel.tree import CelError
 from shard_worker.kube_scheduler.cel.values import Quantity, Semver, quantity, semver
+from tests.examples import examples
 
 DEVICE = {
     "driver": "gpu.example.com",
@@ -204,7 +205,7 @@ TOKENS = (
 tokens = st.sampled_from(re.split(" ", TOKENS))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.one_of(st.text(max_size=60), st.lists(tokens, max_size=25).map(" ".join)))
 def test_any_text_is_an_expression_or_is_refused(text: str) -> None:
     made = compiled(text)
@@ -234,7 +235,7 @@ leaf = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.recursive(leaf, _tree, max_leaves=12))
 def test_expressions_come_to_what_python_says(made: tuple[str, bool]) -> None:
     assert value(made[0]) is made[1]
@@ -255,7 +256,7 @@ pieces = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(pieces, st.text("ab1-", max_size=8))
 def test_patterns_match_what_those_of_python_match(text: str, subject: str) -> None:
     assert matches(subject, text) is bool(re.search(text, subject, re.ASCII))

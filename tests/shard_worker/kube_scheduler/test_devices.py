@@ -31,6 +31,7 @@ from shared.model.devices import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from tests.examples import examples
 from tests.shard_worker.neighbourhood import (
     HOST,
     open_to,
@@ -327,7 +328,7 @@ def cluster_of(models: list[list[str]], wanted: list[list[tuple[int, str]]]) -> 
     return cluster
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(shelves, st.lists(requests, min_size=1, max_size=4))
 def test_every_placed_task_has_what_it_asked_for_and_nobody_else_has_it(
     models: list[list[str]], wanted: list[list[tuple[int, str]]]
@@ -352,7 +353,7 @@ def test_every_placed_task_has_what_it_asked_for_and_nobody_else_has_it(
     assert len(where(session)) <= len(wanted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(shelves, st.lists(requests, min_size=2, max_size=3))
 def test_nodes_judged_as_one_are_alike(
     models: list[list[str]], wanted: list[list[tuple[int, str]]]

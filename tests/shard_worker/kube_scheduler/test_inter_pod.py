@@ -17,6 +17,7 @@ from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
 from shared.model.constraints import PodTerm
 from shared.model.label_selector import matches
+from tests.examples import examples
 from tests.shard_worker.neighbourhood import (
     APP,
     HOST,
@@ -225,7 +226,7 @@ def allowed(session: Session, task: TaskInfo, row: int) -> bool:
 names = st.lists(st.sampled_from(["a", "b", ""]), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(names, jobs)
 def test_the_masks_say_what_the_rules_say(names: list[str], described: list[Any]) -> None:
     session = crowd(names, described, running=True)
@@ -237,7 +238,7 @@ def test_the_masks_say_what_the_rules_say(names: list[str], described: list[Any]
             assert passes == [allowed(session, task, row) for row in range(len(names))]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(names, jobs)
 def test_nobody_is_placed_beside_one_who_is_kept_off(
     names: list[str], described: list[Any]
@@ -250,7 +251,7 @@ def test_nobody_is_placed_beside_one_who_is_kept_off(
             assert not [t for t in near_it if t is not task and meant(term, t)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(names, jobs, st.data())
 def test_counts_follow_what_is_done_and_undone(
     names: list[str], described: list[Any], data: st.DataObject

@@ -17,6 +17,7 @@ from shard_worker.session_model.status import Status
 from shared.model.constraints import PodTerm, Spread
 from shared.model.label_selector import matches
 from shared.policy.model import PluginOption
+from tests.examples import examples
 from tests.shard_worker.neighbourhood import (
     APP,
     HOST,
@@ -160,7 +161,7 @@ def wished(session: Session, task: TaskInfo, row: int) -> int:
     return total
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(names, jobs)
 def test_affinity_scores_are_what_the_rule_says(zone_of: list[str], described: list[Any]) -> None:
     session = crowd(zones(*zone_of, near_weight=1), len(zone_of), described)
@@ -195,7 +196,7 @@ def crowded(session: Session, task: TaskInfo, spreads: list[Spread], row: int) -
     return math.floor(total + 0.5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(names, jobs)
 def test_spread_scores_are_what_the_rule_says(zone_of: list[str], described: list[Any]) -> None:
     session = crowd(zones(*zone_of, even_weight=1), len(zone_of), described)

@@ -12,6 +12,7 @@ from shard_worker.framework.statement import WorldStatement
 from shard_worker.kube_scheduler.filters.topology_spread import MISSING, SKEW
 from shard_worker.session_model.status import Status
 from shared.model.constraints import Spread, Taint
+from tests.examples import examples
 from tests.shard_worker.neighbourhood import (
     APP,
     HOST,
@@ -130,7 +131,7 @@ constraints = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=5), constraints, st.integers(1, 8))
 def test_a_session_never_skews_more_than_it_may(
     names: list[str], spreads: list[Spread], tasks: int

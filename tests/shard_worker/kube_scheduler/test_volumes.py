@@ -22,6 +22,7 @@ from shard_worker.kube_scheduler.filters.volumes import (
 from shard_worker.placement.candidates import feasible
 from shared.model.constraints import Constraints, Requirement, Terms
 from shared.model.storage import CSINode, StorageClass, Volume, VolumeClaim
+from tests.examples import examples
 from tests.shard_worker.neighbourhood import (
     HOST,
     open_to,
@@ -269,7 +270,7 @@ class TestLimits:
 reach = st.sets(st.sampled_from(["n0", "n1", "n2"]), min_size=1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(reach, st.integers(1, 3)), max_size=4),
     st.lists(st.integers(1, 3), max_size=4),
@@ -296,7 +297,7 @@ def test_every_placed_task_has_a_volume_of_its_own_within_reach(
         assert wanted[int(choice.claim[-1])] <= size
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(reach, st.integers(1, 3)), max_size=5), st.data())
 def test_several_claims_at_once_are_judged_as_one_node_at_a_time(
     offered: list[tuple[set[str], int]], data: st.DataObject

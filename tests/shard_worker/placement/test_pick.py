@@ -22,6 +22,7 @@ from shared.model.constraints import Taint
 from shared.model.model import TaskClass
 from shared.policy.volcano import DEFAULT_POLICY
 from shared.units.slots import CPU, MEMORY, PODS
+from tests.examples import examples
 from tests.shard_worker.placement.support import (
     classes_of,
     cls,
@@ -36,7 +37,7 @@ from tests.shard_worker.placement.support import (
 
 
 @given(st.integers(0, 2**32), st.integers(1, 3000))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_block_maxima_equal_a_plain_search(seed: int, size: int) -> None:
     draw = np.random.default_rng(seed)
     keys = draw.integers(0, 5, size).astype(np.float64)

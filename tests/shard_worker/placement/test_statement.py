@@ -9,6 +9,7 @@ from shard_worker.placement.statement import Statement, runs_of
 from shard_worker.view.view import View
 from shared.messages.messages import ALLOCATE, NOMINATE, Level, Rows
 from shared.units.slots import CPU, PODS
+from tests.examples import examples
 from tests.shard_worker.placement.support import cls, cpus, record, view_of
 
 ROWS = 5
@@ -52,7 +53,7 @@ def run(view: View, statement: Statement | None, listed: list[tuple[str, int, in
 
 
 @given(steps, steps, steps)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_rollback_equals_never_having_been(
     before: list[tuple[str, int, int, bool]],
     kept: list[tuple[str, int, int, bool]],

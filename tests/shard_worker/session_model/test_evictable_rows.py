@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -25,6 +25,7 @@ class Elsewhere:
     world: World
     at_first: Mask
     """The rows with possible victims when the turn began."""
+    spared: Collection[int] = ()
 
     def jids_on(self, row: int) -> Sequence[int]:
         return sorted({task.job.job.jid for task in self.world.resident.get(row, ())})

@@ -20,6 +20,7 @@ from shard_worker.view.hyper_tree import HyperTree
 from shared.model.model import Role, TaskClass
 from shared.model.topology import HyperNode, SubGroupPolicy, Topology
 from shared.units.slots import CPU
+from tests.examples import examples
 from tests.shard_worker.racks import NTA, job_of, tree_of
 
 PART = "volcano.sh/partition"
@@ -125,7 +126,7 @@ def tier_of(tree: HyperTree, rows: set[int]) -> int:
     return min(tiers)
 
 
-@settings(max_examples=35)
+@settings(max_examples=examples(35))
 @given(racks, st.lists(wanted, min_size=1, max_size=3))
 def test_tiers_and_minima_hold(shape: list[list[tuple[int, int]]], jobs: list[Wanted]) -> None:
     cluster = cluster_of(shape, jobs)
@@ -158,7 +159,7 @@ def _tier_holds(tree: HyperTree, asked: Topology | None, rows: set[int]) -> None
         assert tier_of(tree, rows) <= highest
 
 
-@settings(max_examples=35)
+@settings(max_examples=examples(35))
 @given(racks, st.lists(wanted, min_size=1, max_size=2))
 def test_no_domain_is_counted_out_in_which_the_job_had_a_place(
     shape: list[list[tuple[int, int]]], jobs: list[Wanted]
@@ -184,7 +185,7 @@ def test_no_domain_is_counted_out_in_which_the_job_had_a_place(
         assert outcomes[:2] == outcomes[2:]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(racks, wanted)
 def test_trying_the_best_first_finds_what_trying_all_finds(
     shape: list[list[tuple[int, int]]], job: Wanted
@@ -203,7 +204,7 @@ def test_trying_the_best_first_finds_what_trying_all_finds(
     assert scores[0] == scores[1]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(racks, st.lists(wanted, min_size=1, max_size=2))
 def test_a_search_that_finds_nothing_leaves_nothing(
     shape: list[list[tuple[int, int]]], jobs: list[Wanted]

@@ -21,6 +21,7 @@ from shared.ledger.memory.synchronous import at_once
 from shared.ledger.residents import residents_of
 from shared.messages.messages import HOLDING, NOMINATE, Group, StatusItem, TaskState
 from shared.units.things import Things
+from tests.examples import examples
 from tests.shared.ledger.evicting import evicting
 from tests.shared.ledger.support import (
     LEAF,
@@ -247,7 +248,7 @@ def begun(draw: random.Random, before: Snapshot, after: Snapshot) -> Follower:
     return Follower(table, before.log_id)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 2**32))
 @example(0)
 def test_residents_are_what_the_ledger_has(seed: int) -> None:
@@ -273,7 +274,7 @@ def test_residents_are_what_the_ledger_has(seed: int) -> None:
         check(follower.table, story.now())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 2**32))
 def test_what_is_given_up_is_written_over(seed: int) -> None:
     """The same with columns that are packed again and again."""

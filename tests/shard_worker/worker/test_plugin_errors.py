@@ -174,3 +174,22 @@ def test_the_rule_is_found_behind_functions_that_hold_it() -> None:
         assert isinstance(raised.value, Exception)
         error = plugin_error(session, raised.value)
         assert (error.plugin, error.point) == ("choosing", point.name)
+
+
+def test_a_rule_that_uses_a_name_without_a_value_is_found() -> None:
+    class Late:
+        name = "late"
+
+        def on_session_open(self, ssn: Session) -> None:
+            ssn.add_job_valid_fn(lambda *_: later())
+            if not ssn.policy.actions:
+                later = str
+
+    session = Session(parse_policy("actions: allocate\ntiers: [{plugins: [{name: gang}]}]"))
+    with session.speaking(0, PluginOption("late")):
+        Late().on_session_open(session)
+    valid: Any = session.rules(JOB_VALID)[0].fn
+    with pytest.raises(NameError) as raised:
+        valid(None, None)
+    error = plugin_error(session, raised.value)
+    assert (error.plugin, error.point) == ("late", JOB_VALID.name)

@@ -50,6 +50,7 @@ from shared.policy.volcano import DEFAULT_POLICY
 from shared.records.specs import encode_queue
 from shared.units.slots import CPU, PODS
 from shared.units.things import port_name
+from tests.examples import examples
 from tests.shard_worker.placement.support import cls, node, put_node
 
 PORT = port_name("TCP", 80)
@@ -363,7 +364,7 @@ PORTED = {
 """Few names, so that nearly every operation is about a port that somebody else wants."""
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     shards=st.integers(1, 4),

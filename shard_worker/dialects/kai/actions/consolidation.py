@@ -31,6 +31,7 @@ def evicting(ssn: KaiSession) -> searching.EvictingAction:
     return searching.EvictingAction(
         name=NAME,
         victim=lambda job, other: True,
+        columns_decide=True,
         validate=nobody_goes,
         may_search=may_search,
         may_cost=lambda job, lost: not any(lost),

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from shard_worker.dialects.kai.evictions import Ended, Proposal, Scenario, SearchRecord
 from shard_worker.dialects.kai.model import KaiJob
@@ -12,7 +15,9 @@ from shard_worker.dialects.kai.rules.amounts import Amounts
 from shard_worker.dialects.kai.rules.budget import ActionBudget, JobBudget, told
 from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
 from shard_worker.dialects.kai.rules.signatures import FailedSearches, Footprint
-from shard_worker.dialects.kai.search.job_lines import JobLines, order_of
+from shard_worker.dialects.kai.search.emptiest_nodes import of_emptiest_nodes
+from shard_worker.dialects.kai.search.job_lines import JobLines
+from shard_worker.dialects.kai.search.resident_columns import Mask, ResidentColumns
 from shard_worker.dialects.kai.search.simulation import Simulator, jobs_of
 from shard_worker.dialects.kai.search.solver import Outcome, Search, solve
 from shard_worker.dialects.kai.search.statement import SearchStatement
@@ -29,6 +34,12 @@ def always(job: KaiJob, asks: Amounts) -> bool:
     return True
 
 
+def all_of(job: KaiJob, columns: ResidentColumns) -> Mask:
+    """Exclude none of the columns' jobs."""
+    del job
+    return np.ones(len(columns.jid), np.bool_)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictingAction:
     """What tells one evicting action from another."""
@@ -37,6 +48,10 @@ class EvictingAction:
     victim: Callable[[KaiJob, KaiJob], bool]
     """(the job, another one that may be evicted) -> whether it may be a victim."""
     validate: Callable[[Proposal], bool]
+    may_be_victims: Callable[[KaiJob, ResidentColumns], Mask] = all_of
+    """(the job, jobs that are no objects) -> those of which ``victim`` may be true."""
+    columns_decide: bool = False
+    """Whether it is true of all of those."""
     may_search: Callable[[KaiJob, Amounts], bool] = always
     """(job, what it asks for next) -> whether victims may be searched for it."""
     may_cost: Callable[[KaiJob, Amounts], bool] = always
@@ -76,7 +91,9 @@ class _Run:
         self._action = action
         jobs = ssn.kai_jobs.values()
         self._waiting = JobLines(ssn, filter(_is_waiting, jobs))
-        self._running = JobLines(ssn, filter(self._may_lose, jobs))
+        if ssn.unread is not None:
+            ssn.unread.forget(ssn.kai_jobs)
+        self._running = JobLines(ssn, filter(self._may_lose, jobs), ssn.unread)
         self._failed: dict[str, FailedSearches] = {}
         """By queue."""
 
@@ -125,7 +142,7 @@ class _Run:
         search = Search(
             ssn=ssn,
             job=job,
-            victims=VictimOrder(ssn, self._running.lines, self._victims(job)),
+            victims=self._victims(job),
             simulator=Simulator(
                 ssn, self._waiting, self._validator(job, asks), reason_for(job, action.name)
             ),
@@ -181,20 +198,21 @@ class _Run:
             and self._ssn.may_lose(job)
         )
 
-    def _victims(self, job: KaiJob) -> Callable[[KaiJob], bool]:
-        """Whether a job may be a victim."""
+    def _victims(self, job: KaiJob) -> VictimOrder:
+        """Those that may be victims, in their order."""
         is_victim, most = self._action.victim, self._action.most_victims
+        may_be, decided = partial(self._action.may_be_victims, job), self._action.columns_decide
 
         def accepts(other: KaiJob) -> bool:
             return other.job is not job.job and is_victim(job, other)
 
         if most is None:
-            return accepts
-        # KAI takes whichever its map gives first; here they are those that would go first.
-        entries = [entry for line in self._running.lines.values() for entry in line]
-        last = sorted((entry for entry in entries if accepts(entry[2])), key=order_of)[-most:]
-        chosen = {entry[1] for entry in last}
-        return lambda other: other.job.job.jid in chosen
+            lines = self._running.victims(may_be, decided=decided)
+            return VictimOrder(self._ssn, lines, accepts)
+        chosen = of_emptiest_nodes(self._ssn, self._running, most, may_be, accepts)
+        among = np.fromiter(chosen, np.int64, len(chosen))
+        lines = self._running.victims(lambda columns: np.isin(columns.jid, among), decided=decided)
+        return VictimOrder(self._ssn, lines, lambda other: other.job.job.jid in chosen)
 
     def _validator(self, job: KaiJob, asks: Amounts) -> Callable[[Scenario], bool]:
         ssn, validate = self._ssn, self._action.validate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,6 +62,22 @@ def _shareable(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
     if request is None or request.part == WHOLE:
         return np.zeros(len(rows), np.float64)
     columns = device_columns(world)
-    shared = columns.there & (columns.future < WHOLE)
-    fits: Mask = (shared & (columns.future >= parts(request, world))).sum(axis=0) > 0
-    return np.where(fits[rows], SHARING, 0.0)
+    if request.memory:
+        shares = parts(request, world)
+        open_devices = _in_use(shares, columns.there, columns.idle, columns.future)
+    else:
+        rule = partial(_in_use, request.part)
+        open_devices = columns.counted(("in use", request.part), rule)
+    return np.where(open_devices[rows] > 0, SHARING, 0.0)
+
+
+def _in_use(
+    part: int | NDArray[np.int64],
+    there: Mask,
+    idle: NDArray[np.int64],
+    future: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Devices of each row that somebody is on, with room for the share."""
+    del idle
+    count: NDArray[np.int64] = (there & (future < WHOLE) & (future >= part)).sum(axis=0)
+    return count

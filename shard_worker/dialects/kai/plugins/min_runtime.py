@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import chain
 
+import numpy as np
+
 from shard_worker.dialects.kai.evictions import Proposal
-from shard_worker.dialects.kai.model import KaiJob
+from shard_worker.dialects.kai.model import KaiJob, QueueState
 from shard_worker.dialects.kai.rules.groups import ACTIVE, is_elastic
 from shard_worker.dialects.kai.rules.min_runtime import (
     ReclaimMethod,
@@ -14,6 +16,7 @@ from shard_worker.dialects.kai.rules.min_runtime import (
     preempt_runtime,
     reclaim_runtime,
 )
+from shard_worker.dialects.kai.search.resident_columns import Mask, ResidentColumns
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.session_model.workload import ClusterInfo
 from shared.policy.model import PluginOption
@@ -36,10 +39,16 @@ class MinRuntime:
         self._ssn = ssn
         points = ssn.evictions
         points.add_preempt_victim_filter_fn(
-            lambda job, other: not self._from_preempt(other) or is_elastic(other.root)
+            lambda job, other: not self._from_preempt(other) or is_elastic(other.root),
+            column=lambda job, columns: self._unprotected(
+                columns, [self._against_preempt(leaf) for leaf in columns.leaves]
+            ),
         )
         points.add_reclaim_victim_filter_fn(
-            lambda job, other: not self._from_reclaim(job, other) or is_elastic(other.root)
+            lambda job, other: not self._from_reclaim(job, other) or is_elastic(other.root),
+            column=lambda job, columns: self._unprotected(
+                columns, [self._reclaim_runtime(job, leaf) for leaf in columns.leaves]
+            ),
         )
         points.add_preempt_validator_fn(
             lambda proposal: all(
@@ -56,21 +65,22 @@ class MinRuntime:
         )
 
     def _from_preempt(self, victim: KaiJob) -> bool:
-        chain = [queue.record.name for queue in victim.queue.chain]
-        times = {
-            queue.record.name: queue.record.preempt_min_runtime for queue in victim.queue.chain
-        }
-        return self._is_protected(victim, preempt_runtime(chain, times, self._preempt))
+        return self._is_protected(victim, self._against_preempt(victim.queue))
+
+    def _against_preempt(self, leaf: QueueState) -> float:
+        chain = [queue.record.name for queue in leaf.chain]
+        times = {queue.record.name: queue.record.preempt_min_runtime for queue in leaf.chain}
+        return preempt_runtime(chain, times, self._preempt)
 
     def _from_reclaim(self, job: KaiJob, victim: KaiJob) -> bool:
         key = job.queue.uid, victim.queue.uid
         runtime = self._against_reclaim.get(key)
         if runtime is None:
-            runtime = self._against_reclaim[key] = self._reclaim_runtime(job, victim)
+            runtime = self._against_reclaim[key] = self._reclaim_runtime(job, victim.queue)
         return self._is_protected(victim, runtime)
 
-    def _reclaim_runtime(self, job: KaiJob, victim: KaiJob) -> float:
-        chain = victim.queue.chain
+    def _reclaim_runtime(self, job: KaiJob, leaf: QueueState) -> float:
+        chain = leaf.chain
         return reclaim_runtime(
             [queue.record.name for queue in job.queue.chain],
             [queue.record.name for queue in chain],
@@ -84,6 +94,14 @@ class MinRuntime:
             raise RuntimeError("minruntime has no session yet")
         started = self._ssn.started.get(job.job.job.jid, job.group.last_start)
         return is_protected(started, runtime, self._ssn.world.now)
+
+    def _unprotected(self, columns: ResidentColumns, runtimes: list[float]) -> Mask:
+        """Lines of jobs that may go, or of which surplus tasks may. ``runtimes``: by leaf."""
+        if self._ssn is None:
+            raise RuntimeError("minruntime has no session yet")
+        until = columns.started + np.array(runtimes, np.float64)[columns.leaf]
+        protected = self._ssn.world.now < until  # False where the start is no number
+        return ~protected | columns.is_elastic
 
 
 class LongestRuntime:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from shard_worker.dialects.kai.devices import (
     device_columns,
     fitting_devices,
-    parts,
+    gpu_slots,
     request_of,
+    wants_gpus,
 )
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Scores
@@ -135,9 +136,9 @@ def _gpus(world: World, rows: NDArray[np.intp], *, shares: bool) -> tuple[Scores
     free of those in use."""
     there, free = _amounts(world, gpu_slots(world), rows)
     columns = device_columns(world)
-    declared = columns.declared[rows]
-    by_device = columns.free_parts() if shares else columns.whole_later * WHOLE
-    return there, np.where(declared, by_device[rows], free)
+    declared = columns.declared[rows] > 0
+    by_device = columns.free_parts[rows] if shares else columns.whole_later[rows] * WHOLE
+    return there, np.where(declared, by_device, free)
 
 
 def _summed(
@@ -149,23 +150,13 @@ def _summed(
     return total
 
 
-def gpu_slots(world: World) -> list[int]:
-    """The slots of resources that are GPUs: their names end so."""
-    return [slot for slot, name in enumerate(world.view.slot_names) if name.endswith("gpu")]
-
-
-def wants_gpus(task: TaskInfo, world: World) -> bool:
-    """Whether the task asks for GPUs, or for parts of them."""
-    return request_of(task, world.view.slot_names) is not None
-
-
 def _idle(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
     fits = world.fits_idle(task.cls)
     request = request_of(task, world.view.slot_names)
     if request is not None:
         columns = device_columns(world)
-        now = fitting_devices(columns, parts(request, world), now=True) >= request.devices
-        fits = fits & (now | ~columns.declared)
+        now = fitting_devices(request, columns, world, now=True) >= request.devices
+        fits = fits & (now | (columns.declared == 0))
     return np.where(fits[rows], IDLE, 0.0)
 
 

@@ -24,7 +24,9 @@ class Priority:
         del option
 
     def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_kai_job_order_fn(lambda job: -job.job.job.priority)
+        ssn.add_kai_job_order_fn(
+            lambda job: -job.job.job.priority, column=lambda columns: -columns.priority
+        )
 
 
 class Elastic:
@@ -36,7 +38,7 @@ class Elastic:
         del option
 
     def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_kai_job_order_fn(_elastic)
+        ssn.add_kai_job_order_fn(_elastic, column=lambda columns: columns.elastic_class)
 
 
 class Kubeflow:

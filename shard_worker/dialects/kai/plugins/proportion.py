@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shard_worker.dialects.kai.model import KaiJob, QueueState
 from shard_worker.dialects.kai.plugins.reclaiming import Reclaiming
-from shard_worker.dialects.kai.rules.amounts import Amounts
+from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
 from shard_worker.dialects.kai.rules.capacity import OverCapacity, QueueRoom, over_capacity
 from shard_worker.dialects.kai.rules.fair_share import QueueDemand, fair_shares
 from shard_worker.dialects.kai.rules.queue_order import first
@@ -40,11 +40,15 @@ class Proportion:
         ssn.add_event_handler(EventHandler(self._charge, self._discharge))
 
     def _divide(self, world: World) -> None:
-        del world
         ssn = self._session
         if not ssn.divides:
             return
-        shares = fair_shares(ssn.cluster, map(demand_of, ssn.queues.values()), k=self._k)
+        used = world.objects.queue_usage if ssn.kai.usage is not None else {}
+        demands = [
+            demand_of(queue, usage=Amounts(*used.get(name, NOTHING)))
+            for name, queue in ssn.queues.items()
+        ]
+        shares = fair_shares(ssn.cluster, demands, k=self._k)
         for queue in ssn.queues.values():
             queue.fair_share = shares[queue.uid]
 
@@ -67,8 +71,8 @@ class Proportion:
         return self._ssn
 
 
-def demand_of(queue: QueueState) -> QueueDemand:
-    """What a queue brings to the division."""
+def demand_of(queue: QueueState, *, usage: Amounts) -> QueueDemand:
+    """What a queue brings to the division. ``usage``: over time, in billionths of the cluster."""
     return QueueDemand(
         uid=queue.uid,
         parent=queue.chain[1].uid if len(queue.chain) > 1 else None,
@@ -78,6 +82,7 @@ def demand_of(queue: QueueState) -> QueueDemand:
         limit=queue.limit,
         weight=queue.weight,
         requested=queue.requested,
+        usage=usage,
     )
 
 

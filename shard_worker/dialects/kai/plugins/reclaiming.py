@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from shard_worker.dialects.kai.evictions import Proposal
 from shard_worker.dialects.kai.model import KaiJob, QueueState
 from shard_worker.dialects.kai.rules.amounts import Amounts, total
@@ -21,6 +23,7 @@ from shard_worker.dialects.kai.rules.reclaim import (
     may_lose,
     may_reclaim,
 )
+from shard_worker.dialects.kai.search.resident_columns import Mask, ResidentColumns
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.session_model.job import TaskInfo
 
@@ -39,7 +42,9 @@ class Reclaiming:
         """Leaf -> the parts in which its jobs go; of all jobs, whatever their state."""
         ssn.evictions.add_solution_start_fn(self._look)
         ssn.evictions.add_can_reclaim_fn(self._may_reclaim)
-        ssn.evictions.add_reclaim_victim_filter_fn(self._may_lose)
+        ssn.evictions.add_reclaim_victim_filter_fn(
+            lambda job, other: self._may_lose(job, other.queue), column=self._may_lose_column
+        )
         ssn.evictions.add_reclaim_validator_fn(self._is_valid)
         ssn.evictions.add_over_quota_fn(_over_quota)
         ssn.evictions.add_reclaim_cost_fn(self._may_cost)
@@ -52,11 +57,15 @@ class Reclaiming:
         balances = {queue.uid: balance_of(queue) for queue in job.queue.chain}
         return may_reclaim(balances, Reclaimer(job.queue.uid, asks, job.preemptible))
 
-    def _may_lose(self, job: KaiJob, other: KaiJob) -> bool:
-        reclaimer, leaf = self._reclaimer(job), other.queue.uid
+    def _may_lose(self, job: KaiJob, queue: QueueState) -> bool:
+        reclaimer, leaf = self._reclaimer(job), queue.uid
         if leaf not in self._lose:
             self._lose[leaf] = may_lose(self._balances, reclaimer, leaf)
         return self._lose[leaf]
+
+    def _may_lose_column(self, job: KaiJob, columns: ResidentColumns) -> Mask:
+        leaves = [self._may_lose(job, leaf) for leaf in columns.leaves]
+        return np.array(leaves, np.bool_)[columns.leaf]
 
     def _may_cost(self, job: KaiJob, lost: Amounts) -> bool:
         if self._parts is None:
@@ -76,6 +85,13 @@ class Reclaiming:
             if job.preemptible:
                 amounts = tuple(ssn.asked_by([task]) for task in job.root.tasks())
                 jobs.setdefault(job.queue.uid, set()).add(amounts)
+        if ssn.unread is not None:
+            columns = ssn.unread.columns
+            pairs = columns.leaf * len(columns.shapes) + columns.shape
+            for pair in np.unique(pairs[columns.preemptible]).tolist():
+                leaf, shape = divmod(pair, len(columns.shapes))
+                queue = columns.leaves[leaf]
+                jobs.setdefault(queue.uid, set()).add(columns.shapes[shape])
         return {leaf: largest_parts(list(amounts)) for leaf, amounts in jobs.items()}
 
     def _reclaimer(self, job: KaiJob) -> Reclaimer:

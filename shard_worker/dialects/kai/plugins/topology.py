@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.dialects.kai.model import KaiJob, Member, pod_set_of
+from shard_worker.dialects.kai.model import KaiJob, Member, constraint_of, pod_set_of
 from shard_worker.dialects.kai.rules.domains import (
     Asked,
     Domain,
-    Limits,
     common_domain,
     domains_to_try,
     grown,
     in_order,
     level_scores,
+    limits_of,
 )
 from shard_worker.dialects.kai.rules.groups import ACTIVE, SubGroupSet
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Mask, Scores
 from shard_worker.session_model.job import TaskInfo
-from shared.model.kai import DEFAULT_POD_SET, KaiTopology, KaiTopologyConstraint
+from shard_worker.view.mode import Mode
+from shared.model.kai import DEFAULT_POD_SET, KaiTopology
 from shared.policy.model import PluginOption
 from shared.units.slots import CPU, MEMORY, PODS
 
@@ -95,27 +96,6 @@ class TopologyAware:
         return self._session.world
 
 
-def constraint_of(job: KaiJob, group: Member) -> KaiTopologyConstraint | None:
-    """The constraint of the job itself, or of one of its sub groups."""
-    if group is job.root:
-        constraint = job.group.topology
-    else:
-        named = (sub for sub in job.group.sub_groups if sub.name == group.name)
-        constraint = next((sub.topology for sub in named), None)
-    return constraint if constraint is not None and constraint.topology else None
-
-
-def limits_of(topology: KaiTopology, constraint: KaiTopologyConstraint) -> Limits | None:
-    """The levels of a constraint; None where the topology lacks one, or none is named."""
-    names = (constraint.required, constraint.preferred)
-    required, preferred = (topology.level(name) if name else None for name in names)
-    if any(
-        name and level is None for name, level in zip(names, (required, preferred), strict=True)
-    ):
-        return None
-    return None if required is None and preferred is None else Limits(required, preferred)
-
-
 def tree_of(topology: KaiTopology, world: World, within: Mask) -> Domain:
     """The domains over those of the rows that have the labels of all levels."""
     columns = [world.view.label(level.label) for level in topology.levels]
@@ -139,7 +119,9 @@ def asked_by(tasks: Sequence[TaskInfo], world: World) -> Asked:
             askers[slot] = askers.get(slot, 0) + 1
     alike = all(n == len(tasks) for slot, n in askers.items() if slot not in (CPU, MEMORY))
     ratios = [(amount, world.future_idle(slot)) for slot, amount in totals.items() if slot != PODS]
-    return Asked(len(tasks), _pods(largest, len(tasks), world) if alike else None, ratios)
+    pods = _pods(largest, len(tasks), world) if alike else None
+    own = world.view.own if world.mode is Mode.SOFT else None
+    return Asked(len(tasks), pods, ratios, own)
 
 
 def _pods(largest: dict[int, int], tasks: int, world: World) -> NDArray[np.int64]:

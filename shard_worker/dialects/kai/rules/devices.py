@@ -28,9 +28,11 @@ class DeviceRoom(NamedTuple):
         """Whether it has room for a share, now or once who leaves has left."""
         return self.future >= part
 
-    def takes_now(self, part: int) -> bool:
-        """A device that is only promised has no room before its promise is kept."""
-        only_promised = self.is_shared and self.idle >= WHOLE
+    def takes_now(self, part: int, *, promised: bool = False) -> bool:
+        """A device that is only promised has no room before its promise is kept. ``promised``: but
+        for a task that has a promise there itself. Two that were promised parts of one device would
+        wait for each other for ever."""
+        only_promised = self.is_shared and self.idle >= WHOLE and not promised
         return self.takes(part) and self.idle >= part and not only_promised
 
 
@@ -45,10 +47,11 @@ Score = Callable[[int | None], float]
 
 
 def choose(
-    rooms: Sequence[DeviceRoom], part: int, number: int, score: Score
+    rooms: Sequence[DeviceRoom], part: int, number: int, score: Score, *, promised: bool = False
 ) -> DeviceChoice | None:
     """The devices of a node for one task; None where there are too few. Of equal score those in use
-    first, then those with room now, then by index."""
+    first, then those with room now, then by index. ``promised``: the task has the promise of a
+    place on the node."""
     fitting = [at for at, room in enumerate(rooms) if room.takes(part)]
     if len(fitting) < number:
         return None
@@ -56,7 +59,8 @@ def choose(
     def order(at: int) -> tuple[float, bool, bool, int]:
         room = rooms[at]
         used = WHOLE - room.future if room.is_shared else None
-        return -score(used), not room.is_shared, not room.takes_now(part), at
+        return -score(used), not room.is_shared, not room.takes_now(part, promised=promised), at
 
     taken = sorted(fitting, key=order)[:number]
-    return DeviceChoice(tuple(sorted(taken)), all(rooms[at].takes_now(part) for at in taken))
+    now = all(rooms[at].takes_now(part, promised=promised) for at in taken)
+    return DeviceChoice(tuple(sorted(taken)), now)

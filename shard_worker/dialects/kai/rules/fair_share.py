@@ -18,11 +18,10 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from shard_worker.dialects.kai.rules.amounts import NO_BOUND, NOTHING, UNITS, UNLIMITED, Amounts
+from shared.policy.kai_usage import USAGE_ONE
 
 WEIGHT_ONE = 1000
 """Weights are in thousandths."""
-USAGE_ONE = 10**9
-"""Usage over time is in billionths of what the cluster had."""
 EVEN_WEIGHTS = Amounts(WEIGHT_ONE, WEIGHT_ONE, WEIGHT_ONE)
 
 

@@ -13,8 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
-from shard_worker.dialects.kai.rules.fair_share import USAGE_ONE
-from shared.policy.kai_usage import UsageWindow
+from shared.policy.kai_usage import USAGE_ONE, UsageWindow
 from shared.records.usage import MEMORY_UNIT, Sums, UsageBucket
 
 BUCKETS = 120

@@ -22,8 +22,8 @@ def node_local_greedy(probe: Probe) -> Iterator[Scenario]:
     on_row: dict[int, tuple[dict[EvictionUnit, None], VictimCount]] = {}
     of_job: dict[int, list[EvictionUnit]] = {}
     for unit in probe.units():
-        earlier = of_job.setdefault(unit.job.job.job.jid, [])
-        rows = [task.row for task in unit.tasks]
+        earlier = of_job.setdefault(unit.jid, [])
+        rows = [task.row for task in unit.occupants]
         if len(rows) > 1:
             rows = sorted(set(rows), key=probe.node_name)
         for row in rows:
@@ -74,15 +74,14 @@ def prefixes(first: int, last: int) -> Iterator[int]:
 def _touching(units: Sequence[EvictionUnit], rows: Sequence[int]) -> tuple[EvictionUnit, ...]:
     """The units with a task on one of the rows, and those of their jobs that have to go before."""
     on = set(rows)
-    chosen = {unit for unit in units if any(task.row in on for task in unit.tasks)}
+    chosen = {unit for unit in units if any(task.row in on for task in unit.occupants)}
     # From the last to the first: whoever comes before a unit that needs all of them.
     needed: set[int] = set()
     for unit in reversed(units):
-        jid = unit.job.job.job.jid
-        if unit in chosen or jid in needed:
+        if unit in chosen or unit.jid in needed:
             chosen.add(unit)
             if not unit.alone:
-                needed.add(jid)
+                needed.add(unit.jid)
     return tuple(unit for unit in units if unit in chosen)
 
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.dialects.kai.devices import device_columns
+from shard_worker.dialects.kai.devices import device_columns, gpu_slots
 from shard_worker.dialects.kai.evictions import EvictionUnit, Probe
 from shard_worker.dialects.kai.mig import mig_slots
-from shard_worker.dialects.kai.plugins.nodes import gpu_slots
 from shard_worker.session_model.world import World
 
 
@@ -21,10 +20,20 @@ def gpu_room(world: World) -> NDArray[np.int64]:
     room = np.zeros(world.size, np.int64)
     for slot in gpu_slots(world):
         room += np.maximum(world.future_idle(slot), 0)
-    room = np.where(columns.declared, np.maximum(columns.free_parts(), 0), room)
+    room = np.where(columns.declared > 0, np.maximum(columns.free_parts, 0), room)
     for slot, slices in mig_slots(world.view.slot_names):
         room += np.maximum(world.future_idle(slot), 0) * slices
     return room
+
+
+def gpus_in_use(world: World) -> NDArray[np.int64]:
+    """What each row has of GPUs without :func:`gpu_room`: thousandths."""
+    offered = np.zeros(world.size, np.int64)
+    for slot in gpu_slots(world):
+        offered += world.view.column("allocatable", slot)
+    for slot, slices in mig_slots(world.view.slot_names):
+        offered += world.view.column("allocatable", slot) * slices
+    return offered - gpu_room(world)
 
 
 class NodeCapacities:
@@ -45,7 +54,8 @@ class NodeCapacities:
 
     def add(self, unit: EvictionUnit) -> None:
         """Take the victims of a unit off their nodes."""
-        for task in unit.tasks:
+        # Equals are ranked by their first victims, in task order.
+        for task in unit.occupants if len(unit.occupants) == 1 else unit.tasks:
             row = task.row
             if row not in self._freed:
                 self._freed[row] = 0

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.dialects.kai.devices import device_columns, parts, request_of
-from shard_worker.dialects.kai.evictions import EvictionUnit
-from shard_worker.dialects.kai.model import KaiJob, Member
-from shard_worker.dialects.kai.plugins.topology import constraint_of, limits_of
+from shard_worker.dialects.kai.evictions import EvictionUnit, Occupant
+from shard_worker.dialects.kai.model import KaiJob, Member, constraint_of
+from shard_worker.dialects.kai.rules.domains import limits_of
 from shard_worker.dialects.kai.rules.groups import SubGroupSet
 from shard_worker.dialects.kai.search.task_kinds import kind_of
 from shard_worker.dialects.kai.session import KaiSession
@@ -97,8 +97,8 @@ class Room:
         world = ssn.world
         self._slots = sorted({slot for task in tasks for slot, _ in task.requests})
         columns = device_columns(world)
-        self._declared = columns.declared
-        free = [*(world.future_idle(slot) for slot in self._slots), columns.free_parts()]
+        self._declared = columns.declared > 0
+        free = [*(world.future_idle(slot) for slot in self._slots), columns.free_parts]
         self._free: Amounts = np.stack(free)
         """``[column][row]``; the last is parts of devices."""
         alike: dict[object, list[TaskInfo]] = {}
@@ -136,11 +136,11 @@ class Room:
         """Whether all that wait could be placed if nobody else were there."""
         world = self._ssn.world
         empty = [world.view.column("allocatable", slot) for slot in self._slots]
-        devices = device_columns(world).there.sum(axis=0) * WHOLE
+        devices = device_columns(world).declared * WHOLE
         free = np.stack([*empty, devices])
         return all(kind.fits(kind.counts(free)) for kind in self._kinds)
 
-    def without(self, tasks: Iterable[TaskInfo]) -> Room:
+    def without(self, tasks: Iterable[Occupant]) -> Room:
         """Take tasks off their rows, for good; returns itself."""
         for task in tasks:
             self._free[:, task.row] += self.freed_by(task)
@@ -154,7 +154,7 @@ class Room:
             self._places = [int(counts.sum()) for counts in self._before]
         return Gathering(self, self._kinds, self._free, self._before, self._places)
 
-    def freed_by(self, task: TaskInfo) -> Freed:
+    def freed_by(self, task: Occupant) -> Freed:
         """What a task leaves of each column."""
         held = sum(amounts[0] for _, amounts in task.devices)
         freed = self._freed.get((task.cid, held))
@@ -188,9 +188,9 @@ class Gathering:
 
     def add(self, unit: EvictionUnit) -> None:
         """Take the unit's tasks off their rows."""
-        self.add_tasks(unit.tasks)
+        self.add_tasks(unit.occupants)
 
-    def add_tasks(self, tasks: Iterable[TaskInfo]) -> None:
+    def add_tasks(self, tasks: Iterable[Occupant]) -> None:
         rows, touched = self._rows, set()
         for task in tasks:
             row = task.row

@@ -12,9 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.dialects.kai.evictions import Ended, EvictionUnit, Probe, Scenario, Uncounted
+from shard_worker.dialects.kai.devices import wants_gpus
+from shard_worker.dialects.kai.evictions import (
+    Ended,
+    EvictionUnit,
+    Occupant,
+    Probe,
+    Scenario,
+    Uncounted,
+    UnreadTask,
+)
 from shard_worker.dialects.kai.model import KaiJob
-from shard_worker.dialects.kai.plugins.nodes import wants_gpus
 from shard_worker.dialects.kai.rules.amounts import Amounts
 from shard_worker.dialects.kai.rules.budget import BudgetBound, JobBudget
 from shard_worker.dialects.kai.rules.groups import IN_USE, tasks_to_allocate
@@ -169,7 +177,7 @@ class _Attempt:
         """The first scenario of a probe that comes out."""
         search, size = self._search, len(probe.tasks)
         for scenario in search.ssn.evictions.generators[self._name](probe):
-            if not scenario.tasks or (room is not None and not _admits(room, scenario)):
+            if not scenario.has_victims or (room is not None and not _admits(room, scenario)):
                 continue
             if (size, scenario.fingerprint) in self._failed:
                 continue
@@ -192,7 +200,9 @@ class _Attempt:
                 return
             yield unit
 
-    def _gpus_of(self, task: TaskInfo) -> int:
+    def _gpus_of(self, task: Occupant) -> int:
+        if isinstance(task, UnreadTask):
+            return task.gpus
         known = self._held.get(id(task))
         if known is None:
             known = self._held[id(task)] = self._search.ssn.asked_by([task]).gpu

@@ -7,7 +7,6 @@ tries, so that all its scenarios share one list, which grows as far as it is rea
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shard_worker.dialects.kai.evictions import EvictionUnit
@@ -16,7 +15,8 @@ from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
 from shard_worker.dialects.kai.rules.groups import ACTIVE, is_surplus, tasks_to_evict
 from shard_worker.dialects.kai.rules.queue_order import Candidate, last
 from shard_worker.dialects.kai.search.clones import without
-from shard_worker.dialects.kai.search.job_lines import Entry, entry_of, order_of
+from shard_worker.dialects.kai.search.job_lines import VictimLine, entry_of
+from shard_worker.dialects.kai.search.unread_jobs import UnreadJob
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.kai.turn_order import figures_of
 from shard_worker.session_model.status import EVICTABLE
@@ -28,14 +28,14 @@ class VictimOrder:
     def __init__(
         self,
         ssn: KaiSession,
-        lines: Mapping[QueueState, Sequence[Entry]],
+        lines: Mapping[QueueState, VictimLine],
         accepts: Callable[[KaiJob], bool],
     ) -> None:
-        """``lines``: of each leaf, in job order: the last job goes first. ``accepts``: whether a
-        job may lose; asked when it is reached."""
+        """``lines``: of each leaf, from now on the order's: the last job goes first. ``accepts``:
+        whether a job may lose; asked when it is reached, of those that are objects."""
         self._ssn = ssn
         self._accepts = accepts
-        self._lines = {leaf: list(line) for leaf, line in lines.items() if line}
+        self._lines = dict(lines)
         queues = dict.fromkeys(queue for leaf in self._lines for queue in leaf.chain)
         self._roots = [queue for queue in queues if len(queue.chain) == 1]
         self._children = {
@@ -72,6 +72,10 @@ class VictimOrder:
         for queue in leaf.chain:
             self._first.pop(queue, None)
         job = self._lines[leaf].pop()[2]
+        if isinstance(job, UnreadJob):
+            self._units.append(job.unit())
+            self._gone[leaf] = self._gone[leaf].plus(job.amounts)
+            return
         tasks = tasks_to_evict(job.root)
         if not all(task.status & EVICTABLE for task in tasks):
             return
@@ -84,7 +88,7 @@ class VictimOrder:
         if len(tasks) < held:
             rest = without(job, tasks)
             self._accepted.add(id(rest.root))
-            insort(self._lines[leaf], entry_of(self._ssn, rest), key=order_of)
+            self._lines[leaf].put(entry_of(self._ssn, rest))
 
     def _first_of(self, siblings: Sequence[QueueState]) -> QueueState | None:
         """The leaf at or below one of these queues that loses next."""
@@ -102,11 +106,13 @@ class VictimOrder:
                 self._first[queue] = self._first_of(self._children[queue])
         return self._first[queue]
 
-    def _next_of(self, leaf: QueueState) -> KaiJob | None:
+    def _next_of(self, leaf: QueueState) -> KaiJob | UnreadJob | None:
         """The job of a leaf that loses next."""
         line = self._lines[leaf]
-        while line:
-            job = line[-1][2]
+        while (entry := line.last()) is not None:
+            job = entry[2]
+            if isinstance(job, UnreadJob):
+                return job
             if id(job.root) in self._accepted or self._accepts(job):
                 return job
             line.pop()
@@ -119,7 +125,9 @@ class VictimOrder:
         victims = self._gone[leaf].plus(own)
         return Candidate(figures_of(queue), cluster=self._ssn.cluster, victims=victims)
 
-    def _amounts(self, job: KaiJob) -> Amounts:
+    def _amounts(self, job: KaiJob | UnreadJob) -> Amounts:
         """What a job, or what is left of it, holds."""
+        if isinstance(job, UnreadJob):
+            return job.amounts
         bits = ACTIVE._value_
         return self._ssn.asked_by([t for t in job.root.tasks() if t.status._value_ & bits])

@@ -82,16 +82,18 @@ class ServiceDevices:
             return 0, 0
         return most // request.devices, idle // request.devices
 
-    def choose(self, cls: TaskClass, view: View, row: int) -> tuple[Things, bool] | None:
+    def choose(
+        self, cls: TaskClass, view: View, row: int, *, promised: bool = False
+    ) -> tuple[Things, bool] | None:
         """(what a task takes of the row's devices, whether they have the room now); None where
-        there are too few."""
+        there are too few. ``promised``: it has the promise of a place there."""
         request = self.request(cls, view)
         rooms = self.rooms(view, row)
         if request is None or (not rooms and request.part == WHOLE):
             return (), True
         part = self.part(request, view, row)
         devices = [DeviceRoom(free, later) for _, free, later in rooms]
-        choice = choose(devices, part, request.devices, self._score)
+        choice = choose(devices, part, request.devices, self._score, promised=promised)
         if choice is None:
             return None
         return tuple((rooms[at][0], (part,)) for at in choice.devices), choice.now

@@ -14,6 +14,15 @@ def is_searched_for(action: str, info: JobInfo, cluster: ClusterInfo) -> bool:
     group = cluster.objects.kai_groups.get(job.key) if job.kind == "PodGroup" else None
     if group is None:
         return job.priority < PREEMPTIBLE_BELOW or action != consolidation.NAME
-    if group.preemption_delay > 0 and cluster.now < group.delayed_until(job.created):
+    if cluster.now < delayed_until(info, cluster):
         return False
     return action != consolidation.NAME or group.is_preemptible(job.priority)
+
+
+def delayed_until(info: JobInfo, cluster: ClusterInfo) -> float:
+    """When the job's ``preemptionDelay`` is over; 0 without one."""
+    job = info.job
+    group = cluster.objects.kai_groups.get(job.key) if job.kind == "PodGroup" else None
+    if group is None or group.preemption_delay <= 0:
+        return 0.0
+    return group.delayed_until(job.created)

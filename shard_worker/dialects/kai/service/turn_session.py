@@ -7,6 +7,7 @@ placement needs: the chain of its queue, its tree of sub groups, nodes and their
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,24 +21,23 @@ from shard_worker.dialects.kai.devices import device_memory
 from shard_worker.dialects.kai.model import (
     KaiJob,
     QueueState,
-    Tree,
     amounts_of,
-    group_tree,
+    kai_job_of,
     queue_tree,
 )
+from shard_worker.dialects.kai.not_placed import why_no_turn, why_not_placed
+from shard_worker.dialects.kai.points import JOB_ORDER
 from shard_worker.dialects.kai.rules.amounts import Amounts
-from shard_worker.dialects.kai.rules.capacity import OverCapacity
-from shard_worker.dialects.kai.rules.groups import PodSet, SubGroupSet
+from shard_worker.dialects.kai.search.unread_jobs import UnreadJobs
+from shard_worker.dialects.kai.service.resident_jobs import ResidentJobs
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Mask, Scores
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.queue_totals import used
 from shard_worker.view.mode import Mode
 from shared.messages.reason import Reason
-from shared.model.kai import PREEMPTIBLE_BELOW, KaiPodGroup
 from shared.model.node_pool import NodePool
 from shared.policy.model import PluginOption, Policy
-from shared.units.quantity import quantity
 from shared.units.queue_slots import GPU_SHARE, NON_PREEMPTIBLE
 from shared.units.slots import CPU, MEMORY
 
@@ -48,14 +48,18 @@ OWN_SHARD = 5e1
 """A node of the own shard goes before others: below what is idle, zones and devices in use, above
 the kind of node and packing. So two workers with room of their own do not meet."""
 DELAYED = "its preemptionDelay is not over: it evicts nobody yet"
+RESIDENTS = "kai residents"
+"""By this name a worker's turns keep what they know of jobs on nodes."""
 NOT_SEARCHED = "it may not take from others, as queues and quotas stand"
-NO_NODES = "no set of nodes has room for all of it together"
 
 
 class TurnSession(KaiSession):
     """The combined rules of a KAI policy over the world of one turn."""
 
     divides = False
+    reads_columns = True
+    """Whether jobs that may be victims stay columns until a search reaches them; the outcome is the
+    same."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
@@ -67,7 +71,7 @@ class TurnSession(KaiSession):
             self.add_batch_node_order_fn(_own_shard)
 
     def _read(self, world: World) -> None:
-        self._usable = None
+        self._usable = self.unread = None
         objects, names = world.objects, world.view.slot_names
         memories = device_memory(world)[world.view.exists()]
         if len(memories):
@@ -87,21 +91,43 @@ class TurnSession(KaiSession):
         queue = self.queues.get(job.job.queue)
         if queue is None or queue.children or not self.pool.has_job(job.job):
             return
-        group = _group_of(job, world)
-        root = group_tree(group, job.tasks, self.kai_task_key)
-        if group.key not in world.objects.kai_groups and job.job.role_minima:
-            root = _by_role(job)
-        preemptible = group.is_preemptible(job.job.priority)
-        self.kai_jobs[job.job.jid] = KaiJob(job, group, queue, root, preemptible)
+        self.kai_jobs[job.job.jid] = kai_job_of(job, queue, world.objects, self.kai_task_key)
 
     def read_residents(self, job: KaiJob, of_own_queue: bool | None) -> None:
         """Add the jobs with tasks on nodes that may be victims for a job: of its queue, of others,
-        or (None) of any. A job that is read is an object for each of its tasks."""
-        self.started |= self.world.job_starts
+        or (None) of any. Those that columns say enough of are :attr:`unread`."""
+        world, name = self.world, job.queue.record.name
+        self.started |= world.job_starts
         self._usable = self.rows()
-        for resident in self.world.jobs_on_nodes(job.queue.record.name, of_own_queue):
+        jids = [] if world.others is None else world.others.jids_on_nodes(name, of_own_queue)
+        for resident in world.read(self._read_columns(jids, self._usable)):
             if resident.job.jid not in self.kai_jobs:
-                self._add(resident, self.world)
+                self._add(resident, world)
+
+    def _read_columns(self, jids: Sequence[int], usable: Mask) -> Sequence[int]:
+        """Take jobs on nodes as columns; returns those that have to be objects."""
+        ranks = [rule.fn for rule in self.rules(JOB_ORDER) if rule.fn is not None]
+        if not self.reads_columns or len(ranks) < len(self.rules(JOB_ORDER)):
+            return jids  # an order that needs the objects needs all of them
+        reading = self._residents().read(self, self.world, jids, usable=usable)
+        if reading is None:
+            return jids
+        self.unread = UnreadJobs(reading.columns, ranks, self._object)
+        self.world.inhabit(reading.rows)
+        return reading.others
+
+    def _residents(self) -> ResidentJobs:
+        """What turns keep of the jobs on nodes."""
+        residents = self.world.lasting.get(RESIDENTS)
+        if not isinstance(residents, ResidentJobs) or residents.pool != self.pool:
+            residents = self.world.lasting[RESIDENTS] = ResidentJobs(self.pool)
+        return residents
+
+    def _object(self, jid: int) -> KaiJob:
+        """The job of a line of the columns, which a search reached."""
+        if jid not in self.kai_jobs:
+            self._add(self.world.session_job(jid), self.world)
+        return self.kai_jobs[jid]
 
     def may_lose(self, job: KaiJob) -> bool:
         """Only who is on nodes that the shard may use, and waits for no promise of its own."""
@@ -120,24 +146,15 @@ class TurnSession(KaiSession):
 def run_for_job(ssn: TurnSession, job: SessionJob, action: str) -> None:
     """Give the job one turn; where nothing is placed, note why."""
     kai_job = ssn.kai_job(job)
-    if kai_job is None:
-        text = f"queue {job.job.queue} does not exist, or has queues below it"
-        ssn.skip(job, Reason.MISCONFIGURED, text)
-    elif action == stale_gang_eviction.NAME:
+    if kai_job is not None and action == stale_gang_eviction.NAME:
         if not stale_gang_eviction.evict(ssn, kai_job):
             ssn.skip(job, Reason.NOT_ENOUGH_RESOURCES, "it is a whole gang, or gone")
-    elif not kai_job.root.ready:
-        ssn.skip(job, Reason.NOT_ENOUGH_TASKS, "too few of its pods exist, or wait without a gate")
+    elif kai_job is None or not kai_job.root.ready:
+        ssn.skip(job, *why_no_turn(job, kai_job))
     elif action in EVICTING:
         _search(ssn, kai_job, action)
-    elif not turn(ssn, kai_job):
-        refusal = ssn.over_capacity.get(job.job.jid)
-        if refusal is not None:
-            ssn.skip(job, Reason.WAITING_FOR_QUOTA, _told(refusal))
-        elif missing := _missing_level(kai_job, ssn.world):
-            ssn.skip(job, Reason.MISCONFIGURED, missing)
-        elif not job.unschedulable:
-            ssn.skip(job, Reason.TOPOLOGY_PLACEMENT_FAILED, NO_NODES)
+    elif not turn(ssn, kai_job) and (refused := why_not_placed(ssn, kai_job)):
+        ssn.skip(job, *refused)
 
 
 def _search(ssn: TurnSession, job: KaiJob, action: str) -> None:
@@ -155,73 +172,11 @@ def _search(ssn: TurnSession, job: KaiJob, action: str) -> None:
         ssn.skip(job.job, Reason.NOT_ENOUGH_RESOURCES, ended)
 
 
-def _missing_level(job: KaiJob, world: World) -> str:
-    """What of a topology that the job names is not there; "" for nothing."""
-    constraints = (job.group.topology, *(sub.topology for sub in job.group.sub_groups))
-    for constraint in filter(None, constraints):
-        topology = world.objects.kai_topologies.get(constraint.topology)
-        if topology is None:
-            return f"topology {constraint.topology} does not exist; create it, or name another"
-        for level in filter(None, (constraint.required, constraint.preferred)):
-            if topology.level(level) is None:
-                return f"topology {topology.name} has no level {level}; add it, or name another"
-    return ""
-
-
-def _told(refusal: OverCapacity) -> str:
-    """Why the turn would exceed what a queue may have, in one sentence."""
-    resource = refusal.resource
-    has, asks, may = (quantity(resource, n) for n in (refusal.has, refusal.asks, refusal.may))
-    return (
-        f"{refusal.bound.value}: queue {refusal.queue} has {has} of the {may} {resource} that it "
-        f"may have, and the job asks for {asks}"
-    )
-
-
 def _own_shard(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
     del task
     if world.mode is not Mode.SOFT:
         return np.zeros(len(rows), np.float64)
     return np.where(world.view.own[rows], OWN_SHARD, 0.0)
-
-
-def _group_of(job: SessionJob, world: World) -> KaiPodGroup:
-    """The PodGroup of the job; one like it for a pod or a Job without."""
-    kept = world.objects.kai_groups.get(job.job.key) if job.job.kind == "PodGroup" else None
-    if kept is not None:
-        return kept
-    spec = job.job
-    return KaiPodGroup(
-        spec.namespace,
-        spec.name,
-        spec.queue,
-        min_member=spec.groups[0].minimum,
-        preemptible=spec.priority < PREEMPTIBLE_BELOW,
-    )
-
-
-def _by_role(job: SessionJob) -> Tree:
-    """The tree of a Job whose tasks have minima of their own.
-
-    A tree of KAI's has no minimum of tasks above its pod sets. What the Job needs beyond the minima
-    of its tasks is asked of the tasks without one, or else of the sets from the first on: otherwise
-    members beyond the minima of their sets were evicted as surplus, and the gang was left in part.
-    """
-    sets: list[PodSet[TaskInfo]] = []
-    for at, (name, _) in enumerate(job.job.role_minima, start=1):
-        tasks = [task for task in job.tasks if task.role.group == at]
-        sets.append(PodSet(name, job.job.groups[at].minimum, tasks))
-    rest = [task for task in job.tasks if task.role.group == 0]
-    missing = job.job.groups[0].minimum - sum(group.minimum for group in job.job.groups[1:])
-    if rest:
-        return SubGroupSet("", [*sets, PodSet("", max(missing, 0), rest)])
-    if missing > 0 and not any(pod_set.minimum for pod_set in sets):
-        return SubGroupSet("", [PodSet("", missing, list(job.tasks))])
-    for pod_set in sets:
-        more = min(max(missing, 0), len(pod_set.tasks) - pod_set.minimum)
-        pod_set.minimum += more
-        missing -= more
-    return SubGroupSet("", sets)
 
 
 def _share_out(ssn: TurnSession, world: World) -> None:

@@ -45,7 +45,10 @@ def refusal(ssn: Session, cluster: ClusterInfo, info: JobInfo) -> tuple[Reason, 
     lacking = ssn.lacking(cluster.queues[info.qid], (), cluster)
     if lacking is not None:  # of nothing: it is not a matter of amounts
         return Reason.MISCONFIGURED, lacking.why
-    by = ssn.rejecting(JOB_ENQUEUEABLE, info, cluster)
+    with ssn.watching() as errors:
+        by = ssn.rejecting(JOB_ENQUEUEABLE, info, cluster)
+    if errors:  # it has begun to raise since the job came into line
+        return Reason.PLUGIN_ERROR, str(errors[0])
     text = f"plugin {by}: what it needs at least (minResources) is not to be had now"
     return Reason.WAITING_FOR_QUOTA, text
 

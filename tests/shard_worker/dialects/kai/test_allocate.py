@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.actions.run import run_actions
-from shard_worker.dialects.kai.devices import device_columns
+from shard_worker.dialects.kai.devices import device_columns, fitting_devices
 from shard_worker.dialects.kai.placing import Placing
 from shard_worker.dialects.kai.rules.capacity import Bound
 from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
@@ -17,6 +17,7 @@ from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.kai.turn_order import TurnOrder
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.session_model.status import Status
+from shared.model.gpu_request import GpuRequest
 from shared.model.kai import KaiLevel, KaiSubGroup, KaiTopology
 from shared.model.kai import KaiTopologyConstraint as Constraint
 from shared.units.things import Things
@@ -307,6 +308,37 @@ def test_a_rollback_leaves_image_and_books_as_they_were(
         statement.promise(job.job)
         statement.rollback()
         assert image(session) == before
+
+
+@given(gpus=st.lists(st.integers(0, 3), min_size=1, max_size=5), jobs=JOBS)
+def test_counts_of_devices_follow_the_rows_that_change(
+    gpus: list[int], jobs: list[tuple[int, int, int, str]]
+) -> None:
+    """What is counted once and then followed is what a count of everything says."""
+    session = random_cluster(gpus, jobs).open()
+    world = session.world
+
+    def counts() -> list[list[int]]:
+        columns = device_columns(world)
+        fits = [
+            fitting_devices(GpuRequest(1, part=part), columns, world, now=now)
+            for part in (400, 1000)
+            for now in (False, True)
+        ]
+        told = (columns.declared, columns.whole_now, columns.whole_later, columns.free_parts, *fits)
+        return [each.tolist() for each in told]
+
+    for job in session.kai_jobs.values():
+        statement = WorldStatement(session)
+        tasks = tasks_to_allocate(job.root)
+        Placing(session, statement, job).place(job.root, tasks, world.view.exists())
+        followed = counts()
+        world.derived.clear()
+        assert counts() == followed
+        if len(job.job.tasks) % 2:
+            statement.rollback()
+        else:
+            statement.promise(job.job)
 
 
 @given(gpus=st.lists(st.integers(0, 3), min_size=1, max_size=5), jobs=JOBS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
@@ -16,9 +17,12 @@ from shard_worker.placement.task_class import CompiledClasses
 from shard_worker.session_model.job import SessionJob
 from shard_worker.session_model.status import Status
 from shard_worker.turns.flat_turn import PlacedTurn, place
+from shard_worker.view.columns import NOMINATED
 from shard_worker.view.mode import Mode
 from shared.codec.packed import replace
 from shared.messages.messages import ALLOCATE, TaskRun, Turn
+from shared.model.gpu_request import GpuRequest
+from tests.examples import examples
 from tests.shard_worker.dialects.kai.clusters import GPU, KaiCluster
 
 PLACED = Status.BINDING | Status.ALLOCATED | Status.PIPELINED
@@ -109,7 +113,7 @@ PROMISING = [Node_(4, 0, 1, 0), Node_(4, 1, 2, 0)]
 """The second of two gangs is promised what leaves, of which its own first promise is a part."""
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @example(PROMISING, [Job_(3, 1, 0, 0)] * 2, "spread", "binpack", True)
 @given(
     st.lists(nodes, min_size=1, max_size=6),
@@ -156,6 +160,38 @@ def test_same_turns_same_places(
                 task = twin.tasks[p.task]
                 task.row = p.row
                 twin.move(task, Status.BINDING)
+
+
+@pytest.mark.parametrize("promised", [False, True])
+def test_a_task_begins_on_the_device_that_it_was_promised_beside_another(promised: bool) -> None:
+    """Nobody is on the device, and each of two has the promise of a part: who has none waits."""
+
+    def opened() -> KaiSession:
+        cluster = KaiCluster()
+        cluster.node("a", gpus=1)
+        cluster.job("job", marks={"gpu-fraction": "0.3"})
+        view = (ssn := cluster.open()).world.view
+        view.things.shift(NOMINATED, (("kai-gpu/0", (400,)),), 0, 1)
+        view.changes.mark(0)
+        return ssn
+
+    ssn = opened()
+    (job,) = pending(ssn)
+    job.job.tasks[0].nominated = 0 if promised else -1
+    assert turn(ssn, job)
+    assert in_session(job) == {0: (0, promised)}
+    view = (world := opened().world).view
+    asked = turn_of(world.session_job(job.job.job.jid), 1)
+    cid = asked.runs[0].cid
+    view.classes[cid] = replace(view.classes[cid], gpu_share=GpuRequest(1, part=300))
+    service = open_service_session(KaiCluster().policy)
+    placed = place(
+        replace(asked, nominated={0: 0} if promised else {}),
+        session=service,
+        view=view,
+        classes=CompiledClasses(view=view, session=service, mode=Mode.NONE, seed=None),
+    )
+    assert flat(placed) == {0: (0, promised)}
 
 
 def pending(ssn: KaiSession) -> list[KaiJob]:

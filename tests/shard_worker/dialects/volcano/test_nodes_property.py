@@ -16,6 +16,7 @@ from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
 from shared.model.constraints import Constraints, PodTerm, Spread, Taint
 from shared.model.devices import ResourceClaimTemplate
+from tests.examples import examples
 from tests.shard_worker.kube_scheduler import test_devices, test_volumes
 from tests.shard_worker.kube_scheduler.test_devices import DRIVER, ask, gpu, slice_of, with_devices
 from tests.shard_worker.kube_scheduler.test_inter_pod import meant
@@ -96,7 +97,7 @@ def kept_apart(session: Session, one: TaskInfo, other: TaskInfo) -> Iterator[Pod
             yield term
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32))
 def test_whoever_is_placed_keeps_to_everything_that_ties_it(seed: int) -> None:
     session = random_cluster(random.Random(seed)).open()

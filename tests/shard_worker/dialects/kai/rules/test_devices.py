@@ -36,6 +36,16 @@ def test_memory_is_a_share_rounded_up_to_a_hundredth(memory: int, part: int) -> 
     assert GpuRequest(1, memory=50).part_of(memory) == part
 
 
+def test_of_two_that_were_promised_parts_of_one_device_the_first_may_begin() -> None:
+    """Nobody is on it. Without a promise of its own a task waits for those that have one."""
+    other_has_600 = [DeviceRoom(1000, 400)]
+    assert choose(other_has_600, 300, 1, packed) == ((0,), False)
+    assert choose(other_has_600, 300, 1, packed, promised=True) == ((0,), True)
+    assert choose(other_has_600, 500, 1, packed, promised=True) is None, "the other keeps its part"
+    somebody_leaves = [DeviceRoom(200, 400)]
+    assert choose(somebody_leaves, 300, 1, packed, promised=True) == ((0,), False)
+
+
 def packed(used: int | None) -> float:
     return (used or 0) / WHOLE
 

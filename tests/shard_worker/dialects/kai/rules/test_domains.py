@@ -36,10 +36,13 @@ def tree(zones: Sequence[str] = ZONES, racks: Sequence[str] = RACKS) -> Domain:
     return grown(np.arange(len(zones)), codes, values)
 
 
-def asked(tasks: int, free: Sequence[int], *, alike: bool = True) -> Asked:
+def asked(
+    tasks: int, free: Sequence[int], *, alike: bool = True, own: Sequence[int] | None = None
+) -> Asked:
     """One unit each of one resource, of which rows have so much free."""
     room = np.array(free, np.int64)
-    return Asked(tasks, room if alike else None, [(tasks, room)])
+    mine = None if own is None else np.array(own, np.bool_)
+    return Asked(tasks, room if alike else None, [(tasks, room)], mine)
 
 
 def tried(limits: Limits, wants: Asked, active: Sequence[int] = ()) -> list[str]:
@@ -68,6 +71,17 @@ def test_the_fullest_domain_of_the_lowest_level_first(
 ) -> None:
     """Within a level in the order of the tree: the fuller zone's racks before the other's."""
     assert tried(limits, asked(tasks, free)) == expected
+
+
+def test_domains_of_the_own_shard_go_before_fuller_ones() -> None:
+    free = [2, 2, 2, 2, 1, 1]
+    assert tried(Limits(RACK, None), asked(2, free))[0] == "z1.r2"
+    wants = asked(2, free, own=[0, 1, 1, 0, 0, 0])
+    assert tried(Limits(RACK, None), wants)[0] == "z1.r2", "half of a rack is not all of it"
+    wants = asked(2, free, own=[0, 1, 1, 1, 0, 0])
+    whole, most = tried(Limits(ZONE, RACK), wants), tried(Limits(RACK, None), wants)
+    assert most[0] == "z0.r1"
+    assert (whole[0], whole[-2:]) == ("z0.r1", ["z0", "z1"])
 
 
 def test_a_group_stays_in_the_domains_of_its_members() -> None:

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.rules.amounts import NOTHING, UNLIMITED, Amounts
 from shard_worker.dialects.kai.rules.fair_share import (
-    USAGE_ONE,
     Claim,
     QueueDemand,
     divide,
     fair_shares,
 )
+from shared.policy.kai_usage import USAGE_ONE
 
 GPU = 1000
 

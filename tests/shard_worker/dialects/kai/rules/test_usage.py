@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
-from shard_worker.dialects.kai.rules.fair_share import USAGE_ONE
 from shard_worker.dialects.kai.rules.usage import BUCKETS, LIMIT, added, usage_of, width
 from shared.policy.cron import parse_cron
-from shared.policy.kai_usage import UsageWindow, WindowKind
+from shared.policy.kai_usage import USAGE_ONE, UsageWindow, WindowKind
 from shared.records.usage import MEMORY_UNIT, UsageBucket, decode_usage, encode_usage
 
 STEP = 60

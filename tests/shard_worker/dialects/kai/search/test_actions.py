@@ -14,6 +14,7 @@ from shard_worker.dialects.kai.search.node_capacities import gpu_room
 from shard_worker.dialects.kai.search.victims import VictimOrder
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.operation import OpKind
+from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
 from shared.codec.packed import replace
 from tests.shard_worker.dialects.kai.clusters import KaiCluster, placed
@@ -45,7 +46,7 @@ def fill(cluster: KaiCluster, node: str, jobs: int, queue: str = "rich", **field
 def order_of(session: KaiSession, *queues: str) -> list[list[str]]:
     jobs = [job for job in session.kai_jobs.values() if job.queue.record.name in queues]
     running = (job for job in jobs if not job.waits)
-    units = VictimOrder(session, JobLines(session, running).lines, lambda job: True)
+    units = VictimOrder(session, JobLines(session, running).victims(), lambda job: True)
     return [[task.name for task in unit.tasks] for unit in units]
 
 
@@ -70,7 +71,7 @@ def test_victims_go_from_the_fullest_queue_the_last_job_first_surplus_before_the
 def probe_over(session: KaiSession, *, tasks: int = 1) -> tuple[Probe, list[EvictionUnit]]:
     job = next(job for job in session.kai_jobs.values() if job.waits)
     running = (job for job in session.kai_jobs.values() if not job.waits)
-    order = VictimOrder(session, JobLines(session, running).lines, lambda job: True)
+    order = VictimOrder(session, JobLines(session, running).victims(), lambda job: True)
     gpus = gpu_room(session.world)
     probe = Probe(
         job=job,
@@ -78,7 +79,9 @@ def probe_over(session: KaiSession, *, tasks: int = 1) -> tuple[Probe, list[Evic
         order=order,
         feasible=gpus > 0,
         gpus=gpus,
-        gpus_of=lambda task: session.asked_by([task]).gpu,
+        gpus_of=lambda task: (
+            session.asked_by([task]).gpu if isinstance(task, TaskInfo) else task.gpus
+        ),
         node_name=lambda row: session.world.node(row).name,
         gathering=Uncounted,
     )
@@ -203,6 +206,26 @@ def test_consolidation_moves_at_most_so_many_jobs(most: int, moved: int) -> None
     assert len(evicted(session)) == moved
     moving = [task for task in session.world.tasks() if task.name in evicted(session)]
     assert all(task.status is Status.PIPELINED for task in moving)
+
+
+def test_who_may_move_is_of_the_emptiest_nodes() -> None:
+    """The two that were placed last are on one node: without either of them it is not empty."""
+    options = {"max-consolidation-preemptees": 1}
+    cluster = two_queues(rich=-1, poor=-1, options=options)
+    for node in ("a", "b", "c"):
+        cluster.node(node, gpus=3)
+    for name, node, device in (
+        ("one", "a", 0),
+        ("two", "b", 0),
+        ("three", "c", 0),
+        ("four", "c", 1),
+    ):
+        holding = [((f"kai-gpu/{device}", (1000,)),)]
+        cluster.job(name, queue="rich", on=[node], holding=holding)
+    cluster.job("waits", queue="poor", gpus=3)
+    session = cluster.open()
+    run_action(session, "consolidation")
+    assert evicted(session) == ["two-0"]
 
 
 @pytest.mark.parametrize(

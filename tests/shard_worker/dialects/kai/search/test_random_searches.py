@@ -16,6 +16,7 @@ from shard_worker.dialects.kai.search import task_kinds
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.operation import OpKind
 from shard_worker.session_model.status import Status
+from tests.examples import examples
 from tests.shard_worker.dialects.kai.clusters import KaiCluster, image
 
 QUEUES = ("a", "b", "c")
@@ -117,7 +118,9 @@ def outcome(session: KaiSession) -> list[tuple[str, Status, int, object]]:
     return [(task.name, task.status, task.row, task.devices) for task in session.world.tasks()]
 
 
-SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @SLOW

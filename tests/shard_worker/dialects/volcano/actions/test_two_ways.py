@@ -28,6 +28,7 @@ from shared.messages.messages import ALLOCATE, TaskRun, Turn
 from shared.model.constraints import Constraints, PodTerm
 from shared.model.model import Node, Role, TaskClass
 from shared.policy.model import PluginOption
+from tests.examples import examples
 
 
 class Ranked:
@@ -169,7 +170,7 @@ def where(job: SessionJob, kinds: bool) -> dict[int, tuple[int, bool]]:
     }
 
 
-@settings(max_examples=70)
+@settings(max_examples=examples(70))
 @given(
     st.lists(nodes, min_size=1, max_size=5),
     st.lists(jobs, min_size=1, max_size=3),

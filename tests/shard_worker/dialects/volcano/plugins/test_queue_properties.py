@@ -19,6 +19,7 @@ from shared.codec.packed import replace
 from shared.model.model import Queue, Requests
 from shared.policy.model import PluginOption
 from shared.units.slots import CPU, MEMORY
+from tests.examples import examples
 
 SLOTS = (CPU, MEMORY, 5)
 TOTAL = {CPU: 64, MEMORY: 64, 5: 16}
@@ -69,7 +70,7 @@ def check_bounds(tree: Tree) -> None:
             assert branch.real[slot] <= most
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(clusters())
 def test_guarantee_deserved_and_limit_are_in_this_order(cluster: ClusterInfo) -> None:
     tree = grow_tree(cluster)
@@ -82,7 +83,7 @@ def test_guarantee_deserved_and_limit_are_in_this_order(cluster: ClusterInfo) ->
             assert all(most <= above.real[slot] for slot, most in branch.real.items())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(clusters())
 def test_side_by_side_as_well(cluster: ClusterInfo) -> None:
     for info in cluster.queues.values():  # what is guaranteed below a queue is not so twice
@@ -90,7 +91,7 @@ def test_side_by_side_as_well(cluster: ClusterInfo) -> None:
     check_bounds(side_by_side(cluster))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(clusters())
 def test_shares_add_up_to_no_more_than_there_is(cluster: ClusterInfo) -> None:
     """A guarantee is kept, if what was dealt before did not leave it: as much may be too much."""
@@ -143,7 +144,7 @@ def within_limits(session: Session) -> None:
         assert has.get(CPU, 0) <= branch.real[CPU], (branch.queue.name, has, branch.real)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(sessions(), moves)
 def test_no_sequence_that_is_allowed_takes_a_queue_beyond_its_limit(
     session: Session, steps: list[tuple[int, str]]

@@ -21,6 +21,7 @@ from shared.messages.messages import Epoch, Rows
 from shared.model.constraints import Constraints, Requirement
 from shared.model.model import Node, TaskClass
 from shared.records.specs import encode_node
+from tests.examples import examples
 from tests.shard_worker.dialects.volcano.plugins.table import Table, node, task
 
 HOST = "kubernetes.io/hostname"
@@ -103,7 +104,7 @@ class TestImages:
         assert not scorer.by_look(runs("web"), Table([with_images(0, web=1)]))
         assert scorer.by_look(task(cpu=1), Table([with_images(0, web=1)]))
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=examples(50), deadline=None)
     @given(
         st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(1, 3000)), max_size=5),
         st.lists(st.sampled_from("abcd"), min_size=1, max_size=3),

@@ -1,0 +1,61 @@
+"""Why a turn placed nothing of a job, as a reason and a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from shard_worker.dialects.kai.rules.capacity import OverCapacity
+from shared.messages.reason import Reason
+from shared.units.quantity import quantity
+
+if TYPE_CHECKING:
+    from shard_worker.dialects.kai.model import KaiJob
+    from shard_worker.dialects.kai.session import KaiSession
+    from shard_worker.session_model.job import SessionJob
+    from shard_worker.session_model.world import World
+
+NO_NODES = "no set of nodes has room for all of it together"
+
+
+def why_no_turn(job: SessionJob, kai_job: KaiJob | None) -> tuple[Reason, str]:
+    """Why the job has no turn, where it is no job of KAI's, or not ready."""
+    if kai_job is None:
+        text = f"queue {job.job.queue} does not exist, or has queues below it"
+        return Reason.MISCONFIGURED, text
+    return Reason.NOT_ENOUGH_TASKS, "too few of its pods exist, or wait without a gate"
+
+
+def why_not_placed(ssn: KaiSession, job: KaiJob) -> tuple[Reason, str] | None:
+    """Why the turn of a job placed nothing; None where its nodes say it
+    (:attr:`SessionJob.unschedulable`)."""
+    refusal = ssn.over_capacity.get(job.job.job.jid)
+    if refusal is not None:
+        return Reason.WAITING_FOR_QUOTA, _over(refusal)
+    if missing := _missing_level(job, ssn.world):
+        return Reason.MISCONFIGURED, missing
+    if not job.job.unschedulable:
+        return Reason.TOPOLOGY_PLACEMENT_FAILED, NO_NODES
+    return None
+
+
+def _over(refusal: OverCapacity) -> str:
+    """Why the turn would exceed what a queue may have, in one sentence."""
+    resource = refusal.resource
+    has, asks, may = (quantity(resource, n) for n in (refusal.has, refusal.asks, refusal.may))
+    return (
+        f"{refusal.bound.value}: queue {refusal.queue} has {has} of the {may} {resource} that it "
+        f"may have, and the job asks for {asks}"
+    )
+
+
+def _missing_level(job: KaiJob, world: World) -> str:
+    """What of a topology that the job names is not there; "" for nothing."""
+    constraints = (job.group.topology, *(sub.topology for sub in job.group.sub_groups))
+    for constraint in filter(None, constraints):
+        topology = world.objects.kai_topologies.get(constraint.topology)
+        if topology is None:
+            return f"topology {constraint.topology} does not exist; create it, or name another"
+        for level in filter(None, (constraint.required, constraint.preferred)):
+            if topology.level(level) is None:
+                return f"topology {topology.name} has no level {level}; add it, or name another"
+    return ""
