@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,12 @@ import typer
 
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
 from coordinator.cli.options.options import Output, OutputOption
+from coordinator.cli.verify.chaos_run import ClusterChoice
 
 if TYPE_CHECKING:
     from coordinator.verification.chaos.report import ChaosReport
     from coordinator.verification.scenarios.play import Played
+    from coordinator.verification.simulation.history import Notes
     from coordinator.verification.simulation.scenario import Scenario
 
 DEFAULT_SEEDS = "1..100"
@@ -56,6 +59,13 @@ def sim_command(
             "--shrink", min=0.0, metavar="SECONDS", help="Spent at most on making a seed small"
         ),
     ] = 60.0,
+    cluster: Annotated[
+        ClusterChoice,
+        typer.Option(
+            "--cluster",
+            help="simulated, or kubernetes: the driver against a double of the API server",
+        ),
+    ] = ClusterChoice.SIMULATED,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Run the whole on virtual time, by seed, while everything that can go wrong does
@@ -63,20 +73,29 @@ def sim_command(
     Messages are late, lost and said twice; workers, leader, standby, ledger and cluster die, stand
     still and come back. A failing seed is made small: what it still needs to fail is shown and left
     behind as a file, which runs again, to the byte, with --scenario.
+
+    With --cluster kubernetes the driver of Kubernetes clusters runs as it is, against a double of
+    the API server that is held equal to a real one: it is killed, overloaded and slow, forgets old
+    versions, cuts watches within an event, and loses answers. Such a seed is not made small.
     """
+    if scenario is not None and cluster is ClusterChoice.KUBERNETES:
+        raise CommandError(
+            "--scenario: it is of a simulated cluster; leave out --cluster kubernetes, or give "
+            "--seed in its place",
+            code=EXIT_USAGE,
+        )
     if scenario is not None:
         report = _run_one(_read(scenario), history)
     elif seed is not None:
-        from coordinator.verification.scenarios.generate import scenario as generate
-
-        report = _run_one(generate(seed), history)
+        report = _run_seed(seed, cluster, history)
     elif history is not None:
         raise CommandError(
             "--history: it is of one run; give --seed or --scenario with it", code=EXIT_USAGE
         )
     else:
         processes = jobs or os.cpu_count() or 1
-        report = _run_many(_range(seeds), processes=processes, keep=keep, seconds=seconds)
+        shrink = _Shrinking(keep, seconds) if cluster is ClusterChoice.SIMULATED else None
+        report = _run_many(_range(seeds), processes=processes, shrink=shrink)
     _show(report, output)
     raise typer.Exit(0 if report.ok else EXIT_ERROR)
 
@@ -102,34 +121,64 @@ def _read(file: Path) -> Scenario:
         ) from None
 
 
+def _run_seed(seed: int, cluster: ClusterChoice, history: Path | None) -> ChaosReport:
+    if cluster is ClusterChoice.SIMULATED:
+        from coordinator.verification.scenarios.generate import scenario
+
+        return _run_one(scenario(seed), history)
+    from coordinator.verification.scenarios.campaign import report_of_kubernetes
+    from coordinator.verification.virtual_kubernetes.play import play_kubernetes
+
+    played = play_kubernetes(seed)
+    _write(played.notes, history)
+    return report_of_kubernetes(played)
+
+
 def _run_one(chosen: Scenario, history: Path | None) -> ChaosReport:
     from coordinator.verification.scenarios.campaign import report_of
     from coordinator.verification.scenarios.play import play
 
     played = play(chosen)
-    if history is not None:
-        try:
-            played.notes.write(history)
-        except OSError as error:
-            raise CommandError(f"--history: cannot write {history}: {error.strerror}") from None
+    _write(played.notes, history)
     return report_of(played)
 
 
-def _run_many(seeds: range, *, processes: int, keep: Path, seconds: float) -> ChaosReport:
+def _write(notes: Notes, history: Path | None) -> None:
+    if history is not None:
+        try:
+            notes.write(history)
+        except OSError as error:
+            raise CommandError(f"--history: cannot write {history}: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shrinking:
+    """How failing seeds are made small."""
+
+    keep: Path
+    seconds: float
+
+
+def _run_many(seeds: range, *, processes: int, shrink: _Shrinking | None) -> ChaosReport:
+    """``shrink`` None: seeds of a Kubernetes cluster, which are not made small."""
     from coordinator.cli.verify.replay_text import progress
     from coordinator.verification.chaos.report import ChaosReport
-    from coordinator.verification.scenarios.campaign import run_seeds
+    from coordinator.verification.scenarios.campaign import on_kubernetes, run_seeds, simulated
 
+    run = on_kubernetes if shrink is None else simulated
     total, finished, failing = ChaosReport(), 0, list[int]()
     try:
         with progress("seeds", len(seeds)) as step:
-            for seed, of_seed in run_seeds(seeds, processes=processes):
+            for seed, of_seed in run_seeds(seeds, processes=processes, run=run):
                 total.add(of_seed)
                 finished += 1
                 if not of_seed.ok:
                     failing.append(seed)
-                    if len(failing) <= SHRUNK:
-                        _make_small(seed, keep, seconds)
+                    if shrink is None:
+                        again = f"--cluster kubernetes --seed {seed} --history sim-{seed}.jsonl"
+                        _say(f"seed {seed} fails; again: quadrant chaos sim {again}")
+                    elif len(failing) <= SHRUNK:
+                        _make_small(seed, shrink.keep, shrink.seconds)
                 step()
     except KeyboardInterrupt:
         _say(_interrupted(seeds[:finished], failing))

@@ -1,4 +1,4 @@
-"""etcd and kube-apiserver on the loopback, with certificates of their own.
+"""etcd and kube-apiserver, on the loopback or another address, with certificates of their own.
 
 RBAC decides who may do what, and every answered request may be a line of an audit log. There is no
 controller manager: nobody taints nodes, makes service accounts for namespaces, collects garbage or
@@ -72,20 +72,24 @@ class ControlPlane:
         *,
         audited: bool = True,
         api_server_options: Sequence[str] = (),
+        address: str = LOOPBACK,
+        within: Sequence[str] = (),
     ) -> None:
-        """``audited``: every answered request is a line of :attr:`audit_log`."""
+        """``audited``: every answered request is a line of :attr:`audit_log`. ``address``: where
+        the API server listens; ``within``: a command that starts both servers where that is."""
         self.folder = folder
+        self._address = address
         self.audit_log = folder / "audit.log"
         self._port = ReservedPort()
         self._authority = Authority(folder, "cluster")
-        self.url = f"https://{LOOPBACK}:{self._port.number}"
-        self.serving = self._authority.issue("kube-apiserver", address=LOOPBACK)
-        """(certificate, key) of whoever serves on the loopback."""
+        self.url = f"https://{address}:{self._port.number}"
+        self.serving = self._authority.issue("kube-apiserver", address=address)
+        """(certificate, key) of whoever serves there."""
         self.admin = self.user("admin", MASTERS)
-        self.etcd = ServerProcess(self._etcd_command(binaries), folder)
+        self.etcd = ServerProcess(self._etcd_command(binaries), folder, within=within)
         audit = self._audit() if audited else []
         command = [*self._api_server_command(binaries), *audit, *api_server_options]
-        self.api_server = ServerProcess(command, folder)
+        self.api_server = ServerProcess(command, folder, within=within)
 
     def start(self) -> None:
         """Start what does not run and wait until all is well."""
@@ -199,7 +203,7 @@ class ControlPlane:
         return [
             binaries.api_server,
             f"--etcd-servers=unix://{self.folder}/{_CLIENTS}",
-            f"--bind-address={LOOPBACK}",
+            f"--bind-address={self._address}",
             f"--secure-port={self._port.number}",
             "--permit-port-sharing",
             f"--tls-cert-file={certificate}",

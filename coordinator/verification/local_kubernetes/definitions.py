@@ -22,71 +22,78 @@ _TEXT = {"type": "string"}
 _NUMBER = {"type": "integer"}
 _KEPT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
-BIND_REQUEST: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "bindrequests.scheduling.run.ai"},
-    "spec": {
-        "group": "scheduling.run.ai",
-        "scope": "Namespaced",
-        "names": {
-            "plural": "bindrequests",
-            "singular": "bindrequest",
-            "kind": "BindRequest",
-            "listKind": "BindRequestList",
+
+def _definition(group: str, version: str, kind: str, fields: Json, *, status: bool) -> Json:
+    """Of a kind with a namespace. ``fields``: schemas beside apiVersion, kind and metadata."""
+    properties = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"type": "object"}} | fields
+    plural = f"{kind.lower()}s"
+    names = {
+        "plural": plural,
+        "singular": kind.lower(),
+        "kind": kind,
+        "listKind": f"{kind}List",
+    }
+    served = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [served | ({"subresources": {"status": {}}} if status else {})],
         },
-        "versions": [
-            {
-                "name": "v1alpha2",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "properties": {
-                            "apiVersion": _TEXT,
-                            "kind": _TEXT,
-                            "metadata": {"type": "object"},
-                            "spec": {
-                                "type": "object",
-                                "required": ["podName", "selectedNode"],
-                                "properties": {
-                                    "podName": _TEXT,
-                                    "selectedNode": _TEXT,
-                                    "receivedResourceType": {
-                                        "type": "string",
-                                        "enum": ["Regular", "Fraction"],
-                                    },
-                                    "receivedGPU": {
-                                        "type": "object",
-                                        "properties": {"count": _NUMBER, "portion": _TEXT},
-                                    },
-                                    "selectedGPUGroups": {"type": "array", "items": _TEXT},
-                                    "resourceClaimAllocations": {"type": "array", "items": _KEPT},
-                                    "extendedResourceClaimAllocation": _KEPT,
-                                    "predictedNUMAZones": {"type": "array", "items": _KEPT},
-                                    "backoffLimit": _NUMBER,
-                                },
-                            },
-                            "status": {
-                                "type": "object",
-                                "properties": {
-                                    "phase": {
-                                        "type": "string",
-                                        "enum": ["Pending", "Succeeded", "Failed"],
-                                    },
-                                    "failedAttempts": _NUMBER,
-                                    "reason": _TEXT,
-                                },
-                            },
-                        },
-                    }
+    }
+
+
+BIND_REQUEST = _definition(
+    "scheduling.run.ai",
+    "v1alpha2",
+    "BindRequest",
+    {
+        "spec": {
+            "type": "object",
+            "required": ["podName", "selectedNode"],
+            "properties": {
+                "podName": _TEXT,
+                "selectedNode": _TEXT,
+                "receivedResourceType": {"type": "string", "enum": ["Regular", "Fraction"]},
+                "receivedGPU": {
+                    "type": "object",
+                    "properties": {"count": _NUMBER, "portion": _TEXT},
                 },
-            }
-        ],
+                "selectedGPUGroups": {"type": "array", "items": _TEXT},
+                "resourceClaimAllocations": {"type": "array", "items": _KEPT},
+                "extendedResourceClaimAllocation": _KEPT,
+                "predictedNUMAZones": {"type": "array", "items": _KEPT},
+                "backoffLimit": _NUMBER,
+            },
+        },
+        "status": {
+            "type": "object",
+            "properties": {
+                "phase": {"type": "string", "enum": ["Pending", "Succeeded", "Failed"]},
+                "failedAttempts": _NUMBER,
+                "reason": _TEXT,
+            },
+        },
     },
-}
+    status=True,
+)
+COMMAND = _definition(
+    "bus.volcano.sh",
+    "v1alpha1",
+    "Command",
+    {"action": _TEXT, "target": _KEPT, "reason": _TEXT, "message": _TEXT},
+    status=False,
+)
+"""What Volcano's controllers are told to do with a Job or a Queue."""
 
 VOLCANO = (
     definition(QUEUE, status=True),

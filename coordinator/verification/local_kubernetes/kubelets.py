@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import heapq
 import itertools
-import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum, auto
@@ -78,11 +77,13 @@ class HollowKubelets:
         allocatable: Mapping[str, str],
         *,
         labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         """Create nodes that are ready, all alike, and their leases."""
         amounts = {"pods": "110", **allocatable}
         for name in names:
             item = ready_node(name, amounts, labels or {})
+            item["metadata"]["annotations"] = dict(annotations or {})
             self._room.add_node(name, amounts)
             self._nodes.add(name)
             await self._client.create(item)
@@ -149,13 +150,13 @@ class HollowKubelets:
     def _after(self, seconds: float, uid: str, step: Step) -> None:
         if (uid, step) not in self._planned:
             self._planned.add((uid, step))
-            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._order), uid, step))
+            heapq.heappush(self._due, (_clock() + seconds, next(self._order), uid, step))
             self._more.set()
 
     async def _dispatch(self) -> None:
         while True:
             self._more.clear()
-            now = time.monotonic()
+            now = _clock()
             while self._due and self._due[0][0] <= now:
                 *_, uid, step = heapq.heappop(self._due)
                 self._work.put_nowait((uid, step))
@@ -170,7 +171,7 @@ class HollowKubelets:
         while True:
             uid, step = await self._work.get()
             pod = self._pods.get(uid)
-            if pod is None or pod["spec"]["nodeName"] in self._silent:
+            if pod is None or pod["spec"]["nodeName"] not in self._nodes - self._silent:
                 continue
             try:
                 await self._do(step, pod)
@@ -181,7 +182,10 @@ class HollowKubelets:
     async def _do(self, step: Step, pod: Json) -> None:
         match step:
             case Step.START:
-                await self._start(pod)
+                # Asked again because its answer was lost, it must not take back an end that came
+                # meanwhile.
+                if pod.get("status", {}).get("phase", "Pending") == "Pending":
+                    await self._start(pod)
             case Step.END:
                 code = int(pod["metadata"]["annotations"].get(EXIT_CODE, "0"))
                 await self._patch(pod, ended(pod, code))
@@ -284,6 +288,11 @@ def ended(pod: Json, code: int) -> Json:
 def refused(reason: str) -> Json:
     message = f"Pod was rejected: {reason}"
     return {"phase": "Failed", "reason": reason, "message": message}
+
+
+def _clock() -> float:
+    """The loop's own: of a seeded run it is virtual."""
+    return asyncio.get_running_loop().time()
 
 
 def _now() -> str:

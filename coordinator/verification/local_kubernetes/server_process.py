@@ -35,8 +35,11 @@ class ReservedPort:
 class ServerProcess:
     """Killed and started again under the same arguments; it ends when its parent does."""
 
-    def __init__(self, command: Sequence[str | Path], folder: Path) -> None:
-        self._command = list(map(str, command))
+    def __init__(
+        self, command: Sequence[str | Path], folder: Path, *, within: Sequence[str] = ()
+    ) -> None:
+        """``within``: a command that becomes this one somewhere else, as in a network namespace."""
+        self._command, self._within = list(map(str, command)), list(within)
         self._folder = folder
         """Where it works and logs."""
         self._log = folder / f"{self.name}.log"
@@ -56,7 +59,7 @@ class ServerProcess:
         assert threading.current_thread() is threading.main_thread()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command,
+                [*self._within, *self._command],
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
