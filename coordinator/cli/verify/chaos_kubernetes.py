@@ -17,6 +17,8 @@ class KubernetesRun:
 
     servers: Path
     seed: int
+    kai: bool
+    """Whether it has to be a run in KAI's words."""
     duration: float
     shards: int
     mode: ModeChoice
@@ -33,8 +35,10 @@ def run_on_kubernetes(options: KubernetesRun) -> int:
     from coordinator.cli.run.control_plane import own_control_plane
     from coordinator.cli.run.stack import workspace
     from coordinator.cli.verify.chaos_verdict import run_and_tell
+    from coordinator.verification.chaos.kubernetes.kai import KaiChaos, is_of_kai
     from coordinator.verification.chaos.kubernetes.loss import draw_loss
     from coordinator.verification.chaos.kubernetes.run import KubernetesChaos
+    from coordinator.verification.chaos.kubernetes.volcano import VolcanoChaos
     from coordinator.verification.chaos.plan import KUBERNETES_TARGETS, STANDBY, plan
     from coordinator.verification.chaos.timeline import ChaosTimeline
     from shared.telemetry.logging import configure_logging
@@ -60,6 +64,7 @@ def run_on_kubernetes(options: KubernetesRun) -> int:
             plane=plane,
             nodes=NODES,
             cores=CORES,
+            dialect=KaiChaos() if options.kai or is_of_kai(options.seed) else VolcanoChaos(),
             seed=options.seed,
             duration=options.duration,
             blows=blows,

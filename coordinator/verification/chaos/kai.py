@@ -26,15 +26,16 @@ their queue's quota, which some of the drawn jobs exceed."""
 _MAKING_ROOM = ("reclaim", "preempt", "consolidation, reclaim, preempt, stalegangeviction")
 
 
-def draw_policy(draw: Random, *, evicting: bool) -> str:
+def draw_policy(draw: Random, *, evicting: bool, of_cluster: bool = False) -> str:
     """KAI's own plugins with random arguments, as YAML. Under each of them everything binds
-    eventually."""
+    eventually. ``of_cluster``: for a real API server, where all ways to evict are judged."""
     chosen = {kind: draw.choice(_STRATEGIES) for kind in ("gpu", "cpu")}
     plugins = [
         {"name": name, "arguments": chosen} if name == "nodeplacement" else {"name": name}
         for name in DEFAULT_PLUGINS
     ]
-    actions = f"allocate, {draw.choice(_MAKING_ROOM)}" if evicting else "allocate"
+    making_room = _MAKING_ROOM[-1] if of_cluster else draw.choice(_MAKING_ROOM)
+    actions = f"allocate, {making_room}" if evicting else "allocate"
     policy = {"dialect": "kai", "actions": actions, "tiers": [{"plugins": plugins}]}
     return json.dumps(policy)
 

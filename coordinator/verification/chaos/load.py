@@ -19,6 +19,7 @@ from coordinator.verification.workloads.demands import (
     ask_own_nodes,
     ask_ports,
     ask_volume,
+    claim_template,
     devices,
     disk,
     storage_class,
@@ -89,7 +90,7 @@ def cluster(shape: ClusterShape, nodes: list[Item], *, of_kai: bool = False) -> 
     ranks: list[Item] = [
         manifest("PriorityClass", name, value=value) for name, value in RANKS.items()
     ]
-    offered = devices(names, each=DEVICES, namespace=NAMESPACE)
+    offered = [claim_template(NAMESPACE), *devices(names, each=DEVICES)]
     tree = kai.queues(shape) if of_kai else queues(shape)
     return [*tree, *ranks, *offered, storage_class(), _budget()]
 

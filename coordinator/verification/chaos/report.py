@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import StrEnum
 from statistics import median
 from typing import Any
 
@@ -27,6 +28,18 @@ SHOWN = 10
 
 KEPT = 100
 """Maximum number of violations kept in full."""
+
+JUDGED_POSTS = 20
+"""Fewer requests say nothing. Of fewer than 100 the slowest decides: the percentile is extrapolated
+from it."""
+
+
+class PostsVerdict(StrEnum):
+    """What the response times of the load come to."""
+
+    HELD = "held"
+    VIOLATED = "violated"
+    NOT_JUDGED = "not judged"
 
 
 class RunFailed(Exception):
@@ -64,6 +77,8 @@ class ChaosReport:
     """99th percentile in seconds of the load's requests, without those excused by a fault."""
     posts: int = 0
     """Number of these requests."""
+    post_limit: float = 0.0
+    """Seconds that :attr:`post_p99` may be; 0: it is not judged."""
     violations: list[BrokenPromise] = field(default_factory=list)
     """The first :data:`KEPT` violations."""
     violated: int = 0
@@ -79,9 +94,21 @@ class ChaosReport:
     def recovered(self, role: str, seconds: float) -> None:
         self.recoveries.setdefault(role, []).append(seconds)
 
-    def waits(self, p99: float | None, posts: int) -> None:
-        """Set the 99th percentile of ``posts`` requests."""
-        self.post_p99, self.posts = p99, posts
+    def waits(self, p99: float | None, posts: int, *, limit: float = 0.0, seed: int = 0) -> None:
+        """Set the 99th percentile of ``posts`` requests, and judge it by ``limit`` (seconds, 0: do
+        not). Of fewer than :data:`JUDGED_POSTS` it says nothing."""
+        self.post_p99, self.posts, self.post_limit = p99, posts, limit
+        if self._posts_verdict() is PostsVerdict.VIOLATED:
+            message = (
+                f"99% of {posts:,} requests outside of recoveries were answered within "
+                f"{1000 * (p99 or 0.0):.0f} ms, the limit is {1000 * limit:.0f} ms"
+            )
+            self.violation(promise=0, message=message, seed=seed)
+
+    def _posts_verdict(self) -> PostsVerdict:
+        if self.post_p99 is None or not self.post_limit or self.posts < JUDGED_POSTS:
+            return PostsVerdict.NOT_JUDGED
+        return PostsVerdict.HELD if self.post_p99 <= self.post_limit else PostsVerdict.VIOLATED
 
     def violation(self, *, promise: int, message: str, seed: int, count: int = 1) -> None:
         """Record a violation. ``count``: number of similar ones that it stands for."""
@@ -123,7 +150,12 @@ class ChaosReport:
         """Figures that only runs with real requests have."""
         document: dict[str, Any] = {}
         if self.post_p99 is not None:
-            document["posts"] = {"count": self.posts, "p99_ms": round(1000 * self.post_p99, 1)}
+            document["posts"] = {
+                "count": self.posts,
+                "p99_ms": round(1000 * self.post_p99, 1),
+                "limit_ms": round(1000 * self.post_limit, 1),
+                "verdict": self._posts_verdict().value,
+            }
         if self.answered:
             document["hostile"] = dict(sorted(self.answered.items()))
         return document
@@ -135,6 +167,8 @@ class ChaosReport:
     def table(self) -> RenderableType:
         """The result as tables, with the verdict at the end."""
         parts = [self._faults(), self._recoveries()]
+        if self.post_p99 is not None:
+            parts.append(self._requests())
         if self.answered:
             parts.append(self._hostile())
         return Group(*parts, self._verdict())
@@ -143,6 +177,16 @@ class ChaosReport:
         table = _table("The hostile tenant was answered", "what", "times")
         for label, count in sorted(self.answered.items()):
             table.add_row(label, f"{count:,}")
+        return table
+
+    def _requests(self) -> Table:
+        title = "Requests of others, outside of recoveries"
+        table = _table(title, "what", "requests", "99% within", "limit", "verdict")
+        wait, limit = f"{1000 * (self.post_p99 or 0.0):.0f} ms", f"{1000 * self.post_limit:.0f} ms"
+        verdict = self._posts_verdict()
+        table.add_row(
+            "POST", f"{self.posts:,}", wait, limit if self.post_limit else "none", verdict.value
+        )
         return table
 
     def _faults(self) -> Table:
@@ -162,11 +206,6 @@ class ChaosReport:
     def _verdict(self) -> Text:
         runs = f"{self.seeds:,} run{'' if self.seeds == 1 else 's'}"
         summary = f"{runs}, {sum(self.faults.values()):,} faults, {self.tasks_bound:,} tasks bound"
-        if self.post_p99 is not None:
-            wait = f"{1000 * self.post_p99:.0f} ms"
-            summary += (
-                f"\n99% of {self.posts:,} requests outside of recoveries answered within {wait}"
-            )
         if self.ok:
             return Text(f"{summary}\nEvery promise was kept.")
         lines = [f"{summary}; {self.violated:,} violations"]

@@ -58,6 +58,9 @@ class Chaos:
     of_kai: bool = False
     """Whether its policies are KAI's, and users speak KAI's words. The hostile tenant does not."""
     drains: list[PlannedDrain] = field(default_factory=list)
+    post_limit: float = 0.0
+    """Seconds within which 99% of the load's requests have to be answered, outside of recoveries;
+    0: it is not judged."""
     report: ChaosReport = field(default_factory=lambda: ChaosReport(seeds=1))
     created: set[str] = field(default_factory=set)
     """Keys of jobs whose creation was acknowledged."""
@@ -76,7 +79,8 @@ class Chaos:
             await self._on(stage, tokens)
         self.settings = stage.settings
         judge_roles(self.report, stage.deaths, self.struck, seed=self.seed)
-        self.report.waits(*stage.answers.p99(self.struck))
+        p99, posts = stage.answers.p99(self.struck)
+        self.report.waits(p99, posts, limit=self.post_limit, seed=self.seed)
         for back in stage.returns:
             if back.role in _PROCESSES:
                 self.report.recovered(f"{back.role} process", back.seconds)

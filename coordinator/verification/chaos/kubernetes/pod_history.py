@@ -9,16 +9,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
+
+import orjson
 
 from coordinator.cluster.events import ClusterEvent, EventKind
 from coordinator.cluster.kubernetes.api.objects import PodObject, spec_of
 from coordinator.verification.chaos.report import RunFailed
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutJob
 from shared.ledger.entries.log import IntakeEntry, LogEntry
+from shared.model.named_devices import ASSIGNED_DEVICES
 from shared.records.specs_jobs import decode_job
+from shared.units.things import Things
 
 KNOWN_SECONDS = 60.0
 """How long the ledger's log may be silent about a pod that is bound: its server may be down."""
+
+KAI_SCHEDULER, GPU_GROUP = "kai-scheduler", "runai-gpu-group"
 
 _ENDS: dict[str, EventKind] = {"Succeeded": "succeeded", "Failed": "failed"}
 
@@ -85,23 +93,43 @@ class _Pod:
 
 
 class PodHistory:
-    """What the watch says in, events out. Pods without a node are nobody's yet."""
+    """What the watch says in, events out. Pods without a node are nobody's yet.
+
+    Between ``begin_list`` and ``end_list`` nothing comes out: who is in no new list went before
+    those came that took its place, and is told of first.
+    """
 
     def __init__(self) -> None:
         self._pods: dict[str, _Pod] = {}
         self._listed: set[str] = set()
+        self.listing = False
+        self._held: list[ClusterEvent] = []
 
     def knows(self, uid: str) -> bool:
         return uid in self._pods
 
-    def take(self, pod: PodObject, task: NamedTask, at: float) -> Iterator[ClusterEvent]:
+    def take(self, pod: PodObject, task: NamedTask, at: float) -> list[ClusterEvent]:
         """The pod, which has a node, as it is now."""
+        return self._or_hold(self._seen(pod, task, at))
+
+    def gone(self, uid: str, at: float) -> list[ClusterEvent]:
+        """It was deleted, or is in no new list."""
+        return self._or_hold(self._ended(uid, at))
+
+    def _or_hold(self, events: Iterator[ClusterEvent]) -> list[ClusterEvent]:
+        if not self.listing:
+            return list(events)
+        self._held += events
+        return []
+
+    def _seen(self, pod: PodObject, task: NamedTask, at: float) -> Iterator[ClusterEvent]:
         uid = pod.metadata.uid
         self._listed.add(uid)
         seen = self._pods.get(uid)
         if seen is None:
             seen = self._pods[uid] = _Pod(task, spec_of(pod.spec).node_name)
-            yield _event(at, "bind", seen)
+            bind = _event(at, "bind", seen)
+            yield replace(bind, devices=[_devices(pod)], gpus=_kai_gpus(pod))
         phase = pod.status.phase
         if phase == "Running" and not (seen.started or seen.leaving):
             seen.started = True
@@ -115,8 +143,7 @@ class PodHistory:
             seen.ended = True
             yield _event(at, _ENDS[phase], seen)
 
-    def gone(self, uid: str, at: float) -> Iterator[ClusterEvent]:
-        """It was deleted, or is in no new list."""
+    def _ended(self, uid: str, at: float) -> Iterator[ClusterEvent]:
         seen = self._pods.pop(uid, None)
         if seen is None:
             return
@@ -126,12 +153,53 @@ class PodHistory:
             yield _event(at, "failed" if seen.leaving else "lost", seen)
 
     def begin_list(self) -> None:
-        self._listed = set()
+        """Also where a list before it broke off: what that one said stays to be told."""
+        self._listed, self.listing = set(), True
 
-    def end_list(self, at: float) -> Iterator[ClusterEvent]:
-        """What the list did not have is gone."""
-        for uid in [uid for uid in self._pods if uid not in self._listed]:
-            yield from self.gone(uid, at)
+    def end_list(self, at: float) -> list[ClusterEvent]:
+        """What the list did not have is gone; then all that it had."""
+        absent = [uid for uid in self._pods if uid not in self._listed]
+        tasks = {self._pods[uid].task.name for uid in absent}
+        # A list that broke off may have been the only one that had a pod.
+        before = [event for event in self._held if event.tasks[0] in tasks]
+        after = [event for event in self._held if event.tasks[0] not in tasks]
+        ended = [event for uid in absent for event in self._ended(uid, at)]
+        self.listing, self._held = False, []
+        return [*before, *ended, *after]
+
+
+def _devices(pod: PodObject) -> Things:
+    """What its binding wrote on it. Read here by hand: what the product makes of the same text is
+    what is judged."""
+    written = orjson.loads((pod.metadata.annotations or {}).get(ASSIGNED_DEVICES, "{}"))
+    return tuple(
+        (name, tuple(held) if isinstance(held, list) else (held,))
+        for name, held in sorted(written.items())
+    )
+
+
+def _kai_gpus(pod: PodObject) -> list[Things]:
+    """What KAI's own marks say of its GPUs, for the one pod; none where another's scheduler is
+    named. Read by hand, too."""
+    if spec_of(pod.spec).scheduler_name != KAI_SCHEDULER:
+        return []
+    notes, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}
+    match notes.get("received-resource-type"):
+        case "Fraction":
+            part = round(1000 * float(notes.get("gpu-fraction", "0")))
+            groups = (text for key, text in labels.items() if key.partition("/")[0] == GPU_GROUP)
+            return [tuple((group, (part,)) for group in sorted(groups))]
+        case "Regular":
+            asked = (container.get("resources", {}) for container in _containers(pod))
+            whole = sum(int(some.get("requests", {}).get("nvidia.com/gpu", 0)) for some in asked)
+            return [(("", (1000 * whole,)),)]
+        case _:
+            return [()]
+
+
+def _containers(pod: PodObject) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = orjson.loads(bytes(pod.spec))["containers"]
+    return found
 
 
 def _event(at: float, kind: EventKind, pod: _Pod) -> ClusterEvent:

@@ -50,6 +50,7 @@ ADOPTED_SECONDS = 90.0
 """Maximum time for a ledger that began anew to know what runs: the Lease of the one before has to
 run out, and workers may have to be killed and started meanwhile."""
 ENDED = ("Succeeded", "Failed")
+BEGUN_SECONDS = 0.05
 AGAIN_SECONDS = 0.2
 """Pause after the API server or the ledger did not answer."""
 
@@ -74,6 +75,7 @@ class ClusterRecorder:
         """Id of the last entry of the log that was read."""
         self._listed, self._listed_at = False, 0.0
         """Whether the first list is over, and since when."""
+        self._beat_of_list = 0.0
         self._before: dict[str, tuple[PodObject, bool]] = {}
         """Pods that had nodes before the first list, by uid, and whether they are gone since: told
         once the ledger's log names them, which one that began anew does not do for all."""
@@ -140,16 +142,25 @@ class ClusterRecorder:
     async def list_ended(self, kind: WatchedKind) -> None:
         if not self._listed:
             self._listed, self._listed_at = True, time.time()
-        self._history.cluster_events(list(self._pods.end_list(time.time())))
+        self._history.cluster_events(self._pods.end_list(time.time()))
+        self._release(self._beat_of_list)
 
     async def changed(self, kind: WatchedKind, item: list[tuple[bool, msgspec.Raw]]) -> None:
         for gone, raw in item:
             pod = pod_of(raw)
             if pod.metadata.name == BEAT:
-                if not gone:
-                    self._release(float((pod.metadata.annotations or {})[_TIME]))
+                self._beat(pod, gone=gone)
             else:
                 await self._take(pod, gone=gone)
+
+    def _beat(self, pod: PodObject, *, gone: bool) -> None:
+        if gone:
+            return
+        at = float((pod.metadata.annotations or {})[_TIME])
+        if self._pods.listing:  # the rest of the list is of the same moment
+            self._beat_of_list = at
+        else:
+            self._release(at)
 
     async def _take(self, pod: PodObject, *, gone: bool) -> None:
         uid, spec = pod.metadata.uid, spec_of(pod.spec)
@@ -167,6 +178,16 @@ class ClusterRecorder:
         if gone:
             events += self._pods.gone(uid, now)
         self._history.cluster_events(events)
+
+
+async def ledger_begun(ledger: RedisLedger, *, before: str = "") -> str:
+    """The id of a ledger, once it is not the one before: until a coordinator begins, an old copy
+    looks like what it is a copy of."""
+    while True:
+        with contextlib.suppress(LedgerError):
+            if (found := await ledger.cluster_id()) not in ("", before):
+                return found
+        await asyncio.sleep(BEGUN_SECONDS)
 
 
 @contextlib.asynccontextmanager

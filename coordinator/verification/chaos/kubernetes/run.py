@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import aiohttp
@@ -17,17 +16,19 @@ import aiohttp
 from coordinator.supervisor.supervisor import COORDINATORS
 from coordinator.verification.chaos.faults import FaultInjector, InjectedFault
 from coordinator.verification.chaos.judgement import judge_history, judge_roles, tell_recoveries
+from coordinator.verification.chaos.kubernetes.demands import Item
+from coordinator.verification.chaos.kubernetes.dialect import ChaosDialect
+from coordinator.verification.chaos.kubernetes.gang_ends import GangEnds
 from coordinator.verification.chaos.kubernetes.load import (
-    SCHEDULER,
     Create,
     Evict,
-    Item,
     KubernetesLoad,
     NewPolicy,
     Operation,
     Patch,
     Remove,
     first_objects,
+    first_policy,
     pod_path,
 )
 from coordinator.verification.chaos.kubernetes.loss import (
@@ -37,27 +38,33 @@ from coordinator.verification.chaos.kubernetes.loss import (
     copy_files,
     lose,
 )
-from coordinator.verification.chaos.kubernetes.recorder import ClusterRecorder, recording
+from coordinator.verification.chaos.kubernetes.recorder import (
+    ClusterRecorder,
+    ledger_begun,
+    recording,
+)
 from coordinator.verification.chaos.kubernetes.servers import ServersKeeper
 from coordinator.verification.chaos.plan import PlannedFault
-from coordinator.verification.chaos.policies import draw_policy, evicts, write_policy
+from coordinator.verification.chaos.policies import write_policy
 from coordinator.verification.chaos.report import ChaosReport, RunFailed
 from coordinator.verification.chaos.run import QUIET_SECONDS, STEP_SECONDS, strike_at
 from coordinator.verification.chaos.stage import READY_SECONDS, Stage, beside
 from coordinator.verification.chaos.timeline import ChaosTimeline
 from coordinator.verification.local_kubernetes.client import ApiClient, client_of
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.controllers.device_claims import free_claims
+from coordinator.verification.local_kubernetes.controllers.disruption import count_budgets
+from coordinator.verification.local_kubernetes.controllers.rounds import rounds_forever
+from coordinator.verification.local_kubernetes.controllers.volumes import VolumeController
+from coordinator.verification.local_kubernetes.definitions import install
 from coordinator.verification.local_kubernetes.errors import UnexpectedAnswer
 from coordinator.verification.local_kubernetes.kubelets import HollowKubelets
-from shared.ledger.errors import LedgerError
 from shared.ledger.redis.client import RedisLedger
 from shared.settings.settings import Settings
 
 PATIENCE_SECONDS = 90.0
 """The run fails after this time without an answer from the API server."""
 AGAIN_SECONDS = 0.2
-BEGUN_SECONDS = 0.05
 STEPS_WITHOUT_US = 5
 """Of the load, while the ledger is lost."""
 REPORTED = b"The ledger is lost and begun anew"
@@ -92,16 +99,6 @@ class _Stage(Stage):
         """It was completed, or that failed."""
 
 
-async def _another(ledger: RedisLedger, before: str) -> str:
-    """The id of a ledger, once it is not the one before: until a coordinator begins, an old copy
-    looks like what it is a copy of."""
-    while True:
-        with contextlib.suppress(LedgerError):
-            if (found := await ledger.cluster_id()) not in ("", before):
-                return found
-        await asyncio.sleep(BEGUN_SECONDS)
-
-
 @dataclass(slots=True)
 class KubernetesChaos:
     """A run and its state. Call :meth:`run` once."""
@@ -112,6 +109,7 @@ class KubernetesChaos:
     nodes: int
     cores: int
     """Of each node."""
+    dialect: ChaosDialect
     seed: int
     duration: float
     """Seconds of load."""
@@ -128,13 +126,13 @@ class KubernetesChaos:
     async def run(self) -> ChaosReport:
         """Raises RunFailed; ChildDied (in a group) for a process that keeps dying."""
         policy = self.settings.run_dir / "policy.yaml"
-        write_policy(policy, draw_policy(Random(self.seed), evicting=evicts(self.seed)))
+        write_policy(policy, first_policy(self.seed, self.dialect))
         self.settings = self.settings.replace(policy=policy)
         servers = ServersKeeper(self.plane, self.timeline)
         async with client_of(self.plane.admin) as client:
             load = await self._prepare(client)
             steps = load.steps()
-            async with self._kubelets(client), beside(servers.run_forever()):
+            async with self._cluster(client), beside(servers.run_forever()):
                 self.timeline.begin()
                 for act in acts_of(self.blows, self.duration, self.loss):
                     await self._perform(act, client, servers, load, steps)
@@ -209,17 +207,22 @@ class KubernetesChaos:
     # --- what runs ------------------------------------------------------------------------------
 
     async def _prepare(self, client: ApiClient) -> KubernetesLoad:
-        await install(client, *VOLCANO)
-        await client.create(*first_objects())
+        await install(client, *self.dialect.definitions)
         names = [f"n{number}" for number in range(self.nodes)]
-        return KubernetesLoad(self.seed, nodes=names, cores=self.cores)
+        await client.create(*first_objects(names, self.dialect))
+        return KubernetesLoad(self.seed, self.dialect, nodes=names, cores=self.cores)
 
     @contextlib.asynccontextmanager
-    async def _kubelets(self, client: ApiClient) -> AsyncIterator[None]:
+    async def _cluster(self, client: ApiClient) -> AsyncIterator[None]:
         kubelets = HollowKubelets(client)
         names = [f"n{number}" for number in range(self.nodes)]
-        await kubelets.join(names, {"cpu": str(self.cores), "memory": "64Gi"})
-        async with beside(kubelets.run()):
+        gpus = self.dialect.nodes
+        amounts = {"cpu": str(self.cores), "memory": "64Gi", **gpus.amounts}
+        await kubelets.join(names, amounts, labels=gpus.labels, annotations=gpus.annotations)
+        volumes = VolumeController(self.seed)
+        looks = (count_budgets, volumes.look, free_claims, GangEnds().look)
+        controllers = rounds_forever(client, *looks)
+        async with beside(kubelets.run(), controllers):
             yield
 
     @contextlib.asynccontextmanager
@@ -235,9 +238,10 @@ class KubernetesChaos:
             await asyncio.sleep(AGAIN_SECONDS)
         ledger = RedisLedger(settings.access())
         try:
-            self._ledger = await _another(ledger, self._ledger)
+            self._ledger = await ledger_begun(ledger, before=self._ledger)
+            kubeconfig, scheduler = self.plane.admin.kubeconfig, self.dialect.scheduler
             async with recording(
-                settings.history, self.plane.admin.kubeconfig, ledger, client, scheduler=SCHEDULER
+                settings.history, kubeconfig, ledger, client, scheduler=scheduler
             ) as stage.recorder:
                 await stage.over.wait()
         finally:
@@ -294,8 +298,9 @@ class KubernetesChaos:
                 case Evict(pod):
                     eviction = {"apiVersion": "policy/v1", "kind": "Eviction"}
                     body = eviction | {"metadata": {"name": pod, "namespace": "default"}}
-                    await self._ask(client, "POST", f"{pod_path(pod)}/eviction", body)
-                    self.report.fault("pod evicted")
+                    path = f"{pod_path(pod)}/eviction"
+                    allowed = await self._ask(client, "POST", path, body, or_refused=True)
+                    self.report.fault("pod evicted" if allowed else "eviction refused by a budget")
                 case NewPolicy(text):
                     assert self.settings.policy is not None
                     await asyncio.to_thread(write_policy, self.settings.policy, text)
@@ -308,8 +313,17 @@ class KubernetesChaos:
             if item["kind"] == "Pod":
                 self.created.add(item["metadata"]["name"])
 
-    async def _ask(self, client: ApiClient, method: str, path: str, body: Any = None) -> None:
-        """Until the server has done it. Raises RunFailed where it does not."""
+    async def _ask(
+        self,
+        client: ApiClient,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        or_refused: bool = False,
+    ) -> bool:
+        """Until the server has done it. Raises RunFailed where it does not. ``or_refused``: or a
+        budget does not allow it, which makes it False."""
         form = "application/merge-patch+json" if method == "PATCH" else "application/json"
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -321,7 +335,9 @@ class KubernetesChaos:
                 code, answer = 503, {"message": repr(error)}
             # A conflict or an absence: an earlier try was done, whose answer was lost.
             if code in (200, 201, 404, 409):
-                return
+                return True
+            if or_refused and _is_of_budget(answer):
+                return False
             if code not in _NOT_NOW or time.monotonic() > deadline:
                 raise RunFailed(f"{method} {path} is answered {code}: {answer.get('message')}")
             await asyncio.sleep(AGAIN_SECONDS)
@@ -348,3 +364,9 @@ class KubernetesChaos:
             return ["(no answer)"]
         phases = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in listed}
         return [name for name in sorted(self.created) if phases.get(name) in _MIGHT]
+
+
+def _is_of_budget(answer: dict[str, Any]) -> bool:
+    """Whether it is a budget that refuses an eviction. An overloaded server also answers 429."""
+    causes = (answer.get("details") or {}).get("causes", [])
+    return any(cause.get("reason") == "DisruptionBudget" for cause in causes)

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from coordinator.api.auth.token_file import read_tokens_file
 from coordinator.intake.principal import TokenRole
@@ -98,8 +99,28 @@ def test_a_death_is_explained_by_a_blow_before_it() -> None:
 def test_the_report_has_waits_and_answers() -> None:
     report = ChaosReport(seeds=1)
     assert "posts" not in report.result() and "hostile" not in report.result()
-    report.waits(0.25, 40)
+    report.waits(0.25, 19, limit=0.2)
     report.answered.update({"documents: 429": 3})
     told = json.loads(report.line())
-    assert told["posts"] == {"count": 40, "p99_ms": 250.0}
+    posts = {"count": 19, "p99_ms": 250.0, "limit_ms": 200.0, "verdict": "not judged"}
+    assert told["posts"] == posts and report.ok  # too few to say
     assert told["hostile"] == {"documents: 429": 3}
+
+
+@pytest.mark.parametrize(
+    ("p99", "limit", "verdict"),
+    [(0.4, 0.5, "held"), (0.6, 0.5, "violated"), (0.6, 0.0, "not judged")],
+)
+def test_response_times_are_a_row_of_the_verdict(p99: float, limit: float, verdict: str) -> None:
+    report = ChaosReport(seeds=1)
+    report.waits(p99, 100, limit=limit, seed=7)
+    assert report.ok is (verdict != "violated")
+    assert json.loads(report.line())["posts"]["verdict"] == verdict
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(report.table())
+    (row,) = [line.split() for line in capture.get().splitlines() if line.startswith("POST")]
+    assert row[:2] == ["POST", "100"] and " ".join(row).endswith(verdict)
+    texts = [str(violation) for violation in report.violations]
+    expected = "seed 7: 99% of 100 requests outside of recoveries were answered within 600 ms"
+    assert texts == ([f"{expected}, the limit is 500 ms"] if verdict == "violated" else [])

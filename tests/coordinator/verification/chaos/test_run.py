@@ -9,9 +9,10 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(330)]
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(330)]
 
 COMMAND = ["chaos", "run", "--seed", "4", "--duration", "30", "-o", "json"]
+COMMAND += ["--post-limit", "0"]  # how long others wait on a busy machine is no part of the test
 
 
 def test_nothing_is_lost_and_nothing_is_done_twice_whatever_is_killed() -> None:

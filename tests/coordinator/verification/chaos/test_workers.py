@@ -24,6 +24,7 @@ from tests.coordinator.verification.chaos.stack import (
     strike,
     workload,
 )
+from tests.examples import examples
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -67,7 +68,7 @@ async def struck_at_work(
     return await striking
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(10, least=6)))
 async def test_sigkill_of_a_worker_loses_nothing_and_binds_nothing_twice(
     stack: Stack, seed: int
 ) -> None:
