@@ -14,6 +14,7 @@ import numpy as np
 
 from coordinator.verification.checker.account import deleted, settle, stopped_by_deletion
 from coordinator.verification.checker.ledger.ledger import LedgerSide
+from coordinator.verification.checker.placement.outside_word import Refuses
 from coordinator.verification.checker.report.report import (
     CheckReport,
     Findings,
@@ -39,11 +40,14 @@ def check(path: str | Path, *, closed: bool = False) -> CheckReport:
         raise HistoryError(f"{path}: {reason}; give a file that a run has written") from None
 
 
-def check_lines(lines: Iterable[bytes], *, name: str, closed: bool = False) -> CheckReport:
-    """The same for lines that are not in a file; ``name`` replaces the path."""
+def check_lines(
+    lines: Iterable[bytes], *, name: str, closed: bool = False, refuses: Refuses | None = None
+) -> CheckReport:
+    """The same for lines that are not in a file; ``name`` replaces the path. ``refuses``: what the
+    run's extender answered; without it its answers are not judged."""
     findings = Findings()
     cluster = ClusterSide(findings)
-    ledger = LedgerSide(findings, cluster)
+    ledger = LedgerSide(findings, cluster, refuses)
     with _without_collector():
         torn = _read(lines, findings, ledger, cluster)
         events = findings.line
@@ -103,6 +107,8 @@ def _feed(
         else:
             ledger.books.passes(event["t"])
             cluster.feed(event)
+            if event["ev"] == "measured":
+                ledger.measured(event)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise HistoryError(f"line {number} is not an event of a history ({reason})") from error

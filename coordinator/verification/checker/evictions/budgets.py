@@ -38,6 +38,15 @@ class Budgets:
         self._left: dict[str, int] = {}
         """Budget -> number of pods that the current statement may evict."""
         self._requested = False
+        self._counts: dict[str, list[tuple[float, int]]] = {}
+        """Budget -> what somebody else counted as allowed: (until when, number) of those before."""
+
+    def put(self, values: dict[str, Facts]) -> None:
+        """Objects are about to have these facts."""
+        for key, before in ((key, self._books.objects.get(key)) for key in values):
+            if key.startswith(KEY) and before is not None and before.get("allowed") is not None:
+                counts = self._counts.get(key, [])[-8:]
+                self._counts[key] = [*counts, (self._books.t, int(before["allowed"]))]
 
     def before(self, jids: Iterable[int], *, requested: bool) -> None:
         """Compute the budgets' allowance before a statement evicts tasks of these jobs.
@@ -46,7 +55,7 @@ class Budgets:
         objects = self._books.objects
         spaces = {self._books.jobs[jid].namespace for jid in jids if jid in self._books.jobs}
         self._left = {
-            key: self._allowed(budget)
+            key: self._allowed(key, budget)
             for key, budget in objects.items()
             if key.startswith(KEY) and budget["namespace"] in spaces
         }
@@ -64,9 +73,12 @@ class Budgets:
                     exceeded = f"{key.removeprefix(KEY)} allows {remaining} evictions"
         return exceeded
 
-    def _allowed(self, budget: Facts) -> int:
+    def _allowed(self, key: str, budget: Facts) -> int:
         if (allowed := budget.get("allowed")) is not None:
-            return max(int(allowed), 0)
+            # Who decides goes by the count that was there when its turn began.
+            since = self._books.t - TURN_SECONDS
+            before = [count for until, count in self._counts.get(key, ()) if until > since]
+            return max(int(allowed), 0, *before)
         # Whoever decides hears of a new job and of a deletion a moment after the ledger has them:
         # pods of a new one count from then on, those of a deleted one no more. A worker has the
         # jobs of a budget from the coordinator, as they were when its turn began.

@@ -31,12 +31,12 @@ class Evictions:
         self._books = books
         self._placement = placement
         self._findings = books.findings
-        self._victims = VictimChecks(books)
+        self.victims = VictimChecks(books)
 
     def happen(self, statement: dict[str, Any], job: CheckedJob, shard: str) -> set[int]:
         """Apply the evictions of a statement; returns the victims' jobs."""
         eviction = Eviction(statement, job, shard)
-        self._victims.before(eviction)
+        self.victims.before(eviction)
         # Histories of earlier versions have one number for all victims of a statement.
         common = statement.get("guards", 0)
         for jid, spec, cid, _, tasks, rows, *more in statement["evict"]:
@@ -58,7 +58,7 @@ class Evictions:
         # When all victims of the statement have left, as the script does: a gang that goes as a
         # whole is in part in between (decision 0028).
         self._guards(eviction)
-        self._victims.judge(eviction)
+        self.victims.judge(eviction)
         return {victim.jid for victim in eviction.victims}
 
     def _leave(self, jid: int, job: CheckedJob, tix: int, at: tuple[int, int]) -> bool:

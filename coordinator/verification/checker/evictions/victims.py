@@ -40,13 +40,13 @@ class VictimChecks:
     def __init__(self, books: CheckerBooks) -> None:
         self._books = books
         self._findings = books.findings
-        self._budgets = Budgets(books)
+        self.budgets = Budgets(books)
         self._kai = KaiVictims(books)
 
     def before(self, eviction: Eviction) -> None:
         """Called before the victims begin to leave."""
         jids = (run[0] for run in eviction.statement["evict"])
-        self._budgets.before(jids, requested=eviction.action == EVICT)
+        self.budgets.before(jids, requested=eviction.action == EVICT)
 
     def judge(self, eviction: Eviction) -> None:
         """Judge once the victims began to leave, before anything is placed."""
@@ -95,7 +95,7 @@ class VictimChecks:
         """Budgets hold whatever the policy, where a pod is evicted on request."""
         for victim in filter(lambda victim: victim.ran, eviction.victims):
             self._findings.checked[Rule.EVICTION_POLICY] += 1
-            if budget := self._budgets.exceeded(victim.jid, victim.tix):
+            if budget := self.budgets.exceeded(victim.jid, victim.tix):
                 problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}: {budget}"
                 self._tell(Rule.EVICTION_POLICY, eviction, problem)
 
@@ -216,7 +216,7 @@ class VictimChecks:
         if "priority" in tier and victim.job is not job and victim.job.priority >= job.priority:
             numbers = f"{victim.job.priority} is not below {job.priority}"
             yield Rule.EVICTION_POLICY, f"priority spares it: {numbers}"
-        if "pdb" in tier and (budget := self._budgets.exceeded(victim.jid, victim.tix)):
+        if "pdb" in tier and (budget := self.budgets.exceeded(victim.jid, victim.tix)):
             yield Rule.EVICTION_POLICY, f"pdb spares it: {budget}"
         between = tier & {"capacity", "proportion"} and eviction.action in BETWEEN_QUEUES
         # proportion asks of what the victim uses alone: a queue that is below its guarantee of cpu

@@ -16,6 +16,7 @@ from coordinator.verification.checker.ledger.repairs import RepairChecks
 from coordinator.verification.checker.ledger.statements import Statements
 from coordinator.verification.checker.ledger.states import States
 from coordinator.verification.checker.ledger.writers import COORDINATOR, LEADERS, Writers
+from coordinator.verification.checker.placement.outside_word import Refuses
 from coordinator.verification.checker.placement.placement import PlacementChecks
 from coordinator.verification.checker.report.report import Findings
 from coordinator.verification.checker.report.rules import Rule
@@ -34,7 +35,9 @@ from coordinator.verification.checker.state.job import (
 class LedgerSide:
     """Feed it the ledger's events in file order."""
 
-    def __init__(self, findings: Findings, cluster: ClusterSide) -> None:
+    def __init__(
+        self, findings: Findings, cluster: ClusterSide, refuses: Refuses | None = None
+    ) -> None:
         self.books = books = CheckerBooks(findings)
         self.jobs = books.jobs
         self.read_until = 0.0
@@ -42,7 +45,7 @@ class LedgerSide:
         self._findings = findings
         self._writers = Writers(books)
         self._nominations = NominationChecks(books)
-        self._placement = placement = PlacementChecks(books)
+        self._placement = placement = PlacementChecks(books, refuses)
         self.presence = Presence(books, cluster, placement)
         self._repairs = repairs = RepairChecks(books, cluster)
         self.evictions = evictions = Evictions(books, placement)
@@ -86,11 +89,16 @@ class LedgerSide:
         if event["writer"] in LEADERS:
             if event["ev"] == "epoch" and event["writer"] == COORDINATOR:
                 self.books.leads_anew()
+                self._placement.outside.usage.forget(event["t"])
             self.books.led()
         self._writers.feed(event)
         self._handlers[event["ev"]](event)
         self.read_until = event["t"]
         self.presence.catch_up(event["t"])
+
+    def measured(self, event: dict[str, Any]) -> None:
+        """Take what a metrics source said of nodes."""
+        self._placement.outside.usage.measured(event)
 
     def settle(self) -> None:
         """Judge what is still open at the end of the history."""
@@ -105,7 +113,10 @@ class LedgerSide:
         pass
 
     def _policy(self, event: dict[str, Any]) -> None:
-        self.books.policies.put(event["policy"], t=self.books.t)
+        policies, rules = self.books.policies, event["policy"]
+        if policies.newest is not None and policies.newest.metrics != rules.get("metrics"):
+            self._placement.outside.usage.forget(event["t"])
+        policies.put(rules, t=self.books.t)
         self._placement.policy_changed()
 
     def _objects(self, event: dict[str, Any]) -> None:
@@ -115,6 +126,7 @@ class LedgerSide:
                 self.books.objects.pop(key, None)
                 self.books.kai_queues.drop_object(key)
         values = event.get("values", {})
+        self.evictions.victims.budgets.put(values)
         self.books.objects.update(values)
         for key, value in values.items():
             self.books.kai_queues.put_object(key, value, t=self.books.t)

@@ -8,6 +8,8 @@ shrank keeps its tasks, and no event tells for how long.
 
 from __future__ import annotations
 
+from coordinator.verification.checker.placement.bound_devices import BoundDevices
+from coordinator.verification.checker.placement.kai_marks import KaiMarks
 from coordinator.verification.checker.placement.placement import PlacementChecks
 from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.books import CheckerBooks
@@ -25,6 +27,7 @@ class Presence:
         self._books = books
         self._cluster = cluster
         self._devices, self._volumes = placement.devices, placement.volumes
+        self._written, self._marks = BoundDevices(books), KaiMarks(books)
         self._used: dict[str, dict[str, int]] = {}
         """Node -> slot or thing -> amount used by its tasks."""
         self._there: dict[str, dict[tuple[int, int], int]] = {}
@@ -45,6 +48,8 @@ class Presence:
     def settle(self) -> None:
         """Apply the remaining moves at the end of the history."""
         self.catch_up(float("inf"))
+        self._written.settle()
+        self._marks.settle()
 
     def _come(self, binding: ClusterBinding) -> None:
         books = self._books
@@ -69,6 +74,8 @@ class Presence:
         if claims and (short := self._devices.short(binding.node, present)):
             self._tell(binding, Rule.DEVICES, short)
         self._with_volumes(binding, job, cid)
+        self._written.come(binding, row)
+        self._marks.come(binding, row)
 
     def _with_volumes(self, binding: ClusterBinding, job: CheckedJob, cid: int) -> None:
         """Check that the claims of a bound pod have volumes: a kubelet cannot mount others. By now
@@ -83,6 +90,8 @@ class Presence:
     def _leave(self, binding: ClusterBinding) -> None:
         cid = self._there.get(binding.node, {}).pop((binding.jid, binding.tix), NOWHERE)
         if cid != NOWHERE:
+            self._written.leave(binding)
+            self._marks.leave(binding)
             used = self._used[binding.node]
             for resource, amount, _ in self._books.nodes.most(cid, self._row(binding.node)):
                 used[resource] -= amount

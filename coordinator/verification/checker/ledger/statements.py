@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from coordinator.verification.checker.evictions.evictions import Evictions
@@ -76,7 +77,8 @@ class Statements:
         # The core stands or falls together, so its gang is judged once it is whole; each task of
         # the tail is a step of its own.
         core = len(alloc) - tail
-        job.devices.update(_devices(statement, alloc))
+        for tix, row, taken in _devices(statement, alloc):
+            job.give(tix, row, taken)
         before = self._in_part(job)
         self._allocate(jid, job, alloc[:core], shard)
         for operation in alloc[core:]:
@@ -211,7 +213,9 @@ class Statements:
                 )
 
 
-def _devices(statement: dict[str, Any], alloc: list[list[int]]) -> dict[int, Taken]:
-    """Of the tasks that the statement places."""
-    placed = {operation[0] for operation in alloc}
-    return {tix: taken for tix, taken in statement.get("devices", ()) if tix in placed}
+def _devices(statement: dict[str, Any], alloc: list[list[int]]) -> Iterator[tuple[int, int, Taken]]:
+    """(task, row, devices) of the tasks that the statement places."""
+    rows = {operation[0]: operation[1] for operation in alloc}
+    for tix, taken in statement.get("devices", ()):
+        if tix in rows:
+            yield tix, rows[tix], taken

@@ -178,7 +178,7 @@ class States:
             self._repairs.look(jid)
 
     def _found_devices(self, job: CheckedJob, tix: int, devices: Taken) -> None:
-        job.devices[tix] = devices
+        job.give(tix, job.rows[tix], devices)
         self._books.devices.take(job.rows[tix], devices)
         if job.states[tix] == RELEASING:
             self._books.devices.release(job.rows[tix], devices)

@@ -7,10 +7,12 @@ the plugin predicates demands none, not even that a cordon counts, as in Volcano
 from __future__ import annotations
 
 from coordinator.verification.checker.placement.belonging import Belonging, asks_for_share
-from coordinator.verification.checker.placement.devices import DeviceChecks
+from coordinator.verification.checker.placement.devices import CLAIM, DeviceChecks
 from coordinator.verification.checker.placement.domains import DomainChecks
 from coordinator.verification.checker.placement.labels import repelled_by
 from coordinator.verification.checker.placement.neighbours import NeighbourChecks, admits
+from coordinator.verification.checker.placement.numa import NumaChecks
+from coordinator.verification.checker.placement.outside_word import OutsideWord, Refuses
 from coordinator.verification.checker.placement.volumes import Volumes
 from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.books import CheckerBooks, Facts
@@ -21,12 +23,14 @@ _NOTHING: Facts = {}
 
 
 class PlacementChecks:
-    def __init__(self, books: CheckerBooks) -> None:
+    def __init__(self, books: CheckerBooks, refuses: Refuses | None = None) -> None:
         self._books = books
         self._neighbours = NeighbourChecks(books)
         self.volumes = Volumes(books)
         self._domains = DomainChecks(books)
         self._belonging = Belonging(books)
+        self._numa = NumaChecks(books)
+        self.outside = OutsideWord(books, refuses)
         self.devices = DeviceChecks(books)
         self._there: dict[int, dict[tuple[int, int], int]] = {}
         """Row -> (jid, tix) -> class, for tasks with device claims."""
@@ -50,12 +54,15 @@ class PlacementChecks:
     def replaced(self, key: str) -> None:
         """An object is about to change, or to go."""
         self._domains.replaced(key)
+        self._numa.replaced(key)
 
     def objects_changed(self, values: dict[str, Facts]) -> None:
         """Objects have these facts now."""
-        for key in values:
+        for key, facts in values.items():
             if wrong := self.volumes.shared(key):
                 self._books.findings.add(Rule.VOLUMES, wrong)
+            if key.startswith(CLAIM) and (wrong := self.devices.allocated(key, facts)):
+                self._books.findings.add(Rule.DEVICES, wrong)
 
     def policy_changed(self) -> None:
         self._judged.clear()
@@ -150,6 +157,10 @@ class PlacementChecks:
                 self._tell(Rule.NODE_RULES, jid, job, tix, "it has a scheduling gate")
             if wrong := self._belonging.wrong(job, tix, policies):
                 self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
+            if wrong := self._numa.wrong(job, tix, policies):
+                self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
+            if wrong := self.outside.wrong(job, tix, policies):
+                self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
             if wrong := self._without_devices(job, tix, policies):
                 self._tell(Rule.DEVICES, jid, job, tix, wrong)
         if job.topology is not None and policies and all(p.keeps_topology() for p in policies):
@@ -166,7 +177,10 @@ class PlacementChecks:
         plugins = [policy.plugin("deviceshare") for policy in policies]
         wanted = [asks_for_share(names, requests, plugin) for plugin in plugins]
         got = len(job.devices.get(tix, ()))
-        if not wanted or got in wanted or not all(wanted):
+        if not wanted or not all(wanted):
+            return ""
+        self._books.findings.checked[Rule.DEVICES] += 1
+        if got in wanted:
             return ""
         return f"it asks for shares of {wanted[-1]} devices and got {got}"
 

@@ -11,10 +11,15 @@ class Rule(Enum):
     BOUND_ONCE = 1, "a task has at most one live binding per incarnation"
     LEDGER_CAPACITY = 2, "no statement uses more of a node than it has, nominations included"
     CLUSTER_CAPACITY = 2, "no node holds more than it has, as the cluster starts and ends tasks"
-    DEVICE_CAPACITY = 2, "no statement uses more of a device than there is, nominations included"
+    DEVICE_CAPACITY = (
+        2,
+        "no statement, nominations included, and no pods by what is written on them use more of a "
+        "device than there is",
+    )
     DEVICES = (
         2,
-        "who asks for devices, or shares of them, gets them, and no node gives more than it has",
+        "who asks for devices, or shares of them, gets them, no node gives more than it has, "
+        "and bound pods have those that the ledger says",
     )
     QUEUE_CAPABILITY = 2, "no queue holds more than its capability"
     QUEUE_TREE = (

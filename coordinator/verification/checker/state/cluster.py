@@ -7,6 +7,7 @@ from typing import Any
 
 from coordinator.verification.checker.report.report import Findings
 from coordinator.verification.checker.report.rules import Rule
+from coordinator.verification.checker.state.device_use import Taken
 
 LIVE, STARTED, LEAVING, DONE, LOST = range(5)
 """The cluster's state of an incarnation that it accepted. DONE succeeded, LOST failed or
@@ -31,7 +32,9 @@ class ClusterBinding:
 
     __slots__ = (
         "began",
+        "devices",
         "erased",
+        "gpus",
         "jid",
         "late",
         "life",
@@ -53,6 +56,11 @@ class ClusterBinding:
         self.t = t
         self.began: float | None = None
         """When it started; None: not yet, or nothing was said of it."""
+        self.devices: Taken | None = None
+        """Those that its pod says it has; None: nothing is known of that."""
+        self.gpus: Taken | None = None
+        """(group of KAI's, parts) by KAI's own marks on the pod, "" for GPUs that it has whole;
+        None: nothing is known of that."""
         self.phase = LIVE
         self.late = False
         """The node had refused it before: a duplicated request arrived late."""
@@ -85,6 +93,8 @@ class ClusterSide:
         self._number = 0
 
     def feed(self, event: dict[str, Any]) -> None:
+        if event["ev"] == "measured":  # says nothing of tasks: a record without others has no side
+            return self._in_a_row(event["n"])
         self.events += 1
         self._in_a_row(event["n"])
         kind = event["ev"]
@@ -131,13 +141,16 @@ class ClusterSide:
     def _bind(self, event: dict[str, Any]) -> None:
         columns = (event["tasks"], event["uids"], event["nodes"], event["answers"])
         self._findings.checked[Rule.BOUND_ONCE] += len(event["tasks"])
-        for task, uid, node, answer in zip(*columns, strict=True):
+        nothing = [None] * len(event["tasks"])
+        said = event.get("devices", nothing), event.get("gpus", nothing)
+        for task, uid, node, answer, devices, gpus in zip(*columns, *said, strict=True):
             if answer not in ("OK", "ALREADY"):
                 self._refused.add((task, uid))
                 continue
             binding = self.bindings.get((task, uid))
             if binding is None:
-                self._take(task, uid, node, event["t"])
+                taken = self._take(task, uid, node, event["t"])
+                taken.devices, taken.gpus = devices, gpus
                 if answer == "ALREADY":
                     message = f"task {task} was on {node} already, but never bound"
                     self._findings.add(Rule.ACCOUNT, message)
@@ -150,7 +163,7 @@ class ClusterSide:
                     f"{binding.told} on {binding.node} since line {binding.line}",
                 )
 
-    def _take(self, task: str, uid: str, node: str, t: float) -> None:
+    def _take(self, task: str, uid: str, node: str, t: float) -> ClusterBinding:
         binding = ClusterBinding(task, _life(uid), node, self._findings.line, t)
         # The node had refused an earlier copy of this request: the ledger may have placed the task
         # elsewhere since.
@@ -160,6 +173,7 @@ class ClusterSide:
             self._follow(task, binding, before)
         self._newest[task] = self.bindings[task, uid] = binding
         self.moves.append((t, binding, 1))
+        return binding
 
     def _follow(self, task: str, binding: ClusterBinding, before: ClusterBinding) -> None:
         """A new incarnation of a task is accepted: the one before must have ended."""

@@ -15,13 +15,26 @@ class DeviceUse:
     def __init__(self) -> None:
         self._capacity: dict[int, dict[str, list[int]]] = defaultdict(dict)
         """Row -> device -> what the node declares of it."""
+        self._most: dict[int, dict[str, list[int]]] = defaultdict(dict)
+        """Row -> device -> the most that the node ever declared of it."""
         self._used: Counter[_At] = Counter()
         self._releasing: Counter[_At] = Counter()
         self._nominated: Counter[_At] = Counter()
 
     def declare(self, row: int, devices: Iterable[tuple[str, list[int]]]) -> None:
         """What a node has of the devices named; of others it has what it had."""
-        self._capacity[row].update(devices)
+        for name, amounts in devices:
+            self._capacity[row][name] = amounts
+            before = self._most[row].get(name, [0] * len(amounts))
+            self._most[row][name] = [max(pair) for pair in zip(before, amounts, strict=False)]
+
+    def most(self, row: int, name: str) -> list[int]:
+        """The most that a node ever declared of a device; nothing if it never did."""
+        return self._most[row].get(name, [])
+
+    def most_of(self, row: int, prefix: str) -> int:
+        """How many devices of this prefix the node ever declared."""
+        return sum(name.startswith(prefix) for name in self._most[row])
 
     def drop_node(self, row: int) -> None:
         self._capacity.pop(row, None)

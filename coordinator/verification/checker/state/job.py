@@ -23,6 +23,7 @@ class RoleFacts:
         "first",
         "gated",
         "labels",
+        "numa",
         "preemptable",
         "priority",
         "revocable",
@@ -38,6 +39,8 @@ class RoleFacts:
         self.preemptable: bool = facts.get("preemptable", True)
         self.revocable: bool = facts.get("revocable", facts.get("preemptable", False))
         self.gated: bool = facts.get("gated", False)
+        self.numa: str = facts.get("numa", "")
+        """The guarantee that its pods ask of the kubelet's topology manager."""
 
 
 SYSTEM = 2_000_000_000
@@ -59,6 +62,7 @@ class CheckedJob:
         "earlier",
         "evicted",
         "forgotten",
+        "given",
         "gone",
         "gone_at",
         "group_of",
@@ -116,6 +120,7 @@ class CheckedJob:
         self.changed: list[int] = []  # line of the last change
         self.earlier: dict[int, list[int]] = {}  # rows a task was committed to before
         self.devices: dict[int, Taken] = {}  # of tasks that hold some
+        self.given: dict[tuple[int, int], list[Taken]] = {}  # (task, row) -> all it ever had there
         self.charges: dict[int, Charge] = {}  # of tasks that count in a queue of KAI's
         self.evicted: set[int] = set()  # leaving, and no members of their gangs
         self.began: dict[int, float] = {}  # when tasks that run started, as the cluster says
@@ -153,6 +158,11 @@ class CheckedJob:
             BINDING <= state <= latest and group in self.chain(self.group_of[tix])
             for tix, state in enumerate(self.states)
         )
+
+    def give(self, tix: int, row: int, devices: Taken) -> None:
+        """Note devices of a task on a row."""
+        self.devices[tix] = devices
+        self.given.setdefault((tix, row), []).append(devices)
 
     def hold(self, group: int, count: int) -> None:
         """Change the member count of a group and its ancestors."""

@@ -53,6 +53,8 @@ class CheckedPolicy:
         self.actions: frozenset[str] = frozenset(mapping["actions"])
         self.flat: bool = not mapping.get("options", {}).get("full_hierarchy_fairness", True)
         """KAI's queues are compared as leaves alone."""
+        self.metrics: Any = mapping.get("metrics")
+        """Who is asked how busy nodes are."""
         self._tiers: list[list[dict[str, Any]]] = mapping["tiers"]
 
     def tiers(self, action: str) -> Iterator[frozenset[str]]:

@@ -233,6 +233,21 @@ def test_a_victim_counts_once_whichever_policies_are_asked(tmp_path: Path, most:
     assert (9 in story.check(tmp_path).broken) is (most < 3)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 3.0], ids=["just now", "long ago"])
+def test_a_count_of_others_holds_from_when_a_turn_began(tmp_path: Path, seconds: float) -> None:
+    """The disruption controller counts anew while a worker decides."""
+    story = running()
+    story.ledger("policy", policy={"actions": ["preempt"], "tiers": [[{"name": "pdb"}]]})
+    one = {"namespace": "default", "name": "one", "selector": [], "min_available": "1"}
+    for allowed in (1, 0):
+        counted = {"budget/one": one | {"allowed": allowed}}
+        story.ledger("object", keys=["budget/one"], gone=[False], values=counted)
+    story.t += seconds
+    event = evicting(story, {0: 0}, nominate={0: 0})
+    event["statements"][0]["reason"] = "preempt (pdb): for default/job-2"
+    assert (9 in story.check(tmp_path).broken) is (seconds > 0)
+
+
 @pytest.mark.parametrize("leaving", ["evicted", "by itself"])
 def test_a_guarded_queue_keeps_what_is_guaranteed(tmp_path: Path, leaving: str) -> None:
     story = running()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from coordinator.verification.checker.report.rules import Rule
 from tests.coordinator.verification.checker.mutating import Event, History
 from tests.coordinator.verification.checker.mutations.table import breaks
@@ -63,6 +65,41 @@ def a_device_is_smaller_than_what_is_taken(history: History) -> None:
 @breaks(Rule.DEVICE_CAPACITY)
 def a_device_is_taken_that_no_node_declares(history: History) -> None:
     del history.node("n6")["devices"]
+
+
+def _written_on_pods(history: History) -> list[list[Any]]:
+    """Write on the bound pods of a job what the ledger gave them, as on a Kubernetes cluster.
+    Returns (name, amounts) of each, to be changed."""
+    given = {
+        f"{statement['jid']}.{tix}": [list(device) for device in devices]
+        for _, statement in history.statements("share")
+        for tix, devices in statement.get("devices", ())
+    }
+    for bind in history.all("bind"):
+        bind["devices"] = [given.get(task, []) for task in bind["tasks"]]
+    assert len(given) == 2
+    assert history.check().violations == ()
+    return [devices[0] for devices in given.values()]
+
+
+@breaks(Rule.DEVICE_CAPACITY)
+def one_device_is_on_two_pods(history: History) -> None:
+    """The ledger has it right: it may be another one than that under which one pod was bound."""
+    one, other = _written_on_pods(history)
+    one[0] = other[0]
+
+
+@breaks(Rule.DEVICES)
+def a_pod_says_another_device_than_the_ledger(history: History) -> None:
+    one, other = _written_on_pods(history)
+    one[0], other[0] = other[0], one[0]
+
+
+@breaks(Rule.DEVICES)
+def a_pod_says_nothing_of_its_device(history: History) -> None:
+    _written_on_pods(history)
+    for bind in history.all("bind"):
+        bind["devices"] = [[] for _ in bind["tasks"]]
 
 
 @breaks(Rule.DEVICES)

@@ -3,6 +3,8 @@ who is left alone (promise 9)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from coordinator.verification.checker.report.rules import Rule
 from tests.coordinator.verification.checker.mutating import Event, History
 from tests.coordinator.verification.checker.mutations.table import breaks
@@ -112,3 +114,70 @@ def a_reclaim_takes_from_a_queue_whose_quota_has_no_bound(history: History) -> N
 def a_reclaim_takes_one_more_than_its_queue_has_beyond_its_quota(history: History) -> None:
     """Of two victims of two jobs, the second finds the queue at its quota."""
     _share(history, "rich")["quota"] = 11_000
+
+
+# --- KAI's marks of GPUs on pods ----------------------------------------------------------------
+
+
+def _marked(history: History) -> list[Event]:
+    """Write on the pods what KAI's binder would, as on a Kubernetes cluster: each has a whole GPU.
+    Returns the binds of two pods of one gang that are on one node at a time."""
+    for bind in history.all("bind"):
+        bind["gpus"] = [[["", [1000]]] for _ in bind["tasks"]]
+    assert history.check().violations == ()
+    jid = history.jid("train")
+    on: dict[str, list[Event]] = {}
+    for bind in history.all("bind"):
+        for i, (task, node) in enumerate(zip(bind["tasks"], bind["nodes"], strict=True)):
+            if task.startswith(f"{jid}."):
+                on.setdefault(node, []).append({"bind": bind, "i": i, "node": node})
+    return next(two for two in on.values() if len(two) > 1)
+
+
+def _mark(pod: Event, *marks: list[Any]) -> None:
+    pod["bind"]["gpus"][pod["i"]] = list(marks)
+
+
+@breaks(Rule.DEVICE_CAPACITY, of_kai=True)
+def two_pods_share_more_than_a_gpu(history: History) -> None:
+    one, other, *_ = _marked(history)
+    _mark(one, ["group", [600]])
+    _mark(other, ["group", [500]])
+
+
+@breaks(Rule.DEVICE_CAPACITY, of_kai=True)
+def a_node_has_fewer_gpus_than_its_pods_by_their_marks(history: History) -> None:
+    """One pod has four whole, and another a share of a fifth."""
+    one, other, *_ = _marked(history)
+    _mark(one, ["", [4000]])
+    _mark(other, ["group", [500]])
+
+
+@breaks(Rule.DEVICES, of_kai=True)
+def a_gpu_group_is_on_two_nodes(history: History) -> None:
+    here, *_ = _marked(history)
+    node = next(name for name in ("n0", "n1", "n2") if name != here["node"])
+    away = next(bind for bind in history.all("bind") if node in bind["nodes"])
+    _mark(here, ["group", [300]])
+    away["gpus"][away["nodes"].index(node)] = [["group", [300]]]
+
+
+@breaks(Rule.DEVICES, of_kai=True)
+def a_pod_has_no_mark_of_its_gpu(history: History) -> None:
+    one, *_ = _marked(history)
+    _mark(one)
+
+
+@breaks(Rule.DEVICES, of_kai=True)
+def one_gpu_has_two_groups(history: History) -> None:
+    """Whoever looks for the group's GPU by its label finds another one."""
+    one, other, *_ = _marked(history)
+    mine = [int(pod["bind"]["tasks"][pod["i"]].partition(".")[2]) for pod in (one, other)]
+    for _, statement in history.statements("train"):
+        for tix, devices in statement.get("devices", ()):
+            if tix in mine:
+                devices[0] = ["kai-gpu/0", [400]]
+    _mark(one, ["group", [400]])
+    _mark(other, ["group", [400]])
+    assert history.check().violations == ()
+    _mark(other, ["another", [400]])

@@ -30,6 +30,18 @@ def a_gate_is_still_closed(history: History) -> None:
 
 
 @breaks(Rule.NODE_RULES)
+def no_numa_domain_of_the_node_has_the_cores(history: History) -> None:
+    """A node reports two domains, each with fewer cores free than a pod asks for."""
+    _with_plugin(history, {"name": "numa-aware"})
+    _with_fact(history, "numa", "single-numa-node")
+    keeps = [["CPUManagerPolicy", "static"], ["TopologyManagerPolicy", "single-numa-node"]]
+    put = history.value("volume/v0")
+    for row in range(8):
+        report = {"name": f"n{row}", "policies": keeps, "cpus": [[0, 0, 0, 0], [1, 1, 0, 1]]}
+        put["values"][f"numatopology/n{row}"] = report  # of which no core is free
+
+
+@breaks(Rule.NODE_RULES)
 def the_queue_is_not_for_this_group_of_nodes(history: History) -> None:
     _with_plugin(history, {"name": "nodegroup", "arguments": {"strict": False}})
     for queue in (queue for event in history.all("queue") for queue in event["queues"]):
@@ -54,9 +66,9 @@ def _revocable(history: History, *, hours: str) -> None:
         history.node(name)["facts"]["labels"]["volcano.sh/revocable-zone"] = "day"
 
 
-def _with_fact(history: History, name: str) -> None:
+def _with_fact(history: History, name: str, value: object = True) -> None:
     role = history.job("odd")["roles"][0]
-    role[4:] = [{**(role[4] if len(role) > 4 else {}), name: True}]
+    role[4:] = [{**(role[4] if len(role) > 4 else {}), name: value}]
 
 
 def _with_plugin(history: History, plugin: Event) -> None:
