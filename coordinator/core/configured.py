@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.core.coordinator import Coordinator
-from coordinator.dispatch.dispatcher import Dispatcher
+from coordinator.dispatch.dispatcher import PACE_SECONDS, Dispatcher
 from coordinator.order.order import Order
 from shard_worker.framework.session import Session
 from shared.settings.settings import Settings
@@ -18,6 +18,7 @@ def configured_core(settings: Settings, session: Session) -> Coordinator:
             calls_in_flight=settings.calls_in_flight,
             turns_per_call=settings.turns_per_call,
             tasks_per_call=settings.tasks_per_call,
+            pace=PACE_SECONDS,
         ),
         mode=settings.mode,
         moves_per_minute=settings.rebalance_moves_per_minute,

@@ -25,7 +25,8 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from coordinator.bind.binder import BindPlan, BindResult, adopt, judge_answers, taken_by
+from coordinator.bind.binder import BindPlan, BindResult, judge_answers, taken_by
+from coordinator.bind.devices_of_pod import PodDevices
 from coordinator.bind.evictions import Victims
 from coordinator.bind.placements import Places
 from coordinator.bind.quarantine import Quarantines, RefusedBind
@@ -57,6 +58,7 @@ from shared.ledger.entries.intake_batch import PutPartition
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.messages.messages import HOLDING, NOBODY, Epoch, Outcome, OutcomeCode, StatusItem
+from shared.model.kai import KaiTopology
 from shared.model.model import Job, Node
 from shared.records.quarantine import Quarantine
 
@@ -91,7 +93,8 @@ class Coordinator:
         self.queues = QueuesOfPool(order)
         self.quarantines = Quarantines()
         self.places = Places(order, dispatcher)
-        self.victims = Victims(order, self.places, self.tally)
+        devices = PodDevices(self.nodes, lambda: order.accounts.cluster.names)
+        self.victims = Victims(order, self.places, self.tally, devices)
         self.shuffling = Shuffling(order, dispatcher)
         self.observed: dict[int, dict[int | str, Use]] = {}
         """Usage by foreign pods, as the ledger has it: row -> slot or thing -> amount."""
@@ -118,8 +121,13 @@ class Coordinator:
             self.partition.put_hyper_nodes(changes.hyper_nodes, gone=changes.hyper_nodes_gone)
             self.order.put_tiers(self.partition.tiers)
         self.queues.put(changes.queues, changes.objects)
+        for value in changes.objects:
+            if isinstance(value, KaiTopology):
+                self.partition.put_topology(value)
         for value in changes.objects_gone:
             self.order.drop_object(value)
+            if isinstance(value, KaiTopology):
+                self.partition.drop_topology(value.name)
         for jid in changes.jobs_gone:
             self.order.drop_job(jid)
             self.dispatcher.forget(jid)
@@ -186,7 +194,7 @@ class Coordinator:
                 shard = self.dispatcher.route(turn, need, tried=tried)
                 if turn.traced:
                     self.traces.opened(turn, shard)
-            out += self.dispatcher.send()
+            out += self.dispatcher.send(now)
         if self.traces.followers:
             self.traces.stepped(now)
         out += self.partition.step()
@@ -373,7 +381,7 @@ class Coordinator:
                     order.task_changed(item.jid, item.state, tasks, rows)
                 self.victims.came_back(item, tasks)
             elif (job := order.known(item.jid)) is not None:
-                self.places.adopted(job, tasks, rows)
+                self.places.adopted(job, tasks, rows, devices=item.devices)
                 order.adopted(job, item.state, tasks, rows)
             self.observer.recorded(item, tasks, rows)
             state = order.jobs.get(item.jid)
@@ -385,20 +393,13 @@ class Coordinator:
         state = self.order.jobs.get(jid)
         return None if state is None else state.job
 
-    def _any_job(self, jid: int) -> Job | None:
-        """The job, a deleted one included: its tasks on nodes count until they have left."""
-        state = self.order.known(jid)
-        return None if state is None else state.job
-
     def bind_answered(self, plan: BindPlan, answers: BindAnswers, now: float) -> BindResult:
         """Take up the cluster's answers to binds. Returns what to record."""
         answers = self.victims.answered(plan, answers)
         result = judge_answers(plan, answers)
         if result.elsewhere:
             self.tally.repaired["elsewhere"] += len(result.elsewhere)
-            result.items.extend(
-                adopt(plan, answers, result.elsewhere, jobs=self._any_job, rows=self.rows)
-            )
+            result.items.extend(self.victims.elsewhere(plan, answers, result.elsewhere, self.rows))
         self.quarantines.took(taken_by(plan, answers, self.quarantines.suspects))
         self._refused(result.refused, now)
         return result
@@ -413,7 +414,8 @@ class Coordinator:
 
     def next_due(self) -> float | None:
         """When to step again although nothing happened; None for never."""
-        due = [self.order.next_due(), self.quarantines.next_due(), self.shuffling.next_due()]
+        order, aside = self.order.next_due(), self.quarantines.next_due()
+        due = [order, aside, self.shuffling.next_due(), self.dispatcher.next_due()]
         return min((at for at in due if at is not None), default=None)
 
     def left_out(self, marks: Mapping[int, Quarantine | None]) -> None:

@@ -218,17 +218,18 @@ class Reconciler:
         match finding.kind:
             case FindingKind.ELSEWHERE | FindingKind.FORGOTTEN:
                 job = self._known_job(jid)
-                role = job.role_of(tix)
-                group = (finding.state, jid, role.cid, role.group)
+                role, devices = job.role_of(tix), self._core.victims.devices
+                group = role.cid, role.group, devices.of(job, tix, finding.row)
             case FindingKind.BEHIND | FindingKind.ENDED | FindingKind.LOST:
-                group = (finding.state, jid, -1, -1)
+                group = -1, -1, ()
             case _:
                 repairs.stop.append(finding.task)
                 return
-        if group not in groups:
-            groups[group] = StatusItem(finding.state, jid, [], [], group[2], group[3])
-        groups[group].tasks.append(tix)
-        groups[group].rows.append(finding.row)
+        key = finding.state, jid, *group
+        if key not in groups:
+            groups[key] = StatusItem(finding.state, jid, [], [], *group)
+        groups[key].tasks.append(tix)
+        groups[key].rows.append(finding.row)
 
     def _known_job(self, jid: int) -> Job:
         state = self._core.order.known(jid)

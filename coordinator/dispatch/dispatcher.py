@@ -9,6 +9,7 @@ next is on its way.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,17 @@ Counted as one task, 256 of them made a call of half a second of processor time,
 machine exceeds the worker's deadline: it was given up as dead, and its turns were reread and sent
 again in such calls (44 times in three minutes, with 5,000 such jobs at a load of 20 on two cores).
 """
+
+
+PACE_SECONDS = 0.02
+"""Where pods come one by one, a call for each costs more than all else: Ray takes half a
+millisecond on either side, and each commit is an entry of the log that every process reads. So a
+small call waits this long after the last one, and takes along what comes meanwhile. Nothing waits
+after a quiet moment."""
+
+GATHERED_TASKS = 16
+"""Fewer tasks (:func:`cost`) are gathered for one shard while their call waits. As many, or a turn
+that needs a session, wait for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +98,10 @@ class Dispatcher:
         calls_in_flight: int = 2,
         turns_per_call: int = 64,
         tasks_per_call: int = 512,
+        pace: float = 0.0,
     ) -> None:
+        """``pace``: seconds that a small call waits after the one before it, of any shard; 0: none
+        waits (:data:`PACE_SECONDS`)."""
         most = calls_in_flight * turns_per_call
         self.shards = {shard: ShardState(shard, ConcurrencyLimit(most)) for shard in range(shards)}
         self.shard_of: dict[int, int] = {}
@@ -96,6 +111,10 @@ class Dispatcher:
         self._home: dict[int, int] = {}
         self.last_call = 0
         """Number of the newest call that was sent."""
+        self._pace = pace
+        self._sent_at = -math.inf
+        self._held_until: float | None = None
+        """When the call that waits for others is due; None: none waits."""
         self.overfull: Amounts = {}
         """Sum over nodes of what tasks hold beyond the node's allocatable: a node that shrank, or
         was deleted, under its tasks."""
@@ -132,7 +151,15 @@ class Dispatcher:
         else:
             # The least work first: load evens itself out within a call or two, which is why only
             # capacity is balanced by moving nodes (decision 0021).
-            best = min(up, key=lambda s: (not _covers(s.idle, need), s.outstanding, s.shard))
+            best = min(
+                up,
+                key=lambda s: (
+                    not _covers(s.idle, need),
+                    not self._gathers(s),
+                    s.outstanding,
+                    s.shard,
+                ),
+            )
         self._home[turn.jid] = best.shard
         return best.shard
 
@@ -142,9 +169,21 @@ class Dispatcher:
 
     # --- when ---------------------------------------------------------------------------------
 
-    def send(self) -> list[SendTurns]:
+    def _gathers(self, state: ShardState) -> bool:
+        """Whether few turns wait for a call of the shard, so that it may wait for others."""
+        if not self._pace or not 0 < len(state.waiting) < GATHERED_TASKS:
+            return False
+        return sum(map(cost, state.waiting)) < GATHERED_TASKS
+
+    def next_due(self) -> float | None:
+        """When to call :meth:`send` for what it holds back; None for never. While no worker is up
+        nobody calls it: what it held then is no reason to wake."""
+        return self._held_until if self.ready() else None
+
+    def send(self, now: float = 0.0) -> list[SendTurns]:
         """The calls to send now."""
-        out = []
+        out: list[SendTurns] = []
+        waits, self._held_until = 0 <= now - self._sent_at < self._pace, None
         for state in self.shards.values():
             while (
                 state.epoch is not None
@@ -156,7 +195,12 @@ class Dispatcher:
                 each = -(-state.concurrency.limit // self.calls_in_flight)
                 if state.calls and not self._fills(state, each):
                     break
+                if waits and not state.calls and self._gathers(state):
+                    self._held_until = self._sent_at + self._pace
+                    break
                 out.append(self._call_of(state, state.epoch, most=min(room, each)))
+        if out:
+            self._sent_at = now
         return out
 
     def _fills(self, state: ShardState, most: int) -> bool:

@@ -1,6 +1,7 @@
 """Partition: which shard should own which nodes.
 
-Balanced by capacity, hyper nodes kept whole where they fit into a shard, and stable: only new nodes
+Balanced by capacity, hyper nodes and the lowest domains of KAI's topologies kept whole where they
+fit into a shard, and stable: only new nodes
 are assigned here (:mod:`coordinator.dispatch.rebalance` evens out what has grown apart).
 Deterministic (ties broken by row), so that two coordinators agree.
 
@@ -78,7 +79,7 @@ class Offers:
 @dataclass(slots=True)
 class Cut:
     """An assignment of the cluster to shards. A unit is what moves together: a hyper node of the
-    lowest tier, or a node. Its number is that of its first row."""
+    lowest tier, a rack of a topology, or a node. Its number is that of its first row."""
 
     unit: Units
     """Row -> unit, rows without a node included."""
@@ -122,8 +123,9 @@ def cut(offers: Offers, domains: Iterable[list[int]], *, shards: int, previous: 
     """Assign each unit to the shard that had most of it, if that has room; new ones to the least
     loaded shards.
 
-    ``domains`` are the rows of each hyper node, lowest tier first; a row counts for the first that
-    has it. ``previous`` is the present owner of each row, as long as ``offers`` has rows.
+    ``domains`` are rows that belong together, the hyper nodes of the lowest tier first; a row
+    counts for the first that has it. ``previous`` is the present owner of each row, as long as
+    ``offers`` has rows.
     """
     loads = offers.loads()
     unit = np.arange(len(loads))

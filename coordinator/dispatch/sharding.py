@@ -19,6 +19,7 @@ from coordinator.dispatch.partition import NOBODY, Offers, cut
 from coordinator.dispatch.rebalance import Rebalancer
 from coordinator.jobs.accounts import Accounts
 from shared.ledger.entries.intake_batch import PutPartition
+from shared.model.kai import KaiTopology
 from shared.model.model import Node
 from shared.model.node_pool import NodePool
 from shared.model.topology import HyperNode
@@ -50,6 +51,7 @@ class ClusterPartition:
         """Name -> row, of deleted nodes too: their last tasks still report, and a node that comes
         back gets its row again."""
         self.hyper_nodes: dict[str, HyperNode] = {}
+        self._topologies: dict[str, KaiTopology] = {}
         self.handover = Handover(len(dispatcher.shards), mode=mode)
         self.rebalancer = Rebalancer(moves_per_minute)
         self._offers = Offers()
@@ -75,7 +77,7 @@ class ClusterPartition:
         before = self.nodes.get(node.row)
         if before is not None:
             self._dispatcher.offer(node.row, before.allocatable, -1)
-        else:
+        if before is None or (self._topologies and before.labels != node.labels):
             self._changed = True
         self.nodes[node.row] = node
         self.name(node)
@@ -105,6 +107,13 @@ class ClusterPartition:
         for name in gone:
             self._changed |= self.hyper_nodes.pop(name, None) is not None
 
+    def put_topology(self, topology: KaiTopology) -> None:
+        self._topologies[topology.name] = topology
+        self._changed = True
+
+    def drop_topology(self, name: str) -> None:
+        self._changed |= self._topologies.pop(name, None) is not None
+
     @property
     def known(self) -> dict[int, Node]:
         """All nodes that the ledger has, those of other node pools included."""
@@ -123,11 +132,21 @@ class ClusterPartition:
         return busy
 
     def _domains(self) -> list[list[int]]:
-        """The rows of every hyper node, lowest tier first."""
+        """The rows of every hyper node, lowest tier first, and of the lowest domains of KAI's
+        topologies."""
         nodes, rows = self.nodes, self.rows
         ordered = sorted(self.hyper_nodes.values(), key=lambda hyper: (hyper.tier, hyper.name))
         rows_of = ([rows[name] for name in hyper.nodes if name in rows] for hyper in ordered)
-        return [[row for row in members if row in nodes] for members in rows_of]
+        domains = [[row for row in members if row in nodes] for members in rows_of]
+        for _, topology in sorted(self._topologies.items()):
+            labels = [level.label for level in topology.levels]
+            lowest: dict[tuple[str, ...], list[int]] = {}
+            for row, node in nodes.items():
+                if all(label in node.labels for label in labels):
+                    path = tuple(node.labels[label] for label in labels)
+                    lowest.setdefault(path, []).append(row)
+            domains += lowest.values()
+        return domains
 
     # --- the partition ------------------------------------------------------------------------
 

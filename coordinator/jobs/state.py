@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from shard_worker.session_model.queue_totals import opens_gate, waits_for_entry
-from shard_worker.session_model.workload import Amounts, JobInfo, Progress, add
+from shard_worker.session_model.workload import Amounts, JobInfo, add
 from shared.codec.packed import replace
 from shared.messages.messages import (
     ENDED,
@@ -436,15 +436,3 @@ def task_runs(
         TaskRun(cid=role.cid, group=role.group, role=role.name, tasks=state.pending(role, most))
         for role in order_roles(state, classes, roles)
     ]
-
-
-def progress(state: JobState) -> Progress:
-    """The figures that JobReady reads."""
-    info, groups = state.info, state.job.groups
-    return Progress(
-        parent=[g.parent for g in groups],
-        minimum=[g.minimum for g in groups],
-        held=list(info.held),
-        waiting=list(info.waiting),
-        best_effort=list(info.best_effort),
-    )

@@ -10,9 +10,10 @@ from coordinator.jobs.capability import within_capability
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.state import JobState, Need, amounts
 from coordinator.order.eviction_depth import EvictionDepth
-from coordinator.order.excerpts import ANY_QUEUE, SAME_QUEUE
+from coordinator.order.excerpts import tree_key
 from coordinator.order.starvation import Contention
 from shard_worker.framework.session import Session
+from shared.policy.evicting_actions import ANY_QUEUE, SAME_QUEUE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +28,26 @@ class Contenders:
     depth: EvictionDepth
     need: Callable[[JobState], Need]
     """What a job's next turn has to place."""
+    searched: Callable[[JobState, str, Session], set[str]]
+    """The keys of the queues that the search of an action is judged by."""
+    touched: Callable[[set[str]], bool]
+    """Whether an open turn touches some of these keys."""
     allocates: bool
     """Whether the policy has the action allocate."""
     now: float
     """Seconds since 1970."""
 
     def next(self) -> tuple[JobState, str] | None:
-        """The next starving job that may evict, and its action: by queue order, then job order."""
+        """The next starving job that may evict, and its action: by queue order, then job order.
+
+        One whose search is judged by queues that an open one touches waits for that, where it
+        stands: allocate may have room for it sooner. Nobody behind it may touch those queues
+        either: else a search over all of them would wait for ever behind those within one each.
+        """
         cluster, lines = self.accounts.cluster, self.lines
+        if self.session.queue_choice is not None and self._all_touched():
+            return None  # not even a look: it takes time by the number of lines
+        awaited: set[str] = set()
         by_key = [
             (self.session.queue_key(queue.info, cluster), queue.info.queue.name, queue)
             for queue in lines.queues.values()
@@ -43,14 +56,29 @@ class Contenders:
         for _, _, queue in sorted(by_key, key=lambda keyed: keyed[:2]):
             # Those of all lines are sorted at each look, which is why looks without a result grow
             # rarer with the number of lines.
+            own = tree_key(queue.info)
+            if own in awaited:
+                continue
             every = (lines.first_starving(line) for line in list(queue.lines.values()))
             for first in sorted(filter(None, every)):
                 state = self.jobs[first[2]]
                 within = self.depth.of(queue, first)
-                if (action := self._action(state, within)) is not None:
+                if (action := self._action(state, within)) is None:
+                    continue
+                keys = self.searched(state, action, self.session)
+                if awaited.isdisjoint(keys) and not self.touched(keys):
                     return state, action
-        self.contention.looked(self.now, lines=sum(len(q.lines) for _, _, q in by_key))
+                awaited |= keys
+                if own in awaited:
+                    break  # whatever else waits in this queue touches its own tree as well
+        looked = sum(len(q.lines) for _, _, q in by_key)
+        self.contention.looked(self.now, lines=looked, blocked=bool(awaited))
         return None
+
+    def _all_touched(self) -> bool:
+        """Whether there is no tree of queues that no open turn touches."""
+        roots = (info for info in self.accounts.cluster.queues.values() if not info.above)
+        return all(self.touched({tree_key(info)}) for info in roots)
 
     def _action(self, state: JobState, within: Callable[[str], bool]) -> str | None:
         """The action by which this job may evict now; None for none. ``within``: whether an action

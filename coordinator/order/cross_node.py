@@ -79,6 +79,8 @@ class Spanning:
         the rule came that their jobs are members of."""
         self._taken: dict[int, dict[str, None]] = {}
         """The same by job: every outcome asks what its job had, of however many turns are out."""
+        self._touched_later: dict[int, set[str]] = {}
+        """Job -> keys beside those: of trees of queues that came to be touched by its open turn."""
         self.out_now: set[int] = set()
         """Jobs with a turn out that is more than a flat one, or that others wait for."""
         self._waiting: dict[str, list[tuple[int, int]]] = {}
@@ -289,6 +291,15 @@ class Spanning:
         self._told.discard(jid)
         self._hold(jid, keys)
 
+    def touch(self, jid: int, keys: Collection[str]) -> None:
+        """Note that the job's open turn touches these keys as well, until it returns. Its statement
+        does not move them: after it was lost they are not read again."""
+        if jid in self._taken:
+            further = [key for key in keys if key not in self._taken[jid]]
+            self._touched_later.setdefault(jid, set()).update(further)
+            for key in further:
+                self._busy.setdefault(key, set()).add(jid)
+
     def _hold(self, by: int, keys: Collection[str]) -> None:
         if keys:
             self._taken.setdefault(by, {}).update(dict.fromkeys(keys))
@@ -305,7 +316,7 @@ class Spanning:
 
     def _let_go(self, jid: int) -> list[tuple[int, int]]:
         woken: list[tuple[int, int]] = []
-        for key in self._taken.pop(jid, ()):
+        for key in dict.fromkeys((*self._taken.pop(jid, ()), *self._touched_later.pop(jid, ()))):
             self._busy[key].discard(jid)
             if not self._busy[key]:
                 del self._busy[key]
@@ -327,7 +338,7 @@ class Spanning:
         self.moved(keys)
         told = self._told_beside if asked_for else self._told
         if evicts and keys and by not in told:
-            self._hold(_awaiting_word(by), keys)
+            self._hold(_awaiting_word(by), {*keys, *self._touched_later.get(by, ())})
 
     def told_of_evictions(self, by: int) -> list[tuple[int, int]]:
         """The bind stream told of what a statement of this job evicts. Returns the jobs that

@@ -26,6 +26,7 @@ from shared.messages.excerpt import (
 )
 from shared.messages.messages import NOBODY, TaskState
 from shared.model.model import Job, Queue, TaskClass
+from shared.policy.evicting_actions import ANY_QUEUE, EVICTING, SAME_QUEUE
 from shared.records.specs import encode_queue
 from shared.records.specs_jobs import encode_job
 
@@ -42,13 +43,8 @@ below 10% of the time."""
 
 RANK_SECONDS_A_JOB = 1e-5
 
-ANY_QUEUE = frozenset({"consolidation"})
-SAME_QUEUE = frozenset({"preempt", "gangpreempt"})
-OTHER_QUEUES = frozenset({"reclaim", "gangreclaim"})
 Usage = dict[str, dict[str, float]]
 """Node name -> ``cpu`` and ``memory``, percent."""
-
-EVICTING = SAME_QUEUE | OTHER_QUEUES | ANY_QUEUE
 
 Waits = Callable[[list[str]], bool]
 
@@ -114,10 +110,8 @@ class Excerpts:
         close = spanning.members(k for k in own_keys if k.startswith(OF_PLACING)) - {jid}
         victims = list(self._victims(state, action, session)) if action in EVICTING else []
         keys = {key for victim in victims for key in spanning.keys(victim)} | {*own_keys}
-        # A search judges by the shares and totals of all queues: of two at the same moment each
-        # would take what the rules let only one of them have.
         shares = self._shares(session) if action in EVICTING else {}
-        keys |= {VICTIMS} if shares else set()
+        keys |= self.searched(state, action, session) if shares else set()
         order = dict.fromkeys([*sorted(close), *victims, *sorted(spanning.members(keys))])
         order.pop(jid, None)
         others = [
@@ -138,6 +132,21 @@ class Excerpts:
             starts=self._starts(session) if shares else {},
         )
         return excerpt, touched
+
+    def searched(self, state: JobState, action: str, session: Session) -> set[str]:
+        """The keys of the trees of queues whose totals the search of an action is judged by; none
+        under a policy that does not divide the cluster among queues.
+
+        Of two searches at the same moment by the same totals each would take what the rules let
+        only one of them have. One within a job's own queue changes that queue and those above it,
+        and asks for no others; any other search compares the shares of all.
+        """
+        if session.queue_choice is None:
+            return set()
+        queues = self._accounts.cluster.queues
+        if action in SAME_QUEUE and (own := queues.get(state.info.qid)) is not None:
+            return {tree_key(own)}
+        return {tree_key(info) for info in queues.values()}
 
     def _starts(self, session: Session) -> dict[int, float]:
         """When jobs started that the policy may still protect."""
@@ -303,6 +312,12 @@ class Excerpts:
 
     def forget(self, jid: int) -> None:
         self._specs.pop(jid, None)
+
+
+def tree_key(info: QueueInfo) -> str:
+    """The key of the tree that a queue is in, for the turns that are judged by it."""
+    root = info.above[-1] if info.above else info
+    return f"{VICTIMS}{root.queue.qid}"
 
 
 def _evictable_rows(state: JobState) -> Iterator[int]:

@@ -29,7 +29,6 @@ from coordinator.jobs.state import (
     Need,
     Standing,
     amounts,
-    progress,
     task_runs,
 )
 from coordinator.jobs.table import BACKFILL
@@ -169,6 +168,7 @@ class Order(Sessions):
         """Add or update an object that rules read."""
         self.spanning.put_object(value)
         self.accounts.put_object(value)
+        self.contention.ask_anew(value)
 
     def drop_object(self, value: WorldObject) -> None:
         self.spanning.drop_object(value)
@@ -278,7 +278,7 @@ class Order(Sessions):
         0 before the gang is ready, and one for a ready job, as in Volcano; unless only this job
         waits: then as many as its queue and the cluster admit, by halving from ``tail_limit``.
         """
-        if not self.session.job_ready(progress(state)):
+        if not self.session.job_ready(state.info.progress()):
             return 0
         if not self.lines.alone():
             return 1

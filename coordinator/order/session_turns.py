@@ -14,7 +14,7 @@ from coordinator.jobs.gate_removals import fillable
 from coordinator.jobs.pending_order import LineBlock
 from coordinator.jobs.pending_reasons import INVALID, KEPT_OUT
 from coordinator.jobs.repairs import Repairs
-from coordinator.jobs.state import JobState, Standing, progress, recount
+from coordinator.jobs.state import JobState, Standing, recount
 from coordinator.jobs.table import BACKFILL
 from coordinator.order.aging import RESERVE, Aging
 from coordinator.order.contenders import Contenders
@@ -301,7 +301,7 @@ class Sessions(Repairs):
         cluster = self.accounts.cluster
         return not (held_up or state.job.dangling or state.info.qid < 0) and (
             fillable(state)
-            and self.session.job_ready(progress(state))
+            and self.session.job_ready(state.info.progress())
             and self.session.job_valid(state.info, cluster) is None
             and self.entry.passes(state, cluster)
         )
@@ -315,18 +315,33 @@ class Sessions(Repairs):
     # --- contention ---------------------------------------------------------------------------
 
     def _starves(self, state: JobState) -> bool:
-        return bool(self.contention.actions) and self.session.job_starving(state.info)
+        """Whether a job in a line may evict others now; where only later, it is asked again
+        then."""
+        if not (self.contention.actions and self.session.job_starving(state.info)):
+            return False
+        earliest = self.session.evicts_from(state.info, self.accounts.cluster)
+        return self.contention.may_evict(state.job, earliest=earliest, now=self.now)
 
     def _settle(self, state: JobState) -> None:
         super()._settle(state)
         # What ended may have been part of its minimum.
         if state.standing is Standing.READY and self._starves(state):
-            self.lines.add_starving(state, self.session.job_key(state.info, self.accounts.cluster))
+            self._add_starving(state)
+
+    def _add_starving(self, state: JobState) -> None:
+        self.lines.add_starving(state, self.session.job_key(state.info, self.accounts.cluster))
 
     def next_contender(self) -> tuple[JobState, str] | None:
         """The next starving job that may evict, and its action; see :class:`Contenders`."""
         if not self.contention.may_look(self.now):
             return None
+        for jid in self.contention.held_no_more(self.now):
+            state = self.jobs.get(jid)
+            if state and state.standing is Standing.READY and self._starves(state):
+                self._add_starving(state)
+        for jid, action in self.contention.out.items():  # its queue may be in another tree by now
+            if (state := self.jobs.get(jid)) is not None:
+                self.spanning.touch(jid, self.excerpts.searched(state, action, self.session))
         cluster, searched = self.accounts.cluster, self.contention.searched
         return Contenders(
             session=self.session,
@@ -336,6 +351,8 @@ class Sessions(Repairs):
             contention=self.contention,
             depth=EvictionDepth(self.session, cluster, self.lines, self.jobs, searched),
             need=self._need,
+            searched=self.excerpts.searched,
+            touched=self.spanning.touched,
             allocates=self.allocates,
             now=self.now,
         ).next()

@@ -7,10 +7,13 @@ something in the cluster has changed.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from coordinator.order.excerpts import EVICTING
+from shared.model.kai import KaiPodGroup
+from shared.model.model import Job, WorldObject
+from shared.policy.evicting_actions import EVICTING
 from shared.policy.model import Dialect, Policy
 
 OPEN = 8
@@ -65,35 +68,47 @@ class Contention:
         self._trying: dict[int, StarvationProgress] = {}
         self._evicted: dict[int, tuple[float, float]] = {}
         """jid -> (when it may evict again, how long it had to wait for that)."""
+        self._held: dict[int, tuple[float, str]] = {}
+        """jid -> (until when it may evict nobody, its PodGroup or ""), of jobs that others of their
+        line go before."""
+        self._ends: list[tuple[float, int]] = []
+        """Heap of what :attr:`_held` says, and of what it said before."""
+        self._held_groups: dict[str, int] = {}
+        """PodGroup (``namespace/name``) -> jid, of the jobs in :attr:`_held`."""
         self._looked = float("-inf")
-        self._most = OPEN
+        self._blocked = False
+        """Whether the last look found jobs that wait for an open turn."""
         self._by_time = False
         self.adopt(policy)
 
     def adopt(self, policy: Policy) -> None:
         """Take another policy's actions; every job may try at once."""
         self.actions = tuple(name for name in policy.actions if name in EVICTING)
-        # Under KAI's rules each search depends on all that the one before took, and the same totals
-        # may give another answer later: who runs long enough is protected no more.
-        self._most = 1 if policy.dialect is Dialect.KAI else OPEN
+        # Under KAI's rules the same totals may give another answer later: who runs long enough is
+        # protected no more.
         self._by_time = policy.dialect is Dialect.KAI
         self._trying.clear()
         self._evicted.clear()
+        self._held.clear()
+        self._held_groups.clear()
+        self._ends.clear()
         self._looked = float("-inf")
 
     def may_look(self, now: float) -> bool:
         """Whether to search for starving jobs now; needs room for another open turn."""
-        room = bool(self.actions) and len(self.out) < self._most
+        room = bool(self.actions) and len(self.out) < OPEN
         return room and now >= self._looked + LOOK_SECONDS
 
-    def looked(self, now: float, *, lines: int) -> None:
+    def looked(self, now: float, *, lines: int, blocked: bool = False) -> None:
         """Note a search through this many lines that found no job; the longer it took, the later
-        the next."""
+        the next. ``blocked``: some wait for an open turn, and may have theirs as soon as it
+        returns."""
+        self._blocked = blocked
         self._looked = now + max(0.0, lines * LOOK_SECONDS_A_LINE - LOOK_SECONDS)
 
     def action(self, jid: int, *, now: float, revision: int) -> str | None:
         """The action that the job may try now; None for none."""
-        if now < self._evicted.get(jid, (0.0, 0.0))[0]:
+        if now < self._pauses_until(jid):
             return None
         trying = self._trying.get(jid)
         if trying is None:
@@ -126,7 +141,10 @@ class Contention:
 
     def came_back(self, jid: int) -> str | None:
         """Close the job's turn; returns its action, None if that is one without evictions."""
-        return self.out.pop(jid, None)
+        action = self.out.pop(jid, None)
+        if action is not None and self._blocked:
+            self._looked, self._blocked = float("-inf"), False
+        return action
 
     def failed(self, jid: int, *, shard: int, elsewhere: bool, now: float, revision: int) -> None:
         """Note a failed attempt. ``elsewhere``: another shard may still help by the same action."""
@@ -194,9 +212,49 @@ class Contention:
         wait = min(2 * wait or EVICTED_SECONDS, EVICTED_LIMIT_SECONDS)
         self._evicted[jid] = (now + wait, wait)
 
+    def may_evict(self, job: Job, *, earliest: float, now: float) -> bool:
+        """Whether a starving job may evict others now. Where it may only later, because its policy
+        says so (``earliest``) or because its own tasks were evicted, it gives way to those who ask
+        for the same, and :meth:`held_no_more` names it then."""
+        until = max(earliest, self._pauses_until(job.jid))
+        if until <= now:
+            return True
+        group = job.key if job.kind == "PodGroup" else ""
+        if self._held.get(job.jid) != (until, group):
+            self._hold(job.jid, until, group)
+        return False
+
+    def _hold(self, jid: int, until: float, group: str) -> None:
+        self._held[jid] = until, group
+        if group:
+            self._held_groups[group] = jid
+        heapq.heappush(self._ends, (until, jid))
+
+    def _pauses_until(self, jid: int) -> float:
+        """When a job whose tasks were evicted may evict others; in the past for most."""
+        return self._evicted.get(jid, (0.0, 0.0))[0]
+
+    def ask_anew(self, value: WorldObject) -> None:
+        """A PodGroup was stored: its job may have to wait longer, or no more."""
+        if isinstance(value, KaiPodGroup) and (jid := self._held_groups.get(value.key)) is not None:
+            self._hold(jid, 0.0, value.key)
+
+    def held_no_more(self, now: float) -> Iterator[int]:
+        """The jobs that may evict again, each once."""
+        while self._ends and self._ends[0][0] <= now:
+            until, jid = heapq.heappop(self._ends)
+            if jid in self._held and self._held[jid][0] == until:
+                self._let_go(jid)
+                yield jid
+
+    def _let_go(self, jid: int) -> None:
+        _, group = self._held.pop(jid, (0.0, ""))
+        self._held_groups.pop(group, None)
+
     def gone(self, jid: int) -> None:
         """Forget a job that is deleted or done."""
         self._evicted.pop(jid, None)
+        self._let_go(jid)
         self.forget(jid)
 
     def forget(self, jid: int) -> None:
@@ -205,6 +263,8 @@ class Contention:
 
     def next_due(self, now: float) -> float | None:
         """The next time at which a job may try again although nothing happens."""
-        due = [t.not_before for t in self._trying.values() if t.not_before > now]
-        due += [until for until, _ in self._evicted.values() if until > now]
-        return min(due, default=None)
+        due = [trying.not_before for trying in self._trying.values()]
+        due += [until for until, _ in self._evicted.values()]
+        # Not before the next look: until then nobody asks whose time has come.
+        due += [max(until, self._looked + LOOK_SECONDS) for until, _ in self._ends[:1]]
+        return min((at for at in due if at > now), default=None)

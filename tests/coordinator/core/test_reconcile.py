@@ -16,10 +16,12 @@ from coordinator.core.reconcile import (
     read_name,
 )
 from coordinator.intake.changes import Changes
+from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import Observe
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.records import pack_node, pack_thing
 from shared.messages.messages import Rows, StatusItem, TaskState
+from shared.model.named_devices import ASSIGNED_DEVICES, DEVICES, written_devices
 from shared.units.slots import Slots
 from tests.coordinator.core.test_core import coordinator, sends
 from tests.coordinator.order.helpers import placed
@@ -93,6 +95,33 @@ def test_a_task_that_was_thought_pending_is_adopted() -> None:
     repairs = twice(books(S.PENDING), listed(("0.0", "n1", P.BOUND)))
     assert repairs.items == [StatusItem(S.BOUND, 0, [0], [1], 0, 0)]
     assert repairs.counts == {FindingKind.FORGOTTEN: 1}
+
+
+SHARE = (("card/0", (400,)),)
+
+
+def telling_devices(*states: TaskState) -> Coordinator:
+    """Node n1 has a device, and whoever watches the pods says what each has of it."""
+    core = books(*states)
+    marks = ((DEVICES, written_devices((("card/0", (1000,)),))),)
+    core.admitted(Changes(nodes=[replace(core.nodes[1], annotations=marks)]))
+    told = {ASSIGNED_DEVICES: written_devices(SHARE)}
+    core.victims.devices.marks = lambda jid, tix: told
+    return core
+
+
+@pytest.mark.parametrize("state", [S.PENDING, S.BOUND])
+def test_a_task_is_adopted_with_its_devices(state: TaskState) -> None:
+    repairs = twice(telling_devices(state), listed(("0.0", "n1", P.BOUND)))
+    assert repairs.items == [StatusItem(S.BOUND, 0, [0], [1], 0, 0, SHARE)]
+
+
+def test_a_task_that_a_bind_found_elsewhere_is_adopted_with_its_devices() -> None:
+    core = telling_devices(S.BINDING)
+    request = BindRequests(["0.0"], ["u0"], ["p"], ["n0"], [1.0])
+    plan = BindPlan(ids=[], jids=[0], tasks=[0], rows=[0], requests=request)
+    result = core.bind_answered(plan, BindAnswers([BindAnswer.ELSEWHERE], ["n1"]), 1.0)
+    assert result.items == [StatusItem(S.BOUND, 0, [0], [1], 0, 0, SHARE)]
 
 
 def test_states_that_fell_behind_are_recorded() -> None:

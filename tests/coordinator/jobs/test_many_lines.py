@@ -20,6 +20,7 @@ from shared.model.model import Node, Queue, Requests, TaskClass
 from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, MEMORY, PODS
 from tests.coordinator.order.helpers import answer, job, placed, turns
+from tests.examples import examples
 
 GPU = 7
 EVERY_LINE = 10**9
@@ -230,7 +231,7 @@ def came_of(rng: Random, turn: Turn) -> Outcome:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     window=st.sampled_from([1, 4, 64]),

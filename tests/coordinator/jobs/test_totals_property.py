@@ -19,6 +19,7 @@ from shared.messages.messages import Group, TaskState
 from shared.model.constraints import Constraints
 from shared.model.devices import DeviceAsk, DeviceRequest, ResourceClaim, ResourceClaimTemplate
 from shared.model.model import Job, Queue, Role, TaskClass
+from tests.examples import examples
 
 CLASSES = {
     0: TaskClass(requests=((0, 1000), (2, 1))),
@@ -125,7 +126,7 @@ def world_of(states: list[JobState]) -> World:
 steps = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.sampled_from(STATES)))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(jobs(), steps)
 def test_both_halves_have_the_same_totals(
     made: list[Job], moves: list[tuple[int, int, TaskState]]

@@ -37,8 +37,8 @@ def searched(order: Order, now: float, *, turns: int = 100) -> list[tuple[str, s
     return found
 
 
-def names(order: Order, action: str, now: float = 0.0) -> list[str]:
-    return sorted({job for job, by in searched(order, now) if by == action})
+def names(order: Order, action: str, now: float = 0.0, *, turns: int = 100) -> list[str]:
+    return sorted({job for job, by in searched(order, now, turns=turns) if by == action})
 
 
 FOUR = [
@@ -122,3 +122,67 @@ def test_a_job_that_is_out_for_another_turn_counts() -> None:
     assert order.next_turn() is None
     order.outcome(answer(again, OutcomeCode.INFEASIBLE, {"NotEnoughResources": 1}))
     assert names(order, "consolidation", LATER + 2) == ["first"]
+
+
+SAME_NEED = [Job_("delayed", "a", gpus=11, priority=90), Job_("second", "a", gpus=11, priority=80)]
+"""One line: of those in it only the first is asked whether it may evict."""
+
+
+def delay(order: Order, name: str, seconds: float) -> None:
+    """Set the preemptionDelay of a job's PodGroup, counted from the start."""
+    groups = order.accounts.cluster.objects.kai_groups
+    (group,) = (group for group in groups.values() if group.name == name)
+    order.put_object(replace(group, created=0.0, preemption_delay=seconds))
+
+
+def test_a_job_in_its_delay_does_not_hide_those_behind_it_of_the_same_need() -> None:
+    order = waiting(*SAME_NEED, depth={})
+    delay(order, "delayed", 60.0)
+    assert names(order, "consolidation") == ["second"]
+    assert "delayed" in names(order, "consolidation", LATER), "the delay is over"
+
+
+def test_a_job_whose_delay_is_over_goes_before_those_behind_it() -> None:
+    order = waiting(*SAME_NEED, depth={})
+    delay(order, "delayed", 60.0)
+    order.begin(0.0)
+    assert order.next_contender() is not None
+    assert searched(order, 61.0, turns=1) == [("delayed", "consolidation")]
+
+
+def test_a_delay_that_grows_while_a_job_waits_counts() -> None:
+    order = waiting(*SAME_NEED, depth={})
+    delay(order, "delayed", 60.0)
+    order.begin(0.0)
+    assert order.next_contender() is not None
+    delay(order, "delayed", 2 * LATER)
+    assert names(order, "consolidation", LATER) == ["second"]
+
+
+def test_the_end_of_a_delay_wakes_order_though_nothing_happens() -> None:
+    order = waiting(SAME_NEED[0], depth={})
+    delay(order, "delayed", 60.0)
+    assert searched(order, 1.0) == []
+    assert order.next_due() == 60.0
+
+
+def test_a_delay_that_is_taken_back_is_over_at_once() -> None:
+    order = waiting(*SAME_NEED, depth={})
+    delay(order, "delayed", LATER)
+    order.begin(0.0)
+    assert order.next_contender() is not None
+    delay(order, "delayed", 0.0)
+    assert searched(order, 1.0, turns=1) == [("delayed", "consolidation")]
+
+
+def test_a_delay_that_ends_while_no_turn_may_open_is_due_at_no_past_time() -> None:
+    """Else whoever steps when something is due would step again and again."""
+    order = waiting(*SAME_NEED, depth={})
+    delay(order, "delayed", 60.0)
+    order.begin(1.0)
+    assert order.next_turn() is not None
+    order.window = order.open
+    order.begin(61.0)
+    assert order.next_turn() is None
+    due = order.next_due()
+    assert due is None or due > 61.0

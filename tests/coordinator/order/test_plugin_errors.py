@@ -16,6 +16,7 @@ from shared.codec.packed import replace
 from shared.messages.reason import Reason
 from shared.model.model import Job
 from shared.policy.dialect import parse_policy
+from shared.units.slots import CPU
 from tests.coordinator.order.helpers import job, order
 from tests.shard_worker.framework.installed import frail_policy, install_frail
 
@@ -27,8 +28,23 @@ def _frail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_frail(tmp_path, monkeypatch)
 
 
+EVERYWHERE = (
+    "JobOrder",
+    "JobValid",
+    "Overused",
+    "QueueOrder",
+    "Allocatable",
+    "TaskOrder",
+    "JobStarving",
+    "JobEnqueueable",
+)
+"""The points at which the coordinator asks before it tries a job."""
+
+
 def named(jid: int, name: str, queue: str = "a") -> Job:
-    return replace(job(jid, queue=queue), name=name)
+    """Three tasks where it is to be refused, one where not; enqueue has to admit both."""
+    made = job(jid, queue=queue, count=3 if name.startswith("bad") else 1)
+    return replace(made, name=name, min_resources=((CPU, 1000),))
 
 
 def order_with(at: str, caught: list[PluginError]) -> Order:
@@ -47,7 +63,7 @@ def turns(of: Order) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("at", ["JobOrder", "JobValid", "Overused"])
+@pytest.mark.parametrize("at", EVERYWHERE)
 def test_the_job_waits_with_the_name_and_the_others_have_their_turns(at: str) -> None:
     caught: list[PluginError] = []
     core = Coordinator(order_with(at, caught), Dispatcher(1))
@@ -88,3 +104,19 @@ def test_it_is_asked_again_after_the_capacity_has_changed() -> None:
     waiting.begin(30.0)
     assert len(caught) == asked + 1
     assert waiting.jobs[1].reason is Reason.PLUGIN_ERROR
+
+
+def test_a_rule_that_begins_to_raise_at_the_door_is_named() -> None:
+    """The job came into line before, and enqueue judges it by a rule that raises since."""
+    caught: list[PluginError] = []
+    core = Coordinator(order_with("JobEnqueueable", caught), Dispatcher(1))
+    core.order.put_job(named(1, "late"))
+    (state,) = core.order.jobs.values()
+    core.order.begin(0.0)
+    assert core.order.entry.waiting == {}  # admitted at once
+    state.info.phase = "Pending"
+    state.info.job = replace(state.job, name="bad")
+    core.order.entry.passes(state, core.order.accounts.cluster)
+    core.order.accounts.cluster.revision += 1
+    core.order.begin(10.0)
+    assert core.order.entry.why == {1: Reason.PLUGIN_ERROR}

@@ -109,6 +109,19 @@ def test_who_loses_its_minimum_while_it_waits_starves_from_then_on() -> None:
     assert (turn.jid, turn.action) == (2, "preempt")
 
 
+def test_who_pauses_because_it_was_evicted_hides_nobody_who_asks_for_the_same() -> None:
+    o = contending()
+    filled(o)
+    o.put_job(job(2, count=2, priority=9))
+    o.put_job(job(3, count=2, priority=5))
+    assert o.jobs[2].line is o.jobs[3].line
+    o.contention.was_evicted(2, now=100.0)
+    (turn,) = turns(o, 100.5)
+    assert (turn.jid, turn.action) == (3, "preempt")
+    (turn,) = turns(o, 101.5)
+    assert (turn.jid, turn.action) == (2, "preempt")
+
+
 def test_victims_that_a_budget_counts_come_with_the_turn() -> None:
     o = contending()
     filled(o)

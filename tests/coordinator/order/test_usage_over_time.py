@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from coordinator.dispatch.instructions import StoreUsage
 from coordinator.order.usage_over_time import UsageOverTime
-from shard_worker.dialects.kai.rules.fair_share import USAGE_ONE
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import ClusterInfo, QueueInfo
@@ -20,6 +19,7 @@ from shared.ledger.entries.intake_batch import PutObject
 from shared.model.kai import KaiQueue, KaiShare
 from shared.model.model import Node, Queue
 from shared.policy.dialect import parse_policy
+from shared.policy.kai_usage import USAGE_ONE
 from shared.records.usage import usage_moment
 from shared.units.slots import CPU
 
