@@ -205,6 +205,7 @@ def adopt(
     *,
     jobs: Callable[[int], Job | None],
     rows: Mapping[str, int],
+    devices: Callable[[Job, int, int], Things],
 ) -> list[StatusItem]:
     """What to record of tasks that the cluster has on other nodes than requested; tasks whose job
     or node is unknown are left out."""
@@ -212,9 +213,7 @@ def adopt(
     for i in positions:
         job, row = jobs(plan.jids[i]), rows.get(answers.where[i])
         if job is not None and row is not None:
-            tix = plan.tasks[i]
-            role = job.role_of(tix)
-            items.append(StatusItem(TaskState.BOUND, job.jid, [tix], [row], role.cid, role.group))
+            items.append(_adopted(job, plan.tasks[i], row, devices))
     return items
 
 
@@ -281,11 +280,13 @@ def read_reports(
     *,
     rows: Mapping[str, int],
     jobs: Callable[[int], Job | None] = lambda jid: None,
+    devices: Callable[[Job, int, int], Things] = lambda job, tix, row: (),
 ) -> list[StatusItem]:
     """The cluster's reports as ledger items; consecutive reports of one kind and job are merged.
 
     ``rows``: node name -> row, deleted nodes included. ``jobs``: what the books know of a job;
-    asked where a task is on a node that somebody else chose.
+    asked where a task is on a node that somebody else chose. ``devices``: (job, tix, row) -> what
+    the task has there.
 
     The order within a job is kept, because a task starts before it ends.
     """
@@ -296,8 +297,11 @@ def read_reports(
         jid = int(head)
         if kind == Report.BOUND:
             last.pop(jid, None)
-            if (adopted := _adopted(jid, int(tix), rows.get(node), jobs)) is not None:
-                _append_adopted(items, adopted)
+            job, row = jobs(jid), rows.get(node)
+            # Where the job, the member or the node is not known (any more) reconciling finds it
+            # again once they are.
+            if job is not None and row is not None and job.known_role(int(tix)) is not None:
+                _append_adopted(items, _adopted(job, int(tix), row, devices))
             continue
         previous = last.get(jid)
         if previous is None or previous[0] != kind:
@@ -313,15 +317,11 @@ def read_reports(
 
 
 def _adopted(
-    jid: int, tix: int, row: int | None, jobs: Callable[[int], Job | None]
-) -> StatusItem | None:
-    """What to record of a task that is on a node; None where the job, the member or the node is not
-    known (any more): reconciling finds it again once they are."""
-    job = jobs(jid)
-    role = None if job is None else job.known_role(tix)
-    if role is None or row is None:
-        return None
-    return StatusItem(TaskState.BOUND, jid, [tix], [row], role.cid, role.group)
+    job: Job, tix: int, row: int, devices: Callable[[Job, int, int], Things]
+) -> StatusItem:
+    """What to record of a task that is on a node, whoever bound it there."""
+    role, taken = job.role_of(tix), devices(job, tix, row)
+    return StatusItem(TaskState.BOUND, job.jid, [tix], [row], role.cid, role.group, taken)
 
 
 def _append_adopted(items: list[StatusItem], adopted: StatusItem) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.bind.binder import BindPlan, read_reports
+from coordinator.bind.binder import BindPlan, adopt, read_reports
+from coordinator.bind.devices_of_pod import PodDevices
 from coordinator.bind.overdue_victims import OverdueVictims
 from coordinator.bind.placements import Places
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, Reports, incarnation, life_of
@@ -34,7 +35,11 @@ _OF_INCARNATIONS = (TaskState.RUNNING, TaskState.RELEASING, *ENDED)
 
 
 class Victims:
-    def __init__(self, order: Order, places: Places, tally: CoordinatorTally) -> None:
+    def __init__(
+        self, order: Order, places: Places, tally: CoordinatorTally, devices: PodDevices
+    ) -> None:
+        """``devices``: of tasks that are adopted where the cluster has them."""
+        self.devices = devices
         self._order = order
         self._places = places
         self._tally = tally
@@ -143,7 +148,15 @@ class Victims:
     def read(self, reports: Reports, rows: Mapping[str, int]) -> list[StatusItem]:
         """Reports as ledger items, without those about earlier incarnations."""
         current = _current(reports, self._lives)
-        return self.ended(read_reports(current, rows=rows, jobs=self._job))
+        items = read_reports(current, rows=rows, jobs=self._job, devices=self.devices.of)
+        return self.ended(items)
+
+    def elsewhere(
+        self, plan: BindPlan, answers: BindAnswers, positions: list[int], rows: Mapping[str, int]
+    ) -> list[StatusItem]:
+        """What to record of tasks that the cluster has on other nodes than requested."""
+        devices = self.devices.of
+        return adopt(plan, answers, positions, jobs=self._job, rows=rows, devices=devices)
 
     def _job(self, jid: int) -> Job | None:
         state = self._order.known(jid)

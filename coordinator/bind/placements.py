@@ -11,6 +11,7 @@ from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.ledger.errors import Deposed
 from shared.messages.messages import ALLOCATE, HOLDING, Outcome, StatusItem, TaskState
 from shared.model.model import Requests
+from shared.units.things import Things
 
 
 class Places:
@@ -113,9 +114,14 @@ class Places:
             for tix in tasks:
                 state.devices.pop(tix, None)
 
-    def adopted(self, state: JobState, tasks: list[int], rows: list[int]) -> None:
-        """Charge tasks to these nodes, wherever the books had them."""
+    def adopted(
+        self, state: JobState, tasks: list[int], rows: list[int], *, devices: Things
+    ) -> None:
+        """Charge tasks to these nodes, wherever the books had them. ``devices``: of each there."""
         for tix, row in zip(tasks, rows, strict=True):
+            state.devices.pop(tix, None)
+            if devices:
+                state.devices[tix] = devices
             requests = self._requests(state.job.role_of(tix).cid)
             if state.states[tix] in HOLDING:
                 self._dispatcher.used([state.rows[tix]], requests, -1)

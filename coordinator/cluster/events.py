@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from shared.units.things import Things
+
 EventKind = Literal["bind", "start", "releasing", "succeeded", "failed", "delete", "lost", "erased"]
 
 
@@ -27,3 +29,19 @@ class ClusterEvent:
     exit_codes: list[int] = field(default_factory=list)
     """Of binds, like ``durations``, as requested: a restarted process learns from both how long
     pods run and how they end."""
+    devices: list[Things] = field(default_factory=list)
+    """Of binds on a Kubernetes cluster: those that the pod itself says it has."""
+    gpus: list[Things] = field(default_factory=list)
+    """Of binds under KAI's scheduler's name: (group, thousandths) of shares of GPUs by KAI's own
+    labels on the pod, and ("", thousandths) of those that it has whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Figures that turns have from one moment until another (seconds since 1970)."""
+
+    usage: dict[str, dict[str, float]]
+    """Node -> ``cpu`` and ``memory`` in percent, where they are known."""
+    begins: float
+    ends: float | None = None
+    """None: until there are others."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
+from coordinator.cluster.events import Measured
 from shared.units.things import Things
 
 
@@ -176,6 +177,11 @@ class ClusterDriver(RunsTasks, Protocol):
     async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
         """Record in the history, if there is one, that users were told that these jobs are stored:
         (first jid, number of jobs). Raises ClusterTimeout."""
+        ...
+
+    async def measured(self, measured: Measured) -> None:
+        """Record in the history, if there is one, how busy a metrics source says that nodes are.
+        Raises ClusterTimeout."""
         ...
 
     async def close(self) -> None: ...

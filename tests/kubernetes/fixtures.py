@@ -1,6 +1,7 @@
 """Fixtures of a real cluster, for every test below ``tests``.
 
-All tests that use them run in one process (``make test-kubernetes``) and share one API server.
+The tests that use them run in two processes (``make test-kubernetes``), and share one API server in
+each.
 """
 
 from __future__ import annotations

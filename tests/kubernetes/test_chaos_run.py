@@ -9,14 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.verification.chaos.kubernetes.volcano import GPU_AMOUNT, GPU_SHARES
+from coordinator.verification.checker.check import check, check_lines
+from coordinator.verification.checker.report.report import CheckReport
+from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.local_kubernetes.binaries import Binaries
 
 SECONDS = 25
-SEED = 4
-"""Its plan kills each role once."""
+SEED, KAI_SEED = 4, 24
+"""Their plans kill each role once. The second is of KAI's."""
 LOSING_SECONDS = 32
-LOSING_SEED = 5
-"""It puts an old copy of the ledger back."""
+LOSING_SEED, KAI_LOSING_SEED = 5, 8
+"""They put an old copy of the ledger back."""
+
+LOADED = (Rule.DEVICE_CAPACITY, Rule.DEVICES, Rule.VOLUMES, Rule.EVICTION_POLICY, Rule.VICTIM_GANG)
+"""Rules that need shared GPUs, volumes, claims, and victims under a budget."""
+KAI_LOADED = (*LOADED, Rule.QUEUE_TREE)
 
 
 def chaos(*options: str | Path) -> subprocess.CompletedProcess[str]:
@@ -24,10 +32,12 @@ def chaos(*options: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=460, check=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(480)
-def test_every_promise_is_kept(kubernetes_binaries: Binaries, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [SEED, KAI_SEED])
+def test_every_promise_is_kept(kubernetes_binaries: Binaries, tmp_path: Path, seed: int) -> None:
     history = tmp_path / "history.jsonl"
-    options = ("--seed", str(SEED), "--duration", str(SECONDS), "--history", history, "-o", "json")
+    options = ("--seed", str(seed), "--duration", str(SECONDS), "--history", history, "-o", "json")
     cluster = ("--cluster", "kubernetes", "--servers", kubernetes_binaries.folder)
     done = chaos(*cluster, *options)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -40,12 +50,71 @@ def test_every_promise_is_kept(kubernetes_binaries: Binaries, tmp_path: Path) ->
     assert {"bind", "start", "succeeded", "commit", "status", "end"} <= events
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(480)
-def test_with_an_old_copy_of_the_ledger_it_goes_on_by_itself(
+def test_what_is_loaded_is_judged(kubernetes_binaries: Binaries, tmp_path: Path) -> None:
+    """Without faults, so that all of it is placed within the seconds of the load."""
+    history = tmp_path / "history.jsonl"
+    cluster = ("--cluster", "kubernetes", "--servers", kubernetes_binaries.folder, "--no-faults")
+    done = chaos(*cluster, "--seed", str(SEED), "--duration", "12", "--history", history)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    facts = facts_of(check(history, closed=True))
+    assert all(facts[rule] > 0 for rule in LOADED), facts
+    whole = [GPU_SHARES, GPU_AMOUNT, 0]
+    broken = broken_where_a_device_is_given_twice(history, "devices", whole)
+    assert Rule.DEVICE_CAPACITY.label in broken
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(480)
+def test_what_is_loaded_in_kais_words_is_judged(
     kubernetes_binaries: Binaries, tmp_path: Path
 ) -> None:
     history = tmp_path / "history.jsonl"
-    options = ("--seed", str(LOSING_SEED), "--duration", str(LOSING_SECONDS), "-o", "json")
+    cluster = ("--cluster", "kubernetes", "--servers", kubernetes_binaries.folder, "--no-faults")
+    done = chaos(*cluster, "--seed", str(KAI_SEED), "--duration", "12", "--history", history)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    facts = facts_of(check(history, closed=True))
+    assert all(facts[rule] > 0 for rule in KAI_LOADED), facts
+    for column in ("devices", "gpus"):  # by our annotation, and by KAI's labels
+        broken = broken_where_a_device_is_given_twice(history, column, [1000])
+        assert Rule.DEVICE_CAPACITY.label in broken, column
+
+
+def facts_of(report: CheckReport) -> dict[Rule, int]:
+    by_name = {row.rule: row.checked for row in report.rows}
+    return {rule: by_name[rule.label] for rule in KAI_LOADED}
+
+
+def broken_where_a_device_is_given_twice(history: Path, column: str, whole: list[int]) -> set[str]:
+    """Rules that are broken where a pod says that it has a whole device of which another pod on its
+    node has a part. ``column``: where binds say it."""
+    lines = history.read_bytes().splitlines(keepends=True)
+    holders: dict[str, tuple[str, str]] = {}
+    """Node -> (task, device) of a pod that is there."""
+    for number, line in enumerate(lines):
+        event = json.loads(line)
+        for node in event.get("nodes", []) if event["src"] == "cluster" else []:
+            task, device = holders.get(node, ("", ""))
+            if event["ev"] == "bind" and device:
+                lines[number] = json.dumps(event | {column: [[[device, whole]]]}).encode() + b"\n"
+                return {found.rule for found in check_lines(lines, name="changed").violations}
+            if event["ev"] == "bind" and event[column][0]:
+                holders[node] = event["tasks"][0], event[column][0][0][0]
+            if event["ev"] in ("succeeded", "failed", "lost") and event["tasks"] == [task]:
+                del holders[node]
+    raise AssertionError("no pod came beside one that has a device")
+
+
+@pytest.mark.timeout(480)
+@pytest.mark.parametrize(
+    "seed", [LOSING_SEED, pytest.param(KAI_LOSING_SEED, marks=pytest.mark.thorough)]
+)
+def test_with_an_old_copy_of_the_ledger_it_goes_on_by_itself(
+    kubernetes_binaries: Binaries, tmp_path: Path, seed: int
+) -> None:
+    history = tmp_path / "history.jsonl"
+    options = ("--seed", str(seed), "--duration", str(LOSING_SECONDS), "-o", "json")
     cluster = ("--cluster", "kubernetes", "--servers", kubernetes_binaries.folder)
     done = chaos(*cluster, *options, "--history", history)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -56,6 +125,8 @@ def test_with_an_old_copy_of_the_ledger_it_goes_on_by_itself(
     for part in both:
         events = {json.loads(line)["ev"] for line in part.read_bytes().splitlines()}
         assert {"bind", "start", "commit", "end"} <= events, part.name
+    after = facts_of(check(history, closed=True))
+    assert after[Rule.DEVICE_CAPACITY] > 0, "devices of pods that another ledger had bound"
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:

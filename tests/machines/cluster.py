@@ -12,19 +12,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from coordinator.verification.local_kubernetes.authority import Authority
 from shared.secrets.secret_file import new_secret, write_secret
-from tests.machines.machine import RAY, Machine, machines
+from tests.machines.machine import ENTERING, RAY, Machine, machines
 
 LEDGER_PORT, RAY_PORT, API_PORT = 6380, 6379, 8080
 START_SECONDS = 180.0
+CUT_SECONDS = 30.0
 SHARDS = 4
 
 Json = dict[str, Any]
+OnHead = Callable[[Machine], AbstractContextManager[dict[str, str]]]
+"""What runs on the head before Quadrant does, and the settings that Quadrant has because of it."""
 _ASK = """
 import sys, urllib.request
 for url in sys.argv[1:]:
@@ -61,10 +65,29 @@ class Cluster:
         self._joined[machine.number] = self._ray(machine, address, f"--num-cpus={SHARDS}")
 
     def until_ray_runs(self, machine: Machine) -> None:
-        log, deadline = machine.folder / f"{machine.number}-ray.log", time.monotonic() + 60.0
-        while "Ray runtime started" not in log.read_text():
+        self.until_said(machine, "ray", "Ray runtime started")
+
+    def until_said(self, machine: Machine, log: str, text: str) -> None:
+        """Wait until a process has this in its log."""
+        path, deadline = machine.folder / f"{machine.number}-{log}.log", time.monotonic() + 60.0
+        while text not in path.read_text():
             assert time.monotonic() < deadline, self.logs()
             time.sleep(0.2)
+
+    def shard_workers(self) -> list[int]:
+        """How many run on each of the workers' machines."""
+        return [sum("ShardActor" in line for line in m.commands()) for m in self.workers]
+
+    @contextlib.contextmanager
+    def cut_off(self, machine: Machine) -> Iterator[None]:
+        """It reaches nobody for :data:`CUT_SECONDS`, however soon the body ends; afterwards every
+        shard has a worker."""
+        machine.cut_off()
+        end = time.monotonic() + CUT_SECONDS
+        yield
+        time.sleep(max(0.0, end - time.monotonic()))
+        machine.join()
+        self.until(all_up)
 
     def pull(self, machine: Machine) -> None:
         del self._joined[machine.number]
@@ -98,13 +121,23 @@ class Cluster:
 
     def stop_quadrant(self) -> None:
         """In order, so that the history is complete."""
+        self.end("coordinator.cli up", with_it="coordinator.c")
+
+    def end(self, program: str, *, with_it: str = "") -> None:
+        """Ask what has this in its command line on the head to end, and wait until it has.
+        ``with_it``: what ends because of that."""
         for pid, command in self.head.processes_there():
-            if "coordinator.cli up" in command:
+            if program in command and not command.startswith(ENTERING):
                 os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + START_SECONDS
-        while any("coordinator.c" in command for _, command in self.head.processes_there()):
+        while any((with_it or program) in line for line in self.head.commands()):
             assert time.monotonic() < deadline, self.logs()
             time.sleep(0.2)
+
+    def begin(self) -> None:
+        """Start Quadrant, and wait until every shard has a worker."""
+        self.start_quadrant()
+        self.until(all_up)
 
     def start_quadrant(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "coordinator.cli", "up"]
@@ -157,11 +190,20 @@ class Cluster:
         return "\n".join(ends)
 
 
+def all_up(status: Json) -> bool:
+    return all(shard["up"] for shard in status["shards"])
+
+
 @contextlib.contextmanager
-def three_machines(folder: Path) -> Iterator[Cluster]:
-    """Everything runs, and every shard has a worker."""
+def nothing_more(head: Machine) -> Iterator[dict[str, str]]:
+    yield {}
+
+
+@contextlib.contextmanager
+def three_machines(folder: Path, on_head: OnHead = nothing_more) -> Iterator[Cluster]:
+    """Everything runs but Quadrant itself."""
     authority = Authority(folder, "machines")
-    with machines(3, folder) as (head, *workers):
+    with machines(3, folder) as (head, *workers), on_head(head) as more:
         certificate, key = authority.issue("ledger", address=head.address)
         token = write_secret(folder / "ray.token", new_secret())
         ledger: list[str | Path] = [sys.executable, "-m", "tests.machines.ledger"]
@@ -188,6 +230,7 @@ def three_machines(folder: Path) -> Iterator[Cluster]:
             "QUADRANT_WORKER_CPUS": "1",
             "QUADRANT_SHARDS": str(SHARDS),
             "QUADRANT_STANDBY": "true",
+            **more,
         }
         cluster = Cluster(head, workers, settings, ray)
         cluster.start_ray_head()
@@ -196,6 +239,4 @@ def three_machines(folder: Path) -> Iterator[Cluster]:
             cluster.join_ray(machine)
         for machine in workers:  # or all shards would begin on the one that is quicker
             cluster.until_ray_runs(machine)
-        cluster.start_quadrant()
-        cluster.until(lambda status: all(shard["up"] for shard in status["shards"]))
         yield cluster

@@ -24,6 +24,8 @@ from shared.die_with_parent import die_with_parent
 
 RAY = "ray"
 """Folder of Ray's files, a private one on each machine."""
+ENTERING = "nsenter"
+"""The command that starts others there: it stays, and ends as they do."""
 NETWORK = "10.77"
 """Of private addresses, which the namespaces are given: machine N has ``10.77.N.2``."""
 
@@ -49,6 +51,12 @@ class Machine:
     @property
     def address(self) -> str:
         return f"{NETWORK}.{self.number}.2"
+
+    @property
+    def network(self) -> list[str]:
+        """A command that becomes what stands behind it, in the machine's network: it is its
+        starter's own child, which :meth:`run` cannot say of a process that has to see others."""
+        return ["ip", "netns", "exec", self.name]
 
     @property
     def _cable(self) -> str:
@@ -135,7 +143,7 @@ class Machine:
         _run("ip", "netns", "del", self.name)
 
     def _within(self, command: Sequence[str | Path]) -> list[str]:
-        target = ["nsenter", "--net", "--pid", "--mount", "--target", str(self._first)]
+        target = [ENTERING, "--net", "--pid", "--mount", "--target", str(self._first)]
         return [*target, *map(str, command)]
 
     def _boot(self) -> None:
@@ -143,7 +151,7 @@ class Machine:
         its own, and would see those of the others."""
         alone = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
         first = subprocess.Popen(
-            ["ip", "netns", "exec", self.name, *alone, "sleep", "infinity"],
+            [*self.network, *alone, "sleep", "infinity"],
             preexec_fn=die_with_parent(),  # noqa: PLW1509
         )
         self.processes.append(first)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,18 @@ from typing import Any
 import pytest
 
 from coordinator.verification.checker.check import check
-from tests.machines.cluster import SHARDS, Cluster, three_machines
+from tests.machines.cluster import CUT_SECONDS, SHARDS, Cluster, all_up, three_machines
 from tests.machines.machine import possible
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.alone,
+    pytest.mark.thorough,
     pytest.mark.timeout(900),
     pytest.mark.skipif(not possible(), reason="network namespaces need root and iproute2"),
 ]
 
 Json = dict[str, Any]
 NODES, CORES = 24, 8
-CUT_SECONDS = 30.0
 
 
 @pytest.fixture
@@ -32,6 +30,7 @@ def cluster() -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="qm-"))  # short: sockets stand in it
     try:
         with three_machines(folder) as cluster:
+            cluster.begin()
             cluster.apply(*(node(f"n{i}") for i in range(NODES)))
             cluster.until(lambda status: sum(s["nodes"] for s in status["shards"]) == NODES)
             yield cluster
@@ -70,29 +69,16 @@ def finished(jobs: int) -> Callable[[Json], bool]:
     return lambda status: bool(status["jobs"]["finished"] >= jobs)
 
 
-def all_up(status: Json) -> bool:
-    return all(shard["up"] for shard in status["shards"])
-
-
-def shard_workers(cluster: Cluster) -> list[int]:
-    """How many run on each of the two machines."""
-    return [sum("ShardActor" in line for line in m.commands()) for m in cluster.workers]
-
-
 def test_a_machine_is_cut_off_the_head_is_killed_a_machine_is_pulled(cluster: Cluster) -> None:
     first, second = cluster.workers
-    assert all(shard_workers(cluster)), "both machines have some"
+    assert all(cluster.shard_workers()), "both machines have some"
     jobs = [gang(f"before-{i}", width) for i, width in enumerate((4, 8, 60, 16))]
     cluster.apply(*jobs)
     cluster.until(finished(4))
 
-    first.cut_off()
-    began = time.monotonic()
-    cluster.apply(*(gang(f"cut-{i}", 8) for i in range(8)))
-    cluster.until(finished(12), CUT_SECONDS)  # by the shards that are reached
-    time.sleep(max(0.0, began + CUT_SECONDS - time.monotonic()))
-    first.join()
-    cluster.until(all_up)
+    with cluster.cut_off(first):
+        cluster.apply(*(gang(f"cut-{i}", 8) for i in range(8)))
+        cluster.until(finished(12), CUT_SECONDS)  # by the shards that are reached
     cluster.apply(gang("across", NODES * CORES // 2))
     cluster.until(finished(13))
 
@@ -104,7 +90,7 @@ def test_a_machine_is_cut_off_the_head_is_killed_a_machine_is_pulled(cluster: Cl
     cluster.pull(second)
     cluster.apply(*(gang(f"pulled-{i}", 16) for i in range(4)))
     cluster.until(lambda status: finished(21)(status) and all_up(status))
-    assert shard_workers(cluster)[0] == SHARDS, "all of them are on the machine that is left"
+    assert cluster.shard_workers()[0] == SHARDS, "all of them are on the machine that is left"
 
     cluster.stop_quadrant()
     report = check(cluster.history, closed=True)

@@ -45,10 +45,15 @@ the last, and ``part`` (how many came before) on all but the first. Their kinds:
     epoch      (nothing more)
 
 Events of the cluster have ``n`` (a running number), and ``tasks``, ``nodes``, ``uids``, ``answers``
-as parallel columns; kinds: bind, start, releasing, succeeded, failed, delete, lost
-(gone without a report), erased (it ended, and the cluster does not know it any more), and
+as parallel columns, and of a bind on a Kubernetes cluster ``devices``: [[name, [amount]]] that the
+pod says it has, an entry for each of ``tasks``, and under KAI's scheduler's name ``gpus``: [[group,
+[thousandths]]] by KAI's own labels on the pod, "" for GPUs that it has whole; kinds: bind, start,
+releasing, succeeded, failed, delete, lost (gone without a report), erased (it ended, and the
+cluster does not know it any more),
 ``acknowledged`` with ``jobs``: [[first jid, how many]], of which users were told that they are
-stored, and ``end``: the writer stopped in order (it may begin again).
+stored, ``measured`` with ``usage``: {node: [percent of its CPU, of its memory]} (-1: not known),
+which turns have ``from`` a moment on, ``until`` another or (null) the next such event, and ``end``:
+the writer stopped in order (it may begin again).
 """
 
 from __future__ import annotations
@@ -57,7 +62,7 @@ from collections.abc import Iterator
 from itertools import groupby, repeat
 from typing import Any
 
-from coordinator.cluster.events import ClusterEvent
+from coordinator.cluster.events import ClusterEvent, Measured
 from coordinator.cluster.history.facts import (
     Facts,
     digest,
@@ -204,6 +209,15 @@ def acknowledged_event(t: float, jobs: list[tuple[int, int]], number: int) -> Ev
     return {"t": t, "src": "cluster", "n": number, "ev": "acknowledged", "jobs": jobs}
 
 
+def measured_event(t: float, measured: Measured, number: int) -> Event:
+    """A metrics source said how busy nodes are."""
+    usage = {
+        node: (u.get("cpu", -1.0), u.get("memory", -1.0)) for node, u in measured.usage.items()
+    }
+    period = {"from": measured.begins, "until": measured.ends}
+    return {"t": t, "src": "cluster", "n": number, "ev": "measured", **period, "usage": usage}
+
+
 def end_event(t: float, number: int) -> Event:
     """The writer stops in order here: deadlines of what is open count up to this time."""
     return {"t": t, "src": "cluster", "n": number, "ev": "end"}
@@ -224,6 +238,10 @@ def cluster_event(event: ClusterEvent, number: int) -> Event:
         record["durations"] = event.durations
     if any(event.exit_codes):
         record["codes"] = event.exit_codes
+    if event.devices:
+        record["devices"] = event.devices
+    if event.gpus:
+        record["gpus"] = event.gpus
     return record
 
 

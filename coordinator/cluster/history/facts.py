@@ -23,7 +23,7 @@ from shared.records.specs import (
 
 Facts = dict[str, Any]
 
-_NOT_CHECKED = ("resourcequota/", "quota/", "numatopology/")
+_NOT_CHECKED = ("resourcequota/", "quota/")
 """Prefixes of objects that no promise concerns: only admission and scores read them."""
 
 _WISHES = ("preferred_nodes", "images", "preempts")
@@ -31,6 +31,8 @@ _WISHES = ("preferred_nodes", "images", "preempts")
 
 _PREEMPTABLE = "volcano.sh/preemptable"
 _REVOCABLE = "volcano.sh/revocable-zone"
+_NUMA = "volcano.sh/numa-topology-policy"
+_NUMA_GUARANTEES = ("best-effort", "restricted", "single-numa-node")
 
 DIGEST_BYTES = 8
 """64 bits: two of 10 million different requirements share a digest with a chance below 1e-5."""
@@ -79,6 +81,8 @@ def role_facts(job: Job, role: Role) -> Facts:
         role_rules["priority"] = role.priority
     if role.priority_class:
         role_rules["class"] = role.priority_class
+    if (numa := dict(role.annotations).get(_NUMA)) in _NUMA_GUARANTEES:
+        role_rules["numa"] = numa
     if role.gated and not role.own_gate:
         role_rules["gated"] = True
     for marks in (role.annotations, role.labels, job.annotations, job.labels):

@@ -17,13 +17,14 @@ from typing import BinaryIO, Protocol
 import orjson
 import structlog
 
-from coordinator.cluster.events import ClusterEvent
+from coordinator.cluster.events import ClusterEvent, Measured
 from coordinator.cluster.history.events import (
     Event,
     LedgerEvents,
     acknowledged_event,
     cluster_event,
     end_event,
+    measured_event,
 )
 from shared.ledger.entries.log import LogEntry
 
@@ -66,6 +67,11 @@ class HistoryFile:
         """Write that users were told that these jobs are stored: (first jid, number of jobs)."""
         self._number += 1
         self._write([acknowledged_event(t, jobs, self._number)])
+
+    def measured(self, t: float, measured: Measured) -> None:
+        """Write how busy nodes are, as a metrics source says."""
+        self._number += 1
+        self._write([measured_event(t, measured, self._number)])
 
     def end(self, t: float) -> None:
         """Write the final event: the file is complete up to here."""

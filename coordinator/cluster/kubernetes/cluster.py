@@ -13,12 +13,14 @@ What writes is a part of its own (:class:`Writes`): in the shadow it writes nowh
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
+from coordinator.cluster.events import Measured
 from coordinator.cluster.kubernetes.api.client import ApiReader
 from coordinator.cluster.kubernetes.api.reflector import (
     ObjectSink,
@@ -26,6 +28,7 @@ from coordinator.cluster.kubernetes.api.reflector import (
     ReflectorCounts,
     WatchedKind,
 )
+from coordinator.cluster.kubernetes.gathering import Gathering
 from coordinator.cluster.kubernetes.state.mirror import POD, Mirror, ObjectDelta, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodRow, Task
 from coordinator.cluster.protocol import (
@@ -78,16 +81,18 @@ class KubernetesCluster:
         writes: Writes,
         followed: Sequence[tuple[WatchedKind, ObjectSink]] = (),
         clock: Clock = time.time,
+        draw: random.Random | None = None,
     ) -> None:
-        """``followed``: kinds that intake does not hear of, and who does."""
+        """``followed``: kinds that intake does not hear of, and who does. ``draw``: for the pauses
+        after errors."""
         self.mirror = mirror
         self._reader = reader
         self._kinds = {kind.name: kind for kind in kinds}
         self._writes = writes
         self._clock = clock
         self._reflectors = [
-            *(Reflector(self._reader, kind, self) for kind in kinds),
-            *(Reflector(self._reader, kind, sink) for kind, sink in followed),
+            *(Reflector(self._reader, kind, self, draw=draw) for kind in kinds),
+            *(Reflector(self._reader, kind, sink, draw=draw) for kind, sink in followed),
         ]
         self._changed = asyncio.Event()
         """There may be something for intake."""
@@ -96,6 +101,7 @@ class KubernetesCluster:
         self._reported = asyncio.Event()
         self._job_uid: Callable[[int], str | None] = lambda jid: None
         self._listing: list[PodRow] = []
+        self._for_intake, self._for_binder = Gathering(), Gathering()
 
     # --- as a process ---------------------------------------------------------------------------
 
@@ -162,6 +168,8 @@ class KubernetesCluster:
     async def changes(self) -> ObjectDelta:
         """The next objects and removals; waits for one."""
         while True:
+            if self.mirror.waiting:
+                await self._for_intake.pause(self.mirror.waiting)
             delta = self.mirror.take_delta(DELTA)
             if self.mirror.waiting <= BACKLOG:
                 self._room.set()
@@ -236,8 +244,8 @@ class KubernetesCluster:
                     await self._reported.wait()
             except TimeoutError:
                 return reports
-            reports = self.mirror.reports.after(after)
-        return reports
+        await self._for_binder.pause(len(self.mirror.reports))
+        return self.mirror.reports.after(after)
 
     async def listing(self, token: str) -> Listed:
         await self._all_known()
@@ -283,6 +291,9 @@ class KubernetesCluster:
 
     async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
         """There is no history: the API server has what users were told."""
+
+    async def measured(self, measured: Measured) -> None:
+        """There is no history."""
 
     async def close(self) -> None:
         await self._writes.close()

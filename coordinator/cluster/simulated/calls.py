@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from coordinator.cluster.events import Measured
 from coordinator.cluster.protocol import (
     BindAnswer,
     BindAnswers,
@@ -82,6 +83,14 @@ def read_token(arguments: list[Any]) -> str:
 def read_acknowledged(arguments: list[Any]) -> list[tuple[int, int]]:
     """Runs of jobs: (first jid, how many)."""
     return read(arguments, tuple[list[tuple[Count, Count]]], "acknowledged")[0]
+
+
+def read_measured(arguments: list[Any]) -> Measured:
+    """How busy nodes are."""
+    usage, begins, ends = read(
+        arguments, tuple[dict[str, dict[str, Finite]], Finite, Finite | None], "measured"
+    )
+    return Measured(usage, begins, ends)
 
 
 def read_nothing(value: Any) -> None:

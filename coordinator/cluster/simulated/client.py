@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from coordinator.cluster.events import Measured
 from coordinator.cluster.protocol import (
     BindAnswers,
     BindRequests,
@@ -80,6 +81,10 @@ class SocketCluster:
 
     async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
         await self._ask("acknowledged", [jobs], self._timeout, read_nothing)
+
+    async def measured(self, measured: Measured) -> None:
+        figures = [measured.usage, measured.begins, measured.ends]
+        await self._ask("measured", figures, self._timeout, read_nothing)
 
     async def ready(self, *, within: float) -> None:
         """Wait until the process answers; raises ClusterTimeout after ``within`` seconds."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from coordinator.cluster.events import ClusterEvent
+from coordinator.cluster.events import ClusterEvent, Measured
 from coordinator.cluster.protocol import BindRequests, ClusterTimeout
 from coordinator.cluster.simulated.calls import (
     bind_answer_columns,
@@ -21,6 +21,7 @@ from coordinator.cluster.simulated.calls import (
     read_bind,
     read_delete,
     read_look,
+    read_measured,
     read_reports_question,
     read_token,
     report_columns,
@@ -45,6 +46,10 @@ class EventSink(Protocol):
     def acknowledged(self, t: float, jobs: list[tuple[int, int]]) -> None:
         """Write that users were told that these jobs are stored: (first jid, number of jobs).
         Raises OSError."""
+        ...
+
+    def measured(self, t: float, measured: Measured) -> None:
+        """Write how busy nodes are. Raises OSError."""
         ...
 
 
@@ -112,6 +117,9 @@ class ClusterHost:
                     connection.send([number, "", self._kubelets.foreign()])
                 case "acknowledged":
                     self._history.acknowledged(self._clock(), read_acknowledged(rest))
+                    connection.send([number, "", None])
+                case "measured":
+                    self._history.measured(self._clock(), read_measured(rest))
                     connection.send([number, "", None])
                 case "position":
                     connection.send([number, "", self._history.position])

@@ -13,7 +13,6 @@ from coordinator.api.auth.reviews import AccessVerdict, ClusterUser, ReviewFaile
 from coordinator.cluster.kubernetes.api.credentials import ApiServer
 from coordinator.cluster.kubernetes.api.objects import status_of
 from coordinator.cluster.kubernetes.api.pool import NoAnswer, NotSent, WritePool
-from shared.kubeconfig import ConfigError
 
 CONNECTIONS = 8
 ANSWER_SECONDS = 3.0
@@ -74,8 +73,6 @@ class ApiReviews:
             answer = await self._pool.send("POST", path, body, seconds=ANSWER_SECONDS)
         except (NotSent, NoAnswer) as error:
             raise ReviewFailed(f"{where} did not answer a {kind}: {error}") from None
-        except ConfigError as error:
-            raise ReviewFailed(f"no {kind} could be sent to {where}: {error}") from None
         if answer.code == HTTPStatus.FORBIDDEN:
             resource = path.rpartition("/")[2]
             message = f"{where} lets Quadrant make no {kind}: bind it a ClusterRole with create on "

@@ -18,6 +18,7 @@ import structlog
 from coordinator.cluster.kubernetes.state.mirror import POD, ObjectDelta, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodKey, Task
 from coordinator.intake.admission.documents import DEFAULT_QUEUE, body_of
+from coordinator.intake.admission.pods import CHANGED_IN_PLACE
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Key
@@ -157,7 +158,16 @@ class ClusterFeed:
             self._later.append((delta, positions))
             return
         refused = self._refusals(delta, positions, admission)
+        self._tell_changed(delta, positions, admission)
         self._name_pods(delta, [i for i in positions if i not in refused])
+
+    def _tell_changed(self, delta: ObjectDelta, positions: list[int], admission: Admission) -> None:
+        """Tell of pods that the cluster changed where they are: they count as they were."""
+        for notice in admission.notices:
+            if notice.message == CHANGED_IN_PLACE:
+                log.warning("A pod changed", pod=notice.name, pods=notice.count, why=notice.message)
+                at = {_named(delta.keys[i]): i for i in positions}[notice.kind, notice.name]
+                self._not_understood(delta.keys[at], delta.items[at], notice.message)
 
     def _has_pod(self, key: ObjectKey, item: dict[str, Any]) -> bool:
         """Whether intake has this pod, word for word."""

@@ -135,9 +135,10 @@ def _observed(reader: ApiReader, policies: PolicyFollower, settings: Settings) -
     requests = BindRequestBook() if settings.binder == "kai" else None
     observer = None if requests is None else PodOutcomes(requests)
     mirror = _mirror(kinds, policies.ours, observer=observer)
-    leases = names_of_leases(policies.ours, node_pool_of(policy))
+    pool = node_pool_of(policy)
+    leases = names_of_leases(policies.ours, pool)
     writes = ApiWrites(reader, mirror, schedulers=leases)
-    binder = None if requests is None else RequestWrites(writes, mirror, requests)
+    binder = None if requests is None else RequestWrites(writes, mirror, requests, pool=pool)
     cluster = KubernetesCluster(
         reader,
         kinds,

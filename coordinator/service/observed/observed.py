@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -32,6 +34,9 @@ from coordinator.service.observed.feed import ClusterFeed
 from coordinator.service.observed.prebind import ApiPreBind
 from coordinator.service.observed.shadow_report import shadow_routes
 from coordinator.service.observed.statuses import StatusReports
+from shared.model.named_devices import ASSIGNED_DEVICES, written_devices
+from shared.model.node_devices import device_annotations
+from shared.units.things import Things
 
 FLUSH_SECONDS = 1.0
 """How late the shadow's record may be in its file."""
@@ -61,6 +66,8 @@ class ObservedCluster:
     """What has KAI's binder bind; None where pods are bound by us."""
     reviews: ReviewServer | None = None
     """Who tells who asks us and what they may; None where that is not asked."""
+    clock: Callable[[], float] = time.time
+    """Seconds since 1970, for what is told."""
 
     def lead(self, ledger: str, leadership: Leadership) -> None:
         """This coordinator leads, by the ledger of this id."""
@@ -88,11 +95,17 @@ class ObservedCluster:
             state = core.order.known(jid)
             return None if state is None else state.job.uid
 
+        def marks(jid: int, tix: int) -> Mapping[str, str]:
+            row = self.cluster.mirror.pods.of_task((jid, tix))
+            return {} if row is None else row.marks
+
+        core.victims.devices.marks = marks
         if self.book is not None:
             self.book.facts = facts_of(core, intake)
         reports: StatusReports | None = None
         if self.writes is not None:
-            reports = StatusReports(objects, self.cluster.mirror, self.writes)
+            reports = StatusReports(objects, self.cluster.mirror, self.writes, clock=self.clock)
+            self.writes.device_marks = partial(_device_marks, core)
         feed = ClusterFeed(
             self.cluster,
             intake=intake,
@@ -121,6 +134,16 @@ class ObservedCluster:
 
 def _told_nowhere(key: ObjectKey, item: dict[str, Any], why: str) -> None:
     """The shadow writes nothing: its report has the pods that it did not understand."""
+
+
+def _device_marks(core: Coordinator, node: str, devices: Things) -> Mapping[str, str]:
+    """Annotations that tell a pod's devices: ours, by which another ledger finds them again, and
+    Volcano's, by which its device plugin does."""
+    if not devices:
+        return {}
+    known = core.nodes.get(core.rows.get(node, -1))
+    volcanos = {} if known is None else device_annotations(known, devices)
+    return volcanos | {ASSIGNED_DEVICES: written_devices(devices)}
 
 
 async def _hold_turns(core: Coordinator, mirror: Mirror) -> None:

@@ -14,7 +14,7 @@ import orjson
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.core.reasons.reasons import why
 from coordinator.verification.workloads.bulk_client import ApiClient
-from coordinator.verification.workloads.demands import ask_device, devices
+from coordinator.verification.workloads.demands import ask_device, claim_template, devices
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import job, node, pod, task
 from tests.end_to_end.one_process.harness import Running, running
@@ -101,7 +101,7 @@ async def test_claims_say_which_devices_they_have_and_who_uses_them(
     """Four devices. Also read by the next leader, and given back when pods have left."""
     flush(embedded_server)
     kubelets = LocalCluster(speedup=1.0, grace=0.05)
-    objects = [*NODES, *devices(("n0", "n1"), each=2, namespace="ns")]
+    objects = [*NODES, claim_template("ns"), *devices(("n0", "n1"), each=2)]
     async with running(embedded_server.url, short_dir, kubelets=kubelets) as parts:
         await submit(parts, *objects, asking("first", pods=3))
         await parts.until(lambda status: status["tasks"]["running"] == 3)
@@ -135,7 +135,7 @@ async def test_a_claim_that_several_pods_share_is_free_after_the_last_of_them(
     embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
     flush(embedded_server)
-    objects = [*NODES, *devices(("n1",), each=2, namespace="ns"), claim("both")]
+    objects = [*NODES, claim_template("ns"), *devices(("n1",), each=2), claim("both")]
     async with running(embedded_server.url, short_dir) as parts:
         await submit(parts, *objects, sharing("a"), sharing("b"))
         await parts.until(lambda status: status["tasks"]["running"] == 2)

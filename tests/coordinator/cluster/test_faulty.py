@@ -10,6 +10,7 @@ from coordinator.cluster.protocol import BindAnswer, ClusterTimeout
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.faulty import Faults, FaultyCluster, parse_faults
 from tests.coordinator.cluster.support import asking, told
+from tests.examples import examples
 
 
 def faulty(seed: int = 1, **faults: float) -> FaultyCluster:
@@ -80,7 +81,7 @@ def test_the_seed_decides() -> None:
     assert answers(1) != answers(2)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 2**32), st.floats(0, 0.6), st.floats(0, 0.6), st.floats(0, 0.6))
 def test_asking_until_answered_binds_everything_once(
     seed: int, silent: float, unknown: float, refuse: float

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from coordinator.cluster.events import ClusterEvent
+from coordinator.cluster.events import ClusterEvent, Measured
 from coordinator.cluster.protocol import BindAnswer, ClusterTimeout
 from coordinator.cluster.simulated.client import ClusterError, SocketCluster
 from coordinator.cluster.simulated.cluster import LocalCluster
@@ -101,6 +101,7 @@ async def test_what_users_were_told_is_in_the_history_and_survives_a_restart(
         async with client(short_dir) as cluster:
             await cluster.bind(asking({"1.0": "n0"}, duration=None))
             await cluster.acknowledged([(1, 1), (4, 2)])
+            await cluster.measured(Measured({"n0": {"cpu": 50.0}}, begins=1.0, ends=301.0))
         child.send_signal(signal.SIGTERM)
         assert child.wait(PATIENCE) == 0
     with process(short_dir, "--grace=0.01") as child:
@@ -110,7 +111,10 @@ async def test_what_users_were_told_is_in_the_history_and_survives_a_restart(
         assert child.wait(PATIENCE) == 0
     told = [e for e in events(short_dir) if e["ev"] in ("acknowledged", "end")]
     assert [e.get("jobs") for e in told] == [[[1, 1], [4, 2]], None, None]
-    assert [e["n"] for e in events(short_dir)] == list(range(1, 6))
+    [measured] = [e for e in events(short_dir) if e["ev"] == "measured"]
+    assert measured["usage"] == {"n0": [50.0, -1.0]}
+    assert (measured["from"], measured["until"]) == (1.0, 301.0)
+    assert [e["n"] for e in events(short_dir)] == list(range(1, 7))
 
 
 async def test_state_and_reports_outlive_a_killed_client(short_dir: Path) -> None:
@@ -316,6 +320,9 @@ class _Sink:
             raise self.error
 
     def acknowledged(self, t: float, jobs: list[tuple[int, int]]) -> None:
+        pass
+
+    def measured(self, t: float, measured: Measured) -> None:
         pass
 
 

@@ -10,12 +10,17 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import redis
 
-from coordinator.service.observed.devices import PROTECTED
-from coordinator.verification.local_kubernetes.client import ApiClient
+from coordinator.service.observed.devices import LOOK_SECONDS, PROTECTED
+from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from coordinator.verification.local_kubernetes.identity import Identity
+from coordinator.verification.local_kubernetes.kubelets import path_of, started
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
+from tests.kubernetes.faults.effects import Answer
+from tests.kubernetes.faults.proxy import FaultyProxy
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -183,3 +188,40 @@ async def test_what_others_reserve_stays(quadrant: Followed, cluster: ApiClient)
     found = await statuses(cluster)
     assert await quadrant.nodes_of("c") == {}
     assert len(found["taken"]["reservedFor"]) == 1
+
+
+@pytest.mark.parametrize("late", ["/api/v1/pods", "/apis/resource.k8s.io/v1/resourceclaims"])
+async def test_no_device_of_a_running_pod_is_given_to_another_after_a_lost_ledger(  # noqa: PLR0917
+    cluster: ApiClient,
+    proxied: Identity,
+    proxy: FaultyProxy,
+    ledger_url: str,
+    short_dir: Path,
+    late: str,
+) -> None:
+    """Three devices, of which two pods have one each; of two that come afterwards one gets the
+    third. ``late``: what the new ledger is told of last, when claims have been looked at twice."""
+    await cluster.create(node("n1", cpu=8), device_class("gpu"), slice_of("n1", 3))
+    async with followed(ledger_url, short_dir / "a", cluster, proxied.kubeconfig) as first:
+        await cluster.create(*(claim(name) for name in "ab"), *(using(name, name) for name in "ab"))
+        await first.until_bound("a", "b")
+        await until(lambda: first.states()["bound"] == 2)
+    for each in (await first.pods()).values():
+        await cluster.patch(f"{path_of(each)}/status", {"status": started()}, form=STRATEGIC_PATCH)
+    before = await statuses(cluster)
+    with redis.Redis.from_url(ledger_url, protocol=2) as client:
+        client.flushall()
+    away = proxy.inject(Answer(503), part=late, times=1000)
+    async with followed(ledger_url, short_dir / "b", cluster, proxied.kubeconfig) as second:
+        await proxy.until_met(away)
+        await cluster.create(*(claim(name) for name in "cd"), *(using(name, name) for name in "cd"))
+        await asyncio.sleep(2 * LOOK_SECONDS + 0.5)
+        proxy.clear()
+        await until(lambda: second.states()["running"] == 2)
+        await until(lambda: second.states()["bound"] == 3)
+        await asyncio.sleep(LOOK_SECONDS + 0.5)
+        after = await statuses(cluster)
+        assert {name: after[name] for name in "ab"} == before
+        given = [device for status in after.values() for device in results(status)]
+        assert sorted(given) == [("n1", f"gpu-{number}") for number in range(3)]
+        assert len(await second.nodes_of("c", "d")) == 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coordinator.intake.admission.pods import CHANGED_IN_PLACE
 from coordinator.intake.intake import Intake, Parsed
 from coordinator.service import reconcile_loop
 from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
@@ -90,6 +92,34 @@ async def test_pods_that_are_as_intake_has_them_are_not_read_again(
         await cluster.create(pod("after"))
         await second.until_bound("after")
         assert read == [NAMES[0], "after"]
+
+
+async def test_a_pod_that_changed_where_it_is_runs_on_under_the_next_leader(
+    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+) -> None:
+    await cluster.create(node("n1", cpu=4))
+    kubeconfig = control_plane.admin.kubeconfig
+    async with followed(ledger_url, short_dir / "a", cluster, kubeconfig) as first:
+        await cluster.create(pod("p"))
+        await first.until_bound("p")
+        path = path_of((await first.pods())["p"])
+        await cluster.patch(f"{path}/status", {"status": started()}, form=STRATEGIC_PATCH)
+        await until(lambda: books(first) == {"p": TaskState.RUNNING})
+        added = [{"key": "later", "operator": "Exists"}]
+        spec = (await first.pods())["p"]["spec"]
+        tolerations = [*spec.get("tolerations", []), *added]
+        await cluster.patch(path, {"spec": {"tolerations": tolerations}})
+        await until(partial(_told_of_change, cluster))
+    async with followed(ledger_url, short_dir / "b", cluster, kubeconfig) as second:
+        await until(lambda: second.observed.cluster.mirror.accounts_for_all)
+        # Longer than it takes to find the same difference twice.
+        await asyncio.sleep(3 * reconcile_loop.AGAIN_SECONDS)
+        assert books(second) == {"p": TaskState.RUNNING}
+
+
+async def _told_of_change(cluster: ApiClient) -> bool:
+    events = (await cluster.get("/api/v1/namespaces/default/events"))["items"]
+    return any(CHANGED_IN_PLACE in event["message"] for event in events)
 
 
 def books(quadrant: Followed) -> dict[str, TaskState]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.verification.local_kubernetes.binaries import Binaries
+from tests.coordinator.cli.interrupting import interrupt, shards_work
 
 pytestmark = pytest.mark.timeout(280)
 PODS = 40
@@ -37,6 +38,7 @@ def test_gangs_that_wait_are_bound_and_the_cost_of_each_process_is_told(
     assert run["servers_us_per_pod"].keys() == {"etcd", "kube-apiserver"}
 
 
+@pytest.mark.thorough
 def test_another_scheduler_is_given_the_same(kubernetes_binaries: Binaries) -> None:
     found = runs(kubernetes_binaries, "--kubelets", "--against", kubernetes_binaries.scheduler)
     assert found.keys() == {"quadrant", "kube-scheduler"}
@@ -54,3 +56,10 @@ def test_what_is_missing_is_said(tmp_path: Path, kubernetes_binaries: Binaries) 
     other.touch()
     refused = bench(*servers, "--against", other, "--nodes", "1", "--pods", "1")
     assert (refused.returncode, "vc-scheduler" in refused.stderr) == (1, True)
+
+
+@pytest.mark.thorough
+def test_it_ends_at_ctrl_c_with_its_servers(kubernetes_binaries: Binaries, short_dir: Path) -> None:
+    size = ("--kubelets", "--nodes", "100", "--pods", "10000", "--shards", "2")
+    command = ["bench", "kubernetes", "--servers", str(kubernetes_binaries.folder), *size]
+    interrupt(command, when=shards_work, run_dir=short_dir)

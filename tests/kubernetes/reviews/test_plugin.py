@@ -16,9 +16,15 @@ import pytest
 from coordinator.verification.local_kubernetes.authority import Authority
 from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import (
+    COMMAND,
+    VOLCANO,
+    install,
+    remove,
+)
 from tests.coordinator.api.kubectl import found
 from tests.kubernetes.access import account, grant, token_of, user
-from tests.kubernetes.driver.harness import followed, node, pod
+from tests.kubernetes.driver.harness import followed, node, pod, until
 from tests.kubernetes.reviews.published import NAMESPACE, endpoints, own_address, publish
 
 pytestmark = pytest.mark.timeout(240)
@@ -228,3 +234,83 @@ async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     await reader.read(1)
     writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
     writer.close()
+
+
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+READS_QUEUES = [
+    {"nonResourceURLs": ["/api*", "/metrics"], "verbs": ["get"]},
+    {"apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "verbs": ["get", "list"]},
+]
+CLOSES_QUEUES = [
+    {"apiGroups": ["scheduling.volcano.sh"], "resources": ["queues"], "verbs": ["get"]},
+    {"apiGroups": ["scheduling.volcano.sh"], "resources": ["queues/status"], "verbs": ["patch"]},
+]
+VOLCANOS_COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/default/commands"
+
+
+async def state_of(plugin: Plugin, name: str) -> str:
+    queue = await plugin.cluster.get(f"{QUEUES}/{name}")
+    return str((queue.get("status") or {}).get("state", ""))
+
+
+@pytest.fixture
+async def red(cluster: ApiClient) -> None:
+    """Before Quadrant begins to look."""
+    await install(cluster, *VOLCANO)
+    await cluster.create(
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {"name": "red"},
+            "spec": {"weight": 1},
+        }
+    )
+
+
+async def test_a_queue_is_closed_on_the_api_server_by_the_rights_of_the_user(
+    red: None, plugin: Plugin
+) -> None:
+    await grant(plugin.cluster, account(NAMESPACE, "quadrant-client"), READS_QUEUES)
+    kubeconfig = await plugin.someone("ada", PROXIES, MAKES_TOKENS)
+    code, _, err = await plugin("queue", "close", "red", kubeconfig=kubeconfig)
+    assert code == 1
+    assert 'User "ada" cannot' in err and "queues" in err, err
+    assert await state_of(plugin, "red") == ""
+    kubeconfig = await plugin.someone("eve", PROXIES, MAKES_TOKENS, *CLOSES_QUEUES)
+    code, out, err = await plugin("queue", "close", "red", kubeconfig=kubeconfig)
+    assert (code, out) == (0, "queue.scheduling.volcano.sh/red closed\n"), err
+    assert await state_of(plugin, "red") == "Closed"
+    for dry_run in ("server", "client"):
+        words = ("queue", "open", "red", f"--dry-run={dry_run}")
+        code, out, err = await plugin(*words, kubeconfig=kubeconfig)
+        assert code == 0 and "dry run" in out, err
+    assert await state_of(plugin, "red") == "Closed"
+
+    async def is_told() -> bool:
+        code, out, err = await plugin("queue", "list", kubeconfig=kubeconfig)
+        assert code == 0, err
+        return "Closed" in out
+
+    await until(is_told)
+    code, _, err = await plugin("queue", "close", "none", kubeconfig=kubeconfig)
+    assert code == 1 and '"none" not found' in err, err
+
+
+async def test_beside_volcanos_controllers_a_queue_is_closed_by_a_command(
+    red: None, plugin: Plugin
+) -> None:
+    await install(plugin.cluster, COMMAND)
+    await grant(plugin.cluster, account(NAMESPACE, "quadrant-client"), READS_QUEUES)
+    commands = {"apiGroups": ["bus.volcano.sh"], "resources": ["commands"], "verbs": ["create"]}
+    kubeconfig = await plugin.someone("ada", PROXIES, MAKES_TOKENS, CLOSES_QUEUES[0], commands)
+    try:
+        code, _, err = await plugin("queue", "close", "red", kubeconfig=kubeconfig)
+        assert code == 0, err
+        (command,) = (await plugin.cluster.get(VOLCANOS_COMMANDS))["items"]
+    finally:
+        await remove(plugin.cluster, COMMAND)
+    queue = await plugin.cluster.get(f"{QUEUES}/red")
+    assert command["action"] == "CloseQueue"
+    assert command["target"]["uid"] == queue["metadata"]["uid"]
+    assert command["metadata"]["ownerReferences"][0]["name"] == "red"
+    assert await state_of(plugin, "red") == "", "that is for the controllers to write"

@@ -19,6 +19,7 @@ from coordinator.api.auth.tokens import new_token
 from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from tests.coordinator.api.auth.files import entry, write_tokens
+from tests.coordinator.service.metrics.scrape import read, total
 from tests.end_to_end.one_process.harness import PATIENCE
 from tests.kubernetes.access import RBAC, account, grant, token_of, user, username
 from tests.kubernetes.audit import requests_of
@@ -109,6 +110,24 @@ async def test_a_cluster_role_allows_an_explanation(ask: Asking) -> None:
     code, body = await ask(EXPLAIN, other)
     assert code == 200, body
     assert body["kind"] == "Explanation"
+
+    scraper = await token_of(ask.cluster, "default", "scraper", audience="quadrant")
+    rule = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+    await grant(ask.cluster, account("default", "scraper"), [rule])
+    series = read((await ask("/metrics", scraper))[1]["text"])
+    asked = {
+        (question, answer): total(series, "access_reviews_total", kind=question, result=answer)
+        for question in ("token", "access")
+        for answer in ("yes", "no", "none")
+    }
+    assert asked == {
+        ("token", "yes"): 3,
+        ("token", "no"): 0,
+        ("token", "none"): 0,
+        ("access", "yes"): 2,
+        ("access", "no"): 1,
+        ("access", "none"): 0,
+    }
 
 
 async def test_a_role_allows_in_its_namespace_alone(ask: Asking) -> None:

@@ -19,6 +19,7 @@ from coordinator.cluster.kubernetes.api.objects import (
     page_of,
     status_of,
 )
+from shared.kubeconfig import ConfigError
 
 PAGE = 5000
 """Objects of one page: 20,000 pods took as long whole as in pages of 5,000, and a page bounds what
@@ -140,7 +141,10 @@ class ApiReader:
                     unread.transport.abort()
 
     async def _headers(self) -> dict[str, str]:
-        token = await self.server.tokens.token()
+        try:
+            token = await self.server.tokens.token()
+        except ConfigError as error:  # whoever runs the cluster mends it while we go on
+            raise ApiError(0, str(error)) from None
         return {"Authorization": f"Bearer {token}"} if token else {}
 
 

@@ -15,6 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+import structlog
+
 from shared.kubeconfig import ConfigError, Section, read_context, read_text
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -25,6 +27,11 @@ EXEC_SECONDS = 30.0
 """How long a credential program may take."""
 EARLY_SECONDS = 60.0
 """A token that expires is replaced so long before."""
+AGAIN_SECONDS = 5.0
+"""After so long a new token is tried for again where none could be had, and the one before serves
+meanwhile."""
+
+log = structlog.get_logger(__name__)
 
 
 class TokenSource(Protocol):
@@ -47,14 +54,25 @@ class MountedToken:
 
     path: Path
     _text: str = ""
-    _read_at: float = float("-inf")
+    _again: float = float("-inf")
+    """When to read it again (time.monotonic)."""
 
     async def token(self) -> str:
         now = time.monotonic()
-        if now - self._read_at >= REREAD_SECONDS:
-            self._text = read_text(self.path, "token file").strip()
-            self._read_at = now
+        if now >= self._again:
+            try:
+                self._text = read_text(self.path, "token file").strip()
+                self._again = now + REREAD_SECONDS
+            except ConfigError as error:
+                if not self._text:
+                    raise
+                _keep_token(error)
+                self._again = now + AGAIN_SECONDS
         return self._text
+
+
+def _keep_token(why: ConfigError) -> None:
+    log.warning("No new token for the API server; the one before is sent on", why=str(why))
 
 
 @dataclass(slots=True)
@@ -67,12 +85,21 @@ class TokenProgram:
     directory: Path
     _text: str = ""
     _until: float = 0.0
+    _again: float = 0.0
+    """When to run it again, seconds since 1970."""
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def token(self) -> str:
         async with self._lock:  # one run for all streams that need a token now
-            if not self._text or time.time() >= self._until - EARLY_SECONDS:
-                self._text, self._until = _read_credential(await self._run(), self.command[0])
+            if (now := time.time()) >= self._again:
+                try:
+                    self._text, self._until = _read_credential(await self._run(), self.command[0])
+                    self._again = self._until - EARLY_SECONDS
+                except ConfigError as error:
+                    if not self._text or now >= self._until:
+                        raise
+                    _keep_token(error)
+                    self._again = now + AGAIN_SECONDS
             return self._text
 
     async def _run(self) -> bytes:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from coordinator.cluster.kubernetes.api.credentials import ApiServer
+from shared.kubeconfig import ConfigError
 
 CONNECTIONS = 96
 """Beyond 96 to 128 the server answers more slowly and not more often."""
@@ -152,8 +153,11 @@ class WritePool:
     async def send(
         self, method: str, path: str, body: bytes, *, seconds: float, form: str = JSON
     ) -> HttpAnswer:
-        """Raises NotSent, NoAnswer; ConfigError where there are no credentials."""
-        token = await self._server.tokens.token()
+        """Raises NotSent, NoAnswer."""
+        try:
+            token = await self._server.tokens.token()
+        except ConfigError as error:  # whoever runs the cluster mends it while we go on
+            raise NotSent(str(error)) from None
         request = self._request(method, path, body, token, form)
         async with self._slots:
             connection = await self._connection(seconds)

@@ -7,6 +7,7 @@ status what came of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -154,8 +155,11 @@ def collection_of(namespace: str) -> str:
     return f"/apis/{API_VERSION}/namespaces/{namespace}/{PLURAL}"
 
 
-def written_request(row: PodRow, node: str, devices: Things, *, statement: str) -> dict[str, Any]:
-    """The request to have a pod bound. A service has one node pool, so that no label names one."""
+def written_request(
+    row: PodRow, node: str, devices: Things, *, statement: str, pool: Mapping[str, str]
+) -> dict[str, Any]:
+    """The request to have a pod bound. ``pool``: the label of the service's node pool, by which
+    KAI tells whose request it is; the default pool has none."""
     own = [parts[0] for name, parts in devices if name.startswith(PREFIX)]
     groups = shared_groups(devices, node)
     portion = min(own, default=0)
@@ -175,7 +179,7 @@ def written_request(row: PodRow, node: str, devices: Things, *, statement: str) 
         "metadata": {
             "name": row.name,
             "namespace": row.namespace,
-            "labels": {SELECTED_NODE: node} if len(node) <= _LONGEST_LABEL else {},
+            "labels": {**pool, **({SELECTED_NODE: node} if len(node) <= _LONGEST_LABEL else {})},
             "annotations": {STATEMENT: statement},
             "ownerReferences": [owner],
         },

@@ -18,7 +18,6 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 
 import msgspec
@@ -27,6 +26,7 @@ import structlog
 from coordinator.cluster.kubernetes.api.objects import status_of
 from coordinator.cluster.kubernetes.api.pool import JSON
 from coordinator.cluster.kubernetes.bind_requests.book import BindRequestBook, KnownRequest
+from coordinator.cluster.kubernetes.bind_requests.counts import RequestCounts
 from coordinator.cluster.kubernetes.bind_requests.objects import (
     BindPhase,
     BindRequest,
@@ -43,6 +43,7 @@ from coordinator.cluster.kubernetes.writes.bind_call import NO_NODE, BindCall
 from coordinator.cluster.kubernetes.writes.verdict import Refused, of_answer
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, ClusterTimeout
+from shared.model.node_pool import NodePool
 
 STEPS = 5
 """Reads and writes for one pod in one call: what another leader, or KAI, left may have to go first.
@@ -62,16 +63,6 @@ event of its making."""
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class RequestCounts:
-    written: int = 0
-    adopted: int = 0
-    """Requests of an earlier leader that the ledger wants as they are."""
-    failed: int = 0
-    withdrawn: int = 0
-    """Requests that were deleted because something else was decided."""
-
-
 class RequestWrites:
     """See :class:`~coordinator.cluster.kubernetes.cluster.Writes`. Evictions go as ever."""
 
@@ -81,9 +72,11 @@ class RequestWrites:
         mirror: Mirror,
         book: BindRequestBook,
         *,
+        pool: NodePool | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts = RequestCounts()
+        self._pool = {pool.label: pool.value} if pool is not None and pool.value else {}
         self.server = RequestServer(writes, book)
         self.strays = StrayRequests(writes, mirror, book, self.server, clock=clock)
         self._writes = writes
@@ -211,7 +204,7 @@ class RequestWrites:
             call.refuse(i, NO_NODE)
             return False
         statement = f"{self._writes.leadership.statement}/{call.entry(i)}"
-        body = written_request(row, node, call.devices(i), statement=statement)
+        body = written_request(row, node, call.devices(i), statement=statement, pool=self._pool)
         self.counts.written += 1
         path = collection_of(row.namespace)
         answer = await self._writes.report("POST", path, msgspec.json.encode(body), JSON)

@@ -159,9 +159,19 @@ class Mirror:
         listed = self._listing.pop(kind, set())
         for namespace, name in [at for at in self._known[kind] if at not in listed]:
             self._remove(ObjectKey(kind, namespace, name))
-        if kind == POD and kind in self._unlisted:
-            self._expect_placed()
+        first = kind in self._unlisted
         self._unlisted.discard(kind)
+        if kind == POD and first:
+            self._expect_placed()
+            # Deleted before we began: only now it is known which of them have no pods left.
+            for group in [group for group in self._kept_groups if not self._members(group)]:
+                del self._kept_groups[group]
+                if not self.exists(group):
+                    self._gone[group] = None
+
+    def _members(self, group: ObjectKey) -> bool:
+        """Whether there are pods of a PodGroup."""
+        return bool(self.pods.members.get(f"{group.namespace}/{group.name}"))
 
     def _expect_placed(self) -> None:
         """Pods of the first list that are on nodes and that intake has yet to hear of: an empty
@@ -205,7 +215,7 @@ class Mirror:
         if key.kind == POD:
             self._expected.pop(key[1:], None)
             self._remove_pod(key)
-        elif key.kind in GROUPS and self.pods.members.get(f"{key.namespace}/{key.name}"):
+        elif key.kind in GROUPS and (self._members(key) or POD in self._unlisted):
             self._kept_groups.setdefault(key, before)
         else:
             self._gone[key] = None

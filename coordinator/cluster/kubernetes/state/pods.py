@@ -9,14 +9,15 @@ comes twice reports nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
 from coordinator.cluster.kubernetes.api.objects import PodObject, spec_of
 from coordinator.cluster.protocol import Phase
 from shared.model.kai_devices import RECEIVED, is_group_label
+from shared.model.node_devices import DEVICE_MARKS
 
 GROUP = "scheduling.k8s.io/group-name"
 STATEMENT = "quadrant.dev/statement"
@@ -34,7 +35,8 @@ _GONE_PODS = 100_000
 UNBOUND = -1
 """``reported`` of a pod that was not reported to be on a node."""
 
-_OF_BINDING = (STATEMENT, RECEIVED)
+_OF_BINDING = (STATEMENT, RECEIVED, *DEVICE_MARKS)
+_NO_MARKS: Mapping[str, str] = {}
 _TEMPLATE = b'"resourceClaimTemplateName"'
 
 
@@ -54,6 +56,8 @@ class PodRow:
     ours: bool = True
     group: str = ""
     statement: str = ""
+    marks: Mapping[str, str] = field(default_factory=dict)
+    """Annotations and labels by which its binding told devices."""
     fingerprint: int = 0
     jid: int = -1
     tix: int = -1
@@ -154,8 +158,16 @@ def update(row: PodRow, pod: PodObject) -> bool:
     row.leaving = meta.deletion_timestamp is not None
     annotations = meta.annotations or {}
     row.statement = annotations.get(STATEMENT, row.statement)
+    row.marks = _marks(annotations, meta.labels) if row.node else _NO_MARKS
     before, row.fingerprint = row.fingerprint, _fingerprint(pod, head.node_name)
     return before != row.fingerprint
+
+
+def _marks(annotations: Mapping[str, str], labels: Mapping[str, str] | None) -> Mapping[str, str]:
+    """What tells the pod's devices. Almost no pod has any: one mapping serves them all."""
+    marks = {name: annotations[name] for name in DEVICE_MARKS if name in annotations}
+    marks |= {name: text for name, text in (labels or {}).items() if is_group_label(name)}
+    return marks or _NO_MARKS
 
 
 def _fingerprint(pod: PodObject, node: str) -> int:

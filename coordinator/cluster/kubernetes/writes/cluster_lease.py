@@ -12,7 +12,6 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Set
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Protocol
 
@@ -23,6 +22,7 @@ from coordinator.cluster.kubernetes.api.objects import status_of
 from coordinator.cluster.kubernetes.api.pool import JSON, MERGE_PATCH, HttpAnswer
 from coordinator.cluster.kubernetes.writes.patch import Json
 from shared.settings.cluster import ALL_SCHEDULERS
+from shared.units.times import rfc3339
 
 NAMESPACE = "kube-system"
 """Where the leases of Kubernetes' own schedulers are: one for the cluster, wherever we run."""
@@ -58,9 +58,14 @@ class ClusterLeases:
         schedulers: Set[str],
         *,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """``schedulers``: the names of schedulers that are ours."""
-        self.each = [ClusterLease(server, name, clock=clock) for name in sorted(schedulers)]
+        """``schedulers``: the names of schedulers that are ours. ``wall_clock``: seconds since
+        1970, for who reads a Lease."""
+        self.each = [
+            ClusterLease(server, name, clock=clock, wall_clock=wall_clock)
+            for name in sorted(schedulers)
+        ]
 
     @property
     def held(self) -> bool:
@@ -105,7 +110,12 @@ class ClusterLeases:
 
 class ClusterLease:
     def __init__(
-        self, server: LeaseServer, scheduler: str, *, clock: Callable[[], float] = time.monotonic
+        self,
+        server: LeaseServer,
+        scheduler: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = f"quadrant-{scheduler}".replace(ALL_SCHEDULERS, "all")
         self.other = ""
@@ -115,7 +125,7 @@ class ClusterLease:
         self._void = ""
         self.why = "nobody has answered yet"
         """Why we do not have it."""
-        self._server, self._clock = server, clock
+        self._server, self._clock, self._wall_clock = server, clock, wall_clock
         self._holder = ""
         """The ledger for which it was looked at."""
         self._until = 0.0
@@ -190,7 +200,7 @@ class ClusterLease:
             "kind": "Lease",
             "metadata": {"name": self.name, "namespace": NAMESPACE}
             | {"annotations": {LEDGER: self._holder}},
-            "spec": _spec(self._holder),
+            "spec": self._spec(),
         }
         return await self._server.claim("POST", _LEASES, msgspec.json.encode(lease), JSON)
 
@@ -198,8 +208,15 @@ class ClusterLease:
         # Until what the one before sent is void, a successor of ours has to know of it.
         ledger = self.before or self._holder
         metadata = {"resourceVersion": _version(found), "annotations": {LEDGER: ledger}}
-        body = {"metadata": metadata, "spec": _spec(self._holder)}
+        body = {"metadata": metadata, "spec": self._spec()}
         return await self._server.claim("PATCH", self.path, msgspec.json.encode(body), MERGE_PATCH)
+
+    def _spec(self) -> Json:
+        return {
+            "holderIdentity": self._holder,
+            "leaseDurationSeconds": int(DURATION_SECONDS),
+            "renewTime": rfc3339(self._wall_clock(), "microseconds"),
+        }
 
     def _have(self, until: float) -> None:
         if not self.held:
@@ -215,12 +232,3 @@ class ClusterLease:
 
 def _version(lease: Json) -> str:
     return str(lease["metadata"]["resourceVersion"])
-
-
-def _spec(holder: str) -> Json:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return {
-        "holderIdentity": holder,
-        "leaseDurationSeconds": int(DURATION_SECONDS),
-        "renewTime": now,
-    }

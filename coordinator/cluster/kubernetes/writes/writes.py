@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -38,6 +38,7 @@ from coordinator.cluster.protocol import (
     NotLetGo,
 )
 from shared.model.kai_devices import labels_of, received, shared_groups
+from shared.model.named_devices import ASSIGNED_DEVICES, written_devices
 from shared.units.things import Things
 
 TRIES = 3
@@ -78,6 +79,11 @@ class WriteCounts:
     budget_refusals: int = 0
 
 
+def _marks(node: str, devices: Things) -> Mapping[str, str]:
+    del node
+    return {ASSIGNED_DEVICES: written_devices(devices)} if devices else {}
+
+
 class ApiWrites:
     def __init__(
         self,
@@ -87,11 +93,15 @@ class ApiWrites:
         schedulers: Set[str] = frozenset({"quadrant"}),
         connections: int = CONNECTIONS,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """``schedulers``: for which names a Lease is held."""
         self.leadership = WriteLeadership()
-        self.leases = ClusterLeases(self, schedulers, clock=clock)
+        self.leases = ClusterLeases(self, schedulers, clock=clock, wall_clock=wall_clock)
         self.counts = WriteCounts()
+        self.device_marks: Callable[[str, Things], Mapping[str, str]] = _marks
+        """(node, devices of a pod there) -> annotations that tell them; replaced by who knows the
+        nodes."""
         self._fencing = asyncio.Lock()
         self._fenced = False
         """No binding of another ledger can land any more."""
@@ -143,6 +153,8 @@ class ApiWrites:
                     looked = await self.look(row, node)
             if looked is None:
                 return
+            if looked.answer is BindAnswer.ELSEWHERE and not row.node:
+                return  # unknown until the watch has it too, which tells its devices
             if looked.answer is not None:
                 self._answered(call, i, row, looked)
                 return
@@ -225,6 +237,7 @@ class ApiWrites:
         pod in the same write, so that the pod itself says which statement bound it, and which
         devices it has."""
         statement = {STATEMENT: f"{self.leadership.statement}/{entry}"}
+        marks = self.device_marks(node, devices)
         return msgspec.json.encode(
             {
                 "apiVersion": "v1",
@@ -234,7 +247,7 @@ class ApiWrites:
                     "namespace": row.namespace,
                     "uid": row.uid,
                     "resourceVersion": version,
-                    "annotations": statement | received(devices),
+                    "annotations": {**marks, **received(devices), **statement},
                     "labels": labels_of(shared_groups(devices, node)),
                 },
                 "target": {"apiVersion": "v1", "kind": "Node", "name": node},

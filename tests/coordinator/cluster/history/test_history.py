@@ -50,6 +50,7 @@ from shared.messages.messages import (
 from shared.model.model import Job, Node, Queue, Role, TaskClass
 from shared.records.specs import encode_class, encode_node, encode_queue
 from shared.records.specs_jobs import encode_job
+from tests.examples import examples
 
 EPOCH = Epoch(1, "abc")
 NOTHING = Rows([], [])
@@ -253,7 +254,7 @@ def test_a_file_cut_anywhere_is_taken_up_where_it_was_whole(
         assert numbers == list(range(1, len(numbers) + 1))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.booleans(), max_size=12), st.data())
 def test_reopening_at_any_time_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, sources: list[bool], data: st.DataObject

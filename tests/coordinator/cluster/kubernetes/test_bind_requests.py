@@ -30,7 +30,7 @@ KEY = "ns", "a"
 
 
 def request(version: int = 1, uid: str = "r1", **status: object) -> Json:
-    made = written_request(ROW, "n1", (), statement="l/3:ab/7-1")
+    made = written_request(ROW, "n1", (), statement="l/3:ab/7-1", pool={})
     made["metadata"] |= {"uid": uid, "resourceVersion": str(version)}
     return made | {"status": status}
 
@@ -63,9 +63,15 @@ def test_a_failure_is_the_end_once_the_limit_is_reached(
     assert read(item).phase is phase
 
 
+def test_it_has_the_label_of_its_node_pool() -> None:
+    pool = {"kai.scheduler/node-pool": "blue"}
+    made = written_request(ROW, "n1", (), statement="", pool=pool)
+    assert made["metadata"]["labels"] == {"selected-node": "n1"} | pool
+
+
 def test_it_says_the_devices_as_kais_scheduler_does() -> None:
     def spec(*devices: tuple[str, tuple[int, ...]]) -> Json:
-        made: Json = written_request(ROW, "n1", devices, statement="")["spec"]
+        made: Json = written_request(ROW, "n1", devices, statement="", pool={})["spec"]
         return {key: made.get(key) for key in ("receivedResourceType", "receivedGPU")}
 
     assert spec(("kai-gpu/0", (1000,)), ("kai-gpu/1", (1000,))) == {

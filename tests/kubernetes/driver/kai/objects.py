@@ -21,12 +21,18 @@ QUEUES = (kai_queue("all"), kai_queue("team", "all"))
 
 
 def beside_binder(
-    ledger: str, path: Path, cluster: ApiClient, kubeconfig: Path, *, binder: str = "kai"
+    ledger: str,
+    path: Path,
+    cluster: ApiClient,
+    kubeconfig: Path,
+    *,
+    binder: str = "kai",
+    options: str = "",
 ) -> AbstractAsyncContextManager[Followed]:
     """Quadrant under the name of KAI's scheduler, to be entered."""
     path.mkdir(parents=True, exist_ok=True)
     policy = path / "policy.yaml"
-    policy.write_text("dialect: kai\n")
+    policy.write_text(f"dialect: kai\n{options}")
     return followed(ledger, path, cluster, kubeconfig, policy=policy, binder=binder)
 
 

@@ -10,6 +10,7 @@ from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
 from coordinator.verification.local_kubernetes.definitions import KAI, install
 from shared.model.kai_devices import shared_groups
+from tests.coordinator.service.metrics.scrape import scrape, total
 from tests.kubernetes.driver.harness import Followed, until
 from tests.kubernetes.driver.kai.objects import (
     GROUP,
@@ -66,6 +67,9 @@ async def test_shares_of_a_gpu_name_its_group_on_the_request_and_the_pod(
     assert pods["rest"]["metadata"]["labels"][GROUP] == group
     assert pods["half"]["metadata"]["annotations"][RECEIVED] == "Fraction"
     assert len(await binder.reservations()) == 1
+    series = await scrape(quadrant.service.url)
+    assert total(series, "bind_requests_total", result="written") == 3
+    assert total(series, "bind_requests_total", result="failed") == 0
 
 
 async def test_shares_of_several_gpus_and_of_two_nodes_have_groups_of_their_own(

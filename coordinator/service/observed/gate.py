@@ -1,0 +1,19 @@
+"""Who is let in, also by the word of an observed cluster's API server."""
+
+from __future__ import annotations
+
+from coordinator.api.auth.gate import Gate
+from coordinator.api.listener.policy import open_gate
+from coordinator.service.metrics.probes import Probes
+from coordinator.service.observed.observed import ObservedCluster
+from shared.settings.settings import Settings
+
+
+def gate_of(settings: Settings, observed: ObservedCluster | None, probes: Probes) -> Gate:
+    """Who is let in; what the API server and KAI's binder are asked is counted from here on."""
+    gate = Gate(open_gate(settings), None if observed is None else observed.reviews)
+    if gate.rechecks is not None:
+        probes.reviews = gate.rechecks.reviews.counts
+    if observed is not None and observed.binder is not None:
+        probes.bind_requests = observed.binder.counts
+    return gate

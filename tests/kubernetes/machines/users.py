@@ -1,0 +1,129 @@
+"""What users and their controllers do at the API server of several machines, in calls that return
+when it is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from coordinator.verification.local_kubernetes.client import ApiClient, client_of
+from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from coordinator.verification.local_kubernetes.definitions import install
+from coordinator.verification.local_kubernetes.kubelets import DURATION
+from tests.kubernetes.audit import entries
+from tests.kubernetes.driver.harness import pod, pod_group
+from tests.kubernetes.machines.kubelets import MACHINE
+
+Json = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+NODES = "/api/v1/nodes"
+GONE = "gone"
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    plane: ControlPlane
+
+    def define(self, *definitions: Json) -> None:
+        self._do(lambda client: install(client, *definitions))
+
+    def create(self, items: Iterable[Json]) -> list[str]:
+        """The names of the pods among them."""
+        made = list(items)
+        self._do(lambda client: client.create(*made))
+        return [item["metadata"]["name"] for item in made if item["kind"] == "Pod"]
+
+    def phases(self, names: Iterable[str]) -> Counter[str]:
+        """Phase -> number of these pods; those that are not there are :data:`GONE`."""
+        listed = self._do(lambda client: client.get(PODS))["items"]
+        phase_of = {item["metadata"]["name"]: item["status"]["phase"] for item in listed}
+        return Counter(phase_of.get(name, GONE) for name in names)
+
+    def are(self, phase: str, names: Iterable[str]) -> Callable[[object], bool]:
+        """Whether all these pods are in a phase, whatever it is asked with."""
+        wanted = list(names)
+        return lambda _: self.phases(wanted).keys() == {phase}
+
+    def have_nodes(self, names: Iterable[str]) -> Callable[[object], bool]:
+        wanted = set(names)
+
+        def all_bound(_: object) -> bool:
+            listed = self._do(lambda client: client.get(PODS, fieldSelector="spec.nodeName!="))
+            return wanted <= {item["metadata"]["name"] for item in listed["items"]}
+
+        return all_bound
+
+    def keep(self, items: Iterable[Json]) -> Callable[[object], bool]:
+        """What a controller does whose pods these are: who is gone is made again. True once all
+        of them run."""
+        wanted = {item["metadata"]["name"]: item for item in items}
+
+        async def look(client: ApiClient) -> bool:
+            there = {item["metadata"]["name"]: item for item in (await client.get(PODS))["items"]}
+            await client.create(*(wanted[name] for name in wanted.keys() - there.keys()))
+            return all(
+                name in there and there[name]["status"]["phase"] == "Running" for name in wanted
+            )
+
+        return lambda _: self._do(look)
+
+    def delete(self, path: str, *, at_once: bool = False) -> None:
+        options = {"gracePeriodSeconds": 0} if at_once else None
+        self._do(lambda client: client.delete(path, options=options))
+
+    def lose_machine(self, label: str) -> list[str]:
+        """What a cloud's controllers do when a machine is gone: its nodes are deleted, and then
+        their pods. Returns the pods."""
+        selector = f"{MACHINE}={label}"
+        nodes = self._do(lambda client: client.names(NODES, labelSelector=selector))
+        listed = self._do(lambda client: client.get(PODS, fieldSelector="spec.nodeName!="))["items"]
+        lost = [
+            item["metadata"]["name"] for item in listed if item["spec"]["nodeName"] in set(nodes)
+        ]
+        for name in nodes:
+            self.delete(f"{NODES}/{name}")
+        for name in lost:
+            self.delete(f"{PODS}/{name}", at_once=True)
+        return lost
+
+    def bindings(self) -> Counter[str]:
+        """Pod's uid -> how often the API server said that it was bound."""
+        return Counter(
+            entry["requestObject"]["metadata"]["uid"]
+            for entry in entries(self.plane.audit_log)
+            if entry.get("objectRef", {}).get("subresource") == "binding"
+            and entry["responseStatus"].get("code") == 201
+        )
+
+    def _do(self, work: Callable[[ApiClient], Awaitable[_Answer]]) -> _Answer:
+        async def within() -> _Answer:
+            async with client_of(self.plane.admin) as client:
+                return await work(client)
+
+        return asyncio.run(within())
+
+
+def lasting(name: str, *, group: str = "", on: str = "") -> Json:
+    """A pod without an end; ``on``: a machine, where it is to be on nodes of that one alone."""
+    made = pod(name, group=group)
+    made["spec"]["terminationGracePeriodSeconds"] = 1
+    if on:
+        made["spec"]["nodeSelector"] = {MACHINE: on}
+    return made
+
+
+def single(name: str, seconds: float = 1.0, *, group: str = "") -> Json:
+    made = lasting(name, group=group)
+    made["metadata"]["annotations"][DURATION] = str(seconds)
+    return made
+
+
+def gang(name: str, width: int, seconds: float = 1.0) -> list[Json]:
+    members = (single(f"{name}-{i}", seconds, group=name) for i in range(width))
+    return [pod_group(name, width), *members]
