@@ -7,6 +7,8 @@ import typer
 from coordinator.cli.options.policy_file import check_policy_early
 from coordinator.cli.run.bench_options import SESSION_ONLY, BenchOptions, BenchSize
 
+KAI_SHAPES = (BenchSize.RECLAIM_MANY, BenchSize.CONSOLIDATE, BenchSize.TOPOLOGY)
+
 
 def bench(*, options: BenchOptions) -> None:
     """Measure tasks per second, and what each task costs every process
@@ -30,9 +32,13 @@ def bench(*, options: BenchOptions) -> None:
     time is from the first bind to the last. Nodes are objects alone; with --kubelets pods are
     created meanwhile, and started by hollow kubelets in this process, on the same cores.
 
+    reclaim-many, consolidate and topology run under KAI's default policy as well: single jobs take
+    back half of a full cluster; gangs of whole nodes get them where one GPU of each is taken; gangs
+    are placed in a rack each. idle has nothing to place, and tells what that costs.
+
     With --session the core decides alone, in this process: reclaim, reclaim-many, reclaim-never and
-    consolidate search victims under KAI's policy. The time is that of the action; building the
-    cluster is not counted.
+    consolidate search victims under KAI's policy, fractions gives shares of GPUs. The time is that
+    of the action; building the cluster is not counted.
     """
     check_policy_early(policy=None if options.policy is None else options.policy.absolute())
     if options.session or options.size in SESSION_ONLY:
@@ -47,6 +53,14 @@ def bench(*, options: BenchOptions) -> None:
         from coordinator.cli.run.bench_fill import run_fill
 
         code = run_fill(options)
+    elif options.size is BenchSize.IDLE:
+        from coordinator.cli.run.bench_idle import run_idle
+
+        code = run_idle(options)
+    elif options.size in KAI_SHAPES:
+        from coordinator.cli.run.bench_kai import run_kai_shape
+
+        code = run_kai_shape(options)
     elif options.size is BenchSize.KUBERNETES:
         from coordinator.cli.run.bench_kubernetes import run_on_kubernetes
 

@@ -7,7 +7,14 @@ from typing import Any
 
 from coordinator.cli.options.failure import CommandError
 from coordinator.cli.output.progress import RunProgress
-from coordinator.cli.run.bench_frame import IN_FLIGHT, Bench, cpu_of, run_framed
+from coordinator.cli.run.bench_frame import (
+    IN_FLIGHT,
+    Bench,
+    cpu_of,
+    goal_text,
+    run_framed,
+    tell_missed,
+)
 from coordinator.cli.run.bench_options import BenchOptions, BenchSize
 from coordinator.cli.run.bench_run import BenchPhase, bench_result, load, show_bench
 from coordinator.cli.run.stack import Sender, Workspace, until_nodes_are_shared_out
@@ -22,6 +29,8 @@ from coordinator.verification.workloads.fill import (
     jobs_that_fill,
 )
 
+GOALS = {BenchSize.FILL: {500: 3.0}, BenchSize.FRACTIONS: {1_000: 16_000 / 3_000}}
+"""Nodes -> seconds until all is bound: of the fractions 3,000 a second."""
 NAMES = {BenchSize.FILL: "one-GPU jobs", BenchSize.FRACTIONS: "half-GPU jobs"}
 
 
@@ -65,12 +74,13 @@ def fill_result(
     first = min(part.submitted_at(sent).values(), default=0.0)
     seconds = max(part.bound.values(), default=first) - first
     values = bench_result(options, phases, figures, report, sent)
-    return values | {"last_bind_seconds": round(seconds, 3)}
+    full = options.pods == jobs_that_fill(options.nodes, halves=_shares(options))
+    goal = GOALS[options.size].get(options.nodes) if full else None
+    return values | {"last_bind_seconds": round(seconds, 3), "goal_seconds": goal}
 
 
 def _show(values: dict[str, Any]) -> None:
-    show_bench(
-        values,
-        unnamed="KAI's default",
-        seconds=f"All bound after {values['last_bind_seconds']:,.2f} s",
-    )
+    seconds, goal = values["last_bind_seconds"], values["goal_seconds"]
+    told = f"All bound after {seconds:,.2f} s; goal: {goal_text(goal)}"
+    show_bench(values, unnamed="KAI's default", seconds=told)
+    tell_missed(seconds, goal)

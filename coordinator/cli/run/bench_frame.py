@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from coordinator.cli.options.failure import EXIT_ERROR, CommandError
 from coordinator.cli.options.options import Output
@@ -127,6 +128,32 @@ async def _run(
 def show_policy(values: dict[str, Any], *, unnamed: str) -> None:
     policy = values["policy"]
     typer.echo(f"Policy: {policy['file'] or unnamed} ({', '.join(policy['actions'])})")
+
+
+def table_of_figures(title: str) -> Table:
+    """Rows of a name, a figure and a remark."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=False)
+    table.add_column("", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("", style="dim")
+    return table
+
+
+def add_cpu(table: Table, seconds: Cpu) -> None:
+    """A section of what each role took."""
+    table.add_section()
+    for role, used in seconds.items():
+        table.add_row(f"CPU, {role}", f"{used:,.2f} s", "")
+
+
+def goal_text(goal: float | None) -> str:
+    """``goal``: seconds; None where this size has none."""
+    return "none" if goal is None else f"{goal:.3g} s"
+
+
+def tell_missed(seconds: float, goal: float | None) -> None:
+    if goal is not None and seconds > goal:
+        typer.echo(f"The goal of {goal:.3g} s was missed by {seconds - goal:.2f} s")
 
 
 # --- while it runs --------------------------------------------------------------------------------

@@ -28,11 +28,13 @@ class BenchSize(StrEnum):
     RECLAIM_MANY = "reclaim-many"
     RECLAIM_NEVER = "reclaim-never"
     CONSOLIDATE = "consolidate"
+    TOPOLOGY = "topology"
+    IDLE = "idle"
     KUBERNETES = "kubernetes"
 
 
-SESSION_ONLY = frozenset({BenchSize.RECLAIM_MANY, BenchSize.RECLAIM_NEVER, BenchSize.CONSOLIDATE})
-"""Those that run with --session alone in this version."""
+SESSION_ONLY = frozenset({BenchSize.RECLAIM_NEVER})
+"""Nothing is placed: what there is to measure is the search."""
 
 SIZES = {
     BenchSize.BASIC: (5_000, 10_000),
@@ -43,6 +45,8 @@ SIZES = {
     BenchSize.RECLAIM_MANY: (500, 4_000),
     BenchSize.RECLAIM_NEVER: (1_000, 8_000),
     BenchSize.CONSOLIDATE: (500, 500),
+    BenchSize.TOPOLOGY: (10_000, 12_800),
+    BenchSize.IDLE: (4_000, 140_000),
     BenchSize.KUBERNETES: (5_000, 10_000),
 }
 """Nodes, pods."""
@@ -58,9 +62,11 @@ class BenchOptions:
             help="basic: 5,000 nodes and 10,000 pods; wide: 100,000 nodes and 100,000 pods; "
             "reclaim: 1,000 nodes full of 8,000 pods, and a gang that has a right to half of them; "
             "fill: 500 nodes and 4,000 jobs of one GPU under KAI's default policy; fractions: "
-            "1,000 nodes and 16,000 jobs of half a GPU under it; reclaim-many, reclaim-never, "
-            "consolidate: searches for victims under KAI's policy, with --session; kubernetes: "
-            "5,000 nodes and 10,000 pods on a real API server"
+            "1,000 nodes and 16,000 jobs of half a GPU under it; reclaim-many: 500 full nodes, and "
+            "as many jobs as run; reclaim-never: victims that cannot be had; consolidate: 500 "
+            "fragmented nodes, and gangs of whole ones; topology: 10,000 nodes in racks, and 200 "
+            "gangs of 64; idle: 140,000 running pods; kubernetes: 5,000 nodes and 10,000 pods on a "
+            "real API server"
         ),
     ]
     other_nodes: Annotated[

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from coordinator.cli.options.failure import CommandError
 from coordinator.cli.output.progress import RunProgress
@@ -14,10 +13,14 @@ from coordinator.cli.run.bench_frame import (
     IN_FLIGHT,
     Bench,
     Cpu,
+    add_cpu,
     cpu_of,
+    goal_text,
     in_force,
     run_framed,
     show_policy,
+    table_of_figures,
+    tell_missed,
     until,
 )
 from coordinator.cli.run.bench_options import BenchOptions
@@ -35,7 +38,10 @@ from coordinator.verification.workloads.reclaim import (
     rich_jobs,
     victims_wanted,
 )
+from shared.policy.model import Dialect
 
+GOALS = {Dialect.VOLCANO: {1_000: 2.0}, Dialect.KAI: {500: 1.0, 1_000: 3.0}}
+"""Nodes -> seconds until the last eviction."""
 GANG_PATH = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/gang"
 
 
@@ -66,8 +72,8 @@ def run_reclaim(options: BenchOptions) -> int:
 
 async def _drive(
     options: BenchOptions, sender: Sender, space: Workspace, progress: RunProgress
-) -> Cpu:
-    """CPU from the gang's submission until it runs."""
+) -> tuple[Dialect, Cpu]:
+    """The policy's dialect, and CPU from the gang's submission until it runs."""
     nodes = options.nodes
     full = jobs_before(nodes)
 
@@ -81,7 +87,7 @@ async def _drive(
     await sender.send(rich_jobs(nodes), in_flight=IN_FLIGHT)
     await until(sender, is_full)
     progress.phase(f"Measuring a gang of {gang_width(nodes):,} nodes")
-    return await cpu_of(_reclaim(sender, nodes), space)
+    return dialect, await cpu_of(_reclaim(sender, nodes), space)
 
 
 async def _reclaim(sender: Sender, nodes: int) -> None:
@@ -97,9 +103,15 @@ async def _reclaim(sender: Sender, nodes: int) -> None:
 
 
 def _result(
-    options: BenchOptions, cpu: Cpu, figures: Figures, report: CheckReport, sent: dict[str, float]
+    options: BenchOptions,
+    measured: tuple[Dialect, Cpu],
+    figures: Figures,
+    report: CheckReport,
+    sent: dict[str, float],
 ) -> dict[str, Any]:
-    return reclaim_result(options, reclaim_of(figures, sent, cpu), report)
+    dialect, cpu = measured
+    values = reclaim_result(options, reclaim_of(figures, sent, cpu), report)
+    return values | {"goal_seconds": GOALS[dialect].get(options.nodes)}
 
 
 def reclaim_of(figures: Figures, sent: dict[str, float], cpu_seconds: Cpu) -> ReclaimFigures:
@@ -146,17 +158,14 @@ def _show(values: dict[str, Any]) -> None:
         f"reclaim: {values['nodes']:,} nodes full of {values['jobs_before']:,} jobs, "
         f"{values['shards']} shards"
     )
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=False)
-    table.add_column("", no_wrap=True)
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("", style="dim")
+    table = table_of_figures(title)
     table.add_row("tasks of the gang", f"{values['gang']:,}", "a whole node each")
     table.add_row("evicted tasks", f"{values['victims']:,}", "")
     seconds = f"{values['last_eviction_seconds']:,.2f} s"
     table.add_row("last eviction", seconds, "from the submission until the cluster was told")
+    table.add_row("goal", goal_text(values["goal_seconds"]), "for the last eviction")
     table.add_row("last bind", f"{values['last_bind_seconds']:,.2f} s", "the victims end first")
-    table.add_section()
-    for role, used in values["cpu_seconds"].items():
-        table.add_row(f"CPU, {role}", f"{used:,.2f} s", "")
+    add_cpu(table, values["cpu_seconds"])
     Console().print(table)
     show_policy(values, unnamed="one that reclaims")
+    tell_missed(values["last_eviction_seconds"], values["goal_seconds"])

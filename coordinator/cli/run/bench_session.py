@@ -52,10 +52,10 @@ def session_result(shape: SessionShape, nodes: int) -> dict[str, Any]:
     began, processor = time.perf_counter(), time.process_time()
     run_action(session, shape.action)
     seconds, processor = time.perf_counter() - began, time.process_time() - processor
-    placed = sum(task.status is Status.PIPELINED for task in waiting)
+    placed = sum(task.status is shape.reached for task in waiting)
     faults = []
     if placed != shape.placed(nodes):
-        faults.append(f"{placed:,} tasks have the promise of a place, not {shape.placed(nodes):,}")
+        faults.append(f"{placed:,} tasks have a place, not {shape.placed(nodes):,}")
     return {
         "shape": shape.title,
         "nodes": nodes,

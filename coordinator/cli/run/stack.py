@@ -235,8 +235,9 @@ def workspace(*, history: Path | None, **flags: Any) -> Iterator[Workspace]:
         path = None if history is None else history.absolute()
         settings = load_settings(run_dir=directory, history=path, **flags)
         check_policy(settings)
-        # Nobody else is to ask this one, and its own command has no token.
-        space = Workspace(settings.replace(tokens_file=None))
+        # Nobody else is to ask this one, and its own command has no token, and believes no
+        # certificate.
+        space = Workspace(settings.replace(tokens_file=None, tls_cert_file=None, tls_key_file=None))
         yield space
     except SettingsError as error:
         raise CommandError(str(error)) from None

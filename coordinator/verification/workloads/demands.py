@@ -16,6 +16,7 @@ Item = dict[str, Any]
 HOSTNAME = "kubernetes.io/hostname"
 
 _DRIVER = "gpu.example.com"
+_DEVICE_CLASS = "gpu"
 _TEMPLATE = "one-gpu"
 _STORAGE = "local"
 
@@ -46,23 +47,25 @@ def ask_own_nodes(template: Item, name: str) -> None:
 
 
 def ask_device(template: Item) -> None:
-    """One device per pod, by a claim of its own; see :func:`devices`."""
+    """One device per pod, by a claim of its own; see :func:`claim_template`."""
     template["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": _TEMPLATE}]
 
 
-def devices(nodes: Iterable[str], *, each: int, namespace: str) -> list[Item]:
-    """``each`` devices per node, and the claim template for pods of a namespace."""
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
+def claim_template(namespace: str) -> Item:
+    """For pods of one namespace."""
+    return manifest("ResourceClaimTemplate", _TEMPLATE, {"spec": one_device()}, namespace=namespace)
+
+
+def one_device() -> Item:
+    """The ``spec`` of a claim of one of :func:`devices`."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": _DEVICE_CLASS, "count": 1}}
+    return {"devices": {"requests": [request]}}
+
+
+def devices(nodes: Iterable[str], *, each: int) -> list[Item]:
+    """``each`` devices per node, and their class."""
     of_driver = {"cel": {"expression": f'device.driver == "{_DRIVER}"'}}
-    objects: list[Item] = [
-        manifest("DeviceClass", "gpu", {"selectors": [of_driver]}),
-        manifest(
-            "ResourceClaimTemplate",
-            _TEMPLATE,
-            {"spec": {"devices": {"requests": [request]}}},
-            namespace=namespace,
-        ),
-    ]
+    objects: list[Item] = [manifest("DeviceClass", _DEVICE_CLASS, {"selectors": [of_driver]})]
     for node in nodes:
         spec = {
             "driver": _DRIVER,
@@ -83,12 +86,12 @@ def ask_volume(template: Item, claim: str) -> None:
     template["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": source}]
 
 
-def storage_class() -> Item:
+def storage_class(provisioner: str = "kubernetes.io/no-provisioner") -> Item:
     """A storage class that binds a claim's volume where its pod is placed."""
     return manifest(
         "StorageClass",
         _STORAGE,
-        provisioner="kubernetes.io/no-provisioner",
+        provisioner=provisioner,
         volumeBindingMode="WaitForFirstConsumer",
     )
 

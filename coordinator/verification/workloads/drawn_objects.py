@@ -210,8 +210,6 @@ def _volume(name: str, on: str, *, claim: str = "") -> Json:
 
 def _device_objects(draw: Random, nodes: list[str]) -> list[Json]:
     head: Json = {"apiVersion": "resource.k8s.io/v1"}
-    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
-    asked = {"devices": {"requests": [request]}}
     of_driver = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
     objects: list[Json] = [
         {
@@ -224,21 +222,44 @@ def _device_objects(draw: Random, nodes: list[str]) -> list[Json]:
             **head,
             "kind": "ResourceClaimTemplate",
             "metadata": {"name": "one", "namespace": "ns"},
-            "spec": {"spec": asked},
+            "spec": {"spec": _asked(draw)},
         },
     ]
     for i in range(2):
         meta = {"name": f"d{i}", "namespace": "ns"}
-        objects.append({**head, "kind": "ResourceClaim", "metadata": meta, "spec": asked})
+        objects.append({**head, "kind": "ResourceClaim", "metadata": meta, "spec": _asked(draw)})
     some = [name for name in nodes if draw.random() < 0.5]
-    return objects + [_slice(head, name, draw.randint(1, 2)) for name in some]
+    return objects + [_slice(draw, head, name, draw.randint(1, 2)) for name in some]
 
 
-def _slice(head: Json, node_name: str, devices: int) -> Any:
+def _asked(draw: Random) -> Json:
+    """A claim of one device; of two in three any, else one that an expression selects."""
+    request: Json = {"deviceClassName": "gpu", "count": 1}
+    if draw.random() < 1 / 3:
+        expression = draw.choice(
+            [
+                f'device.attributes["{DRIVER}"].model == "a"',
+                f'device.attributes["{DRIVER}"].slot >= 1 || device.driver == "other"',
+                f'device.capacity["{DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0',
+                f'!(device.attributes["{DRIVER}"].model in ["b"])',
+            ]
+        )
+        request["selectors"] = [{"cel": {"expression": expression}}]
+    return {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
+
+
+def _slice(draw: Random, head: Json, node_name: str, devices: int) -> Any:
     spec = {
         "driver": DRIVER,
         "nodeName": node_name,
         "pool": {"name": node_name, "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": f"gpu-{i}"} for i in range(devices)],
+        "devices": [
+            {
+                "name": f"gpu-{i}",
+                "attributes": {"model": {"string": draw.choice("ab")}, "slot": {"int": i}},
+                "capacity": {"memory": {"value": draw.choice(["16Gi", "80Gi"])}},
+            }
+            for i in range(devices)
+        ],
     }
     return {**head, "kind": "ResourceSlice", "metadata": {"name": node_name}, "spec": spec}

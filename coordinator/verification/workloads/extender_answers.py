@@ -12,12 +12,17 @@ REFUSES = 8
 """One node in so many is refused."""
 
 
+def refuses(job: str, node: str) -> bool:
+    """Whether the extender keeps a job (namespace/name) from a node."""
+    return crc32(f"{job} {node}".encode()) % REFUSES == 0
+
+
 def extender_answer(verb: str, body: bytes) -> dict[str, object]:
     """The answer to the JSON that was posted to the address of this verb."""
     question = json.loads(body)
     match verb:
         case "predicate":
-            return {"code": int(crc32(body) % REFUSES == 0)}
+            return {"code": int(refuses(question["task"]["job"], question["node"]))}
         case "prioritize":
             return {"nodeScore": {str(name): i for i, name in enumerate(question["nodes"])}}
         case _:

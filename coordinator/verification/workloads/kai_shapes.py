@@ -1,4 +1,5 @@
-"""Clusters under a KAI policy in which victims are searched for, each a session of the core alone.
+"""Clusters under a KAI policy in which victims are searched for, or shares of GPUs given, each a
+session of the core alone.
 
 Every node has eight GPUs. Two queues of one department have half of all GPUs as their quota each,
 unless said; what runs belongs to ``rich``, what waits to ``poor``.
@@ -12,7 +13,9 @@ from dataclasses import dataclass
 from shard_worker.dialects.kai.registry import open_kai_session
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.harness import Cluster
+from shard_worker.session_model.status import Status
 from shared.model.constraints import Constraints, PodTerm, Requirement
+from shared.model.gpu_request import FRACTION
 from shared.model.kai import (
     KaiLevel,
     KaiPodGroup,
@@ -81,7 +84,8 @@ class ShapedCluster:
         together: bool = False,
         queue: str = "poor",
     ) -> None:
-        """A gang. ``apart``: no two pods in a rack; ``together``: all of them in one."""
+        """A gang of pods with whole GPUs. ``apart``: no two pods in a rack; ``together``: all of
+        them in one."""
         labels = (("gang", name),)
         constraint = None
         if together:
@@ -101,6 +105,10 @@ class ShapedCluster:
             topology=constraint,
         )
 
+    def sharing(self, name: str) -> None:
+        """A job of one pod that wants half of a GPU."""
+        self._job(name, "poor", pods=1, gpus=0, annotations=((FRACTION, "0.5"),))
+
     def _job(
         self,
         name: str,
@@ -112,6 +120,7 @@ class ShapedCluster:
         devices: list[tuple[tuple[str, tuple[int, ...]], ...]] | None = None,
         rules: Mapping[str, object] | None = None,
         labels: tuple[tuple[str, str], ...] = (),
+        annotations: tuple[tuple[str, str], ...] = (),
         topology: KaiTopologyConstraint | None = None,
     ) -> None:
         job = self._cluster.job(
@@ -120,9 +129,9 @@ class ShapedCluster:
             cpu=1,
             on=() if on is None else (on,),
             devices=devices or (),
-            resources={GPU: gpus},
+            resources={GPU: gpus} if gpus else {},
             rules=rules,
-            members={"labels": labels},
+            members={"labels": labels, "annotations": annotations},
             priority=50,
         )
         self._groups.append(
@@ -168,7 +177,9 @@ class SessionShape:
     build: Callable[[int], KaiSession]
     """(nodes) -> a session on which the action has not run."""
     placed: Callable[[int], int]
-    """(nodes) -> tasks of waiting jobs that get the promise of a place."""
+    """(nodes) -> tasks of waiting jobs that come to ``reached``."""
+    reached: Status = Status.PIPELINED
+    """A promise, but where nobody has to go."""
 
 
 def _reclaim(nodes: int) -> KaiSession:
@@ -225,6 +236,13 @@ def gangs_that_fit(nodes: int) -> int:
     return nodes * 41 // 500
 
 
+def _fractions(nodes: int) -> KaiSession:
+    cluster = ShapedCluster(nodes, quota=nodes * GPUS)
+    for at in range(2 * GPUS * nodes):
+        cluster.sharing(f"half-{at:06}")
+    return cluster.open()
+
+
 _NEVER_GOALS = {100: 0.2, 200: 0.2, 1000: 1.0}
 
 
@@ -264,6 +282,16 @@ SHAPES: Mapping[str, tuple[SessionShape, ...]] = {
             {500: 5.0},
             _consolidate,
             lambda nodes: gangs_that_fit(nodes) * GANG,
+        ),
+    ),
+    "fractions": (
+        SessionShape(
+            "jobs of half a GPU",
+            "allocate",
+            {1000: 3.2},  # 5,000 a second
+            _fractions,
+            lambda nodes: 2 * GPUS * nodes,
+            reached=Status.BINDING,
         ),
     ),
 }

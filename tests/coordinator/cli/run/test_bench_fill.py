@@ -71,6 +71,7 @@ def test_time_runs_from_the_first_submission_to_the_last_bind() -> None:
     phases = [BenchPhase(NAMES[BenchSize.FILL], PREFIX, 2)]
     values = fill_result(options(1, 2), phases, figures, REPORT, sent)
     assert (values["last_bind_seconds"], values["faults"]) == (3.5, [])
+    assert values["goal_seconds"] is None, "of another size"
     (wrong,) = fill_result(
         options(1, 3), [BenchPhase(NAMES[BenchSize.FILL], PREFIX, 3)], figures, REPORT, sent
     )["faults"]

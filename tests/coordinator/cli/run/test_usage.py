@@ -14,6 +14,7 @@ from coordinator.cli.options.failure import CommandError
 from coordinator.cli.run import demo_run
 from coordinator.cli.run.demo_options import DemoOptions
 from coordinator.cli.run.stack import workspace
+from coordinator.verification.local_kubernetes.authority import Authority
 
 HEAVY = ("ray", "numpy", "aiohttp", "redis", "pydantic_settings")
 
@@ -198,3 +199,17 @@ def test_a_run_that_fails_keeps_its_logs_and_tells_where(
     with workspace(history=None) as space:
         pass
     assert not space.settings.run_dir.exists()
+
+
+def test_a_run_of_its_own_needs_neither_tokens_nor_certificates(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of the settings are for a service; this command would believe neither."""
+    authority = Authority(tmp_path, "authority")
+    certificate, key = authority.issue("quadrant", address="127.0.0.1")
+    monkeypatch.setenv("QUADRANT_TLS_CERT_FILE", str(certificate))
+    monkeypatch.setenv("QUADRANT_TLS_KEY_FILE", str(key))
+    monkeypatch.setenv("QUADRANT_TOKENS_FILE", str(tmp_path / "tokens"))
+    with workspace(history=None) as space:
+        assert space.settings.scheme == "http"
+        assert space.settings.tokens_file is None
