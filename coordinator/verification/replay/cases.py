@@ -7,14 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.verification.replay.dump import Dump, read_dump
-from coordinator.verification.replay.kai.recorded import read_kai_recorded
-from coordinator.verification.replay.kai.rounds import patience_of
+from coordinator.verification.replay.kai.recorded import read_kai_recorded, within_pool
 from coordinator.verification.replay.kai.scenario import KaiScenario, read_kai_scenario
-from coordinator.verification.replay.recorded import Recorded, RecordError, read_recorded
+from coordinator.verification.replay.recorded import (
+    Recorded,
+    RecordError,
+    check_each,
+    read_recorded,
+)
 from coordinator.verification.replay.scenario import RecordedScenario, ScenarioError, read_scenario
 from shard_worker.view.mode import Mode
 from shared.errors import shown
-from shared.model.node_pool import node_pool_of
+from shared.manifests.kai.queue_usage import UsageParts
 from shared.policy.dialect import dialect_of
 from shared.policy.model import Dialect, Policy, PolicyError
 from shared.policy.volcano import DEFAULT_POLICY
@@ -38,6 +42,9 @@ class Case:
     """Notes for people about assumptions made while reading."""
     dump: bool = False
     """Read from Kubernetes objects, not from a scenario."""
+    in_session: Recorded | None = None
+    """The cluster as one session sees it, where that is less: a service knows by itself which
+    objects are of another node pool."""
     kai: KaiScenario | None = None
     """The scenario, where its policy is KAI's: it is replayed round by round."""
 
@@ -48,10 +55,11 @@ def read_cases(
     policy: Policy | None = None,
     only: str = "",
     now: float | None = None,
+    usage: UsageParts | None = None,
 ) -> list[Case]:
     """(file, its documents) -> cases: each scenario is one, all objects together are one cluster.
-    ``policy`` overrides those in files. Raises ScenarioError, RecordError, PolicyError; messages
-    begin with the file."""
+    ``policy`` overrides those in files, ``usage`` what a dump says of it. Raises ScenarioError,
+    RecordError, PolicyError; messages begin with the file."""
     cases: list[Case] = []
     objects: list[Json] = []
     files: list[str] = []
@@ -63,7 +71,7 @@ def read_cases(
             elif only in str(value.get("id", "")):
                 cases.append(_scenario(file, value, policy))
     if objects and only in ", ".join(files):
-        cases.append(_cluster(", ".join(files), objects, policy, now))
+        cases.append(_cluster(", ".join(files), objects, policy, now, usage))
     return cases
 
 
@@ -120,9 +128,7 @@ def _is_kai(value: Json, policy: Policy | None) -> bool:
 
 def _kai_scenario(value: Json, policy: Policy | None) -> Case:
     scenario = read_kai_scenario(value, policy=policy)
-    patience = patience_of(scenario.policy)
-    pool = node_pool_of(scenario.policy)
-    read = read_kai_recorded(scenario.items, scenario.now, patience=patience, pool=pool)
+    read = read_kai_recorded(scenario.items, scenario.now, policy=scenario.policy)
     return Case(scenario.id, scenario.policy, read.recorded, now=scenario.now, kai=scenario)
 
 
@@ -132,33 +138,64 @@ _ANY_POLICY: Mapping[str, object] = {
 }
 
 
-def _cluster(files: str, objects: Sequence[Json], policy: Policy | None, now: float | None) -> Case:
+def _cluster(
+    files: str,
+    objects: Sequence[Json],
+    policy: Policy | None,
+    now: float | None,
+    usage: UsageParts | None,
+) -> Case:
     try:
-        dump = read_dump(objects)
+        dump = read_dump(objects, policy)
         moment = dump.now if now is None else now
-        recorded = read_recorded(dump.items, moment, foreign=dump.foreign)
+        recorded, in_session = _read(dump, moment)
     except RecordError as error:
         raise RecordError(
             "\n".join(f"{files}: {line}" for line in str(error).split("\n"))
         ) from None
     except PolicyError as error:
-        raise PolicyError(f"{files}: ConfigMap: {error}") from None
+        raise PolicyError(f"{files}: {error}") from None
+    used = dump.usage if usage is None else usage
+    for read in filter(None, (recorded, in_session)):
+        read.objects.queue_usage = used or {}
     return Case(
         files,
-        policy or dump.policy or DEFAULT_POLICY,
+        dump.policy,
         recorded,
         now=moment,
-        notes=_notes(dump, recorded, policy),
+        notes=_notes(dump, recorded, is_default=dump.policy is DEFAULT_POLICY, used=used),
         dump=True,
+        in_session=in_session,
     )
 
 
-def _notes(dump: Dump, recorded: Recorded, policy: Policy | None) -> list[str]:
+def _read(dump: Dump, now: float) -> tuple[Recorded, Recorded | None]:
+    """The cluster of a dump, and what a session sees of it if that is less."""
+    if dump.policy.dialect is Dialect.VOLCANO:
+        return read_recorded(dump.items, now, foreign=dump.foreign), None
+    check_each(dump.items)
+    under = dump.policy
+    whole = read_kai_recorded(dump.items, now, policy=under, foreign=dump.foreign).recorded
+    inside, outside = within_pool(dump.items, under)
+    if len(inside) == len(dump.items) and not outside:
+        return whole, None
+    foreign = dump.foreign | outside
+    return whole, read_kai_recorded(inside, now, policy=under, foreign=foreign).recorded
+
+
+def _notes(
+    dump: Dump, recorded: Recorded, *, is_default: bool, used: UsageParts | None
+) -> list[str]:
     notes = [f"left out: {count} {kind}" for kind, count in sorted(dump.left_out.items())]
     if dump.foreign:
         notes.append(f"{len(dump.foreign)} pods of other schedulers only use their nodes")
-    if policy is None and dump.policy is None:
+    if is_default:
         notes.append("no policy was given: the default one counts (--policy FILE names another)")
+    if used is None and dump.policy.kai is not None and dump.policy.kai.usage is not None:
+        notes.append(
+            "usageDBConfig: it does not say what queues used, so shares are as if nobody had used "
+            "anything (--usage FILE says it)"
+        )
     for notice in recorded.admission.notices:
         many = f" ({notice.count} of them)" if notice.count > 1 else ""
         notes.append(f"{notice.kind} {notice.name}{many}: {notice.message}")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from shard_worker.dialects.kai.not_placed import why_no_turn, why_not_placed
+from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.operation import OpKind
 from shard_worker.framework.session import Session
 from shard_worker.session_model.full_world import PlacedJob
@@ -164,6 +166,21 @@ def reasons_of(ssn: Session, job: SessionJob) -> list[str]:
     reasons = [f"{count} {text}" for text, count in sorted(job.unschedulable.items())]
     skipped: Mapping[int, Any] = getattr(ssn, "skipped", {})
     if job.job.jid in skipped:
-        word, detail = skipped[job.job.jid]
-        reasons.append(f"{word}: {detail}" if detail else str(word))
+        reasons.append(_sentence(*skipped[job.job.jid]))
+    elif isinstance(ssn, KaiSession) and job.census.by_status.get(Status.PENDING):
+        reasons += _reasons_of_kai(ssn, job)
     return reasons
+
+
+def _reasons_of_kai(ssn: KaiSession, job: SessionJob) -> Iterator[str]:
+    kai_job = ssn.kai_job(job)
+    if kai_job is None or not kai_job.root.ready:
+        yield _sentence(*why_no_turn(job, kai_job))
+    elif refused := why_not_placed(ssn, kai_job):
+        yield _sentence(*refused)
+    if ended := ssn.searches.ended.get(job.job.jid):
+        yield ended
+
+
+def _sentence(word: object, detail: str) -> str:
+    return f"{word}: {detail}" if detail else str(word)

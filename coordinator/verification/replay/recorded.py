@@ -16,6 +16,7 @@ from shard_worker.view.known_objects import KnownObjects
 from shared.codec.packed import replace
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import PutObject
+from shared.manifests.parse import parse
 from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass
 from shared.model.node_devices import assigned_devices
 from shared.model.objects import ClusterObjects
@@ -95,6 +96,12 @@ def read_recorded(
         job = standing.job
         standing.foreign = job.dangling or (job.kind == "Pod" and job.key in foreign)
     return recorded
+
+
+def check_each(items: Iterable[Mapping[str, Any]]) -> None:
+    """Raise RecordError unless each object can be read by itself, before anybody looks into it."""
+    if refused := [read for read in map(parse, items) if isinstance(read, Refusal)]:
+        raise RecordError(_told(refused))
 
 
 def _standings(

@@ -54,7 +54,11 @@ def run_session(
     ssn, books = with_answers(once, answers, ask_over_http, patience=PATIENCE_SECONDS)
     memo.update(ssn.memory)
     if notes is not None:
-        notes.ledger_entries(books.log(), now)
+        first, *rest = books.log()  # the epoch of who leads; what its turns are told comes after
+        notes.ledger_entries([first], now)
+        if recorded.objects.usage:
+            notes.measured(now, recorded.objects.usage)
+        notes.ledger_entries(rest, now)
     return ssn
 
 

@@ -18,6 +18,7 @@ from coordinator.cluster.simulated.memory import KeptPod, Memory
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.dispatcher import Dispatcher
+from coordinator.jobs.state import JobState
 from coordinator.order.order import Order
 from coordinator.verification.replay.fill_ledger import by_names, elsewhere, fill, runs_elsewhere
 from coordinator.verification.replay.halted_kubelets import HaltedKubelets
@@ -38,6 +39,7 @@ from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.reason import Reason
 from shared.model.model import Job
+from shared.policy.kai_usage import UsageClient
 from shared.policy.model import Policy, PolicyError
 
 QUIET = 5.0
@@ -61,6 +63,9 @@ class ShardedRun:
     one_session: bool = False
     """Stop where one session would: what is bound does not begin to run, what is evicted does not
     leave, and so nothing follows from it."""
+    quiet: float = QUIET
+    """Seconds of virtual time without changes after which the run ends. Idle services cost as much
+    as busy ones: of a small case it is most of the time."""
 
 
 def run_sharded(
@@ -80,12 +85,15 @@ def run_sharded(
     moments. Raises PolicyError if a plugin raises.
     """
     dealt = deal(recorded, sharding.seed)
+    policy = _with_known_usage(policy)
     # What runs on nodes that are not recorded would be missing from the idle amounts of the others.
     countable = not runs_elsewhere(recorded)
 
     def core() -> Coordinator:
         walls = sharding.mode is Mode.HARD
         order = Order(open_session(policy), window=16, walls=walls, count_first=countable)
+        order.picking.usage.measured(recorded.objects.queue_usage)
+        order.excerpts.usage = lambda: recorded.objects.usage
         dispatcher = Dispatcher(sharding.shards, turns_per_call=4)
         return Coordinator(order, dispatcher, mode=sharding.mode.value)
 
@@ -110,14 +118,30 @@ def run_sharded(
     filled = fill(simulation.ledger, dealt)
     at_once(simulation.ledger.release(COORDINATOR, filled.leader))
     tail = at_once(simulation.ledger.log_tail())
-    _run(simulation, step, quiet_for=HALTED if sharding.one_session else QUIET)
+    _run(simulation, step, quiet_for=HALTED if sharding.one_session else sharding.quiet)
     order = simulation.core.order
-    words = {jid: state.reason for jid, state in order.jobs.items()}
+    words = {jid: _word(simulation.core, state) for jid, state in order.jobs.items()}
     for jid, reason in words.items():
-        if reason is Reason.PLUGIN_ERROR and (waits := why(simulation.core, order.jobs[jid])):
+        if reason == Reason.PLUGIN_ERROR and (waits := why(simulation.core, order.jobs[jid])):
             raise PolicyError(waits.message)  # the run would say nothing about the policy
     dealt = replace(dealt, standings=[_admitted(s, order) for s in dealt.standings])
     return result_of_log(name, dealt, simulation.ledger, began=tail, policy=policy, words=words)
+
+
+def _word(core: Coordinator, state: JobState) -> str:
+    """Why the job waits. One that nothing was asked about, because it is known not to fit, is
+    explained as the service explains it."""
+    if state.reason is Reason.PENDING_EVALUATION and (waits := why(core, state)) is not None:
+        return str(waits.reason)
+    return str(state.reason)
+
+
+def _with_known_usage(policy: Policy) -> Policy:
+    """The policy with what queues used as it is recorded: no samples are taken meanwhile."""
+    if policy.kai is None or policy.kai.usage is None:
+        return policy
+    told = replace(policy.kai.usage, client=UsageClient.FAKE)
+    return replace(policy, kai=replace(policy.kai, usage=told))
 
 
 def _run(simulation: Simulation, step: Callable[[], None], *, quiet_for: float) -> None:

@@ -13,8 +13,12 @@ from typing import Any
 import yaml
 
 from coordinator.intake.documents.kinds import WITHOUT_EFFECT
-from coordinator.verification.replay.dump import TAKEN
-from shared.policy.file import KEY
+from coordinator.verification.replay.dump import TAKEN, USAGE_KEY
+from shared.manifests.fields.metadata import GROUP_NAME
+from shared.manifests.kai.groups import pod_group_of
+from shared.manifests.kai.queue_usage import written_queue_usage
+from shared.policy.file import KAI_KEY, KEY
+from shared.policy.model import Dialect
 from shared.units.times import rfc3339
 
 Json = dict[str, Any]
@@ -27,6 +31,7 @@ _TICK = 1e-6
 def snapshot(objects: Iterable[Json], record: Mapping[str, Any]) -> Json:
     """A ``v1`` List: first the data from the record, then the objects."""
     times, jobs = _times(record), _job_names(record)
+    by_name = {_named(job) for job in record["jobs"] if not job.get("byUid", True)}
     leaving, promised = set(record["leaving"]), record["promised"]
     items = [_config_map(record)]
     for obj in objects:
@@ -37,6 +42,8 @@ def snapshot(objects: Iterable[Json], record: Mapping[str, Any]) -> Json:
         key = f"{meta.get('namespace', '')}/{meta['name']}"
         copy = {**obj, "metadata": meta}
         if kind == "Pod":
+            if _group_of(meta) in by_name or f"Pod/{key}" in by_name:
+                meta.pop("uid", None)
             if key in leaving:
                 meta.setdefault("deletionTimestamp", rfc3339(record["takenAt"], "microseconds"))
             if promised.get(key):
@@ -57,8 +64,18 @@ def _times(record: Mapping[str, Any]) -> dict[str, float]:
     last = 0.0
     for job in sorted(record["jobs"], key=lambda job: (job["created"], job["number"])):
         last = max(float(job["created"]), last + _TICK)
-        times[f"{job['kind']}/{job['namespace']}/{job['name']}"] = last
+        times[_named(job)] = last
     return times
+
+
+def _named(job: Mapping[str, Any]) -> str:
+    return f"{job['kind']}/{job['namespace']}/{job['name']}"
+
+
+def _group_of(metadata: Mapping[str, Any]) -> str:
+    """``PodGroup/namespace/name`` that a pod says it is of."""
+    marks = metadata.get("annotations") or {}
+    return f"PodGroup/{metadata['namespace']}/{pod_group_of(marks) or marks.get(GROUP_NAME)}"
 
 
 def _job_names(record: Mapping[str, Any]) -> set[str]:
@@ -66,7 +83,13 @@ def _job_names(record: Mapping[str, Any]) -> set[str]:
 
 
 def _config_map(record: Mapping[str, Any]) -> Json:
-    """A ConfigMap with the policy, as in Volcano, and the time of the snapshot."""
+    """A ConfigMap with the policy, as in Volcano or KAI, what queues used where that counts, and
+    the time of the snapshot."""
+    policy = record["policy"]
+    key = KAI_KEY if policy.get("dialect") == Dialect.KAI else KEY
+    data = {key: yaml.safe_dump(policy, sort_keys=False)}
+    if (usage := record.get("queueUsage")) is not None:
+        data[USAGE_KEY] = written_queue_usage({name: tuple(u) for name, u in usage.items()})
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -78,5 +101,5 @@ def _config_map(record: Mapping[str, Any]) -> Json:
                 "quadrant.dev/shards": str(record["shards"]),
             },
         },
-        "data": {KEY: yaml.safe_dump(record["policy"], sort_keys=False)},
+        "data": data,
     }

@@ -12,10 +12,9 @@ from typing import Any
 
 from coordinator.verification.replay.kai.scenario import Json
 from shared.model.gpu_request import WHOLE, GpuRequest, gpu_request
-from shared.model.kai_devices import LEAST_MEMORY, MEMORY_LABEL, PREFIX
+from shared.model.kai_devices import PREFIX, device_memory, is_group_label
 from shared.units.things import Things
 
-GROUP_LABEL = "runai-gpu-group"
 GPUS = "nvidia.com/gpu"
 
 
@@ -33,17 +32,6 @@ def key_of(item: Mapping[str, Any]) -> str:
     """``namespace/name`` of an object."""
     metadata = item["metadata"]
     return f"{metadata.get('namespace', 'default')}/{metadata['name']}"
-
-
-def is_group_label(key: str) -> bool:
-    return key == GROUP_LABEL or key.startswith(f"{GROUP_LABEL}/")
-
-
-def group_labels(groups: Sequence[str]) -> dict[str, str]:
-    """The labels of a pod that shares these devices."""
-    if len(groups) == 1:
-        return {GROUP_LABEL: groups[0]}
-    return {f"{GROUP_LABEL}/{name}": name for name in groups}
 
 
 def request_of_annotations(annotations: Mapping[str, str]) -> GpuRequest | None:
@@ -64,21 +52,20 @@ def recorded_devices(items: Iterable[Json]) -> RecordedDevices:
     for item in items:
         if item["kind"] == "Node":
             nodes[item["metadata"]["name"]] = item
-        elif item["kind"] == "Pod" and item["status"].get("phase") == "Running":
-            pods.setdefault(item["spec"].get("nodeName", ""), []).append(item)
+        elif item["kind"] == "Pod" and _part(item, "status").get("phase") == "Running":
+            pods.setdefault(_part(item, "spec").get("nodeName", ""), []).append(item)
     for name, node in nodes.items():
         _of_node(devices, name, node, sorted(pods.get(name, []), key=key_of))
     return devices
 
 
 def _of_node(found: RecordedDevices, name: str, node: Json, pods: Sequence[Json]) -> None:
-    number = int((node["status"].get("allocatable") or {}).get(GPUS, 0))
+    number = _number((_part(node, "status").get("allocatable") or {}).get(GPUS))
     devices = [f"{PREFIX}{at}" for at in range(number)]
     if not devices:
         return
     found.offered[name] = tuple((device, (WHOLE,)) for device in sorted(devices))
-    labels = node["metadata"].get("labels") or {}
-    memory = max(int(labels.get(MEMORY_LABEL, 0)) // 100 * 100, LEAST_MEMORY)
+    memory = device_memory(node["metadata"].get("labels") or {})
     groups = sorted({group for pod in pods for group in _groups(pod)})
     # A group that was opened here is called after its device, so that no two have one name.
     by_group = {label_of(device): device for device in devices if label_of(device) in groups}
@@ -105,6 +92,16 @@ def _groups(pod: Json) -> list[str]:
 
 
 def _whole(pod: Json) -> int:
-    containers = pod["spec"].get("containers") or ()
+    containers = _part(pod, "spec").get("containers") or ()
     requests = [(c.get("resources") or {}).get("requests") or {} for c in containers]
-    return sum(int(each.get(GPUS, 0)) for each in requests)
+    return sum(_number(each.get(GPUS)) for each in requests)
+
+
+def _part(item: Json, name: str) -> Json:
+    return item.get(name) or {}
+
+
+def _number(written: object) -> int:
+    """A number of devices; 0 where it is none, which admission says of the object."""
+    text = str(written)
+    return int(text) if text.isdecimal() else 0

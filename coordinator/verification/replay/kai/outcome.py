@@ -6,8 +6,7 @@ from typing import Any
 
 from coordinator.verification.replay.kai.rounds import Observed, Round
 from coordinator.verification.replay.kai.scenario import Json
-from shard_worker.dialects.kai.devices import device_columns, request_of
-from shard_worker.dialects.kai.plugins.nodes import gpu_slots
+from shard_worker.dialects.kai.devices import device_columns, gpu_slots, request_of
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import COMPLETED, OCCUPYING, Status
 from shared.manifests.kai.groups import pod_group_of

@@ -6,7 +6,6 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.intake.admission.queues import DEFAULT
 from coordinator.verification.replay.kai.gpu_groups import (
     RecordedDevices,
     key_of,
@@ -15,18 +14,17 @@ from coordinator.verification.replay.kai.gpu_groups import (
     request_of_annotations,
 )
 from coordinator.verification.replay.kai.scenario import Json
-from coordinator.verification.replay.recorded import Recorded, RecordError, read_recorded
+from coordinator.verification.replay.recorded import Recorded, read_recorded
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
-from shared.errors import InvalidInput
-from shared.manifests.kai.groups import pod_group_of, read_kai_pod_group
-from shared.manifests.kai.queues import read_kai_queue, read_kai_topology
+from shared.manifests.kai.groups import pod_group_of
 from shared.model.named_devices import ASSIGNED_DEVICES, DEVICES, written_devices
-from shared.model.node_pool import NodePool
+from shared.model.node_pool import NodePool, node_pool_of
+from shared.policy.kai_model import KaiPolicy
+from shared.policy.model import Dialect, Policy
+from shared.units.things import Things
 from shared.units.times import moment
-
-ENGINE_GROUP = "scheduling.k8s.io/group-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,42 +53,25 @@ class KaiRecorded:
 
 
 def read_kai_recorded(
-    items: Sequence[Json], now: float, *, patience: float, pool: NodePool | None
+    items: Sequence[Json],
+    now: float,
+    *,
+    policy: Policy,
+    foreign: Container[str] = (),
 ) -> KaiRecorded:
-    """Number the objects, in any order. ``patience``: seconds that a pod may be leaving until its
-    room is promised to nobody any more. ``pool``: the objects that exist; of pods outside of it
-    only what they use. Raises RecordError if an object is refused."""
-    items = [item for item in items if pool is None or _is_in(pool, item)]
-    foreign = {key_of(item) for item in items if pool and _is_alone_outside(pool, item)}
+    """Number the objects, in any order, as a service of the policy admits them. ``foreign``: pods
+    (``namespace/name``) that only use their nodes. Raises RecordError if an object is refused."""
+    options = (policy.kai or KaiPolicy()).options
     devices = recorded_devices(items)
-    queues = {item["metadata"]["name"] for item in items if item["kind"] == "Queue"}
     recorded = read_recorded(
-        [_for_engine(item, devices, queues) for item in items if item["kind"] != "Topology"],
+        [_with_devices(item, devices) for item in items],
         now,
         foreign=foreign,
+        dialect=Dialect.KAI,
+        flat=not options.full_hierarchy_fairness,
     )
-    objects = recorded.objects
-    for item in items:
-        try:
-            match item["kind"]:
-                case "Queue":
-                    queue = read_kai_queue(item)
-                    objects.kai_queues[queue.name] = queue
-                case "PodGroup":
-                    group = read_kai_pod_group(item)
-                    objects.kai_groups[group.key] = group
-                case "Topology":
-                    topology = read_kai_topology(item)
-                    objects.kai_topologies[topology.name] = topology
-                case _:
-                    pass
-        except InvalidInput as error:
-            raise RecordError(f"{item['kind']} {item['metadata'].get('name')}: {error}") from None
-    pods = {
-        f"{item['metadata'].get('namespace', 'default')}/{item['metadata']['name']}": item
-        for item in items
-        if item["kind"] == "Pod"
-    }
+    pods = {key_of(item): item for item in items if item["kind"] == "Pod"}
+    patience = options.stuck_in_releasing_threshold
     stuck = frozenset(key for key, pod in pods.items() if _is_stuck(pod, now, patience))
     for standing in recorded.standings:
         job = standing.job
@@ -100,6 +81,16 @@ def read_kai_recorded(
             if state is Status.RELEASING and f"{job.namespace}/{job.pod_name(tix)}" in stuck
         }
     return KaiRecorded(recorded, pods, devices, stuck)
+
+
+def within_pool(items: Sequence[Json], policy: Policy) -> tuple[list[Json], set[str]]:
+    """(objects that exist in the policy's node pool, pods of others among them that only use their
+    nodes). A service makes this choice itself."""
+    pool = node_pool_of(policy)
+    if pool is None:
+        return list(items), set()
+    inside = [item for item in items if _is_in(pool, item)]
+    return inside, {key_of(item) for item in inside if _is_alone_outside(pool, item)}
 
 
 def _is_in(pool: NodePool, item: Json) -> bool:
@@ -121,46 +112,20 @@ def _is_stuck(pod: Json, now: float, patience: float) -> bool:
     return deleted is not None and now - moment(deleted) > patience
 
 
-def _for_engine(item: Json, devices: RecordedDevices, queues: Container[str]) -> Mapping[str, Any]:
-    """The object as the engine's intake reads it: kinds that it has not are those it has. A group
-    of a queue that is not there stands in the engine's own: KAI's rules do not find it in a leaf,
-    and let it wait."""
+def _with_devices(item: Json, devices: RecordedDevices) -> Mapping[str, Any]:
+    """A node with its devices, a pod with those that it is on, as the service has them."""
     match item["kind"]:
-        case "Queue":
-            name = item["metadata"]["name"]
-            return {
-                "apiVersion": "scheduling.volcano.sh/v1beta1",
-                "kind": "Queue",
-                "metadata": {"name": name},
-                "spec": {},
-            }
-        case "PodGroup":
-            spec = item.get("spec") or {}
-            queue = spec.get("queue", DEFAULT)
-            return {
-                "apiVersion": "scheduling.volcano.sh/v1beta1",
-                "kind": "PodGroup",
-                "metadata": item["metadata"],
-                "spec": {
-                    "minMember": 0,
-                    "queue": queue if queue in queues else DEFAULT,
-                    "priorityClassName": spec.get("priorityClassName") or "train",
-                },
-            }
         case "Pod":
-            metadata = item["metadata"]
-            marks = dict(metadata.get("annotations") or {})
-            if name := pod_group_of(marks):
-                marks[ENGINE_GROUP] = name
-            if taken := devices.taken.get(key_of(item)):
-                marks[ASSIGNED_DEVICES] = written_devices(taken)
-            return {**item, "metadata": {**metadata, "annotations": marks}}
+            return _marked(item, ASSIGNED_DEVICES, devices.taken.get(key_of(item), ()))
         case "Node":
-            metadata = item["metadata"]
-            offered = devices.offered.get(metadata["name"], ())
-            marks = dict(metadata.get("annotations") or {})
-            if offered:
-                marks[DEVICES] = written_devices(offered)
-            return {**item, "metadata": {**metadata, "annotations": marks}}
+            return _marked(item, DEVICES, devices.offered.get(item["metadata"]["name"], ()))
         case _:
             return item
+
+
+def _marked(item: Json, mark: str, things: Things) -> Mapping[str, Any]:
+    if not things:
+        return item
+    metadata = item["metadata"]
+    marks = {**(metadata.get("annotations") or {}), mark: written_devices(things)}
+    return {**item, "metadata": {**metadata, "annotations": marks}}

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from coordinator.verification.replay.kai.gpu_groups import group_labels, is_group_label, key_of
-from coordinator.verification.replay.kai.recorded import KaiRecorded, read_kai_recorded
+from coordinator.verification.replay.kai.gpu_groups import key_of
+from coordinator.verification.replay.kai.recorded import (
+    KaiRecorded,
+    read_kai_recorded,
+    within_pool,
+)
 from coordinator.verification.replay.kai.scenario import Json, KaiScenario
+from coordinator.verification.replay.recorded import Recorded
 from coordinator.verification.replay.session import run_session
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.operation import OpKind
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
-from shared.model.node_pool import node_pool_of
-from shared.policy.kai_model import KaiPolicy
-from shared.policy.model import Policy
+from shared.model.kai_devices import is_group_label, labels_of
+from shared.model.model import Queue
 from shared.units.times import rfc3339
 
 LAST_START = "kai.scheduler/last-start-timestamp"
@@ -76,12 +80,9 @@ def observed_states(scenario: KaiScenario) -> Iterator[Observed]:
 
 def run_round(scenario: KaiScenario, items: Sequence[Json], *, act: bool = True) -> Round:
     """Run the policy's actions once; not ``act``: only look at the cluster."""
-    recorded = read_kai_recorded(
-        items,
-        scenario.now,
-        patience=patience_of(scenario.policy),
-        pool=node_pool_of(scenario.policy),
-    )
+    inside, foreign = within_pool(items, scenario.policy)
+    recorded = read_kai_recorded(inside, scenario.now, policy=scenario.policy, foreign=foreign)
+    recorded.recorded.queues += _missing_queues(recorded.recorded)
     actions = scenario.policy.actions if act else ()
     session = run_session(scenario.policy, recorded.recorded, now=scenario.now, actions=actions)
     if not isinstance(session, KaiSession):
@@ -89,9 +90,13 @@ def run_round(scenario: KaiScenario, items: Sequence[Json], *, act: bool = True)
     return Round(recorded, session)
 
 
-def patience_of(policy: Policy) -> float:
-    """Seconds that a pod may be leaving until nobody is promised its room."""
-    return (policy.kai or KaiPolicy()).options.stuck_in_releasing_threshold
+def _missing_queues(recorded: Recorded) -> list[Queue]:
+    """Records of the queues that groups name and nobody has, so that their tasks are in the world.
+    KAI's rules do not find them in the tree of queues, and let them wait."""
+    known = {queue.name for queue in recorded.queues}
+    named = {standing.job.queue for standing in recorded.standings if not standing.foreign}
+    first = max((queue.qid for queue in recorded.queues), default=-1) + 1
+    return [Queue(qid, name) for qid, name in enumerate(sorted(named - known), start=first)]
 
 
 def counts_of(session: KaiSession) -> RoundCounts:
@@ -161,7 +166,7 @@ def _with(pod: Json, *, phase: str, node: str = "", groups: Sequence[str] = ()) 
     deletion."""
     metadata = {k: v for k, v in pod["metadata"].items() if k != "deletionTimestamp"}
     labels = {k: v for k, v in (metadata.get("labels") or {}).items() if not is_group_label(k)}
-    metadata["labels"] = labels | group_labels(groups)
+    metadata["labels"] = labels | labels_of(groups)
     spec = {k: v for k, v in pod["spec"].items() if k != "nodeName"}
     if node:
         spec["nodeName"] = node

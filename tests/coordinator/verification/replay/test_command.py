@@ -182,7 +182,7 @@ def test_a_pod_of_its_own_that_waits_is_told(quadrant: Quadrant, shards: str) ->
 
 
 @pytest.mark.parametrize("form", ["", " --shards 1 --mode none", " --shards 2 --mode soft"])
-@pytest.mark.parametrize("at", ["LivePredicate", "Overused"])
+@pytest.mark.parametrize("at", ["LivePredicate", "Overused", "Allocatable"])
 def test_a_plugin_that_raises_is_one_line(
     quadrant: Quadrant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, at: str
 ) -> None:
