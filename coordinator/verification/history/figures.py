@@ -36,6 +36,8 @@ class Figures:
     """jid -> (namespace/name, acknowledged at)"""
     bound: dict[Task, float] = field(default_factory=dict)
     """When the ledger recorded that the cluster accepted the task."""
+    promised: dict[Task, float] = field(default_factory=dict)
+    """When a statement first gave the task the promise of a place."""
     occupied: list[float] = field(default_factory=list)
     """Times at which the cluster put tasks on nodes (binds, not starts)."""
     freed: list[float] = field(default_factory=list)
@@ -47,6 +49,8 @@ class Figures:
         match event["src"], event["ev"]:
             case "ledger", "status":
                 self._status(event)
+            case "ledger", "commit":
+                self._commit(event)
             case "ledger", "job":
                 for job in event["jobs"]:
                     self.jobs.setdefault(job["jid"], (job["key"], event["t"]))
@@ -67,11 +71,18 @@ class Figures:
                 for tix in tasks:
                     self.bound.setdefault((jid, tix), now)
 
+    def _commit(self, event: Event) -> None:
+        for statement in event["statements"]:
+            for tix, *_ in statement["nominate"]:
+                self.promised.setdefault((statement["jid"], tix), event["t"])
+
     def only(self, prefix: str) -> Figures:
-        """The jobs, with their binds, whose ``namespace/name`` begins with ``prefix``."""
+        """The jobs, with their binds and promises, whose ``namespace/name`` begins with
+        ``prefix``."""
         jobs = {jid: job for jid, job in self.jobs.items() if job[0].startswith(prefix)}
         bound = {task: t for task, t in self.bound.items() if task[0] in jobs}
-        return Figures(jobs=jobs, bound=bound)
+        promised = {task: t for task, t in self.promised.items() if task[0] in jobs}
+        return Figures(jobs=jobs, bound=bound, promised=promised)
 
     def submitted_at(self, sent: Mapping[str, float]) -> dict[int, float]:
         """jid -> when its client sent it, else when it was acknowledged."""

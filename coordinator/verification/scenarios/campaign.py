@@ -3,48 +3,76 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.verification.chaos.report import ChaosReport
+from coordinator.verification.checker.report.report import CheckReport
 from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import Played, play
 from coordinator.verification.scenarios.worker_processes import worker_processes
+from coordinator.verification.simulation.invariants import Broken
+from coordinator.verification.simulation.virtual_time import Timeline
+from coordinator.verification.virtual_kubernetes.play import KubernetesPlayed, play_kubernetes
 
 SEEDS_AT_ONCE = 10
 """Seeds per task of a process."""
 
 
+OfSeed = Callable[[int], ChaosReport]
+"""Runs a seed."""
+
+
 def report_of(played: Played) -> ChaosReport:
     """The report of one run."""
+    return _report(played.scenario.seed, played.simulation.timeline, played.report, played.broken)
+
+
+def report_of_kubernetes(played: KubernetesPlayed) -> ChaosReport:
+    return _report(played.seed, played.simulation.timeline, played.report, played.broken)
+
+
+def simulated(seed: int) -> ChaosReport:
+    return report_of(play(scenario(seed)))
+
+
+def on_kubernetes(seed: int) -> ChaosReport:
+    return report_of_kubernetes(play_kubernetes(seed))
+
+
+def _report(
+    seed: int, timeline: Timeline, checked: CheckReport | None, every: Sequence[Broken]
+) -> ChaosReport:
     report = ChaosReport(seeds=1)
-    for kind, count in played.simulation.timeline.struck.items():
+    for kind, count in timeline.struck.items():
         report.fault(kind, count)
-    for role, seconds in played.simulation.timeline.recoveries:
+    for role, seconds in timeline.recoveries:
         report.recovered(role, seconds)
-    if played.report is not None:
-        report.tasks_bound = played.report.summary.tasks_bound
-    for broken in played.broken:
+    if checked is not None:
+        report.tasks_bound = checked.summary.tasks_bound
+    for broken in every:
         promise = re.fullmatch(r"promise (\d+)", broken.rule)
         report.violation(
             promise=int(promise[1]) if promise else 0,
             message=broken.message if promise else str(broken),
-            seed=played.scenario.seed,
+            seed=seed,
         )
     return report
 
 
-def _run_some(seeds: list[int]) -> list[ChaosReport]:
-    return [report_of(play(scenario(seed))) for seed in seeds]
+def _run_some(run: OfSeed, seeds: list[int]) -> list[ChaosReport]:
+    return [run(seed) for seed in seeds]
 
 
-def run_seeds(seeds: range, *, processes: int = 1) -> Iterator[tuple[int, ChaosReport]]:
+def run_seeds(
+    seeds: range, *, processes: int = 1, run: OfSeed = simulated
+) -> Iterator[tuple[int, ChaosReport]]:
     """Each seed with its report, in the order of seeds."""
     if processes == 1:
         for seed in seeds:
-            yield seed, report_of(play(scenario(seed)))
+            yield seed, run(seed)
         return
     some = [list(seeds[i : i + SEEDS_AT_ONCE]) for i in range(0, len(seeds), SEEDS_AT_ONCE)]
     with worker_processes(processes) as pool:
         # Not `pool.map`: it cancels what is open when nobody asks any more, see worker_processes.
-        for part, future in [(part, pool.submit(_run_some, part)) for part in some]:
+        for part, future in [(part, pool.submit(_run_some, run, part)) for part in some]:
             yield from zip(part, future.result(), strict=True)

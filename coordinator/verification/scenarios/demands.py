@@ -18,6 +18,7 @@ from coordinator.verification.workloads.demands import (
     ask_own_nodes,
     ask_ports,
     ask_volume,
+    claim_template,
     devices,
     disk,
     storage_class,
@@ -59,7 +60,7 @@ def demanding(
                 items.append(with_hostname(item))
         changed_wishes.append(Wish(wish.at, tuple(items), wish.delete))
     offered = [with_hostname(item) for item in setup]
-    offered += devices(nodes, each=DEVICES, namespace="ns")
+    offered += [claim_template("ns"), *devices(nodes, each=DEVICES)]
     if mode is not Mode.HARD:
         offered += [storage_class(), *(disk(f"disk-{node}", node) for node in nodes)]
     return tuple(offered), changed_wishes

@@ -19,7 +19,7 @@ from coordinator.verification.simulation.invariants import Broken, broken_rules,
 from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.run import Crash, Simulation
 from coordinator.verification.simulation.scenario import Scenario
-from coordinator.verification.workloads.extender_answers import ask_in_process
+from coordinator.verification.workloads.extender_answers import ask_in_process, refuses
 from shard_worker.view.mode import Mode
 from shared.policy.dialect import parse_policy
 from shared.policy.volcano import DEFAULT_POLICY
@@ -118,7 +118,9 @@ def play(
     try:
         events = simulation.run(until=UNTIL, inspect=look)
         notes.end(simulation.timeline.now)
-        report = check_lines(notes.lines, name=f"seed {scenario.seed}", closed=True)
+        report = check_lines(
+            notes.lines, name=f"seed {scenario.seed}", closed=True, refuses=refuses
+        )
         broken = broken_rules(scenario, simulation, report)
     except Exception as error:  # whatever the production code raises is what we look for
         return Played(scenario, simulation, notes, simulation.events, None, [crashed(error)])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from coordinator.cluster.events import ClusterEvent
+from coordinator.cluster.events import ClusterEvent, Measured
 from coordinator.cluster.history.acknowledgements import Runs, add_runs
 from coordinator.cluster.history.events import (
     Event,
@@ -14,6 +14,7 @@ from coordinator.cluster.history.events import (
     acknowledged_event,
     cluster_event,
     end_event,
+    measured_event,
 )
 from shared.ledger.entries.log import LogEntry
 
@@ -42,6 +43,11 @@ class Notes:
         add_runs(runs, jids)
         self._number += 1
         self._add([acknowledged_event(t, runs, self._number)])
+
+    def measured(self, t: float, usage: dict[str, dict[str, float]]) -> None:
+        """Record how busy nodes are: what every turn of this coordinator is told."""
+        self._number += 1
+        self._add([measured_event(t, Measured(usage, begins=0.0), self._number)])
 
     def end(self, t: float) -> None:
         self._number += 1

@@ -36,15 +36,27 @@ def crashed(error: Exception) -> Broken:
 
 def broken_rules(wanted: Scenario, simulation: Simulation, report: CheckReport) -> list[Broken]:
     """All violations at the end of a run; the first one is the most telling."""
-    broken = [Broken(f"promise {v.promise}", str(v)) for v in report.violations]
-    broken += _audited(simulation)
-    broken += _refused(simulation)
+    broken = run_violations(simulation, report)
     if not simulation.over:
         broken.append(Broken("unfinished", f"at {simulation.timeline.now:.0f} s it is not over"))
     if not settled(simulation.core):
         broken.append(Broken("unfinished", str(simulation.core.status()["jobs"])))
         return broken  # what follows is only true of runs that came to their end
     broken += _account(wanted, report)
+    return broken + final_violations(simulation)
+
+
+def run_violations(simulation: Simulation, report: CheckReport) -> list[Broken]:
+    """What checker, audits and ledger found while it ran."""
+    broken = [Broken(f"promise {v.promise}", str(v)) for v in report.violations]
+    broken += _audited(simulation)
+    broken += _refused(simulation)
+    return broken
+
+
+def final_violations(simulation: Simulation) -> list[Broken]:
+    """What does not hold at the end of a run in which every job has ended."""
+    broken: list[Broken] = []
     try:
         simulation.core.validate()
     except AssertionError as error:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
+from coordinator.cluster.events import ClusterEvent
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.policy_record import policy_op
 from coordinator.dispatch.instructions import Instruction
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
+from coordinator.objects.store import Objects
 from coordinator.service.bind_loop import CONSUMER
 from coordinator.service.leadership.lease import Leadership
 from coordinator.service.leadership.standby import Standby
+from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.pod_evictor import EVICTOR
 from coordinator.verification.simulation.bold_evictor import SIMULATED
 from coordinator.verification.simulation.ledger_audit import SimulatedAudit
@@ -25,16 +28,20 @@ from coordinator.verification.simulation.remote_cluster import ClusterProcess, R
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
 from coordinator.verification.simulation.service_edges import INTAKE, ServiceEdges, Wanted
 from coordinator.verification.simulation.standby import LEASE_SECONDS, KeeperTimers
-from coordinator.verification.simulation.virtual_loop import virtual_loop
+from coordinator.verification.simulation.virtual_loop import VirtualLoop, virtual_loop
 from coordinator.verification.simulation.virtual_time import Event, Timeline
 from coordinator.verification.simulation.worker import SHARD_LEASE_SECONDS, SeededWorkerConfig
 from coordinator.verification.simulation.workers import SimulatedShards
 from shared.codec.packed import replace
+from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import Deposed, LedgerBehind
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import Epoch
 from shared.policy.model import Policy
+
+LEDGER = "seeded"
+"""The id of the ledger."""
 
 IDLE_STEP_SECONDS = 0.05
 """Minimum delay until due work is checked again if nothing else happens."""
@@ -44,6 +51,30 @@ LOOK_SECONDS = 0.5
 
 IDLE_LOOKS = 1
 """After more successive looks than this without work the run is over."""
+
+
+class FollowedCluster(Protocol):
+    """A cluster with objects of its own, which coordinators follow."""
+
+    def loop(self, process: Process, *, seed: int) -> VirtualLoop:
+        """The event loop of a coordinator, which can reach the cluster."""
+        ...
+
+    def follow(self, process: Process) -> ObservedCluster:
+        """What a coordinator follows it by."""
+        ...
+
+    def dropped(self, process: Process) -> None:
+        """A coordinator died."""
+        ...
+
+    def learn(self, entries: Sequence[LogEntry]) -> None:
+        """The ledger has these: they name what events are about."""
+        ...
+
+    def drain(self) -> list[ClusterEvent]:
+        """What happened since the last call."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +93,8 @@ class Environment:
     evicts: bool = False
     """Whether nodes are drained, or policies of Jobs begin pods anew: leaders claim the writer of
     such evictions, and carry the policies out."""
+    followed: FollowedCluster | None = None
+    """The cluster where it has its own objects; ``cluster`` is not asked then."""
 
 
 class Life:
@@ -88,7 +121,9 @@ class Life:
         self._world = world
         self._ready = ready
         self._deposed = deposed
-        self._intake = Intake(dialect=world.policies.current.dialect)
+        followed, dialect = world.followed, world.policies.current.dialect
+        self._intake = Intake(ours=None, dialect=dialect, dated=followed is not None)
+        self._observed = None if followed is None else followed.follow(process)
         self._alarm = Alarm(process, self._step_now)
         self._idle_looks = 0
         self.edges: ServiceEdges | None = None
@@ -103,7 +138,11 @@ class Life:
         )
         self.holder = holder
         self._remote = RemoteLedger(process, world.ledger)
-        self._loop = virtual_loop(process, seed=number)
+        self._loop = (
+            virtual_loop(process, seed=number)
+            if followed is None
+            else followed.loop(process, seed=number)
+        )
         self.term = 0
         """Number of this leadership; 0 before it leads."""
         self._standby = Standby(
@@ -165,7 +204,13 @@ class Life:
         self.edges = edges = ServiceEdges(
             loop=self._loop,
             ledger=self._remote,
-            cluster=RemoteCluster(process, self._world.cluster),
+            cluster=(
+                RemoteCluster(process, self._world.cluster)
+                if self._observed is None
+                else self._observed.cluster
+            ),
+            observed=self._observed,
+            objects=self._read_model(leadership),
             leadership=leadership,
             core=core,
             intake=self._intake,
@@ -186,6 +231,18 @@ class Life:
         self.audit = SimulatedAudit(ledger, edges, now=self._loop.time)
         self.edges.admit([], self._open)
 
+    def _read_model(self, leadership: Leadership) -> Objects | None:
+        """What a cluster that is followed is told from."""
+        if self._observed is None:
+            return None
+        self._observed.lead(LEDGER, leadership)
+        core, intake, epoch = self.core, self._intake, leadership.epoch.counter
+        objects = Objects(core, lambda: intake.registry, epoch=epoch, clock=self._loop.time)
+        objects.restore(intake.documents.values())
+        core.observe(objects)
+        intake.node_of = objects.node_of
+        return objects
+
     def _recorded_policy(self, policy: Policy) -> Policy:
         """The policy for the history; evicting workers have an additional action."""
         if not self._world.workers.evicting:
@@ -205,6 +262,8 @@ class Life:
 
     def die(self) -> None:
         self.process.alive = False
+        if self._world.followed is not None:
+            self._world.followed.dropped(self.process)
         self._loop.abandon()
         self.shards.orphan()
 

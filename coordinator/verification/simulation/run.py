@@ -13,7 +13,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.intake.documents.document import Key
 from coordinator.ledger_audit.findings import Finding
 from coordinator.verification.simulation.history import Notes
-from coordinator.verification.simulation.leader import Environment, Life
+from coordinator.verification.simulation.leader import Environment, FollowedCluster, Life
 from coordinator.verification.simulation.policy_file import SeededPolicies
 from coordinator.verification.simulation.process import halt
 from coordinator.verification.simulation.remote_cluster import ClusterProcess
@@ -78,11 +78,13 @@ class Simulation:
         evicts: bool = False,
         ask: Ask = ask_over_http,
         start: float = START,
+        followed: Callable[[Timeline], FollowedCluster] | None = None,
     ) -> None:
         """``core`` makes an empty coordinator, with a session of ``policies``; one worker per
         shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes`` and ``evicts``:
         see :class:`Environment`. ``ask`` sends workers' questions to an extender. ``start``: when
-        time begins, seconds since 1970."""
+        time begins, seconds since 1970. ``followed``: a cluster that has its own objects, in the
+        place of ``kubelets``."""
         self.notes = notes
         self.events = 0
         """Number of events so far."""
@@ -106,6 +108,7 @@ class Simulation:
             acknowledged=self._acknowledged,
             binds_volumes=binds_volumes,
             evicts=evicts,
+            followed=None if followed is None else followed(timeline),
         )
         self.crash: Crash | None = None
         self.happened: Counter[str] = Counter()
@@ -198,6 +201,9 @@ class Simulation:
             return  # it stood still when it had taken the leadership, and another one has it by now
         self.timeline.rose("leader")
         self._led = life
+        if self.notes is not None and (usage := life.core.order.excerpts.usage()):
+            self._note()  # the epoch that it took comes before what its turns are told
+            self.notes.measured(self.timeline.now, usage)
         for wish in list(self._unanswered):
             self._hand_over(wish)
 
@@ -365,8 +371,10 @@ class Simulation:
             self._length = length
             entries = at_once(self.ledger.read_log(self._position, count=EVERYTHING))
             self.notes.ledger_entries(entries, self.timeline.now)
+            if self._world.followed is not None:
+                self._world.followed.learn(entries)
             self._position = entries[-1].id
             if any(isinstance(entry, CommitEntry) for entry in entries):
                 self.timeline.rose("server")
-        if events := self.kubelets.drain():
+        if events := (self._world.followed or self.kubelets).drain():
             self.notes.cluster_events(events)

@@ -15,6 +15,7 @@ from typing import Any
 
 from coordinator.bind.binder import BindPlan
 from coordinator.bind.status_writer import Recorder
+from coordinator.cluster.protocol import RunsTasks
 from coordinator.controllers.job_loop import JobLoop
 from coordinator.controllers.task_restarts import TaskRestarts
 from coordinator.controllers.volume_controller import ClaimBinding, bind_claims
@@ -26,16 +27,17 @@ from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import LedgerRefusals
+from coordinator.objects.store import Objects
 from coordinator.service.bind_loop import Binding
 from coordinator.service.executor import Executor
 from coordinator.service.leadership.lease import Leadership, LedCluster
 from coordinator.service.metrics.probes import Probes
+from coordinator.service.observed.observed import ObservedCluster, prebind_of
 from coordinator.service.pod_evictor import PodEvictor
 from coordinator.service.reconcile_loop import Reconciling
 from coordinator.service.worker_lifecycle import Workers, WorkerTimes
 from coordinator.verification.simulation.policy_file import LOOK_SECONDS, PolicyLook
 from coordinator.verification.simulation.process import Process
-from coordinator.verification.simulation.remote_cluster import RemoteCluster
 from coordinator.verification.simulation.remote_ledger import RemoteLedger
 from coordinator.verification.simulation.virtual_loop import VirtualLoop
 from coordinator.verification.simulation.virtual_time import Event
@@ -79,7 +81,9 @@ class ServiceEdges:
         *,
         loop: VirtualLoop,
         ledger: RemoteLedger,
-        cluster: RemoteCluster,
+        cluster: RunsTasks,
+        observed: ObservedCluster | None,
+        objects: Objects | None,
         leadership: Leadership,
         core: Coordinator,
         intake: Intake,
@@ -95,8 +99,9 @@ class ServiceEdges:
         evictor: Epoch | None,
         happened: Counter[str],
     ) -> None:
-        """``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core has
-        news; ``acknowledged``: users are told that these jobs are stored; ``binds_volumes``:
+        """``observed``: where objects come from (None: from users), and ``objects``, what it is
+        told from; ``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core
+        has news; ``acknowledged``: users are told that these jobs are stored; ``binds_volumes``:
         claims get volumes; ``evictor``: the epoch of the writer of drains and restarts, None where
         there are none; ``happened``: counts what users see, by name."""
         self.refusals = LedgerRefusals()
@@ -163,7 +168,11 @@ class ServiceEdges:
             group=self._group,
             core=core,
             surely=leadership.surely,
-            prebind=_Volumes(self._bind_claims, binds=binds_volumes),
+            prebind=(
+                _Volumes(self._bind_claims, binds=binds_volumes)
+                if observed is None
+                else prebind_of(observed, core, intake, self._writer)
+            ),
             clock=self._loop.time,
         )
         self._executor = Executor(
@@ -190,6 +199,7 @@ class ServiceEdges:
             every=RECONCILE_SECONDS,
             kick=step,
         )
+        self._observed, self._objects = observed, objects
         self._draining: Draining | None = None
         self._job_policies: JobLoop | None = None
         if evictor is not None:
@@ -217,7 +227,8 @@ class ServiceEdges:
             self._deposed()
 
     async def _begin(self) -> None:
-        await self._reconciling.begin()
+        if self._observed is None:  # pods that are watched are known by uid, and not by number
+            await self._reconciling.begin()
         for loop in (self._recorder.run(), self._writer.run(), self._serve()):
             self._group.create_task(loop)
 
@@ -239,10 +250,16 @@ class ServiceEdges:
         if (policies := self._job_policies) is not None:
             policies.restored(self._intake.documents.values())
             self._group.create_task(policies.run(self._writer, self._restarts.begin_anew))
-        for shard in self._core.dispatcher.shards:
-            self._group.create_task(self._workers.start(shard))
+        self._group.create_task(self._workers.start_all(self._group))
         self._aside(partial(self._workers.heartbeat_forever, self._group))
-        self._aside(partial(self._executor.sweep_forever, lambda: None, every=SWEEP_SECONDS))
+        tell = (lambda: None) if self._objects is None else self._objects.tell_waiting
+        self._aside(partial(self._executor.sweep_forever, tell, every=SWEEP_SECONDS))
+        if self._observed is not None and self._objects is not None:
+            feed = self._observed.feed_forever(
+                self._core, self._intake, self._writer, reconciling.observe, self._objects
+            )
+            self._group.create_task(feed)
+            self._aside(self._executor.repartition_forever)
         self._aside(audit)
         if self._policy.changing:
             self._aside(partial(self._workers.follow_policy_forever, keep))
@@ -277,6 +294,9 @@ class ServiceEdges:
         self._step()
 
     def _stored(self, changes: Changes) -> None:
+        if self._objects is not None:
+            gone, purged = changes.documents_gone, changes.jobs_purged
+            self._objects.publish(changes.documents, gone, purged=purged)
         self._core.admitted(changes)
         if self._job_policies is not None:
             self._job_policies.published(changes)

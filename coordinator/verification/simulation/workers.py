@@ -55,6 +55,9 @@ class SimulatedShards:
         self._ledger = ledger
         self._committed = committed
 
+    async def inherit(self, shards: int) -> None:
+        """There is nothing to reuse: here every worker is a new process."""
+
     def configure(
         self, policy: dict[str, Any] | None, *, shard: int, epoch: Epoch, run_id: str
     ) -> WorkerConfig:

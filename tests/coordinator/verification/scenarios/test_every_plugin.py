@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ from coordinator.verification.scenarios.generate import drawn_policy, scenario, 
 from coordinator.verification.scenarios.play import play
 from coordinator.verification.simulation.scenario import Item, Scenario
 from coordinator.verification.workloads.extender_answers import ask_in_process
-from shard_worker.dialects.volcano.plugins.node.extender import ExtenderQuestion
+from shard_worker.dialects.volcano.plugins.node.extender import Extender, ExtenderQuestion
 from shard_worker.dialects.volcano.plugins.node.nodegroup import NodeGroup
+from shard_worker.dialects.volcano.plugins.node.usage import Usage
 from shard_worker.dialects.volcano.registry import PLUGINS
 from shard_worker.view.mode import Mode
 
@@ -57,20 +59,27 @@ def test_nobody_is_left_who_could_wait_for_ever() -> None:
 
 def test_the_extender_answers_the_same_to_the_same_question() -> None:
     """And without HTTP: nobody is at that address."""
-    body = '{"node": "n0", "task": {}}'
+    body = '{"node": "n0", "task": {"job": "ns/a"}}'
     question = ExtenderQuestion(f"{EXTENDER}/predicate", body, 1.0)
     first = ask_in_process([question])
     assert first == ask_in_process([question])
     assert first[question.key] in ({"code": 0}, {"code": 1})
 
 
+@pytest.mark.parametrize(
+    ("plugin", "part", "silent", "told"),
+    [
+        (NodeGroup, "checks", [], "onto nodes of group"),
+        (Usage, "on_session_open", None, "is in use"),
+        (Extender, "on_session_open", None, "the extender refuses its node"),
+    ],
+)
 def test_a_plugin_of_a_drawn_policy_that_checks_nothing_is_noticed(
-    monkeypatch: pytest.MonkeyPatch,
+    plugin: Any, part: str, silent: Any, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checker holds every placement to the predicates of the policy that was drawn."""
-    monkeypatch.setattr(NodeGroup, "checks", lambda *_: [])
-    grouping = (seed for seed in DRAWN if "nodegroup" in str(scenario(seed).policy))
-    for seed in grouping:
-        if any("onto nodes of group" in broken.message for broken in play(scenario(seed)).broken):
+    monkeypatch.setattr(plugin, part, lambda *_: silent)
+    for seed in (seed for seed in DRAWN if f"'{plugin.name}'" in str(scenario(seed).policy)):
+        if any(told in broken.message for broken in play(scenario(seed)).broken):
             return
     raise AssertionError("no seed shows it")

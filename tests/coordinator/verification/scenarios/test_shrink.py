@@ -84,7 +84,7 @@ def test_last_line_is_the_common_result(capsys: pytest.CaptureFixture[str]) -> N
 def test_processes_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     results = []
     for jobs in ("1", "2"):
-        assert run(["chaos", "sim", "--seeds", "20..31", "--jobs", jobs, "-o", "json"]) == 0
+        assert run(["chaos", "sim", "--seeds", "20..24", "--jobs", jobs, "-o", "json"]) == 0
         results.append(capsys.readouterr().out)
     assert results[0] == results[1]
 

@@ -20,9 +20,10 @@ from coordinator.verification.simulation.scenario import Item, Scenario, Wish
 from shard_worker.view.mode import Mode
 from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutPartition
+from tests.examples import examples
 
 NODES = 8
-SEEDS = 10
+SEEDS = examples(10)
 FLIPS = 14
 
 

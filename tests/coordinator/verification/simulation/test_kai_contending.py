@@ -16,6 +16,7 @@ from shard_worker.dialects.kai.plugins import min_runtime, reclaiming
 from shared.policy.dialect import parse_policy
 from tests.coordinator.verification.checker.rich_kai import gpu_node, pod, queue
 from tests.coordinator.verification.simulation.contending import Item, Run
+from tests.examples import examples
 
 POLICY = parse_policy({"dialect": "kai"})
 NETWORK = Network()
@@ -65,7 +66,7 @@ def made(seed: int) -> Run:
     return run
 
 
-@pytest.mark.parametrize("first", range(0, 40, 5))
+@pytest.mark.parametrize("first", range(0, examples(40, least=15), 5))
 def test_nobody_loses_what_its_queue_may_keep(first: int) -> None:
     evicted: Counter[str] = Counter()
     for seed in range(first, first + 5):
