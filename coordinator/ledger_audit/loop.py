@@ -49,6 +49,9 @@ CALM_SECONDS = 5.0
 PATIENCE_PAUSES = 10
 """A pass waits at most this many pauses for a calm time: a cluster that is never calm is audited
 too, every ten minutes."""
+REPAIRED_TASKS = 300_000
+"""Above so many task records nothing is repaired: a call reads all of them, at 3 to 5 us each, and
+holds up the server meanwhile. A leader has 2 s to renew its lease (decision 0102)."""
 LOOKS_IN_A_ROW = 4
 """Maximum passes in direct succession after a finding: one to confirm it, one to see that it is
 repaired, and two more for records that changed between a pass and the repair."""
@@ -144,7 +147,8 @@ class LedgerAudit:
 
     async def _treat(self, findings: list[Finding]) -> None:
         """Repair what can be repaired, and report everything."""
-        able = [finding for finding in findings if finding.repairable][:REPAIRS]
+        affordable = self._figures.tasks <= REPAIRED_TASKS
+        able = [f for f in findings if f.repairable and affordable][:REPAIRS]
         tasks = [(f.name[0], f.name[1]) for f in able if f.subject is Subject.TASK]
         request = request_of(able, await self._look(self._looker.task_records(tasks)))
         try:
@@ -157,11 +161,12 @@ class LedgerAudit:
         for finding in findings:
             key = "" if finding.subject is Subject.NODE else finding.key
             result = results.get((finding.subject, finding.name, key))
-            self._told(finding, result)
+            self._told(finding, result, UNREPAIRED if affordable else DEAR)
         if rows := rows_to_store_again(able):
             await self._store_again(rows)
 
-    def _told(self, finding: Finding, result: RepairResult | None) -> None:
+    def _told(self, finding: Finding, result: RepairResult | None, unrepaired: str) -> None:
+        """``unrepaired``: why there is no result."""
         figures = self._figures
         if result is RepairResult.SOUND:
             # The reading was wrong, twice. Nothing is damaged: it is a fault of the audit itself.
@@ -170,16 +175,20 @@ class LedgerAudit:
         figures.found[finding.kind.value] += 1
         if result is RepairResult.REPAIRED:
             figures.repaired[finding.kind.value] += 1
-        outcome = _OUTCOMES[result]
+        outcome = unrepaired if result is None else _OUTCOMES[result]
         text = self._report(finding, outcome)
         figures.shown.append((time.time(), text))
         log.error("The ledger contradicts its task records", finding=text)
 
 
-_OUTCOMES: dict[RepairResult | None, str] = {
+UNREPAIRED = "it cannot be recomputed"
+DEAR = (
+    f"not repaired: there are more than {REPAIRED_TASKS:,} task records, and to read them in one "
+    "call would hold up the ledger for longer than a lease"
+)
+_OUTCOMES: dict[RepairResult, str] = {
     RepairResult.REPAIRED: "repaired",
     RepairResult.MOVED: "it moved meanwhile: looked at again",
-    RepairResult.UNKNOWN: "it cannot be recomputed",
+    RepairResult.UNKNOWN: UNREPAIRED,
     RepairResult.DEFERRED: "looked at again when fewer binds are open",
-    None: "it cannot be recomputed",
 }

@@ -17,7 +17,7 @@ from shared.messages.messages import TaskState
 CELLS = 2_000_000
 """Maximum number of sums in memory (nodes x slots, for each part): 48 MB. Beyond that the tasks are
 processed once per block of slots."""
-SLICE_NODES = 5000
+SLICE_NODES = 1000
 """Nodes numbered per step: 1 ms."""
 SLICE_NOMINATIONS = 50
 """Nominations added per step: with 100 tasks each, 2 ms."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 V = TypeVar("V")
 
@@ -28,6 +28,10 @@ class PartedDict(MutableMapping[int, V]):
 
     def __getitem__(self, key: int) -> V:
         return self._parts[_part(key)][key]
+
+    def get(self, key: int, default: Any = None) -> Any:
+        """That of Mapping takes four times as long: it tries and catches."""
+        return self._parts[_part(key)].get(key, default)
 
     def __setitem__(self, key: int, value: V) -> None:
         self._parts[_part(key)][key] = value

@@ -280,7 +280,8 @@ def _portions(values: Iterable[T], size: int) -> Iterator[list[T]]:
 def _commit_entry(entry_id: str, body: list[Any], part: _Part, size: int) -> Iterator[CommitEntry]:
     writer, epoch, sequence, batch, verdicts, packed_tails, dropped, rows, records = body
     if part is _Part.ROWS and not dropped and not unpack(batch)[7]:
-        batch, verdicts = _NO_STATEMENTS, []  # none of them made or ended a nomination
+        # None of them made or ended a nomination.
+        batch, verdicts, packed_tails = _NO_STATEMENTS, [], []
     tails, ended, fresh = _tails(packed_tails), dict(dropped), _rows(rows, records)
     judged = enumerate(zip(read_statements(batch), verdicts, strict=True), 1)
     for portion in _portions(judged, size):

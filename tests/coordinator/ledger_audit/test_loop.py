@@ -108,6 +108,20 @@ async def test_a_repair_that_the_ledger_cannot_make_ends_nothing() -> None:
     assert repairs and auditing._figures.found and not auditing._figures.repaired
 
 
+async def test_a_repair_that_would_hold_up_the_ledger_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is told, with the reason, as often as it is found."""
+    monkeypatch.setattr(loop, "REPAIRED_TASKS", 3)
+    desk, repairs = await damaged("a-node-with-too-much-used"), list[RepairRequest]()
+    auditing = audit(desk, repairs)
+    await auditing.once()
+    figures = auditing._figures
+    assert figures.tasks > 3 and not repairs and not figures.repaired
+    assert figures.found["node-used"] >= 1
+    assert "not repaired: there are more than" in figures.message(figures.shown[0][0])
+
+
 async def test_a_field_that_is_no_tasks_name_is_told_as_altered() -> None:
     desk = await damaged("a-node-with-too-much-used")
     books = desk.ledger

@@ -38,6 +38,7 @@ from shared.messages.messages import (
 )
 from shared.messages.messages import Verdict as V
 from shared.units.things import Things, Vector
+from tests.examples import examples
 from tests.shared.ledger import support
 from tests.shared.ledger.conftest import NOW, flush
 from tests.shared.ledger.support import (
@@ -421,7 +422,7 @@ class Play:
 
 
 @pytest.mark.parametrize("on_server", [True, False])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 40))
 def test_every_verdict_and_every_sum_is_that_of_a_naive_model(
     embedded_server: EmbeddedServer, on_server: bool, seed: int, steps: int

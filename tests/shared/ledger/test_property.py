@@ -52,6 +52,7 @@ from shared.messages.messages import (
     Verdict,
 )
 from shared.units.things import Things
+from tests.examples import examples
 from tests.shared.ledger.conftest import NOW, flush
 from tests.shared.ledger.promises import (
     Live,
@@ -461,7 +462,7 @@ class Pair:
                         self.live.bound.pop(op.jid, None)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 25))
 def test_promises_hold_and_the_double_agrees(
     embedded_server: EmbeddedServer, seed: int, steps: int

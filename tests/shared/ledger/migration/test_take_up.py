@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +43,6 @@ SCHEMAS = range(OLDEST, SCHEMA)
 DUMPS = range(OLDEST, SCHEMA + 1)
 """Of which there must be a dump. Of today's too: the version that changes the schema next takes up
 what this one left, and can no longer write it."""
-
-
-@pytest.fixture
-def client(embedded_server: EmbeddedServer) -> Iterator[Any]:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as found:
-        yield found
-        found.flushall()
 
 
 @pytest.fixture
