@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from coordinator.core.coordinator import Coordinator
-from coordinator.jobs.state import JobState, core_need, progress, task_runs
+from coordinator.jobs.state import JobState, core_need, task_runs
 from coordinator.order.excerpts import Totals
 from shard_worker.inquiry.inquiry import HERE
 from shard_worker.session_model.queue_totals import INQUEUE, opens_gate
@@ -30,7 +30,7 @@ def draft_turn(
     key = core.order.session.task_key
     roles = sorted(state.job.roles, key=lambda role: (key(role), role.first))
     need = core_need(state, classes, roles)
-    ready = core.order.session.job_ready(progress(state))
+    ready = core.order.session.job_ready(state.info.progress())
     rest = state.info.pending - sum(count for _, count in need)
     tail = (1 if ready else 0) + (min(rest, TAIL) if whole else 0)
     job, info = state.job, state.info

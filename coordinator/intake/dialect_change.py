@@ -3,28 +3,33 @@
 Jobs of the other dialect would go on under rules that know neither their queue nor their group: a
 service that finds such jobs does not start. Without them its queues are dropped, and the queues and
 groups of the dialect in force, which were kept and not looked at, are taken up
-(docs/decisions/0070).
+(docs/decisions/0070). Under KAI's the GPUs of nodes are devices from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from coordinator.intake.admission.deletion import numbers_of
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Key
-from coordinator.intake.documents.kinds import KAI_POD_GROUP, KAI_QUEUE, POD_GROUP, QUEUE
+from coordinator.intake.documents.kinds import KAI_POD_GROUP, KAI_QUEUE, NODE, POD_GROUP, QUEUE
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from shared.ledger.entries.intake_batch import DropQueue
 from shared.ledger.errors import LedgerIdentity
 from shared.model.kai import KaiQueue
+from shared.model.kai_devices import with_gpus
 from shared.model.model import Job, Queue
 from shared.policy.model import Dialect
 from shared.units.amount_text import plural, some
 
 _QUEUES = {Dialect.VOLCANO: QUEUE.kind, Dialect.KAI: KAI_QUEUE.kind}
+NODES_AT_ONCE = 50
+"""Nodes that are admitted again in one go: some five milliseconds."""
 _GROUPS = {Dialect.VOLCANO: POD_GROUP.kind, Dialect.KAI: KAI_POD_GROUP.kind}
 
 
@@ -48,6 +53,32 @@ async def take_up_dialect(writer: IntakeWriter, intake: Intake) -> None:
         await writer.apply(lambda now: _drop(intake, queues))
     if queues or any(_unread(intake)) or _has_other_shape(intake.registry):
         await writer.apply(lambda now: _admit(intake, now))
+    await _make_devices_of_gpus(writer, intake)
+
+
+async def _make_devices_of_gpus(writer: IntakeWriter, intake: Intake) -> None:
+    """Under a KAI policy admit again the nodes that came under another one: pods share their GPUs
+    as devices. Nobody is on them, because jobs of another dialect stop a start."""
+    registry = intake.registry
+    if registry.dialect is not Dialect.KAI:
+        return
+    names, nodes = registry.slots.names, list(registry.nodes.values())
+    for at in range(0, len(nodes), NODES_AT_ONCE):
+        lacking = [
+            Key(NODE.kind, "", node.name)
+            for node in nodes[at : at + NODES_AT_ONCE]
+            if with_gpus(node.annotations, [(names[s], n) for s, n in node.allocatable])
+            != node.annotations
+        ]
+        if lacking:
+            await writer.apply(partial(_admit_again, intake, lacking))
+        await asyncio.sleep(0)
+
+
+def _admit_again(intake: Intake, keys: Sequence[Key], now: float) -> Admission:
+    """Admit objects as they are stored; those that went meanwhile are left out."""
+    documents = intake.registry.documents
+    return intake.admit([documents[key].object() for key in keys if key in documents], now)
 
 
 def _other(registry: Registry) -> Dialect:

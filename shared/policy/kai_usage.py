@@ -8,6 +8,8 @@ from enum import Enum
 
 from shared.policy.cron import CronSchedule
 
+USAGE_ONE = 10**9
+"""Usage is in billionths of what there was."""
 WEEK = 7 * 86_400.0
 METRICS = {
     "cpuAllocationMetric": "kai_queue_allocated_cpu_cores",

@@ -173,7 +173,12 @@ def close_queue(
     dry_run: DryRunOption = DryRunChoice.NONE,
     connection: Connection,
 ) -> None:
-    """Close queues: nothing new of theirs is placed, what runs goes on"""
+    """Close queues: nothing new of theirs is placed, what runs goes on
+
+    On a Kubernetes cluster, reached by its kubeconfig, the API server is asked for it, as the
+    kubeconfig's user: by a Command of Volcano's where its controllers are, else by the status of
+    the queue.
+    """
     _set_state(names, "Closed", dry_run, connection)
 
 
@@ -189,15 +194,14 @@ def open_queue(
 
 
 def _set_state(names: list[str], state: str, dry_run: DryRunChoice, connection: Connection) -> None:
-    import orjson
-
-    from coordinator.cli.client.client import MERGE, RequestRefused
+    from coordinator.cli.client.client import RequestRefused
     from coordinator.cli.client.session import session
     from coordinator.cli.objects.apply import MANAGER, SUFFIX
     from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
     from coordinator.cli.output.printing import write
     from coordinator.cli.output.terminal import say_error
     from coordinator.cli.scheduling import kai_queues
+    from coordinator.cli.scheduling.queue_state import queue_states
 
     verb = "closed" if state == "Closed" else "opened"
     failed = False
@@ -206,23 +210,15 @@ def _set_state(names: list[str], state: str, dry_run: DryRunChoice, connection: 
         if resource.group == kai_queues.GROUP:
             message = "queues of KAI's have no state; set a limit of 0 (spec.resources), or take "
             raise CommandError(message + "it away again", code=EXIT_USAGE)
-        for name in names:
-            path = resource.path(None, name)
-            query = {
-                "fieldManager": MANAGER,
-                "dryRun": "All" if dry_run is DryRunChoice.SERVER else "",
-            }
-            body = orjson.dumps({"status": {"state": state}})
-            try:
-                if dry_run is DryRunChoice.CLIENT:
-                    api.client.get(path)
+        with queue_states(api.client, resource, manager=MANAGER) as states:
+            for name in names:
+                try:
+                    states.write(name, state, dry_run)
+                except RequestRefused as error:
+                    failed = True
+                    say_error(str(error))
                 else:
-                    api.client.ask("PATCH", path, query, body=body, content=MERGE)
-            except RequestRefused as error:
-                failed = True
-                say_error(str(error))
-                continue
-            write(f"{resource.label}/{name} {verb}{SUFFIX[dry_run]}\n")
+                    write(f"{resource.label}/{name} {verb}{SUFFIX[dry_run]}\n")
     if failed:
         raise typer.Exit(EXIT_ERROR)
 

@@ -35,6 +35,9 @@ from shared.manifests.parse import parse_stored
 from shared.messages.messages import Group
 from shared.model.model import Job, Pairs, Role
 
+CHANGED_IN_PLACE = "it changed after it was taken; until it ends it counts as it was"
+"""Of a pod of a watched cluster, for people."""
+
 _ALONE = (Group(-1, 1),)
 _OWN_LABELS = frozenset(
     (
@@ -236,7 +239,11 @@ def _again(step: AdmissionStep, key: str, new: PodManifest) -> None:
     jid, tix = unpack_task(task)
     job = step.draft.job(jid)
     if not _same(step, job, tix, new):
-        raise _another(new)
+        if not _is_itself(step, new):
+            raise _another(new)
+        step.notice(new, CHANGED_IN_PLACE)
+        step.same.add(id(new))
+        return
     role, more = job.role_of(tix), _more(step, new)
     if more.gated and not role.gated:
         message = "a pod that has none gets none; leave it out, or delete the pod"
@@ -246,6 +253,15 @@ def _again(step: AdmissionStep, key: str, new: PodManifest) -> None:
         return
     job = amend(job, tix, more)
     step.draft.jobs[jid] = _like(step, job, more) if job.kind == "Pod" else job
+
+
+def _is_itself(step: AdmissionStep, new: PodManifest) -> bool:
+    """Whether a cluster that is watched says so, by its uid. It lets a pod's resources, tolerations
+    and images change where it is: refused, it would be taken for gone by the next leader."""
+    document = step.draft.document(Key("Pod", new.namespace, new.name))
+    if not step.dated or not new.uid or document is None:
+        return False
+    return bool(document.object()["metadata"].get("uid") == new.uid)
 
 
 def _another(new: PodManifest) -> InvalidInput:

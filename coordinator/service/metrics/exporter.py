@@ -24,6 +24,8 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from coordinator.api.auth.reviews import Answer, Question
+from coordinator.cluster.kubernetes.bind_requests.counts import OUTCOMES
 from coordinator.cluster.overdue import Obstacle
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reconcile import SHOWN, FindingKind
@@ -129,6 +131,7 @@ class CoordinatorMetrics(Collector):
             part(page)
         yield
         self._cluster(page)
+        self._kubernetes(page)
         self._faults(page)
         self._audit(page)
         self._process(page)
@@ -276,6 +279,17 @@ class CoordinatorMetrics(Collector):
             evicted[rule.partition(" ")[0]] += tasks
         for action in sorted(NAMES_VICTIMS):
             page.put("evictions_total", evicted[action], action)
+
+    def _kubernetes(self, page: MetricsPage) -> None:
+        """What the API server and KAI's binder were asked."""
+        reviews, requests = self._probes.reviews, self._probes.bind_requests
+        for question in Question:
+            for answer in Answer:
+                count = reviews.answers[question, answer]
+                page.put("access_reviews_total", count, question.value, answer.value)
+        page.put_histogram("access_review_duration_seconds", reviews.seconds)
+        for outcome in OUTCOMES:
+            page.put("bind_requests_total", getattr(requests, outcome), outcome)
 
     def _faults(self, page: MetricsPage) -> None:
         """Faults of nodes and cluster, and the repairs that followed."""

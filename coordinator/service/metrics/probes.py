@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from coordinator.api.auth.reviews import ReviewCounts
 from coordinator.api.write.bulk import SubmitItems
+from coordinator.cluster.kubernetes.bind_requests.counts import RequestCounts
 from coordinator.cluster.protocol import BindAnswer
 from coordinator.intake.admission.result import Admission
 from coordinator.ledger_refusals import LedgerRefusals
@@ -70,6 +72,8 @@ class Probes:
         self.usage_queries: Counter[str] = Counter()
         """By :data:`USAGE_QUERIES`."""
         self.usage_query_seconds = Histogram(USAGE_QUERY_SECONDS)
+        self.reviews = ReviewCounts()
+        self.bind_requests = RequestCounts()
 
     def answered(self, shard: int, reply: PlaceReply, *, started: float, seconds: float) -> None:
         """A call to a worker that began at ``started`` (time.monotonic) was answered."""

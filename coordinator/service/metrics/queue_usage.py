@@ -24,8 +24,7 @@ from coordinator.order.usage_over_time import UsageByQueue
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.prometheus import ask_prometheus, read_samples
 from shard_worker.dialects.kai.rules.amounts import RESOURCES, Amounts
-from shard_worker.dialects.kai.rules.fair_share import USAGE_ONE
-from shared.policy.kai_usage import UsageClient, UsageSettings, UsageWindow
+from shared.policy.kai_usage import USAGE_ONE, UsageClient, UsageSettings, UsageWindow
 from shared.secrets.credentials import hide_credentials
 
 QUEUE_LABEL = "queue_name"

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+from coordinator.api.auth.reviews import REVIEW_SECONDS
 from coordinator.jobs.wait_times import JOB_SECONDS, TASK_SECONDS
 from coordinator.ledger_audit.figures import SLICE_SECONDS
 from coordinator.service.metrics.kai_names import mapping
@@ -279,6 +280,25 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "late_binds_total",
             "On a Kubernetes cluster: pods that a deposed leader bound after its successor began, "
             "by the statement on the pod; each is adopted where it is",
+        ),
+        _counter(
+            "access_reviews_total",
+            "Questions to the API server who a token is (token) and whether they may (access), by "
+            "its answer: yes, no, remembered (not asked again), none, turned_away (too many bad "
+            "tokens came)",
+            "kind",
+            "result",
+        ),
+        _histogram(
+            "access_review_duration_seconds",
+            "How long the API server took to answer one",
+            REVIEW_SECONDS,
+        ),
+        _counter(
+            "bind_requests_total",
+            "Where KAI's binder binds: BindRequests that were written, adopted from a leader "
+            "before, failed by the binder, or withdrawn because something else was decided",
+            "result",
         ),
         _gauge("nodes_set_aside", "Nodes that get nothing now: they refused bind after bind"),
         _counter("nodes_set_aside_total", "Quarantines of nodes that refused bind after bind"),

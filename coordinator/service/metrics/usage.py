@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import aiohttp
 import structlog
 
+from coordinator.cluster.events import Measured
+from coordinator.cluster.protocol import ClusterDriver, ClusterTimeout
 from coordinator.core.coordinator import Coordinator
 from coordinator.service.metrics.prometheus import ask_prometheus, read_samples
 from shared.policy.metrics_source import MetricsSource
@@ -48,10 +50,13 @@ class UsageSource:
         self,
         source: Callable[[], MetricsSource | None],
         *,
+        told: Callable[[Usage], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``source`` returns the one that the policy names now."""
+        """``source`` returns the one that the policy names now. ``told``: for whoever else wants
+        to know each answer."""
         self._source = source
+        self._told = told
         self._clock = clock
         self._asked: MetricsSource | None = None
         self._usage: Usage = {}
@@ -111,6 +116,8 @@ class UsageSource:
             }
             for node in nodes
         }
+        if self._told is not None:
+            await self._told(self._usage)
 
 
 async def _ask(
@@ -133,9 +140,18 @@ def _node(labels: Mapping[str, str]) -> str:
     return host or labels.get("instance", "")
 
 
-def usage_of(core: Coordinator) -> UsageSource:
-    """The usage source of a coordinator's policy; its figures are part of excerpts."""
-    source = UsageSource(lambda: core.order.session.policy.metrics)
+def usage_of(core: Coordinator, cluster: ClusterDriver) -> UsageSource:
+    """The usage source of a coordinator's policy; its figures are part of excerpts, and evidence
+    in the cluster's history."""
+
+    async def told(usage: Usage) -> None:
+        now = time.time()
+        try:
+            await cluster.measured(Measured(usage, begins=now, ends=now + FORGET_AFTER))
+        except ClusterTimeout:
+            _log.debug("history lacks an answer of the metrics source")
+
+    source = UsageSource(lambda: core.order.session.policy.metrics, told=told)
     core.order.excerpts.usage = source.usage
     core.order.excerpts.usage_missing = source.missing
     return source

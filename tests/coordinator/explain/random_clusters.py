@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from tests.coordinator.explain.cluster import GPU, Item, job, node, queue, send
 from tests.end_to_end.one_process.harness import Running
+from tests.examples import examples
 
 COMPARED = settings(
-    max_examples=18,
+    max_examples=examples(18),
     derandomize=True,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),

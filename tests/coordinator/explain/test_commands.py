@@ -10,20 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from coordinator.cli.app import run
 from coordinator.cli.scheduling.explain_text import explanation
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.explain.cluster import GPU, Item, job, node, queue, send, settled
 from tests.end_to_end.one_process.harness import Running, running
-
-
-@pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-import redis
-
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.explain.cluster import (
     GPU,
     Item,
@@ -24,13 +20,6 @@ from tests.coordinator.explain.cluster import (
     settled,
 )
 from tests.end_to_end.one_process.harness import running
-
-
-@pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 def adds_up(told: Item) -> None:

@@ -20,6 +20,7 @@ from shared.slices import at_once
 from tests.coordinator.explain.cluster import Item, asking, explained, send
 from tests.coordinator.explain.random_clusters import RandomCluster, at_rest, clusters
 from tests.end_to_end.one_process.harness import Running, running
+from tests.examples import examples
 
 BATCH = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
@@ -32,7 +33,7 @@ UNTRIED = {reason.value for reason in NOT_TRIED}
 @pytest.mark.timeout(400)  # a service for each of the clusters
 @given(cluster=clusters())
 @settings(
-    max_examples=12,
+    max_examples=examples(12),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from coordinator.dispatch.inquiry_client import Inquiries
 from coordinator.errors import Problem
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import StatusItem, TaskState
 from tests.coordinator.explain.cluster import (
     GPU,
@@ -35,13 +33,6 @@ from tests.coordinator.explain.random_clusters import at_rest
 from tests.end_to_end.one_process.harness import Running, running
 
 PLANS = "/apis/quadrant.dev/v1alpha1/plans"
-
-
-@pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 async def planned(service: Running, *items: Item) -> Item:

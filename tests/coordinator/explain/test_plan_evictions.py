@@ -45,13 +45,6 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
-
-
-@pytest.fixture
 def policy(tmp_path: Path) -> Path:
     path = tmp_path / "policy.yaml"
     path.write_text(EVICTING)

@@ -164,7 +164,7 @@ def test_enough_in_total_but_not_on_one_node_is_fragmented() -> None:
             {"node(s) had untolerated taints": 40, "Insufficient cpu": 1},
             Reason.NOT_ENOUGH_RESOURCES,
         ),
-        ({"node has room for a part of the gang only": 3}, Reason.NOT_ENOUGH_RESOURCES),
+        ({"node(s) had room for a part of the gang only": 3}, Reason.NOT_ENOUGH_RESOURCES),
         (
             {
                 "node(s) had untolerated taints": 4,

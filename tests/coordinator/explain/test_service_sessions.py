@@ -7,11 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-import redis
-
 from coordinator.service.metrics.pending_counts import reasons_in_steps
-from shared.ledger.redis.server import EmbeddedServer
 from shared.slices import at_once
 from tests.coordinator.explain.cluster import (
     GPU,
@@ -40,13 +36,6 @@ tiers:
   - name: nodeorder
   - name: network-topology-aware
 """
-
-
-@pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 def rack(name: str, *nodes: str, tier: int = 1, hyper: bool = False) -> Item:

@@ -11,14 +11,14 @@ import pytest
 from coordinator.cli.scheduling.explain_text import explanation
 from coordinator.explain.job_story import story_of
 from tests.coordinator.explain.cluster import job, node, send, settled
-from tests.coordinator.explain.test_commands import Shell, plain_terminal, redis_url
+from tests.coordinator.explain.test_commands import Shell, plain_terminal
 from tests.coordinator.intake.objects import job as written
 from tests.coordinator.intake.objects import node as machine
 from tests.coordinator.intake.objects import task
 from tests.coordinator.objects.world import World, infeasible
 from tests.end_to_end.one_process.harness import running
 
-__all__ = ["plain_terminal", "redis_url"]
+__all__ = ["plain_terminal"]
 
 
 async def test_a_job_is_told_from_its_submission_to_its_end(

@@ -8,24 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from coordinator.cli.app import run
 from coordinator.cli.scheduling.trace import lines
 from coordinator.explain.job_trace import MOST_TRACES
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.explain.cluster import GPU, asking, job, node, queue, send, settled
 from tests.end_to_end.one_process.harness import Running, running
 
 Step = dict[str, Any]
 ROOT = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
-
-
-@pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 async def traced(service: Running, name: str, **query: int) -> list[Step]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.intake.admission.pods import CHANGED_IN_PLACE
 from coordinator.intake.admission.step import PlacedPod
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
@@ -180,6 +181,28 @@ def test_an_observer_takes_pods_with_their_nodes_and_times() -> None:
     lone = pod("p") | {"status": {"phase": "Succeeded"}}
     lone["metadata"]["creationTimestamp"] = "1970-01-01T00:01:00Z"
     assert bench.only(bench.take(lone)).created == 60.0
+
+
+def test_a_pod_that_a_watched_cluster_changed_is_the_same_by_its_uid() -> None:
+    """Refused, it would be told of to nobody, and the next leader would take it for gone."""
+
+    def resized(cores: str, uid: str) -> dict[str, Any]:
+        made = pod("p", containers=[container(cores)])
+        made["metadata"] |= {"uid": uid, "annotations": {"quadrant.dev/duration": cores}}
+        return made
+
+    watching = Intake(dated=True)
+    first = watching.admit([resized("1", "a")], 1.0)
+    (before,) = first.jobs
+    changed = watching.admit([resized("2", "a")], 2.0)
+    assert (changed.refused, changed.jobs, changed.classes) == ([], [], {})
+    assert [(each.name, each.message) for each in changed.notices] == [("ns/p", CHANGED_IN_PLACE)]
+    assert watching.registry.jobs == {before.jid: before}
+    (refusal,) = watching.admit([resized("2", "b")], 3.0).refused
+    assert "another pod has this name" in refusal.message
+    ours = Intake()
+    ours.admit([resized("1", "a")], 1.0)
+    assert ours.admit([resized("2", "a")], 2.0).refused, "who submits here may not change it"
 
 
 # --- recovery ---------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from tests.coordinator.intake.objects import (
     queue,
     task,
 )
+from tests.examples import examples
 
 
 class Story:
@@ -137,7 +138,7 @@ class Story:
             assert [g.held for g in snapshot.jobs[jid].groups[: len(held)]] == held, known.key
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 40))
 def test_the_ledger_knows_everything(seed: int, steps: int) -> None:
     story = Story(seed)

@@ -8,7 +8,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from coordinator.service.metrics.usage import CPU_QUERY, FORGET_AFTER, UsageSource, read_vector
+from coordinator.service.metrics.usage import (
+    CPU_QUERY,
+    FORGET_AFTER,
+    Usage,
+    UsageSource,
+    read_vector,
+)
 from shared.policy.dialect import parse_policy
 from shared.policy.metrics_source import MetricsSource, SourceError, read_metrics_source
 from shared.policy.model import PolicyError
@@ -48,7 +54,12 @@ async def test_the_newest_figures_are_kept_and_forgotten_when_they_are_old() -> 
     await site.start()
     port = runner.addresses[0][1]
     named = MetricsSource(f"http://127.0.0.1:{port}")
-    source = UsageSource(lambda: named, clock=lambda: now)
+    told: list[Usage] = []
+
+    async def tell(usage: Usage) -> None:
+        told.append(usage)
+
+    source = UsageSource(lambda: named, told=tell, clock=lambda: now)
     try:
         async with aiohttp.ClientSession() as session:
             assert source.usage() == {}
@@ -69,6 +80,7 @@ async def test_the_newest_figures_are_kept_and_forgotten_when_they_are_old() -> 
             await source.look(session, named)
             assert source.usage()
             assert source.missing() == ""
+            assert told == [source.usage()] * 2, "each answer, and nothing where there was none"
             other = MetricsSource("http://other")
             named = other
             assert source.usage() == {}

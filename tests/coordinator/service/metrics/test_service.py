@@ -10,7 +10,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-import redis
 
 from coordinator.cli.run.stack import Sender
 from coordinator.service.metrics.exporter import CoordinatorMetrics, coordinator_metrics
@@ -23,7 +22,6 @@ from coordinator.verification.workloads.generators import (
     queue_items,
     seeded_workload,
 )
-from shared.ledger.redis.server import EmbeddedServer
 from shared.slices import at_once
 from tests.coordinator.service.metrics.scrape import Series, read, scrape, total
 from tests.end_to_end.one_process.harness import Running, running
@@ -31,13 +29,6 @@ from tests.end_to_end.one_process.harness import Running, running
 SHAPE = ClusterShape(nodes=16, units=8)
 SPEEDUP = 1e5
 Item = dict[str, Any]
-
-
-@pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 async def send(service: Running, items: list[Item]) -> None:
@@ -162,7 +153,7 @@ def of(series: Series, name: str) -> list[tuple[str, frozenset[tuple[str, str]]]
 
 
 @pytest.mark.slow
-@pytest.mark.alone
+@pytest.mark.thorough
 @pytest.mark.timeout(400)
 async def test_ten_thousand_jobs_that_came_and_went_leave_no_series_and_cost_no_scrape(
     tmp_path: Path, redis_url: str

@@ -7,23 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from coordinator.cli.run.stack import Sender
 from coordinator.verification.workloads.bulk_client import ApiClient
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.service.metrics.scrape import Series, scrape, total
 from tests.end_to_end.one_process.harness import Running, running
 
 GPU = "nvidia.com/gpu"
 Item = dict[str, Any]
-
-
-@pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 def node(number: int, gpus: int) -> Item:

@@ -15,6 +15,7 @@ from shared.errors import Refusal
 from shared.manifests.parse import parse
 from shared.manifests.text.errors import TextError, TextLimits
 from shared.manifests.text.text import read_objects, read_values
+from tests.examples import examples
 
 pytestmark = pytest.mark.timeout(100)
 SMALL = TextLimits(size=100_000, depth=64, objects=100, values=10_000)
@@ -86,7 +87,7 @@ def read(text: str | bytes, form: str) -> None:
         assert not isinstance(manifest, Refusal) or manifest.message
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(st.lists(_PIECES, max_size=40).map("".join), st.sampled_from(["json", "yaml", "either"]))
 @example("{" * 70, "either")
 @example("? ? ? a", "yaml")
@@ -104,26 +105,26 @@ def test_any_text_is_answered(text: str, form: str) -> None:
     read(text, form)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=200), st.sampled_from(["json", "yaml", "either"]))
 def test_any_bytes_are_answered(data: bytes, form: str) -> None:
     read(data, form)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.text(max_size=100))
 def test_any_characters_are_answered(text: str) -> None:
     read(text, "either")
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_VALUES)
 def test_json_comes_back(value: Any) -> None:
     assert read_values(orjson.dumps(value), form="json") == [value]
     assert read_values(json.dumps([value]), form="either") == [[value]]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_VALUES)
 def test_yaml_comes_back(value: Any) -> None:
     text = yaml.dump([value], Dumper=_Plain, allow_unicode=True)
