@@ -7,9 +7,11 @@ told by :mod:`coordinator.cli.catalogue`.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import sys
+import threading
 from typing import cast
 
 import typer
@@ -23,6 +25,8 @@ from coordinator.cli.output.terminal import say_error
 
 COMPLETION = "_QUADRANT_COMPLETE"
 """Set by the completion scripts of shells: what they ask for."""
+RAISED_AGAIN_AFTER = 0.1
+"""Seconds. Raised here and now, it would be dropped with what drops the first one."""
 
 app = CommandGroup(name="quadrant", cls=group_of(ENTRIES), no_args_is_help=True)
 
@@ -40,6 +44,7 @@ def quadrant() -> None:
 
 def main(prog_name: str | None = None) -> None:
     """Run the command; a user's mistake ends in one sentence and an exit code, not a traceback."""
+    sys.unraisablehook = _interrupt_again
     sys.exit(run(sys.argv[1:], prog_name))
 
 
@@ -64,6 +69,21 @@ def run(arguments: list[str], prog_name: str | None = None) -> int:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_ERROR
+
+
+def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
+    """A Ctrl-C is not lost in code that cannot raise.
+
+    Where a library's compiled code calls Python, as pydantic's does for each model that it builds
+    during an import, a KeyboardInterrupt is dropped with "Exception ignored", and the command went
+    on. It is raised again once that code has returned, or once more if it has not yet.
+    """
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        again = threading.Timer(RAISED_AGAIN_AFTER, _thread.interrupt_main)
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _usage(error: typer.TyperException) -> int:

@@ -25,11 +25,9 @@ from typing import Any
 import structlog
 
 from coordinator.api.auth.authorization import guarded
-from coordinator.api.auth.gate import Gate
 from coordinator.api.auth.middleware import middleware
 from coordinator.api.http.tracing import traces
 from coordinator.api.listener.listener import listener_options
-from coordinator.api.listener.policy import open_gate
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.read.streaming import Streams
 from coordinator.api.server import ServedParts, Serving, StandbyServer
@@ -64,6 +62,7 @@ from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.sliced_counts import WaitingCounts
 from coordinator.service.metrics.usage_sources import follow_usage
+from coordinator.service.observed.gate import gate_of
 from coordinator.service.observed.observed import ObservedCluster, checks_of, prebind_of, walls
 from coordinator.service.pod_evictor import EVICTOR, PodEvictor
 from coordinator.service.policy_watch import PolicyFollower
@@ -109,7 +108,7 @@ class Service:
         self._cluster = cluster
         self.probes = Probes(loop_time)
         self._policies = PolicyFollower(settings, contain=self.probes.plugin_errors.raised)
-        self._gate = Gate(open_gate(settings), None if observed is None else observed.reviews)
+        self._gate = gate_of(settings, observed, self.probes)
         self._listener = listener_options(settings)
         self.core = configured_core(settings, self._policies.session())
         policy = self.core.order.session.policy
@@ -199,7 +198,6 @@ class Service:
         for _ in range(2):  # a change counts once two looks found the same
             if (session := await asyncio.to_thread(self._policies.look)) is not None:
                 self.core.order.adopt(session)
-        await self._shards.inherit(self._settings.shards)
         self.objects = Objects(
             self.core, lambda: self.intake.registry, epoch=epoch.counter, clock=time.time
         )
@@ -302,9 +300,8 @@ class Service:
         group.create_task(binding.bind_forever())
         group.create_task(binding.report_forever())
         group.create_task(binding.free_forever())
-        await follow_usage(group, self.core, self.probes)
-        for shard in range(self._settings.shards):
-            group.create_task(self.workers.start(shard))
+        await follow_usage(group, self.core, self.probes, self._cluster)
+        group.create_task(self.workers.start_all(group))
         group.create_task(
             step_forever(
                 self.core,

@@ -60,6 +60,8 @@ class ClaimsShards(Protocol):
 class RunsShards(Protocol):
     """The part of :class:`coordinator.dispatch.worker_client.Shards` that they use."""
 
+    async def inherit(self, shards: int) -> None: ...
+
     async def start(self, config: WorkerConfig) -> int: ...
 
     async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply: ...
@@ -224,6 +226,14 @@ class Workers:
             lambda: self._ledger.claim(str(shard), leader=self._leader, lease=lease),
             call_name="claim",
         )
+
+    async def start_all(self, group: asyncio.TaskGroup) -> None:
+        """Beside all else that a leader does: Ray may still be starting, or be gone. ``group``: of
+        the starts."""
+        shards = list(self._core.dispatcher.shards)
+        await self._shards.inherit(len(shards))
+        for shard in shards:
+            group.create_task(self.start(shard))
 
     async def start(self, shard: int) -> None:
         """Retry until one is up."""

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import socket
 import ssl
+from pathlib import Path
 
 from shared.settings.settings import Settings
 
 ANSWER_SECONDS = 2.0
 """Timeout of a probe."""
+
+_QUIET_FROM, _PORTS_TRIED = 20_000, 100
+_GIVEN_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_USUAL_FIRST = 32_768
+"""Where Linux begins, without other settings."""
 
 
 async def listens(path: str) -> bool:
@@ -56,3 +63,24 @@ def free_port(host: str) -> int:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def quiet_port(host: str) -> int:
+    """A port that is free now and that no connection is given meanwhile, for a server that binds it
+    in some seconds: below those that the kernel gives out by itself. Raises OSError if there is
+    none."""
+    for _ in range(_PORTS_TRIED):
+        port = _QUIET_FROM + secrets.randbelow(_first_given_out() - _QUIET_FROM)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind((host, port))
+            return port
+    raise OSError(f"{host}: no free port from {_QUIET_FROM} to {_first_given_out()}")
+
+
+def _first_given_out() -> int:
+    """The first port that the kernel may choose for a connection."""
+    try:
+        first = int(_GIVEN_OUT.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first = _USUAL_FIRST
+    return first if first > _QUIET_FROM + _PORTS_TRIED else _USUAL_FIRST

@@ -30,7 +30,7 @@ from pydantic import SecretStr
 from coordinator.supervisor import ray_head
 from coordinator.supervisor.child_process import Child, ChildDied, command_line, descendants
 from coordinator.supervisor.live_run import LOCK, claim
-from coordinator.supervisor.readiness import answers_well, free_port, listens
+from coordinator.supervisor.readiness import answers_well, free_port, listens, quiet_port
 from shared.ledger.errors import ServerFailed
 from shared.ledger.redis.server import EmbeddedServer
 from shared.policy.file import ACCEPTED_FILE
@@ -227,7 +227,8 @@ class Supervisor:
             self._short = Path(tempfile.mkdtemp(prefix="quadrant-"))
 
     async def _start(self) -> None:
-        """Start everything concurrently, except that the coordinator needs the others."""
+        """Start everything concurrently. The coordinator needs ledger and cluster; what it does
+        before it needs workers, it does while Ray starts."""
         self._on_phase("starting ledger, Ray and cluster")
         self._keep_secrets()
         if self._wants(RAY, self.settings.ray_address):
@@ -238,19 +239,24 @@ class Supervisor:
             self._start_redis()
         if not self.settings.kubernetes and self._wants(CLUSTER, self.settings.cluster_socket):
             self._start_cluster()
-        for role in (CLUSTER, RAY):
-            if role in self._children:
-                self._on_phase(f"waiting for {role}")
-                await self._ready(role)
+        await self._wait_for(CLUSTER)
+        if COORDINATOR in self._wanted:
+            self._start_coordinator()
+        await self._wait_for(RAY)
         if COORDINATOR in self._wanted:
             self._on_phase("waiting for the coordinator and its workers")
-            self._start_coordinator()
             await self._ready(COORDINATOR)
         if self.settings.standby and STANDBY in self._wanted:
             self._on_phase("waiting for the standby")
             self._start_standby()
             await self._ready(STANDBY)
         self._on_phase("running")
+
+    async def _wait_for(self, role: str) -> None:
+        """Until it is ready, where it is started here."""
+        if role in self._children:
+            self._on_phase(f"waiting for {role}")
+            await self._ready(role)
 
     def _wants(self, role: str, elsewhere: str | None) -> bool:
         return role in self._wanted and elsewhere is None
@@ -290,7 +296,10 @@ class Supervisor:
     def _start_ray(self) -> None:
         self.ray_environment = ray_head.environment(self.settings.ray_token_file, ours=True)
         ray_head.forget_address(self._short / "ray")
-        self._spawn(RAY, self._ray_arguments(0))
+        # Chosen here, as the coordinator is told the address before the head has come up.
+        port = quiet_port(ray_head.HOST)
+        self._spawn(RAY, self._ray_arguments(port))
+        self.settings = self.settings.replace(ray_address=f"{ray_head.HOST}:{port}")
 
     def _ray_arguments(self, port: int) -> list[str]:
         return ray_head.arguments(
@@ -387,13 +396,7 @@ class Supervisor:
 
     def _ray_is_up(self) -> bool:
         address = ray_head.read_address(self._short / "ray")
-        if address is None:
-            return False
-        if address != self.settings.ray_address:
-            self.settings = self.settings.replace(ray_address=address)
-            # From now on at this port: a head that is started again is found where it was.
-            self._children[RAY].arguments = self._ray_arguments(int(address.rpartition(":")[2]))
-        return True
+        return address == self.settings.ray_address
 
     def _forget_address(self, role: str) -> None:
         """Delete the address file of a role, since a new process may have another address."""

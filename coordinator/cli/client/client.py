@@ -14,6 +14,7 @@ import ssl
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -93,6 +94,12 @@ class KubeClient:
         return KubeClient(
             self.access, timeout=self._timeout, patience=self._patience, verbose=self._verbose
         )
+
+    def at_api_server(self) -> KubeClient:
+        """A client of the API server through which this one reaches Quadrant."""
+        direct = self.twin()
+        direct.access = replace(self.access, service=None, quadrant_token=None)
+        return direct
 
     @property
     def server(self) -> str:

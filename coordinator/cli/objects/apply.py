@@ -179,8 +179,15 @@ VOLATILE = ("managedFields", "resourceVersion", "generation")
 
 
 def bare(value: dict[str, Any]) -> dict[str, Any]:
-    """The object without the fields that change with every write."""
+    """The object without the fields that change with every write, and without the annotations that
+    the server alone writes: those of a running pod move with its node's shard, also between two
+    reads."""
+    from coordinator.intake.documents.metadata import OWN
+
     meta = {k: v for k, v in (value.get("metadata") or {}).items() if k not in VOLATILE}
+    if annotations := meta.pop("annotations", None):
+        kept = {name: text for name, text in annotations.items() if name not in OWN}
+        meta |= {"annotations": kept} if kept else {}
     return {**value, "metadata": meta}
 
 

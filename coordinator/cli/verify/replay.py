@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from coordinator.verification.replay.cases import Case
     from coordinator.verification.replay.kai.scenario import KaiScenario
     from coordinator.verification.replay.outcome import ReplayResult
-    from shared.policy.model import Policy
+    from shared.manifests.kai.queue_usage import UsageParts
 
 
 def replay(
@@ -93,6 +93,16 @@ def replay(
             "or the latest time in it",
         ),
     ] = "",
+    usage: Annotated[
+        Path | None,
+        typer.Option(
+            "--usage",
+            metavar="FILE",
+            help="What queues used over time, where a KAI policy has usageDBConfig: queue: {cpu: "
+            "0.25, memory: 0.2, gpu: 0.5}, parts of the cluster; else what a snapshot says",
+            show_default=False,
+        ),
+    ] = None,
     only: Annotated[
         str, typer.Option("--only", metavar="TEXT", help="Only what has this text in its id")
     ] = "",
@@ -109,8 +119,9 @@ def replay(
     """Decide recorded cluster states: what would be bound, evicted and promised, and why not
 
     A dump has nodes, queues, PodGroups and pods; pods with a node are where they are, pods of
-    other schedulers use their nodes and are left alone. Everything is decided anew in this
-    process, as the scheduler does it: nothing is sent anywhere.
+    other schedulers use their nodes and are left alone. Under a policy of KAI's (--policy) it is
+    a dump of a cluster with KAI: its Queues, PodGroups and Topologies count. Everything is decided
+    anew in this process, as the scheduler does it: nothing is sent anywhere.
 
     Between two sessions of --cycles a bound pod has begun to run, an evicted one has left its node
     and waits again, a promised one waits for its node. Nothing else ends, and no time passes but
@@ -128,9 +139,9 @@ def replay(
     """
     from coordinator.cli.verify.replay_text import run_case, run_kai
 
-    cases = _cases(files, policy, only, now)
+    asked = _Asked(files, only=only, now=now, usage=usage)
+    cases = asked.cases(policy)
     form = output or (Output.TABLE if all(case.dump for case in cases) else Output.JSON)
-    other_policy = None if diff is None else read_policy(diff)
     if shards is not None and cycles is not None and cycles > 1:
         raise CommandError(
             "--cycles: with --shards the run goes on until nothing changes, or with --cycles 1 to "
@@ -138,43 +149,79 @@ def replay(
             code=EXIT_USAGE,
         )
     several = (cycles or 1) > 1
-    changed = False
     for case in cases:
         if case.kai is not None:
             _alone(case, diff is not None or several or (shards is not None and cycles is not None))
+    others = [None for _ in cases] if diff is None else asked.cases(diff)
+    changed = False
+
+    def run(one: Case) -> Iterator[ReplayResult]:
+        decided = run_case(one, cycles=cycles, shards=shards, mode=mode.value, seed=seed)
+        return _checked(one, decided)
+
+    for case, other in zip(cases, others, strict=True):
+        if case.kai is not None:
             if shards is None:
                 _show_kai(case.kai)
             else:
                 decided = run_kai(case.kai, shards=shards, mode=mode.value, seed=seed)
                 _show(case, _checked(case, decided), form, several=False)
             continue
-        _say_notes(case, other_policy)
-        run = run_case(case, cycles=cycles, shards=shards, mode=mode.value, seed=seed)
-        if other_policy is None:
-            _show(case, _checked(case, run(case.policy)), form, several=several)
+        _say_notes(case, other)
+        if other is None:
+            _show(case, run(case), form, several=several)
         else:
-            changed |= _show_difference(
-                case, _checked(case, run(case.policy)), _checked(case, run(other_policy)), form
-            )
+            changed |= _show_difference(case, run(case), run(other), form)
     raise typer.Exit(EXIT_ERROR if changed else 0)
 
 
 # --- what is asked ------------------------------------------------------------------------------
 
 
-def _cases(files: list[Path], policy: Path | None, only: str, now: str) -> list[Case]:
-    from coordinator.verification.replay.cases import read_cases
-    from coordinator.verification.replay.recorded import RecordError
-    from coordinator.verification.replay.scenario import ScenarioError
-    from shared.policy.model import PolicyError
+class _Asked:
+    """The files, read once, as cases under one policy or another."""
 
-    chosen_policy = None if policy is None else read_policy(policy)
-    at = _moment(now) if now else None
-    with as_command_errors(ScenarioError, RecordError, PolicyError):
-        cases = read_cases([_read(file) for file in files], policy=chosen_policy, only=only, now=at)
-    if not cases and not only:
-        raise CommandError(f"{files[0]}: nothing is in it; give a dump or a scenario")
-    return cases
+    def __init__(self, files: list[Path], *, only: str, now: str, usage: Path | None) -> None:
+        self._first = files[0]
+        self._only = only
+        self._now = _moment(now) if now else None
+        self._usage = None if usage is None else _queue_usage(usage)
+        self._sources = [_read(file) for file in files]
+
+    def cases(self, policy: Path | None) -> list[Case]:
+        """``policy``: decide under this file's. Raises CommandError."""
+        from coordinator.verification.replay.cases import read_cases
+        from coordinator.verification.replay.recorded import RecordError
+        from coordinator.verification.replay.scenario import ScenarioError
+        from shared.policy.model import PolicyError
+
+        chosen = None if policy is None else read_policy(policy)
+        with as_command_errors(ScenarioError, RecordError, PolicyError):
+            cases = read_cases(
+                self._sources,
+                policy=chosen,
+                only=self._only,
+                now=self._now,
+                usage=self._usage,
+            )
+        if not cases and not self._only:
+            raise CommandError(f"{self._first}: nothing is in it; give a dump or a scenario")
+        return cases
+
+
+def _queue_usage(file: Path) -> UsageParts:
+    from shared.errors import InvalidInput
+    from shared.manifests.kai.queue_usage import read_queue_usage
+    from shared.manifests.text.errors import TextError
+
+    try:
+        return read_queue_usage(file.read_text())
+    except OSError as error:
+        raise CommandError(f"--usage {file}: cannot read it: {error.strerror}") from None
+    except InvalidInput as error:
+        raise CommandError(str(error.refusal("--usage", str(file)))) from None
+    except (TextError, UnicodeDecodeError) as error:
+        raise CommandError(f"--usage {file}: {error}") from None
 
 
 def _read(file: Path) -> tuple[str, list[Any]]:
@@ -218,12 +265,12 @@ def _checked(case: Case, results: Iterator[ReplayResult]) -> Iterator[ReplayResu
         raise CommandError(f"{case.id}: {error}; please report it with the dump") from None
 
 
-def _say_notes(case: Case, other_policy: Policy | None) -> None:
+def _say_notes(case: Case, other: Case | None) -> None:
     from coordinator.verification.replay.not_served import not_served
 
     notes = [*case.notes, *not_served(case.policy, case.recorded)]
-    if other_policy is not None:
-        notes += [f"--diff: {line}" for line in not_served(other_policy, case.recorded)]
+    if other is not None:
+        notes += [f"--diff: {line}" for line in not_served(other.policy, other.recorded)]
     for note in notes:
         sys.stderr.write(f"{case.id}: {note}\n")
 

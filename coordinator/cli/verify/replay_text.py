@@ -9,47 +9,47 @@ from typing import TYPE_CHECKING
 
 from coordinator.cli.output.printing import TextColumns
 from coordinator.cli.output.terminal import painter, width_of
+from shared.policy.model import Dialect
 
 if TYPE_CHECKING:
     from coordinator.verification.replay.cases import Case
     from coordinator.verification.replay.compare import DecisionDifference
     from coordinator.verification.replay.kai.scenario import KaiScenario
     from coordinator.verification.replay.outcome import ReplayResult
-    from shared.policy.model import Policy
 
-Run = Callable[["Policy"], Iterator["ReplayResult"]]
 Step = Callable[[], None]
 
 
-def run_case(case: Case, *, cycles: int | None, shards: int | None, mode: str, seed: int) -> Run:
-    """How to decide a case under a policy: by sessions, or by a service with so many shards."""
+def run_case(
+    case: Case, *, cycles: int | None, shards: int | None, mode: str, seed: int
+) -> Iterator[ReplayResult]:
+    """Decide a case by sessions, or by a service with so many shards."""
+    if shards is not None:
+        from coordinator.verification.replay.sharded import ShardedRun, run_sharded
+        from shard_worker.view.mode import Mode
 
-    def run(policy: Policy) -> Iterator[ReplayResult]:
-        if shards is not None:
-            from coordinator.verification.replay.sharded import ShardedRun, run_sharded
-            from shard_worker.view.mode import Mode
+        sharding = ShardedRun(shards, Mode(mode), seed, one_session=cycles is not None)
+        # What KAI's rules ask of the past (delays, stamps) is by the dump's own time.
+        began = case.now if case.policy.dialect is Dialect.KAI else 0.0
+        with progress(f"shards: {shards}", None) as step:
+            yield run_sharded(
+                case.policy, case.recorded, sharding, name=case.id, step=step, began=began
+            )
+        return
+    from coordinator.verification.replay.cycles import run_cycles
 
-            halted = cycles is not None
-            sharding = ShardedRun(shards, Mode(mode), seed, one_session=halted)
-            with progress(f"shards: {shards}", None) as step:
-                yield run_sharded(policy, case.recorded, sharding, name=case.id, step=step)
-            return
-        from coordinator.verification.replay.cycles import run_cycles
-
-        with progress("sessions", cycles or 1) as step:
-            for result in run_cycles(
-                policy,
-                case.recorded,
-                name=case.id,
-                cycles=cycles or 1,
-                mode=case.mode,
-                own_rows=case.own_rows,
-                now=case.now,
-            ):
-                step()
-                yield result
-
-    return run
+    with progress("sessions", cycles or 1) as step:
+        for result in run_cycles(
+            case.policy,
+            case.in_session or case.recorded,
+            name=case.id,
+            cycles=cycles or 1,
+            mode=case.mode,
+            own_rows=case.own_rows,
+            now=case.now,
+        ):
+            step()
+            yield result
 
 
 def run_kai(scenario: KaiScenario, *, shards: int, mode: str, seed: int) -> Iterator[ReplayResult]:

@@ -10,11 +10,9 @@ import aiohttp
 import orjson
 import pytest
 import pytest_asyncio
-import redis
 
 from coordinator.api.write.bulk import BASE
 from coordinator.intake.documents.kinds import EVENT
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.api.client import Client
 from tests.coordinator.api.kubectl import Kubectl, found
 from tests.coordinator.intake.objects import node, pod, pod_group, queue
@@ -22,13 +20,6 @@ from tests.coordinator.intake.world_objects import WORLD
 from tests.end_to_end.one_process.harness import Running, running
 
 DURATION = {"quadrant.dev/duration": "600"}
-
-
-@pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 def running_pod(name: str, /, *, group: str = "", **labels: str) -> dict[str, Any]:

@@ -10,26 +10,17 @@ import time
 from pathlib import Path
 
 import pytest
-import redis
 from aiohttp import ClientSession
 
 from coordinator.api.auth.roles import needed
 from coordinator.api.debugging import BASE as ROUTE
 from coordinator.cli.app import run
 from coordinator.intake.principal import TokenRole
-from shared.ledger.redis.server import EmbeddedServer
 from shared.telemetry.profiler import OTHERS, sample
 from tests.coordinator.explain.cluster import job, node, send, settled
 from tests.end_to_end.one_process.harness import running
 
 BASE = "/apis/quadrant.dev/v1alpha1/debug"
-
-
-@pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,13 @@ from shared.ledger.redis.server import EmbeddedServer
 from shared.telemetry import profiler
 from tests.coordinator.api.conftest import ITEMS, put
 from tests.end_to_end.one_process.harness import running
+from tests.examples import examples
 
 SECONDS = 60.0
 """An answer that takes longer is a hang."""
 MINUTE = 60.0
-EXAMPLES = 5
+EXAMPLES = examples(5, least=2)
+"""Nearly all of the time goes into drawing them, for some 400 operations."""
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -47,10 +49,10 @@ CHECKS = [
 THERE = sorted({item["metadata"]["name"] for item in ITEMS} | {"train-w-0", "shard-0", "default"})
 
 
-def exploring(examples: int = EXAMPLES) -> settings:
+def exploring(number: int = EXAMPLES) -> settings:
     """The same examples in every run of CI, others elsewhere; see tests/conftest.py."""
     return settings(
-        max_examples=examples,
+        max_examples=number,
         phases=[Phase.reuse, Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )

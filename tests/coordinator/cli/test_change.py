@@ -49,6 +49,24 @@ def test_apply_says_what_became_of_each(quadrant: Quadrant) -> None:
     assert last.query["dryRun"] == "All"
 
 
+def test_what_the_server_alone_writes_is_no_change(quadrant: Quadrant) -> None:
+    """The shard of a running pod's node may move between the two reads."""
+    moved = pod("b")
+    moved["metadata"] = {**moved["metadata"], "annotations": {"quadrant.dev/shard": "shard-1"}}
+    answers = {
+        ("GET", f"{PODS}/b"): (200, pod("b")),
+        ("PATCH", f"{PODS}/b"): (200, moved),
+    }
+    text = json.dumps(pod("b"))
+    with serving(answers) as server:
+        assert quadrant("apply", "-f", "-", "-s", server.url, stdin=text).out == "pod/b unchanged\n"
+        assert quadrant("diff", "-f", "-", "-s", server.url, stdin=text).out == ""
+        moved["metadata"]["annotations"]["team"] = "a"
+        said = quadrant("diff", "-f", "-", "-s", server.url, stdin=text)
+    changes = [line.split() for line in said.lines if line.startswith(("+ ", "- "))]
+    assert changes == [["+", "annotations:"], ["+", "team:", "a"]]
+
+
 def test_a_refused_object_does_not_keep_the_others_out(quadrant: Quadrant) -> None:
     refusal = status(
         422,

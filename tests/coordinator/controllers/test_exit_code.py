@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cluster.events import ClusterEvent
+from coordinator.cluster.events import ClusterEvent, Measured
 from coordinator.cluster.protocol import BindRequests, Report
 from coordinator.cluster.simulated.client import SocketCluster
 from coordinator.cluster.simulated.cluster import LocalCluster
@@ -78,6 +78,9 @@ class Unwritten:
         pass
 
     def acknowledged(self, t: float, jobs: list[tuple[int, int]]) -> None:
+        pass
+
+    def measured(self, t: float, measured: Measured) -> None:
         pass
 
 

@@ -14,6 +14,7 @@ from shared.ledger.memory.synchronous import at_once
 from tests.coordinator.intake.bench import same, state
 from tests.coordinator.intake.objects import job, pod, queue, task
 from tests.coordinator.intake.test_story import Story
+from tests.examples import examples
 
 NEXT = ("Pending", "Pending", "Failed", "Aborted")
 
@@ -86,7 +87,7 @@ class Lives(Story):
         assert (document.jid in registry.jobs) != stops
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 40))
 def test_the_ledger_knows_every_end(seed: int, steps: int) -> None:
     story = Lives(seed)

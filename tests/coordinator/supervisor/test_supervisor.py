@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from redis.asyncio import Redis
@@ -18,7 +21,15 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from coordinator.supervisor import ray_head
 from coordinator.supervisor.child_process import ChildDied, descendants
-from coordinator.supervisor.supervisor import CLUSTER, RAY, REDIS, Supervisor, SupervisorError
+from coordinator.supervisor.readiness import quiet_port
+from coordinator.supervisor.supervisor import (
+    CLUSTER,
+    COORDINATOR,
+    RAY,
+    REDIS,
+    Supervisor,
+    SupervisorError,
+)
 from shared.settings.settings import Settings, load_settings
 
 WITHOUT_RAY = (REDIS, CLUSTER)
@@ -93,6 +104,7 @@ async def answer(settings: Settings, ask: Callable[[Redis], Awaitable[object]]) 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # 137 s on a machine with a dozen others at work
 async def test_everything_starts_works_and_leaves_nothing(short_dir: Path) -> None:
     phases: list[str] = []
     settings = load_settings(run_dir=short_dir, shards=1)
@@ -132,6 +144,34 @@ async def test_everything_starts_works_and_leaves_nothing(short_dir: Path) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_coordinator_leads_while_ray_starts(short_dir: Path) -> None:
+    there: dict[str, set[str]] = {}
+
+    def note(phase: str) -> None:
+        there[phase] = set(running.pids())
+
+    running = Supervisor(load_settings(run_dir=short_dir, shards=1), on_phase=note)
+    async with running:
+        assert await running.leader() == COORDINATOR
+        log = running.log(COORDINATOR).read_text()
+    assert COORDINATOR in there["waiting for ray"]
+    assert log.index("Became the leader") < log.index("Started a shard worker")
+
+
+def test_a_port_for_a_slow_server_is_none_that_the_kernel_gives_out() -> None:
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    port = quiet_port("127.0.0.1")
+    assert 20_000 <= port < first
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", port))
+        server.listen()
+        with patch.object(secrets, "randbelow", side_effect=[port - 20_000, port - 19_999]):
+            assert quiet_port("127.0.0.1") != port
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)  # 137 s on a machine with a dozen others at work
 def test_nothing_outlives_a_killed_supervisor(short_dir: Path) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER],

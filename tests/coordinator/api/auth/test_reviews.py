@@ -15,7 +15,9 @@ from coordinator.api.auth.reviews import (
     CACHE_SECONDS,
     AccessRefused,
     AccessVerdict,
+    Answer,
     ClusterUser,
+    Question,
     ReviewFailed,
     Reviews,
     TokenUnknown,
@@ -276,3 +278,34 @@ async def test_a_stream_outlives_a_short_silence_and_no_long_one(
         server.away = False
         await rechecks.look()
         assert stands(), "the API server says yes again before the stream was ended"
+
+
+async def test_what_became_of_each_question_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = StandIn()
+    reviews = Reviews(server)
+    for _ in range(2):
+        await reviews.judge("good", METRICS)
+        with pytest.raises(TokenUnknown):
+            await reviews.judge("bad", METRICS)
+    with pytest.raises(AccessRefused):
+        await reviews.judge("good", STATUS)
+    monkeypatch.setattr(reviews._of_all, "wait", lambda _: 1.0)
+    with pytest.raises(TooManyBadTokens):
+        await reviews.judge("worse", METRICS)
+    monkeypatch.undo()
+    server.away = True
+    with pytest.raises(ReviewFailed):
+        await reviews.judge("unheard", METRICS)
+    answered = {
+        (Question.TOKEN, Answer.YES): 1,
+        (Question.TOKEN, Answer.NO): 1,
+        (Question.ACCESS, Answer.YES): 1,
+        (Question.ACCESS, Answer.NO): 1,
+    }
+    assert reviews.counts.answers == answered | {
+        (Question.TOKEN, Answer.REMEMBERED): 3,
+        (Question.ACCESS, Answer.REMEMBERED): 1,
+        (Question.TOKEN, Answer.TURNED_AWAY): 1,
+        (Question.TOKEN, Answer.NONE): 1,
+    }
+    assert reviews.counts.seconds.count == sum(answered.values())

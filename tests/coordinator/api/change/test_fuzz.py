@@ -27,6 +27,7 @@ from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import BY_KIND, Kind
 from coordinator.intake.intake import Intake
 from tests.coordinator.intake.objects import node, pod, pod_group, queue, task
+from tests.examples import examples
 
 pytestmark = pytest.mark.timeout(100)
 AUTHOR = Author("fuzz", "2026-01-01T00:00:00Z")
@@ -114,7 +115,7 @@ def now_of(obj: dict[str, Any]) -> Now:
     return Now(Document(key, orjson.dumps(first), 1.0), live)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.sampled_from(OBJECTS), st.sampled_from([STRATEGIC, MERGE, APPLY]), _PATCH_OBJECTS)
 @example(OBJECTS[3], STRATEGIC, {"spec": {"containers": [{"name": "c", "$patch": "delete"}]}})
 @example(OBJECTS[3], MERGE, {"metadata": {"managedFields": [{"operation": "Apply"}]}})
@@ -141,7 +142,7 @@ def test_any_patch_is_answered(obj: dict[str, Any], language: str, patch: dict[s
             assert patched(again, patch, kind, author, key=key, language=APPLY) == new
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(OBJECTS), _OPERATIONS)
 def test_any_json_patch_is_answered(obj: dict[str, Any], operations: Any) -> None:
     kind, key = kind_of(obj)
@@ -151,7 +152,7 @@ def test_any_json_patch_is_answered(obj: dict[str, Any], operations: Any) -> Non
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.sampled_from(OBJECTS), _PATCH_OBJECTS)
 @example(OBJECTS[3], {"metadata": {"generateName": "x" * 300}})
 @example(OBJECTS[3], {"metadata": {"name": ["a"]}})
@@ -174,7 +175,7 @@ def test_any_object_is_answered(obj: dict[str, Any], changes: dict[str, Any]) ->
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(_PATCH_OBJECTS | _VALUES.map(lambda value: {"preconditions": value, "dryRun": [value]}))
 def test_any_options_of_a_deletion_are_answered(options: dict[str, Any]) -> None:
     try:
@@ -183,7 +184,7 @@ def test_any_options_of_a_deletion_are_answered(options: dict[str, Any]) -> None
         assert problem.status == HTTPStatus.BAD_REQUEST
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=60) | _VALUES.map(orjson.dumps), st.sampled_from([*PATCHES, "a/b"]))
 def test_any_body_is_answered(body: bytes, content_type: str) -> None:
     for read in (object_of, patch_of):

@@ -15,6 +15,7 @@ from coordinator.api.patch.field_sets import decode_fields, encode_fields, leave
 from coordinator.api.patch.managed_fields import known_owners, ownable, read_owners, updated
 from coordinator.api.patch.merge_keys import shape_of
 from tests.coordinator.api.patch.test_patches import PODS
+from tests.examples import examples
 
 POD = shape_of("Pod")
 T1, T2, T3 = (f"2026-01-0{i}T00:00:00Z" for i in (1, 2, 3))
@@ -210,14 +211,14 @@ def test_a_wrong_account_is_refused_where_it_is_sent(entries: Any) -> None:
 # --- at random --------------------------------------------------------------------------------
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(PODS)
 def test_sets_keep_their_form(obj: dict[str, Any]) -> None:
     fields = frozenset(leaves(ownable(obj), POD))
     assert decode_fields(encode_fields(fields), "") == fields
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(PODS, PODS)
 def test_one_author_gets_what_he_says(first: dict[str, Any], second: dict[str, Any]) -> None:
     """Whatever he said before: the object is what he said last, and saying it again is nothing."""
@@ -226,7 +227,7 @@ def test_one_author_gets_what_he_says(first: dict[str, Any], second: dict[str, A
     assert applied(live, second, now=T3) == live
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(PODS, PODS, PODS)
 def test_two_authors(first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]) -> None:
     """Each finds what he forced; nobody owns what is not there; one conflict changes nothing."""

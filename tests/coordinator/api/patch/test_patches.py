@@ -14,6 +14,7 @@ from coordinator.api.patch.json_patch import MAX_OPERATIONS, json_patch, same
 from coordinator.api.patch.merge_keys import shape_of
 from coordinator.api.patch.merge_patch import merge_patch
 from coordinator.api.patch.strategic_merge import strategic_merge
+from tests.examples import examples
 
 POD = shape_of("Pod")
 JOB = shape_of("Job")
@@ -227,7 +228,7 @@ PODS = st.builds(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(PODS, PODS)
 def test_the_patch_between_two_objects_makes_the_second(
     old: dict[str, Any], new: dict[str, Any]
