@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 3
 SOAK_SEEDS ?= 0..19999
+SOAK_KUBERNETES_SEEDS ?= 0..999
 SOAK_CLUSTERS ?= 0..1999
 SOAK_SEED ?= 1
 SOAK_SECONDS ?= 600
@@ -33,7 +34,7 @@ RUN_STAMP := $(VENV)/.installed-run-$(call key,requirements.lock)
 DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help install run test test-fast test-slow test-alone test-kubernetes kubernetes bench-compare soak check fmt reference lock clean
+.PHONY: help install run test test-fast test-slow test-alone test-kubernetes test-thorough kubernetes bench-compare soak check fmt reference lock clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -49,17 +50,21 @@ test: $(DEV_STAMP) ## All tests: the fast ones side by side, then those that sta
 		exit $$status
 
 test-fast: $(DEV_STAMP) ## The fast tests, side by side
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not kubernetes"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not kubernetes and not thorough"
 
 # Tests of one file share a stack, and are together one worker's.
 test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, three files at a time
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "slow and not alone and not kubernetes"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "slow and not alone and not kubernetes and not thorough"
 
 test-alone: $(DEV_STAMP) ## The tests that need a core for themselves, one by one
-	@$(BIN)/python -m pytest -q -m "alone and not kubernetes"
+	@$(BIN)/python -m pytest -q -m "alone and not kubernetes and not thorough"
 
-test-kubernetes: $(DEV_STAMP) ## The tests on a real API server, which they share (`make kubernetes` builds it)
-	@$(BIN)/python -m pytest -q -m kubernetes tests/kubernetes tests/deploy
+# Each of the two has an API server, which its tests share: they wait more than they work.
+test-kubernetes: $(DEV_STAMP) ## The tests on a real API server (`make kubernetes` builds it)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "kubernetes and not thorough" tests/kubernetes tests/deploy
+
+test-thorough: $(DEV_STAMP) ## Minutes of faults and tens of thousands of objects, one by one: for CI, not in `make test`
+	@$(BIN)/python -m pytest -q -m thorough
 
 kubernetes: $(DEV_STAMP) ## Build the API server, etcd and kube-scheduler of the tests, once (needs Go)
 	@$(BIN)/python -m tests.kubernetes.servers.build
@@ -72,6 +77,7 @@ bench-compare: $(DEV_STAMP) ## What the working tree costs against BASE=revision
 soak: $(DEV_STAMP) ## An hour more: every state of the model, 20,000 seeds, 2,000 random clusters, ten minutes of real faults
 	@$(BIN)/quadrant chaos model --thorough
 	@$(BIN)/quadrant chaos sim --seeds $(SOAK_SEEDS) --jobs 2
+	@$(BIN)/quadrant chaos sim --cluster kubernetes --seeds $(SOAK_KUBERNETES_SEEDS) --jobs 2
 	@$(BIN)/python -m tests.random_clusters $(SOAK_CLUSTERS)
 	@$(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS)
 	@! command -v go >/dev/null || $(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS) \

@@ -12,29 +12,36 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 
 import pytest
+import redis
 import structlog
 from hypothesis import HealthCheck, settings
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from shared.ledger.redis.server import EmbeddedServer
+from tests.examples import examples
 
 pytest_plugins = ["tests.kubernetes.fixtures"]
 
 ROOT = Path(__file__).resolve().parent.parent
-_WRITTEN_MARKERS = frozenset({"slow", "alone"})
+_WRITTEN_MARKERS = frozenset({"slow", "alone", "thorough"})
 """Those that a file names itself; the marker ``kubernetes`` comes with a fixture."""
 
 # No deadline: these machines are shared, and a slow example is not a wrong one. In CI a run repeats
 # exactly; elsewhere Hypothesis looks at new examples each time.
-settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "dev",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out files that cannot have a test with a marker that ``-m`` demands, as its name is not
-    in their text. To import all files for eleven tests took 12 s of processor time."""
+    """Leave out files that cannot have a test with a marker that ``-m`` demands, as it is not in
+    their text. To import all files for eleven tests took 12 s of processor time."""
     if not collection_path.name.startswith("test_"):
         return None
     words = {part.strip() for part in str(config.option.markexpr).split(" and ")}
@@ -43,7 +50,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _all_in(words: Set[str], text: str) -> bool:
-    return all(word in text for word in words)
+    return all(f"mark.{word}" in text for word in words)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -136,6 +143,14 @@ def embedded_server() -> Iterator[EmbeddedServer]:
     yield server
     server.stop()
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def redis_url(embedded_server: EmbeddedServer) -> str:
+    """The address of the session's server, which is emptied first."""
+    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+        client.flushall()
+    return embedded_server.url
 
 
 @pytest.fixture(scope="session")

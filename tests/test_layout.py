@@ -85,6 +85,25 @@ def test_no_file_imports_itself_by_way_of_others() -> None:
     TopologicalSorter(imports()).prepare()
 
 
+def test_no_folder_imports_itself_by_way_of_others() -> None:
+    """A folder and those within it are one."""
+    graph: dict[str, set[str]] = {}
+    for module, imported in imports().items():
+        folder = folder_of(module)
+        others = {folder_of(name) for name in imported}
+        graph.setdefault(folder, set()).update(
+            other
+            for other in others
+            if not f"{other}.".startswith(f"{folder}.") and not f"{folder}.".startswith(f"{other}.")
+        )
+    TopologicalSorter(graph).prepare()
+
+
+def folder_of(module: str) -> str:
+    path = ROOT / module.replace(".", "/")
+    return module if path.is_dir() else module.rpartition(".")[0]
+
+
 def imports() -> dict[str, set[str]]:
     """Module -> the modules of the three rooms that it imports, anywhere in its file."""
     paths = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]

@@ -190,6 +190,7 @@ def test_an_interruption_leaves_nothing_behind(checkout: Checkout, number: signa
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.timeout(360)  # two whole benches: 121 s on a machine with nine others at work
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no git checkout")
 def test_the_real_bench_is_compared(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from coordinator.verification.workloads.drawn_objects import (
     objects_around,
     queue_spec,
 )
+from shared.model.model import Node
 from tests.coordinator.verification.replay.build import Json, foreign, node, priority, queue
 from tests.random_clusters.pods import group_of
 
@@ -31,6 +32,12 @@ def cluster(draw: Random, *, tree: bool) -> list[Json]:
         items += group_of(draw, f"g{i}", [q["metadata"]["name"] for q in queues], room)
     items += [foreign(f"f{i}", on=draw.choice(names), cpu=0.5) for i in range(draw.randint(0, 2))]
     return items
+
+
+def node_usage(draw: Random, nodes: list[Node]) -> dict[str, dict[str, float]]:
+    """What a metrics source says of some of the nodes."""
+    some = [node.name for node in nodes if draw.random() < 0.7]
+    return {name: {"cpu": draw.uniform(0, 100), "memory": draw.uniform(0, 100)} for name in some}
 
 
 def _node(draw: Random, i: int) -> Json:

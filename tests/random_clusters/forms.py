@@ -18,10 +18,11 @@ from coordinator.verification.replay.cycles import run_cycles
 from coordinator.verification.replay.sharded import ShardedRun, run_sharded
 from coordinator.verification.simulation.history import Notes
 from coordinator.verification.workloads.drawn_policies import plugins_of, policy_of
+from coordinator.verification.workloads.extender_answers import refuses
 from shard_worker.view.mode import Mode
 from tests.coordinator.verification.replay.build import Json, case
 from tests.random_clusters.at_rest import left_over
-from tests.random_clusters.clusters import cluster
+from tests.random_clusters.clusters import cluster, node_usage
 
 CYCLES = 3
 """Sessions in a row: what one promises, the next binds."""
@@ -59,8 +60,9 @@ def try_cluster(seed: int, tried: Tried, *, extender: str) -> None:
     tried.clusters += 1
     tried.plugins.update(plugins_of(policy))
     made = case(*objects, under=policy)
+    made.recorded.objects.usage |= node_usage(Random(f"{seed} usage"), made.recorded.nodes)
     for name, notes, spared in _forms(made, seed, tried):
-        report = check_lines(notes.lines, name=f"seed {seed}, {name}")
+        report = check_lines(notes.lines, name=f"seed {seed}, {name}", refuses=refuses)
         tried.facts.update({row.rule: row.checked for row in report.rows if row.checked})
         for found in report.violations:
             if found.rule not in spared:

@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from coordinator.cluster.events import Measured
 from coordinator.cluster.protocol import BindAnswers, BindRequests, Foreign, Listed, Reports
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.kubelets import Kubelets
@@ -134,6 +135,8 @@ class DirectCluster:
         self.kubelets = kubelets
         self.told: list[tuple[int, int]] = []
         """Runs of jobs whose users were told that they are stored."""
+        self.figures: list[Measured] = []
+        """What a metrics source said of nodes."""
 
     async def bind(self, requests: BindRequests) -> BindAnswers:
         return self.kubelets.bind(requests, time.time())
@@ -166,6 +169,9 @@ class DirectCluster:
 
     async def acknowledged(self, jobs: list[tuple[int, int]]) -> None:
         self.told += jobs
+
+    async def measured(self, measured: Measured) -> None:
+        self.figures.append(measured)
 
     async def close(self) -> None:
         pass

@@ -65,7 +65,7 @@ def timed(step: Callable[[float], list[Instruction]], spent: list[float]) -> Any
     "size",
     [
         Size(1_000, 200),
-        pytest.param(Size(20_000, 5_000), marks=[pytest.mark.slow, pytest.mark.alone]),
+        pytest.param(Size(20_000, 5_000), marks=[pytest.mark.slow, pytest.mark.thorough]),
     ],
     ids=lambda size: f"{size.needs} needs, {size.terms} terms",
 )

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from coordinator.cluster.simulated.cluster import LocalCluster
-from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import HOLDING
 from tests.coordinator.explain.cluster import GPU, Item, explained, gang, node, role, send, settled
 from tests.coordinator.explain.test_service_sessions import planned
@@ -36,13 +34,6 @@ NEAR = {
     }
 }
 """A rule between pods: jobs with it are placed by a session."""
-
-
-@pytest.fixture
-def redis_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 @pytest.fixture

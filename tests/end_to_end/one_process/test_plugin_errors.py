@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -11,22 +12,32 @@ from structlog.typing import EventDict
 
 from coordinator.verification.workloads.bulk_client import ApiClient
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import container, node, pod
+from tests.coordinator.intake.objects import container, node, pod, pod_group, queue
 from tests.end_to_end.one_process.harness import running
 from tests.shard_worker.framework.installed import frail_policy, install_frail
 from tests.shared.ledger.conftest import flush
 
 
+@pytest.fixture
+def raising_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Installs the plugin; returns the file of a policy whose plugin raises at a point."""
+    install_frail(tmp_path, monkeypatch)
+
+    def policy(at: str) -> Path:
+        file = tmp_path / "policy.yaml"
+        file.write_text(frail_policy(at))
+        return file
+
+    return policy
+
+
 async def test_its_jobs_wait_by_name_the_service_is_degraded_and_no_worker_is_lost(
     embedded_server: EmbeddedServer,
     short_dir: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    raising_at: Callable[[str], Path],
     log_lines: list[EventDict],
 ) -> None:
-    install_frail(tmp_path, monkeypatch)
-    file = tmp_path / "policy.yaml"
-    file.write_text(frail_policy("LivePredicate"))
+    file = raising_at("LivePredicate")
     flush(embedded_server)
     two = [container(cpu="2")]
     pods = [pod("bad", containers=two), pod("worse", containers=two), pod("good")]
@@ -60,3 +71,60 @@ async def test_its_jobs_wait_by_name_the_service_is_degraded_and_no_worker_is_lo
         logged = [line for line in log_lines if line["event"].startswith("A plugin raised")]
         assert [line["plugin"] for line in logged] == ["frail"]
         assert "in fail" in logged[0]["traceback"]
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "JobOrder",
+        "TaskOrder",
+        "QueueOrder",
+        "JobValid",
+        "Overused",
+        "Allocatable",
+        "JobReady",
+        "JobStarving",
+        "JobEnqueueable",
+    ],
+)
+async def test_what_raises_in_the_coordinator_holds_its_job_alone(
+    embedded_server: EmbeddedServer,
+    short_dir: Path,
+    raising_at: Callable[[str], Path],
+    log_lines: list[EventDict],
+    at: str,
+) -> None:
+    """A gang of three in the plugin's queue waits by the plugin's name; a job of another queue,
+    stored after it, runs."""
+    file = raising_at(at)
+    flush(embedded_server)
+    group = pod_group("bad", minMember=3, queue="frail", minResources={"cpu": "3"})
+    bad = [pod(f"bad-{i}", group="bad") for i in range(3)]
+    items = [node("n0"), node("n1"), queue("frail"), group, *bad, pod("good")]
+    async with running(embedded_server.url, short_dir, policy=file) as parts:
+        async with ApiClient(parts.url) as api:
+            body = {"kind": "List", "apiVersion": "v1", "items": items}
+            assert not (await api.submit(orjson.dumps(body))).refused
+        await parts.until(
+            lambda s: s["pending_reasons"].get("PluginError") == 1 and s["jobs"]["running"] == 1
+        )
+        async with aiohttp.ClientSession(parts.url) as client:
+            async with client.get("/health") as reply:
+                checks = {c["name"]: c["message"] for c in (await reply.json())["checks"]}
+            async with client.get("/metrics") as reply:
+                metrics = await reply.text()
+            async with client.get("/api/v1/namespaces/ns/pods/bad-0") as reply:
+                shown = await reply.text()
+        logged = [line for line in log_lines if line["event"].startswith("A plugin raised")]
+        (error,) = logged
+        assert (error["plugin"], error["point"]) == ("frail", at)
+        assert error["traceback"].startswith("Traceback")
+        raised = f"plugin frail raised {error['exception']} at {at}"
+        assert checks["plugins"] == f"{raised}; 1 job wait for it"
+        assert f"plugin frail raised at {at}: {error['exception']}" in shown
+        assert 'quadrant_plugin_errors_total{plugin="frail"}' in metrics
+        assert parts.service.status()["workers_lost"] == 0
+        # It goes on serving: what comes now runs as well.
+        async with ApiClient(parts.url) as api:
+            await api.submit(orjson.dumps(body | {"items": [pod("later")]}))
+        await parts.until(lambda s: s["jobs"]["running"] == 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +13,10 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from coordinator.cli.scheduling.explain_text import explanation
+from coordinator.service.metrics.usage import FORGET_AFTER
 from coordinator.verification.workloads.bulk_client import ApiClient
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import node, pod
@@ -112,3 +115,34 @@ async def test_a_metrics_source_that_is_gone(
         told = without(await explained(parts))
     assert told.startswith(f"metrics source {gone}: no answer (Cannot connect")
     assert told.endswith("; no node counts as busy, and none as idler than others")
+
+
+async def test_what_a_metrics_source_answers_is_evidence(
+    embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
+) -> None:
+    """The busy node takes nothing, and whoever judges the run later knows how busy it was."""
+    flush(embedded_server)
+    file = tmp_path / "policy.yaml"
+    busy = {"metric": {"node": "n0"}, "value": [1.0, "0.9"]}
+    answer = {"status": "success", "data": {"resultType": "vector", "result": [busy]}}
+
+    async def answers(_: web.Request) -> web.Response:
+        return web.json_response(answer)
+
+    app = web.Application()
+    app.router.add_get("/api/v1/query", answers)
+    server = TestServer(app)
+    await server.start_server()
+    metrics = {"type": "prometheus", "address": str(server.make_url("/")), "interval": "1s"}
+    policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": "usage"}]}]}
+    file.write_text(orjson.dumps({**policy, "metrics": metrics}).decode())
+    async with running(embedded_server.url, short_dir, policy=file) as parts:
+        await parts.until(lambda _: bool(parts.cluster.figures))
+        before = time.time()
+        await submit(parts, node("n0"), pod("p"))
+        await parts.until(lambda status: status["outcomes"].get("infeasible", 0) > 0)
+    await server.close()
+    first = parts.cluster.figures[0]
+    assert first.usage == {"n0": {"cpu": 90.0, "memory": 90.0}}
+    assert first.begins < before
+    assert first.ends == first.begins + FORGET_AFTER
