@@ -11,12 +11,15 @@ import asyncio
 import contextlib
 import hashlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from coordinator.api.auth.access import Access
 from coordinator.api.auth.expiring_cache import Clock, Dated, ExpiringCache, FailureBudget
+from shared.telemetry.histogram import Histogram, exponential
 
 CACHE_SECONDS = 10.0
 """As aggregated API servers keep both answers (k8s.io/apiserver's DelegatingAuthenticationOptions
@@ -88,6 +91,38 @@ class AccessRefused(Exception):
         self.user, self.reason = user, reason
 
 
+class Question(StrEnum):
+    """What the API server is asked."""
+
+    TOKEN = "token"
+    ACCESS = "access"
+
+
+class Answer(StrEnum):
+    YES = "yes"
+    NO = "no"
+    REMEMBERED = "remembered"
+    """It was not asked: its last answer still counts."""
+    NONE = "none"
+    """It did not answer, or was not asked because it did not answer just before."""
+    TURNED_AWAY = "turned_away"
+    """It was not asked: too many bad tokens came."""
+
+
+REVIEW_SECONDS = exponential(0.001, 2, 14)
+
+
+@dataclass(slots=True)
+class ReviewCounts:
+    """What became of questions since the start of this process."""
+
+    answers: Counter[tuple[Question, Answer]] = field(
+        default_factory=Counter[tuple[Question, Answer]]
+    )
+    seconds: Histogram = field(default_factory=lambda: Histogram(REVIEW_SECONDS))
+    """How long the API server took, where it answered."""
+
+
 class ReviewServer(Protocol):
     """Asks once. Raises ReviewFailed."""
 
@@ -105,6 +140,7 @@ class Reviews:
 
     def __init__(self, server: ReviewServer, *, clock: Clock = time.monotonic) -> None:
         self._server, self.clock = server, clock
+        self.counts = ReviewCounts()
         self._users: ExpiringCache[bytes, ClusterUser] = ExpiringCache(
             size=MOST_USERS, seconds=CACHE_SECONDS, clock=clock
         )
@@ -151,13 +187,17 @@ class Reviews:
         key = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         async with self._alone(key):
             if (known := self._users.find(key)) is not None:
+                self._count(Question.TOKEN, Answer.REMEMBERED)
                 return known
             if self._bad.find(key) is not None:
+                self._count(Question.TOKEN, Answer.REMEMBERED)
                 raise TokenUnknown
             wait = max(self._of_address.wait(source), self._of_all.wait(""))
             if wait > 0:
+                self._count(Question.TOKEN, Answer.TURNED_AWAY)
                 raise TooManyBadTokens(wait)
-            user = await self._ask(lambda: self._server.user_of(token))
+            user = await self._ask(Question.TOKEN, lambda: self._server.user_of(token))
+            self._count(Question.TOKEN, Answer.NO if user is None else Answer.YES)
             if user is not None:
                 return self._users.store(key, user)
             self._bad.store(key, None)
@@ -169,20 +209,34 @@ class Reviews:
         key = (user, access)
         async with self._alone(key):
             if (known := self._verdicts.find(key)) is not None:
+                self._count(Question.ACCESS, Answer.REMEMBERED)
                 return known
-            verdict = await self._ask(lambda: self._server.verdict(user, access))
+            verdict = await self._ask(Question.ACCESS, lambda: self._server.verdict(user, access))
+            self._count(Question.ACCESS, Answer.YES if verdict.allowed else Answer.NO)
             return self._verdicts.store(key, verdict)
 
-    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
+    def _count(self, question: Question, answer: Answer) -> None:
+        self.counts.answers[question, answer] += 1
+
+    async def _ask(self, question: Question, ask: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await self._ask_once(ask)
+        except ReviewFailed:
+            self._count(question, Answer.NONE)
+            raise
+
+    async def _ask_once(self, ask: Callable[[], Awaitable[T]]) -> T:
         async with self._slot():
             if self.clock() < self._silent_until:
                 raise ReviewFailed(self.error)
+            began = self.clock()
             try:
-                answer = await question()
+                answer = await ask()
             except ReviewFailed as failure:
                 self.error = str(failure)
                 self._silent_until = self.clock() + SILENT_SECONDS
                 raise
+            self.counts.seconds.observe(self.clock() - began)
             self.error = ""
             return answer
 

@@ -16,7 +16,7 @@ from coordinator.api.auth.roles import RECORD
 from coordinator.core.coordinator import Coordinator
 from coordinator.jobs.state import JobState
 from shared.messages.messages import TaskState
-from shared.policy.model import Policy
+from shared.policy.written import written
 from shared.secrets.credentials import without_credentials
 from shared.slices import Steps, in_slices
 
@@ -62,6 +62,8 @@ def record(core: Coordinator, now: float) -> Steps[bytes]:
         "policy": without_credentials(written(core.order.session.policy)),
         "shards": len(core.dispatcher.shards),
     }
+    if core.order.picking.usage.settings is not None:
+        head["queueUsage"] = core.order.accounts.cluster.objects.queue_usage
     tail = {"promised": promised, "leaving": leaving}
     both = orjson.dumps(head)[:-1], orjson.dumps(tail)[1:]
     return b"".join((both[0], b',"jobs":[', b",".join(jobs), b"],", both[1]))
@@ -80,27 +82,6 @@ def _leaving(state: JobState) -> Steps[list[str]]:
     return names
 
 
-def written(policy: Policy) -> dict[str, Any]:
-    """The policy in the format of a policy file."""
-    tiers = [
-        {
-            "plugins": [
-                {"name": option.name, **option.flags}
-                | ({"arguments": option.arguments} if option.arguments else {})
-                for option in tier
-            ]
-        }
-        for tier in policy.tiers
-    ]
-    document: dict[str, Any] = {"actions": ", ".join(policy.actions), "tiers": tiers}
-    if policy.configurations:
-        document["configurations"] = [
-            {"name": name, "arguments": arguments}
-            for name, arguments in policy.configurations.items()
-        ]
-    return document
-
-
 def _job(state: JobState) -> dict[str, Any]:
     job = state.job
     return {
@@ -109,6 +90,8 @@ def _job(state: JobState) -> dict[str, Any]:
         "name": job.name,
         "number": job.jid,
         "created": job.created,
+        # Members without uids of their own go by their names; those shown were made up.
+        "byUid": any(role.uids for role in job.roles),
     }
 
 
