@@ -217,6 +217,11 @@ class KaiSession(Session):
         """The nodes that jobs may be placed on."""
         return self.world.view.exists()
 
+    def preferred_rows(self) -> Mask | None:
+        """The nodes that go before others in domains, because this worker has them; None where none
+        do."""
+        return None
+
     def may_lose(self, job: KaiJob) -> bool:
         """Whether this session may let the job's tasks leave their nodes."""
         del job

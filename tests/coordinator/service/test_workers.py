@@ -54,6 +54,9 @@ class BrittleShards(DirectShards):
         self.awake.set()
         self.wakes_up = False
         """Whether the next one to start answers at once."""
+        self.together = asyncio.Event()
+        """Cleared: no call is given up before a second one to the same shard is under way."""
+        self.together.set()
         self.begun = asyncio.Event()
         """Cleared: starts take for ever."""
         self.begun.set()
@@ -77,7 +80,10 @@ class BrittleShards(DirectShards):
     async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
         self.calls[shard] = self.calls.get(shard, 0) + 1
         self.most = max(self.most, self.calls[shard])
+        if self.calls[shard] > 1:
+            self.together.set()
         try:
+            await self.together.wait()
             async with asyncio.timeout(DEADLINE):
                 await self.awake.wait()
             reply = await super().place(shard, turns, call=call)
@@ -123,6 +129,7 @@ async def test_a_worker_with_several_calls_under_way_is_lost_once(
 ) -> None:
     async with brittle(workers, tmp_path, turns_per_call=1) as service:
         workers.awake.clear()
+        workers.together.clear()
         workers.wakes_up = True
         await load(service)
         await service.until(lambda status: status["workers_lost"] > 0)

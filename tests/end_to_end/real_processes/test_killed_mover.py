@@ -61,7 +61,8 @@ class Pods:
             assert time.monotonic() < deadline, (names, running)
             await asyncio.sleep(0.05)
 
-    async def until_evicted(self, name: str, by: str) -> None:
+    async def until_evicted(self, name: str, *, preemptor: str) -> None:
+        by = f"evicted for ns/{preemptor} by consolidation"
         deadline = time.monotonic() + WITHIN
         query = f"involvedObject.kind=Pod,involvedObject.name={name}"
         path = f"/api/v1/namespaces/ns/events?fieldSelector={query}"
@@ -69,7 +70,9 @@ class Pods:
             messages = [item["message"] for item in (await self._api.get(path))["items"]]
             if any(by in message for message in messages):
                 return
-            assert time.monotonic() < deadline, messages
+            if time.monotonic() > deadline:
+                why = f"/apis/quadrant.dev/v1alpha1/namespaces/ns/pods/{preemptor}/explain"
+                raise AssertionError(messages, await self._api.get(why))
             await asyncio.sleep(0.02)
 
 
@@ -110,7 +113,7 @@ async def test_a_moving_pod_keeps_its_promised_place(
         pods = Pods(api)
         here, there = await in_pieces(pods)
         await pods.submit(single("whole", "red", 4))
-        await pods.until_evicted("x", "evicted for ns/whole by consolidation")
+        await pods.until_evicted("x", preemptor="whole")
         pids = [parts.pids()[COORDINATOR]] if killed == "the coordinator" else parts.worker_pids()
         killed_at = time.time()
         for pid in pids:

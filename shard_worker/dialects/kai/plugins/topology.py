@@ -23,7 +23,6 @@ from shard_worker.dialects.kai.rules.groups import ACTIVE, SubGroupSet
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Mask, Scores
 from shard_worker.session_model.job import TaskInfo
-from shard_worker.view.mode import Mode
 from shared.model.kai import DEFAULT_POD_SET, KaiTopology
 from shared.policy.model import PluginOption
 from shared.units.slots import CPU, MEMORY, PODS
@@ -65,7 +64,7 @@ class TopologyAware:
         if topology is None or limits is None:
             return []
         root = tree_of(topology, world, within)
-        asked = asked_by(tasks, world)
+        asked = asked_by(tasks, world, own=self._session.preferred_rows())
         start = common_domain(root, limits)
         if not asked.fits(start):
             return []
@@ -106,9 +105,9 @@ def tree_of(topology: KaiTopology, world: World, within: Mask) -> Domain:
     return grown(np.flatnonzero(member), codes, [column.values for column in columns])
 
 
-def asked_by(tasks: Sequence[TaskInfo], world: World) -> Asked:
+def asked_by(tasks: Sequence[TaskInfo], world: World, *, own: Mask | None) -> Asked:
     """What tasks ask for. Tasks are of one kind where each resource, but for cores and memory, is
-    asked for by all of them or by none."""
+    asked for by all of them or by none. ``own``: the rows whose domains go first."""
     totals: dict[int, int] = {}
     largest: dict[int, int] = {}
     askers: dict[int, int] = {}
@@ -120,7 +119,6 @@ def asked_by(tasks: Sequence[TaskInfo], world: World) -> Asked:
     alike = all(n == len(tasks) for slot, n in askers.items() if slot not in (CPU, MEMORY))
     ratios = [(amount, world.future_idle(slot)) for slot, amount in totals.items() if slot != PODS]
     pods = _pods(largest, len(tasks), world) if alike else None
-    own = world.view.own if world.mode is Mode.SOFT else None
     return Asked(len(tasks), pods, ratios, own)
 
 

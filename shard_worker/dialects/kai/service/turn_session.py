@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 OWN_SHARD = 5e1
 """A node of the own shard goes before others: below what is idle, zones and devices in use, above
-the kind of node and packing. So two workers with room of their own do not meet."""
+the kind of node and packing. So two workers with room of their own do not meet. Searches have no
+such preference (:attr:`TurnSession.evicts`)."""
 DELAYED = "its preemptionDelay is not over: it evicts nobody yet"
 RESIDENTS = "kai residents"
 """By this name a worker's turns keep what they know of jobs on nodes."""
@@ -60,6 +61,11 @@ class TurnSession(KaiSession):
     reads_columns = True
     """Whether jobs that may be victims stay columns until a search reaches them; the outcome is the
     same."""
+    evicts = False
+    """Whether the turn searches for victims. Then no node goes before others for being the own
+    shard's: what a search finds must not depend on who searches. A mover that was on such a node
+    went back to it although another shard's was fuller, so that nothing was consolidated for ever
+    (docs/decisions/0110-gangs-of-a-rack.md)."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
@@ -68,7 +74,7 @@ class TurnSession(KaiSession):
         self._usable: Mask | None = None
         """The rows that are looked at, once a search began: they are asked for with each job."""
         with self.speaking(0, PluginOption("shards")):
-            self.add_batch_node_order_fn(_own_shard)
+            self.add_batch_node_order_fn(self._own_shard)
 
     def _read(self, world: World) -> None:
         self._usable = self.unread = None
@@ -142,9 +148,20 @@ class TurnSession(KaiSession):
         own = view.own if self.world.mode is Mode.HARD else np.ones(view.size, np.bool_)
         return super().rows() & own & view.live() & ~view.withheld
 
+    def preferred_rows(self) -> Mask | None:
+        return None if self.evicts or self.world.mode is not Mode.SOFT else self.world.view.own
+
+    def _own_shard(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
+        del task, world
+        preferred = self.preferred_rows()
+        if preferred is None:
+            return np.zeros(len(rows), np.float64)
+        return np.where(preferred[rows], OWN_SHARD, 0.0)
+
 
 def run_for_job(ssn: TurnSession, job: SessionJob, action: str) -> None:
     """Give the job one turn; where nothing is placed, note why."""
+    ssn.evicts = action in EVICTING
     kai_job = ssn.kai_job(job)
     if kai_job is not None and action == stale_gang_eviction.NAME:
         if not stale_gang_eviction.evict(ssn, kai_job):
@@ -170,13 +187,6 @@ def _search(ssn: TurnSession, job: KaiJob, action: str) -> None:
     if not found:
         ended = ssn.searches.ended.get(job.job.job.jid, NOT_SEARCHED)
         ssn.skip(job.job, Reason.NOT_ENOUGH_RESOURCES, ended)
-
-
-def _own_shard(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
-    del task
-    if world.mode is not Mode.SOFT:
-        return np.zeros(len(rows), np.float64)
-    return np.where(world.view.own[rows], OWN_SHARD, 0.0)
 
 
 def _share_out(ssn: TurnSession, world: World) -> None:
