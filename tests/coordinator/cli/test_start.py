@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ import typer
 from coordinator.cli.app import app
 from coordinator.cli.catalogue import ENTRIES
 from coordinator.cli.options.lazy import CommandEntry
+from tests.conftest import ROOT
 from tests.coordinator.cli.conftest import Quadrant
 from tests.coordinator.cli.stand_in import QUEUES, listed, pod, serving, table
 
@@ -37,11 +39,51 @@ def _loaded(*arguments: str) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], *([entry.name, "--help"] for entry in ENTRIES)], ids=" ".join
-)
-def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
-    assert not _loaded(*arguments) & HEAVY
+HELP = ["--help", *(f"{entry.name} --help" for entry in ENTRIES)]
+HELP += ["config check --help", "config show --help"]
+READ_HELP = """
+import contextlib, io, json, sys
+
+known, told = set(), {}
+from coordinator.cli.app import run
+
+for words in sys.argv[1:]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = run(words.split())
+    told[words] = code, sorted({*sys.modules} - known)
+    known |= {*sys.modules}
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def of_help() -> dict[str, tuple[int, list[str]]]:
+    """Exit code of each help, and the modules that it loads beyond those before it: one process
+    reads all of them, as to start one takes longer than to read."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ_HELP, *HELP],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=ROOT,
+    )
+    told: dict[str, tuple[int, list[str]]] = json.loads(done.stdout)
+    return told
+
+
+@pytest.mark.parametrize("arguments", HELP)
+def test_help_loads_nothing_heavy(
+    of_help: dict[str, tuple[int, list[str]]], arguments: str
+) -> None:
+    code, loaded = of_help[arguments]
+    assert code == 0
+    assert not {name.partition(".")[0] for name in loaded} & HEAVY
+
+
+def test_what_help_loads_is_seen(of_help: dict[str, tuple[int, list[str]]]) -> None:
+    _, loaded = of_help["--help"]
+    assert "coordinator.cli.app" in loaded
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-"""The command line: help that loads nothing heavy, usage errors, errors in files."""
+"""The command line: usage errors, errors in files."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,40 +14,9 @@ from coordinator.cli.run import demo_run
 from coordinator.cli.run.demo_options import DemoOptions
 from coordinator.cli.run.stack import workspace
 from coordinator.verification.local_kubernetes.authority import Authority
+from tests.coordinator.cli.conftest import Quadrant
 
 HEAVY = ("ray", "numpy", "aiohttp", "redis", "pydantic_settings")
-
-
-def _quadrant(*arguments: str, code: int = 0) -> tuple[str, str]:
-    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run(
-        [sys.executable, "-m", "coordinator.cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done.stdout, done.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["demo", "--help"],
-        ["bench", "--help"],
-        ["config", "--help"],
-        ["config", "check", "--help"],
-        ["config", "show", "--help"],
-        ["doctor", "--help"],
-    ],
-)
-def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
-    done = _loads(arguments, HEAVY)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_policy_is_checked_without_what_only_runs_it(tmp_path: Path) -> None:
@@ -79,16 +47,16 @@ def _loads(arguments: list[str], forbidden: Sequence[str]) -> subprocess.Complet
     )
 
 
-def test_help_shows_every_command_and_where_to_start() -> None:
-    text, _ = _quadrant("--help")
+def test_help_shows_every_command_and_where_to_start(quadrant: Quadrant) -> None:
+    text = quadrant("--help").out
     for command in ("demo", "up", "bench", "chaos", "config", "doctor", "replay", "version"):
         assert command in text
     assert "quadrant demo" in text
-    assert "check" in _quadrant("chaos", "--help")[0]
+    assert "check" in quadrant("chaos", "--help").out
 
 
-def test_version() -> None:
-    assert _quadrant("version")[0].startswith("quadrant ")
+def test_version(quadrant: Quadrant) -> None:
+    assert quadrant("version").out.startswith("quadrant ")
 
 
 @pytest.mark.parametrize(
@@ -107,36 +75,41 @@ def test_version() -> None:
         ["dmeo"],
     ],
 )
-def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
-    _, error = _quadrant(*arguments, code=2)
-    assert error.strip()
+def test_wrong_usage_ends_with_2(quadrant: Quadrant, arguments: list[str]) -> None:
+    said = quadrant(*arguments)
+    assert said.code == 2
+    assert said.err.strip()
 
 
-def test_a_wrong_column_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_wrong_column_is_told_in_one_sentence(quadrant: Quadrant, tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("when,secs,gpus\n1,2,3\n")
-    out, error = _quadrant(
-        "demo", "--trace", str(path), "--columns", "submit=wen,duration=secs,gpus=gpus", code=1
+    code, out, error = quadrant(
+        "demo", "--trace", str(path), "--columns", "submit=wen,duration=secs,gpus=gpus"
     )
-    assert out == ""
+    assert (code, out) == (1, "")
     assert error.startswith("Error: jobs.csv: there is no column 'wen' for submit")
     assert "did you mean 'when'" in error
     assert "when, secs, gpus" in error
 
 
-def test_a_history_that_exists_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_history_that_exists_is_not_overwritten(quadrant: Quadrant, tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_text("{}\n")
-    _, error = _quadrant("demo", "--history", str(path), code=1)
-    assert "--history" in error
+    said = quadrant("demo", "--history", str(path))
+    assert said.code == 1
+    assert "--history" in said.err
     assert path.read_text() == "{}\n"
 
 
-def test_a_wrong_setting_is_told_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_setting_is_told_by_its_variable(
+    quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("QUADRANT_WINDWO", "3")
-    _, error = _quadrant("demo", "--jobs", "1", code=1)
-    assert "QUADRANT_WINDWO" in error
-    assert "QUADRANT_WINDOW" in error
+    said = quadrant("demo", "--jobs", "1")
+    assert said.code == 1
+    assert "QUADRANT_WINDWO" in said.err
+    assert "QUADRANT_WINDOW" in said.err
 
 
 def test_broken_pipe_is_quiet() -> None:
