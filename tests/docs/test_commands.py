@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import subprocess
@@ -48,15 +49,20 @@ def test_what_is_not_run_names_what_is_there(block: Block) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_options_of_every_command_exist(page: Path) -> None:
     """Also of those that are not run, or are only spoken of."""
-    reference = command_page()
-    server = reference.split("\n## ")[0]
-    sections = dict(part.split("\n", 1) for part in reference.split("\n## ")[1:])
+    server, sections = reference()
     for command, options in _calls(page):
         section = next((s for n, s in sections.items() if command.startswith(n)), None)
         assert section is not None, command
         for option in options:
             known = f"`{option}`" in section + server or option in ("--help", "-h")
             assert known, (command, option)
+
+
+@functools.cache
+def reference() -> tuple[str, dict[str, str]]:
+    """What holds for all commands, and the section of each by its title."""
+    head, *parts = command_page().split("\n## ")
+    return head, dict(part.split("\n", 1) for part in parts)
 
 
 def _calls(page: Path) -> Iterator[tuple[str, list[str]]]:

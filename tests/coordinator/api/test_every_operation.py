@@ -4,27 +4,19 @@ not: no answer is an error of the server, none takes long, and each is what the 
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
 import requests
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from schemathesis import Case, GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.core.result import Ok
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from coordinator.api.discovery.openapi import document
 from coordinator.api.read import trace, watch
@@ -35,17 +27,17 @@ from tests.coordinator.api.conftest import ITEMS, put
 from tests.end_to_end.one_process.harness import running
 from tests.examples import examples
 
+if TYPE_CHECKING:
+    from schemathesis import Case
+
+# schemathesis is imported by the tests that use it: it takes 4 s of processor time with its view of
+# the documents, and each process that shares the tests collects this file.
+
 SECONDS = 60.0
 """An answer that takes longer is a hang."""
 MINUTE = 60.0
 EXAMPLES = examples(5, least=2)
 """Nearly all of the time goes into drawing them, for some 400 operations."""
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_schema_conformance,
-]
 THERE = sorted({item["metadata"]["name"] for item in ITEMS} | {"train-w-0", "shard-0", "default"})
 
 
@@ -100,20 +92,38 @@ def again(url: str) -> None:
     assert answer.status_code == 200, answer.text
 
 
-def operations() -> dict[str, Any]:
-    """By name: of each kind, and of what is no object."""
-    found = {}
+Named = dict[str, Any]
+
+
+def documents() -> Iterator[Named]:
     for version in dict.fromkeys(kind.api_version for kind in KINDS):
-        kinds = tuple(kind for kind in KINDS if kind.api_version == version)
-        schema = schemathesis.openapi.from_dict(document(version, kinds))
-        for result in schema.get_all_operations():
+        yield document(version, tuple(kind for kind in KINDS if kind.api_version == version))
+
+
+@functools.cache
+def operations() -> Named:
+    """By name: of each kind, and of what is no object."""
+    import schemathesis
+    from schemathesis.core.result import Ok
+
+    found = {}
+    for each in documents():
+        for result in schemathesis.openapi.from_dict(each).get_all_operations():
             assert isinstance(result, Ok), result
             operation = result.ok()
             found[operation.definition.raw["operationId"]] = operation
     return found
 
 
-OPERATIONS = operations()
+@functools.cache
+def checks(*, watched: bool = False) -> list[Any]:
+    """What an answer has to fulfil; lines of a watch are no document."""
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
+
+    of_a_status = [not_a_server_error, checks.status_code_conformance]
+    of_a_body = [checks.content_type_conformance, checks.response_schema_conformance]
+    return of_a_status if watched else of_a_status + of_a_body
 
 
 WRITTEN = [kind for kind in KINDS if "patch" in kind.verbs]
@@ -184,24 +194,26 @@ STEPS = st.lists(
 )
 
 
-def negative(operation: Any) -> bool:
-    """Whether there is anything of it that could be wrong: paths are all texts."""
-    return bool(operation.query or operation.body)
+def asked() -> Iterator[tuple[str, str]]:
+    """Operations, each with what fits it and, where anything of it could be wrong, what does not:
+    paths are all texts."""
+    for each in documents():
+        for item in each["paths"].values():
+            shared = item.get("parameters", [])
+            for operation in (item[method] for method in item if method != "parameters"):
+                yield operation["operationId"], "positive"
+                parameters = shared + operation.get("parameters", [])
+                if "requestBody" in operation or any(one["in"] == "query" for one in parameters):
+                    yield operation["operationId"], "negative"
 
 
-ASKED = [
-    (name, mode)
-    for name, operation in OPERATIONS.items()
-    for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
-    if mode is GenerationMode.POSITIVE or negative(operation)
-]
+@pytest.mark.parametrize(("name", "mode"), [*asked()])
+def test_whatever_is_asked(url: str, name: str, mode: str) -> None:
+    from schemathesis import GenerationMode
 
-
-@pytest.mark.parametrize(("name", "mode"), ASKED)
-def test_whatever_is_asked(url: str, name: str, mode: GenerationMode) -> None:
     @exploring()
     @given(
-        case=OPERATIONS[name].as_strategy(generation_mode=mode),
+        case=operations()[name].as_strategy(generation_mode=GenerationMode(mode)),
         known=st.sampled_from([*THERE, ""]),
     )
     def ask(case: Case[Any], known: str) -> None:
@@ -209,7 +221,7 @@ def test_whatever_is_asked(url: str, name: str, mode: GenerationMode) -> None:
             _about(case, known)
         answer = case.call(base_url=url, timeout=SECONDS)
         watched = "watch" in (case.query or {}) or case.path.endswith("/trace")
-        case.validate_response(answer, checks=CHECKS[:2] if watched else CHECKS)
+        case.validate_response(answer, checks=checks(watched=watched))
 
     ask()
 
@@ -226,7 +238,7 @@ def _about(case: Case[Any], name: str) -> None:
 
 @pytest.mark.parametrize("kind", WRITTEN, ids=lambda kind: kind.plural)
 def test_whatever_patch_is_sent(url: str, kind: Kind) -> None:
-    create = OPERATIONS[f"create{kind.kind}"].as_strategy()
+    create = operations()[f"create{kind.kind}"].as_strategy()
 
     @exploring()
     @given(
@@ -308,9 +320,9 @@ def test_null_stands_for_nothing(url: str) -> None:
     path = path_of(next(kind for kind in WRITTEN if kind.kind == "PodGroup"))
     answer = requests.post(f"{url}{path}", json=obj, timeout=SECONDS)
     assert (answer.status_code, answer.json()["spec"]) == (201, obj["spec"])
-    operation = OPERATIONS["readPodGroup"]
+    operation = operations()["readPodGroup"]
     case = operation.Case(path_parameters={"namespace": "ns", "name": "nulls"})
-    case.validate_response(case.call(base_url=url, timeout=SECONDS), checks=CHECKS)
+    case.validate_response(case.call(base_url=url, timeout=SECONDS), checks=checks())
 
 
 def test_a_watch_without_a_value_is_one(url: str) -> None:
