@@ -84,10 +84,8 @@ def test_a_task_is_refused_under_another_name() -> None:
 
 
 @pytest.fixture
-async def desk(embedded_server: EmbeddedServer) -> AsyncIterator[Desk]:
-    with redis.Redis.from_url(embedded_server.url) as client:
-        client.flushall()
-    ledger = RedisLedger(embedded_server.url)
+async def desk(redis_url: str) -> AsyncIterator[Desk]:
+    ledger = RedisLedger(redis_url)
     try:
         desk = await Desk(ledger).open()
         await desk.store(*cluster(), job(1), job(2), PutObject("numbers", b"x"))

@@ -17,7 +17,6 @@ from shared.codec.checked import Malformed
 from shared.ledger.errors import LedgerAltered, LedgerError
 from shared.ledger.keys import key
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from shared.settings.settings import load_settings
 from tests.coordinator.api.auth.objects import a_list, node
 from tests.end_to_end.one_process.harness import (
@@ -56,21 +55,18 @@ async def ends(path: Path, url: str) -> BaseException:
         await ledger.close()
 
 
-async def test_what_is_altered_is_not_served(
-    embedded_server: EmbeddedServer, short_dir: Path
-) -> None:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-        async with running(embedded_server.url, short_dir / "a") as before:
+async def test_what_is_altered_is_not_served(redis_url: str, short_dir: Path) -> None:
+    with redis.Redis.from_url(redis_url, protocol=2) as client:
+        async with running(redis_url, short_dir / "a") as before:
             await submit(before)
         for kind in ("jobspec", "nodespec", "doc", "task", "node"):
             name = key(kind)
             field, body = next(iter(client.hgetall(name).items()))
             client.hset(name, field, turned(body, 70))
-            ended = await ends(short_dir / "b", embedded_server.url)
+            ended = await ends(short_dir / "b", redis_url)
             assert _holds(ended), (kind, ended)
             client.hset(name, field, body)
-    async with running(embedded_server.url, short_dir / "c") as after:
+    async with running(redis_url, short_dir / "c") as after:
         await after.until(lambda status: status["jobs"]["submitted"] == 1)
 
 

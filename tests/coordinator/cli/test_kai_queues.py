@@ -7,10 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import redis
 import yaml
 
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.cli.conftest import Quadrant
 from tests.coordinator.cli.test_service import Command
 from tests.end_to_end.one_process.harness import running
@@ -76,15 +74,11 @@ spec:
 
 
 @pytest.fixture
-async def command(
-    quadrant: Quadrant, embedded_server: EmbeddedServer, short_dir: Path
-) -> AsyncIterator[Command]:
+async def command(quadrant: Quadrant, redis_url: str, short_dir: Path) -> AsyncIterator[Command]:
     """A service under KAI's default policy: four of five GPUs are taken, and two gangs wait."""
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
     policy = short_dir / "kai.yaml"
     policy.write_text("dialect: kai\nactions: allocate\n")
-    async with running(embedded_server.url, short_dir, shards=2, policy=str(policy)) as service:
+    async with running(redis_url, short_dir, shards=2, policy=str(policy)) as service:
         command = Command(quadrant, service)
         for text in (TREE, gang("first", "red", 4)):
             await command("apply", "-f", "-", stdin=text)

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 import yaml
 
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.cli.conftest import Quadrant, Said
 from tests.end_to_end.one_process.harness import Running, running
 
@@ -76,12 +74,8 @@ class Command:
 
 
 @pytest.fixture
-async def command(
-    quadrant: Quadrant, embedded_server: EmbeddedServer, short_dir: Path
-) -> AsyncIterator[Command]:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    async with running(embedded_server.url, short_dir) as service:
+async def command(quadrant: Quadrant, redis_url: str, short_dir: Path) -> AsyncIterator[Command]:
+    async with running(redis_url, short_dir) as service:
         yield Command(quadrant, service)
 
 

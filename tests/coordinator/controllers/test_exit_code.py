@@ -50,14 +50,14 @@ def test_it_is_durable_with_the_role(code: int) -> None:
     assert decode_job(encode_job(job)) == job
 
 
-async def test_only_pods_that_say_so_fail(tmp_path: Path, url: str) -> None:
+async def test_only_pods_that_say_so_fail(tmp_path: Path, redis_url: str) -> None:
     group: Item = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
         "metadata": {"name": "g", "namespace": "ns"},
         "spec": {"minMember": 3},
     }
-    async with running(url, tmp_path, grace=0.01) as service:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         pods = [pod("a", "0", "g"), pod("b", "7", "g"), pod("c", "0", "g"), pod("alone", "1")]
         await submit(service, node(), group, *pods)
         await service.until(lambda s: s["tasks"]["finished"] == 4)

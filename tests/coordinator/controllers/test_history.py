@@ -41,11 +41,11 @@ class Recorded(FaultyCluster):
         self._history.cluster_events(self.drain())
 
 
-async def test_the_checker_has_nothing_to_say(tmp_path: Path, url: str) -> None:
+async def test_the_checker_has_nothing_to_say(tmp_path: Path, redis_url: str) -> None:
     path = tmp_path / "h.jsonl"
     history = HistoryFile(path)
     cluster = Recorded(history)
-    ledger = RedisLedger(url)
+    ledger = RedisLedger(redis_url)
     follower = LogFollower(ledger, history, unavailable=LedgerUnavailable)
     following = asyncio.create_task(follower.run())
     restart = [when("PodFailed", "RestartJob")]
@@ -53,10 +53,10 @@ async def test_the_checker_has_nothing_to_say(tmp_path: Path, url: str) -> None:
         job(f"r{i}", task("bad", 1, runs=0.05, code=1), task("long", 2), policies=restart)
         for i in range(4)
     ]
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         await submit(service, node(cpu=6), *jobs)
         await service.until(lambda _: status(service, "r0").get("retryCount", 0) > 0)
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         first = task("first", 1, runs=0.3, policies=[when("TaskCompleted", "CompleteJob")])
         waits = job("w", first, task("then", 2, after=["first"]), minAvailable=1)
         brief = job("b", task("a", 3, runs=0.05), ttlSecondsAfterFinished=0)

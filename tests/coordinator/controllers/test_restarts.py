@@ -70,10 +70,10 @@ async def again(service: Running, name: str, retries: int) -> Item:
 
 
 async def test_a_pod_that_failed_begins_anew_and_the_others_run_on(
-    tmp_path: Path, url: str
+    tmp_path: Path, redis_url: str
 ) -> None:
     cluster = BadAtFirst("0.1")
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         await submit(service, node(), job("j", task("w", 3), policies=RESTART_POD, minAvailable=3))
         before = pods(service)
         await again(service, "j", 1)
@@ -86,9 +86,9 @@ async def test_a_pod_that_failed_begins_anew_and_the_others_run_on(
         service.service.core.validate()
 
 
-async def test_a_job_whose_pods_all_ended_is_taken_up_again(tmp_path: Path, url: str) -> None:
+async def test_a_job_whose_pods_all_ended_is_taken_up_again(tmp_path: Path, redis_url: str) -> None:
     cluster = BadAtFirst("0.0", "0.1")
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         await submit(service, node(), job("j", task("w", 2, runs=0.1), policies=RESTART_POD))
         ended = await phase(service, "j", "Completed")
         assert (ended["succeeded"], ended["failed"]) == (2, 0)
@@ -97,8 +97,8 @@ async def test_a_job_whose_pods_all_ended_is_taken_up_again(tmp_path: Path, url:
         service.service.core.validate()
 
 
-async def test_a_job_that_restarts_pods_too_often_fails(tmp_path: Path, url: str) -> None:
-    async with running(url, tmp_path, grace=0.01) as service:
+async def test_a_job_that_restarts_pods_too_often_fails(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         bad, good = task("bad", 1, runs=0.02, code=3), task("good", 2)
         await submit(service, node(), job("j", bad, good, policies=RESTART_POD, maxRetry=3))
         ended = await phase(service, "j", "Failed")
@@ -107,10 +107,10 @@ async def test_a_job_that_restarts_pods_too_often_fails(tmp_path: Path, url: str
         assert service.service.status()["jobs"]["deleted"] == 1
 
 
-async def test_a_task_begins_anew_with_all_its_pods(tmp_path: Path, url: str) -> None:
+async def test_a_task_begins_anew_with_all_its_pods(tmp_path: Path, redis_url: str) -> None:
     """Those that run are stopped, and the other task is left alone."""
     cluster = BadAtFirst("0.1")
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         policies = [when("PodFailed", "RestartTask")]
         worker, master = task("w", 3, policies=policies), task("m", 1)
         await submit(service, node(), job("j", worker, master, minAvailable=4))
@@ -121,9 +121,9 @@ async def test_a_task_begins_anew_with_all_its_pods(tmp_path: Path, url: str) ->
         service.service.core.validate()
 
 
-async def test_a_partition_begins_anew(tmp_path: Path, url: str) -> None:
+async def test_a_partition_begins_anew(tmp_path: Path, redis_url: str) -> None:
     cluster = BadAtFirst("0.2")
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         worker = task("w", 4, policies=[when("PodFailed", "RestartPartition")])
         worker["partitionPolicy"] = {"totalPartitions": 2, "partitionSize": 2}
         await submit(service, node(), job("j", worker, minAvailable=4))

@@ -28,9 +28,9 @@ RESTART = [when("PodFailed", "RestartJob")]
 
 
 async def test_a_failed_pod_begins_the_job_anew_until_it_may_not_any_more(
-    tmp_path: Path, url: str
+    tmp_path: Path, redis_url: str
 ) -> None:
-    async with running(url, tmp_path, grace=0.01) as service:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         bad, good = task("bad", 1, runs=0.02, code=3), task("good", 2)
         await submit(service, node(), job("j", bad, good, policies=RESTART, maxRetry=3))
         ended = await phase(service, "j", "Failed")
@@ -44,10 +44,10 @@ async def test_a_failed_pod_begins_the_job_anew_until_it_may_not_any_more(
         service.service.core.validate()
 
 
-async def test_another_incarnation_may_end_well(tmp_path: Path, url: str) -> None:
+async def test_another_incarnation_may_end_well(tmp_path: Path, redis_url: str) -> None:
     """The pods that failed run again, under the same names and other uids, and succeed now."""
     cluster = OnceBad(grace=0.01)
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         await submit(service, node(), job("j", task("w", 2, runs=0.05), policies=RESTART))
         before = pods(service)
         ended = await phase(service, "j", "Completed")
@@ -63,8 +63,8 @@ async def test_another_incarnation_may_end_well(tmp_path: Path, url: str) -> Non
         service.service.core.validate()
 
 
-async def test_what_runs_is_stopped_when_a_job_is_aborted(tmp_path: Path, url: str) -> None:
-    async with running(url, tmp_path, grace=0.01) as service:
+async def test_what_runs_is_stopped_when_a_job_is_aborted(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         policies = [when("PodFailed", "AbortJob")]
         tasks = [task("good", 1, runs=0.01), task("bad", 1, runs=0.3, code=1), task("long", 2)]
         await submit(service, node(), job("j", *tasks, policies=policies))
@@ -73,9 +73,9 @@ async def test_what_runs_is_stopped_when_a_job_is_aborted(tmp_path: Path, url: s
         await nothing_runs(service)
 
 
-async def test_a_job_is_completed_with_the_role_that_counts(tmp_path: Path, url: str) -> None:
+async def test_a_job_is_completed_with_the_role_that_counts(tmp_path: Path, redis_url: str) -> None:
     """The role's own policy comes before that of the job."""
-    async with running(url, tmp_path, grace=0.01) as service:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         done = task("master", 1, runs=0.02, policies=[when("TaskCompleted", "CompleteJob")])
         any_abort = [when("*", "AbortJob")]
         await submit(service, node(), job("j", done, task("ps", 3), policies=any_abort))
@@ -85,9 +85,9 @@ async def test_a_job_is_completed_with_the_role_that_counts(tmp_path: Path, url:
 
 
 async def test_the_same_again_changes_nothing_and_another_is_refused(
-    tmp_path: Path, url: str
+    tmp_path: Path, redis_url: str
 ) -> None:
-    async with running(url, tmp_path, grace=0.01) as service:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         policies = [when("PodFailed", "TerminateJob")]
         mine = job("j", task("bad", 1, runs=0.01, code=1), policies=policies)
         await submit(service, node(), mine)
@@ -102,9 +102,11 @@ async def test_the_same_again_changes_nothing_and_another_is_refused(
         assert status(service, "j")["retryCount"] == 0
 
 
-async def test_a_job_that_is_deleted_while_it_begins_anew_goes(tmp_path: Path, url: str) -> None:
+async def test_a_job_that_is_deleted_while_it_begins_anew_goes(
+    tmp_path: Path, redis_url: str
+) -> None:
     cluster = Deaf(grace=0.01)
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         tasks = [task("bad", 1, runs=0.01, code=1), task("long", 1)]
         await submit(service, node(), job("j", *tasks, policies=RESTART))
         await phase(service, "j", "Restarting")
@@ -115,8 +117,8 @@ async def test_a_job_that_is_deleted_while_it_begins_anew_goes(tmp_path: Path, u
         assert not service.service.core.order.jobs
 
 
-async def test_what_is_finished_is_deleted_after_its_time(tmp_path: Path, url: str) -> None:
-    async with running(url, tmp_path, grace=0.01) as service:
+async def test_what_is_finished_is_deleted_after_its_time(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         ends = task("a", 1, runs=0.01)
         bad = task("b", 1, runs=0.01, code=1)
         await submit(
@@ -134,8 +136,8 @@ async def test_what_is_finished_is_deleted_after_its_time(tmp_path: Path, url: s
         assert service.service.jobs.controller.next_due() is not None
 
 
-async def test_a_role_waits_for_another(tmp_path: Path, url: str) -> None:
-    async with running(url, tmp_path, grace=0.01) as service:
+async def test_a_role_waits_for_another(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         first = task("first", 2, runs=0.2)
         after = task("then", 3, runs=0.01, after=["first"])
         notices = await submit(service, node(), job("j", after, first, minAvailable=2))
@@ -159,10 +161,10 @@ async def test_a_role_waits_for_another(tmp_path: Path, url: str) -> None:
 
 
 async def test_a_job_whose_pods_names_are_taken_meanwhile_does_not_begin_anew(
-    tmp_path: Path, url: str
+    tmp_path: Path, redis_url: str
 ) -> None:
     """A role that waits reserves no names: neither its creation nor a restart may take them."""
-    async with running(url, tmp_path, grace=0.01) as service:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         taken = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -183,8 +185,8 @@ async def test_a_job_whose_pods_names_are_taken_meanwhile_does_not_begin_anew(
         assert pods(service).keys() == {"j-then-0"}
 
 
-async def test_policies_of_a_job_that_runs_may_change(tmp_path: Path, url: str) -> None:
-    async with running(url, tmp_path, grace=0.01) as service:
+async def test_policies_of_a_job_that_runs_may_change(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         tasks = [task("bad", 1, runs=0.01, code=1), task("long", 1)]
         await submit(service, node(), job("j", *tasks))
         await service.until(lambda s: s["tasks"]["finished"] == 1)
@@ -196,18 +198,18 @@ async def test_policies_of_a_job_that_runs_may_change(tmp_path: Path, url: str) 
 # --- a coordinator ends in between --------------------------------------------------------------
 
 
-async def test_a_successor_begins_the_job_anew(tmp_path: Path, url: str) -> None:
+async def test_a_successor_begins_the_job_anew(tmp_path: Path, redis_url: str) -> None:
     cluster = Deaf(grace=0.01)
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         tasks = [task("bad", 1, runs=0.01, code=1), task("long", 1)]
         await submit(service, node(), job("j", *tasks, policies=RESTART, maxRetry=2))
         await phase(service, "j", "Restarting")
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         assert status(service, "j")["state"]["phase"] == "Restarting"
         cluster.deaf = False
         assert (await phase(service, "j", "Failed"))["retryCount"] == 2
         await nothing_runs(service)
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         assert status(service, "j")["state"]["phase"] == "Failed"
         assert (
             await writer(service).submit([job("j", *tasks, policies=RESTART, maxRetry=2)])
@@ -216,9 +218,9 @@ async def test_a_successor_begins_the_job_anew(tmp_path: Path, url: str) -> None
         assert not [key for key in (await ledger_of(service)).documents if key.startswith("Job/")]
 
 
-async def test_a_successor_finds_what_its_policies_ask_for(tmp_path: Path, url: str) -> None:
+async def test_a_successor_finds_what_its_policies_ask_for(tmp_path: Path, redis_url: str) -> None:
     """The failure is recorded, and nobody acted on it."""
-    async with running(url, tmp_path, grace=0.01) as service:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         service.service.jobs.controller.recorded = lambda jids, now: None  # type: ignore[method-assign]
         tasks = [task("bad", 1, runs=0.01, code=1), task("long", 1)]
         await submit(service, node(), job("j", *tasks, policies=[when("*", "AbortJob")]))
@@ -226,7 +228,7 @@ async def test_a_successor_finds_what_its_policies_ask_for(tmp_path: Path, url: 
         waits = job("w", task("a", 1), task("b", 1, after=["a"]), minAvailable=1)
         await submit(service, ends, waits)
         await service.until(lambda s: s["tasks"]["finished"] == 2 and s["tasks"]["running"] == 2)
-    async with running(url, tmp_path, grace=0.01) as service:
+    async with running(redis_url, tmp_path, grace=0.01) as service:
         assert (await phase(service, "j", "Aborted"))["failed"] == 1
         await gone(service, "e")
         await service.until(lambda _: "w-b-0" in pods(service))

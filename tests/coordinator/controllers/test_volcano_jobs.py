@@ -8,10 +8,8 @@ from typing import Any
 
 import aiohttp
 import pytest
-import redis
 import yaml
 
-from shared.ledger.redis.server import EmbeddedServer
 from shared.manifests.parse import parse
 from shared.manifests.volcano.objects import JobManifest
 from tests.coordinator.controllers.support import node, submit
@@ -43,13 +41,11 @@ def test_each_is_read_and_what_is_only_kept_is_told(job: dict[str, Any]) -> None
 
 
 @pytest.mark.timeout(120)
-async def test_all_of_them_run(embedded_server: EmbeddedServer, short_dir: Path) -> None:
-    with redis.Redis.from_url(embedded_server.url) as client:
-        client.flushall()
+async def test_all_of_them_run(redis_url: str, short_dir: Path) -> None:
     offered = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}
     offered["ephemeral-storage"] = "1Ti"
     nodes = [node(f"n{i}") | {"status": {"allocatable": offered}} for i in range(3)]
-    async with running(embedded_server.url, short_dir) as service:
+    async with running(redis_url, short_dir) as service:
         await submit(service, *nodes)
         async with aiohttp.ClientSession(service.url) as session:
             warnings = 0

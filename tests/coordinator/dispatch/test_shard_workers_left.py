@@ -6,12 +6,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-import redis
 
 from coordinator.dispatch.ray_connection import RayLost
 from coordinator.dispatch.worker_client import VERSION, WorkerLost, _inherited, _parse
 from shard_worker.worker.transport import WorkerConfig
-from shared.ledger.redis.server import EmbeddedServer
 from tests.end_to_end.one_process.harness import DirectShards, running
 
 
@@ -43,15 +41,11 @@ class Nowhere(DirectShards):
         raise RayLost("Ray did not answer")
 
 
-async def test_a_lost_ray_ends_the_coordinator(
-    embedded_server: EmbeddedServer, short_dir: Path
-) -> None:
-    with redis.Redis.from_url(embedded_server.url) as client:
-        client.flushall()
+async def test_a_lost_ray_ends_the_coordinator(redis_url: str, short_dir: Path) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         async with (
             asyncio.timeout(60.0),
-            running(embedded_server.url, short_dir, workers=Nowhere(embedded_server.url)),
+            running(redis_url, short_dir, workers=Nowhere(redis_url)),
         ):
             pass
     assert caught.group_contains(RayLost)

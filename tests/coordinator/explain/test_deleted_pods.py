@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import redis
-
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.explain.cluster import (
     asking,
     explained,
@@ -22,11 +19,9 @@ GROUP = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups/g"
 
 
 async def test_a_running_and_a_waiting_pod_that_are_deleted_are_not_failed(
-    tmp_path: Path, embedded_server: EmbeddedServer
+    tmp_path: Path, redis_url: str
 ) -> None:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    async with running(embedded_server.url, tmp_path, shards=1) as service, asking(service) as http:
+    async with running(redis_url, tmp_path, shards=1) as service, asking(service) as http:
         await send(service, node("a", cpu="64"), pod_group("g", 1))
         await send(service, *[pod(f"p{i}", group="g", cpu="20") for i in range(4)])
         await settled(service, bound=3)

@@ -8,12 +8,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-import redis
 
 from coordinator.intake.documents.document import Key
 from coordinator.objects.store import EPOCH_BITS
 from coordinator.objects.watchers import WatchExpired
-from shared.ledger.redis.server import EmbeddedServer
 from shared.slices import at_once
 from tests.coordinator.intake.objects import job, node, pod, queue, task
 from tests.coordinator.objects.world import KIND
@@ -38,12 +36,10 @@ def lasting(item: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_successor_shows_the_same_objects_under_newer_versions(
-    embedded_server: EmbeddedServer, tmp_path: Path
+    redis_url: str, tmp_path: Path
 ) -> None:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
     shown: dict[str, Any] = {}
-    async with running(embedded_server.url, tmp_path) as first:
+    async with running(redis_url, tmp_path) as first:
         annotations = {"quadrant.dev/duration": "600"}
         template = {"metadata": {"annotations": annotations}, "spec": pod()["spec"]}
         roles = [{"name": "w", "replicas": 2, "template": template}]
@@ -56,7 +52,7 @@ async def test_a_successor_shows_the_same_objects_under_newer_versions(
             shown[f"{kind}/{name}"] = objects.get(KIND[kind], namespace, name)
         last = objects.version
         assert shown["Pod/p"]["status"]["phase"] == "Running"
-    async with running(embedded_server.url, tmp_path) as second:
+    async with running(redis_url, tmp_path) as second:
         await second.until(lambda status: status["tasks"]["running"] == 3)
         objects = second.service.objects
         for path, before in shown.items():
@@ -83,12 +79,8 @@ def _told(service: Running, job_name: str) -> str:
     return next((e.object()["message"] for e in about), "")
 
 
-async def test_what_is_deleted_is_seen_going_and_then_gone(
-    embedded_server: EmbeddedServer, tmp_path: Path
-) -> None:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    async with running(embedded_server.url, tmp_path) as service:
+async def test_what_is_deleted_is_seen_going_and_then_gone(redis_url: str, tmp_path: Path) -> None:
+    async with running(redis_url, tmp_path) as service:
         await submit(service, node("n0"), lasting(pod("p")))
         await service.until(lambda status: status["tasks"]["running"] == 1)
         objects, writer = service.service.objects, service.service._writer

@@ -10,7 +10,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-import redis
 
 from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout
 from coordinator.cluster.simulated.cluster import LocalCluster
@@ -18,7 +17,6 @@ from coordinator.intake.writer import BATCH_REQUESTS, QUEUE_REQUESTS
 from coordinator.service.bind_loop import CALLS, ENTRIES
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from tests.end_to_end.one_process.harness import PATIENCE, running
 from tests.end_to_end.one_process.test_deletion import job, submit, tasks
 from tests.end_to_end.one_process.test_reconcile import node
@@ -26,13 +24,6 @@ from tests.end_to_end.one_process.test_reconcile import node
 FLOOD = 4 * QUEUE_REQUESTS
 KEPT = BATCH_REQUESTS + QUEUE_REQUESTS
 """Requests of one queue that are kept at most: a store's batch under way, and those that wait."""
-
-
-@pytest.fixture
-def url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 class Silent(LocalCluster):
@@ -51,12 +42,12 @@ class Silent(LocalCluster):
 
 
 async def test_binds_that_get_no_answer_wait_in_the_ledger_and_not_in_memory(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One entry a call here, so that a few jobs are more than the calls that may be under way."""
     monkeypatch.setattr("coordinator.service.bind_loop.ENTRIES", 1)
     kubelets = Silent()
-    async with running(url, tmp_path, kubelets=kubelets, turns_per_call=1) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, turns_per_call=1) as service:
         await submit(service, node("n0", cpu=64))
         for number in range(1, 31):  # a commit, and so an entry of the stream, each
             await submit(service, job(f"j{number}", 1))
@@ -76,7 +67,7 @@ def placed(count: int, status: dict[str, Any]) -> bool:
 
 
 async def test_who_asks_while_the_ledger_stands_still_is_turned_away_and_told_when_to_come_back(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No request is kept beyond the bound, and what was acknowledged is in the ledger."""
     store, gate = RedisLedger.store, asyncio.Event()
@@ -88,7 +79,7 @@ async def test_who_asks_while_the_ledger_stands_still_is_turned_away_and_told_wh
     turned_away = asyncio.Semaphore(0)
     connector = aiohttp.TCPConnector(limit=0)
     async with (
-        running(url, tmp_path) as service,
+        running(redis_url, tmp_path) as service,
         aiohttp.ClientSession(connector=connector) as http,
     ):
         monkeypatch.setattr(RedisLedger, "store", stands_still)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from coordinator.cli.run.stack import Sender
 from coordinator.dispatch.dispatcher import SendTurns
@@ -28,7 +27,6 @@ from coordinator.verification.workloads.generators import (
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.entries.log import CommitEntry
 from shared.ledger.errors import LedgerUnavailable
-from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import ALLOCATE, Epoch, Turn
 from tests.end_to_end.one_process.harness import DirectShards, Running, running
 
@@ -98,10 +96,8 @@ class BrittleShards(DirectShards):
 
 
 @pytest.fixture
-def workers(embedded_server: EmbeddedServer) -> BrittleShards:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return BrittleShards(embedded_server.url)
+def workers(redis_url: str) -> BrittleShards:
+    return BrittleShards(redis_url)
 
 
 async def load(service: Running, *, jobs: int = JOBS) -> None:

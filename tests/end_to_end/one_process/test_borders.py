@@ -8,9 +8,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-import redis
-
 from coordinator.cli.run.stack import Sender
 from coordinator.cluster.history.events import LedgerEvents
 from coordinator.verification.checker.state.ownership import RowOwnership
@@ -27,20 +24,12 @@ from shared.ledger.entries.intake_batch import IntakeBatch, Move, PutPartition
 from shared.ledger.entries.log import EpochEntry
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Verdict
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 
 SHAPE = ClusterShape(nodes=8, units=4)
 WIDEST = ClusterShape(nodes=2, units=4)
 """No job is wider: a shard has three nodes at least."""
-
-
-@pytest.fixture
-def url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 def named(members: Iterable[int]) -> tuple[str, ...]:
@@ -96,9 +85,9 @@ async def pull_together(service: Running, members: Sequence[int]) -> None:
 
 
 async def test_nodes_change_hands_while_jobs_run_and_no_worker_crosses_a_border(
-    tmp_path: Path, url: str
+    tmp_path: Path, redis_url: str
 ) -> None:
-    async with running(url, tmp_path, mode="hard", speedup=20000.0, grace=0.01) as service:
+    async with running(redis_url, tmp_path, mode="hard", speedup=20000.0, grace=0.01) as service:
         trace = seeded_workload(jobs=200, seed=1, capacity=WIDEST.capacity)
         await send(service, *node_items(SHAPE), *queue_items(trace))
         await service.until(settled)
@@ -123,14 +112,16 @@ async def test_nodes_change_hands_while_jobs_run_and_no_worker_crosses_a_border(
         await owners(service)
 
 
-async def test_a_successor_finishes_what_was_between_two_phases(tmp_path: Path, url: str) -> None:
-    async with running(url, tmp_path) as service:
+async def test_a_successor_finishes_what_was_between_two_phases(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path) as service:
         await send(service, *node_items(SHAPE))
         await service.until(settled)
         before = await owners(service)
     given = next(row for row, shard in before.items() if shard == 1)
-    await _begin_to_move(url, given)
-    async with running(url, tmp_path) as service:
+    await _begin_to_move(redis_url, given)
+    async with running(redis_url, tmp_path) as service:
         status = await service.until(settled)
         assert sum(shard["nodes"] for shard in status["shards"]) == SHAPE.nodes
         handover = service.service.core.partition.handover
@@ -156,13 +147,13 @@ async def _begin_to_move(url: str, row: int) -> None:
 
 
 async def test_nodes_of_shards_that_are_no_more_are_others_after_their_epoch_is_void(
-    tmp_path: Path, url: str
+    tmp_path: Path, redis_url: str
 ) -> None:
-    async with running(url, tmp_path, shards=3) as service:
+    async with running(redis_url, tmp_path, shards=3) as service:
         await send(service, *node_items(SHAPE))
         await service.until(settled)
         seen = (await service.service._ledger.read_log("0", count=100_000))[-1].id
-    async with running(url, tmp_path, shards=2) as service:
+    async with running(redis_url, tmp_path, shards=2) as service:
         await service.until(settled)
         entries = await service.service._ledger.read_log(seen, count=100_000)
         void = [i for i, e in enumerate(entries) if isinstance(e, EpochEntry) and e.writer == "2"]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout
 from coordinator.cluster.simulated.cluster import LocalCluster
@@ -19,7 +18,6 @@ from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.errors import LedgerArgument
 from shared.ledger.records import USED, WIDTH, unpack_node
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 
 Item = dict[str, Any]
@@ -43,13 +41,6 @@ class Moody(LocalCluster):
         if "delete" in self.deaf_to:
             raise ClusterTimeout("delete")
         return super().delete(tasks, now, uids)
-
-
-@pytest.fixture
-def url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 @pytest.fixture
@@ -153,9 +144,9 @@ async def nothing_left(service: Running) -> None:
 
 
 async def test_running_and_pending_jobs_go_and_others_get_their_place(
-    tmp_path: Path, url: str, cluster: Moody
+    tmp_path: Path, redis_url: str, cluster: Moody
 ) -> None:
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         await submit(service, node(), job("first", 3), job("second", 3), job("never", 40))
         await service.until(tasks(running=3))
         for name in ("first", "never"):
@@ -169,9 +160,9 @@ async def test_running_and_pending_jobs_go_and_others_get_their_place(
 
 
 async def test_the_name_is_free_when_the_job_is_gone(
-    tmp_path: Path, url: str, cluster: Moody
+    tmp_path: Path, redis_url: str, cluster: Moody
 ) -> None:
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         await submit(service, node(), job("again", 2))
         await service.until(tasks(running=2))
         cluster.deaf_to = {"delete"}
@@ -186,9 +177,9 @@ async def test_the_name_is_free_when_the_job_is_gone(
 
 
 async def test_a_job_that_is_deleted_while_it_is_bound_gives_back_what_it_got(
-    tmp_path: Path, url: str, cluster: Moody
+    tmp_path: Path, redis_url: str, cluster: Moody
 ) -> None:
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         cluster.deaf_to = {"bind"}
         await submit(service, node(), job("bound", 4))
         await service.until(tasks(pending=0))
@@ -209,7 +200,7 @@ async def test_a_job_that_is_deleted_while_it_is_bound_gives_back_what_it_got(
 
 
 async def test_a_purge_that_the_ledger_refuses_is_asked_again_and_holds_up_nobody(
-    tmp_path: Path, url: str, cluster: Moody, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, redis_url: str, cluster: Moody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that serves a call twice may place a job after its first answer, unknown to the
     coordinator: then the ledger is right to refuse, until the tasks have left."""
@@ -223,7 +214,7 @@ async def test_a_purge_that_the_ledger_refuses_is_asked_again_and_holds_up_nobod
 
     monkeypatch.setattr(RedisLedger, "store", refusing_once)
     monkeypatch.setattr("coordinator.service.executor.AGAIN_SECONDS", 0.2)
-    async with running(url, tmp_path, kubelets=cluster, shards=2) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster, shards=2) as service:
         await submit(service, node(), job("first", 2))
         await service.until(tasks(running=2))
         await delete(service, "Job", "first")
@@ -236,9 +227,9 @@ async def test_a_purge_that_the_ledger_refuses_is_asked_again_and_holds_up_nobod
 
 
 async def test_a_successor_goes_on_with_what_was_being_deleted(
-    tmp_path: Path, url: str, cluster: Moody
+    tmp_path: Path, redis_url: str, cluster: Moody
 ) -> None:
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         await submit(service, node(), job("runs", 3), job("waits", 4))
         await submit(service, group("g", 1), pod("g-0", "g"), pod("g-1", "g"))
         await service.until(tasks(running=4))
@@ -248,7 +239,7 @@ async def test_a_successor_goes_on_with_what_was_being_deleted(
         await service.until(lambda _: cluster.deletes >= 2)
         assert len((await ledger_of(service)).jobs) == 3
     cluster.deaf_to = set()
-    async with running(url, tmp_path, kubelets=cluster) as service:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         await service.until(lambda s: gone(1)(s) and tasks(running=4)(s))
         snapshot = await ledger_of(service)
         assert "Pod/ns/g-0" not in snapshot.documents
@@ -262,8 +253,8 @@ async def test_a_successor_goes_on_with_what_was_being_deleted(
 # --- members --------------------------------------------------------------------------------------
 
 
-async def test_members_go_one_by_one(tmp_path: Path, url: str, cluster: Moody) -> None:
-    async with running(url, tmp_path, kubelets=cluster) as service:
+async def test_members_go_one_by_one(tmp_path: Path, redis_url: str, cluster: Moody) -> None:
+    async with running(redis_url, tmp_path, kubelets=cluster) as service:
         pods = [pod(f"g-{i}", "g") for i in range(6)]
         await submit(service, node(), group("g", 2), *pods)
         await service.until(tasks(running=4, pending=2))

@@ -21,7 +21,6 @@ from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.keys import key
 from shared.ledger.records import WIDTH, unpack_thing
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import HOLDING
 from shared.model.node_devices import ASSIGNED, REGISTER
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
@@ -133,18 +132,16 @@ def written(snapshot: Snapshot, jid: int, machines: list[dict[str, str]]) -> str
 
 
 async def test_no_device_is_over_with_four_shards(
-    embedded_server: EmbeddedServer, tmp_path: Path, shared_reference: Path
+    redis_url: str, tmp_path: Path, shared_reference: Path
 ) -> None:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
     policy, data = tmp_path / "policy.yaml", shared_reference / "data" / "openb"
     policy.write_text(POLICY)
     machines = rows(data / "openb_node_list_gpu_node.csv", "gpu", NODES)
     pods = rows(data / "openb_pod_list_gpushare100.csv.gz", "num_gpu", PODS)
     wanted = {row["name"]: int(row["num_gpu"]) for row in pods}
-    ledger = RedisLedger(embedded_server.url)
+    ledger = RedisLedger(redis_url)
     async with (
-        running(embedded_server.url, tmp_path, shards=SHARDS, policy=str(policy)) as service,
+        running(redis_url, tmp_path, shards=SHARDS, policy=str(policy)) as service,
         aiohttp.ClientSession() as http,
     ):
         await send(http, service, [node(row) for row in machines])
@@ -172,13 +169,9 @@ async def test_no_device_is_over_with_four_shards(
     assert sum(used.values()) > 0.8 * WHOLE * min(gpus, sum(wanted.values())), at_rest
 
 
-async def test_a_victim_gives_its_device_away(
-    embedded_server: EmbeddedServer, tmp_path: Path
-) -> None:
+async def test_a_victim_gives_its_device_away(redis_url: str, tmp_path: Path) -> None:
     """By the sums of the nodes nothing is short: one of two devices of 600 each has to become
     free, and whoever is evicted for it is not bound again."""
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
     policy = tmp_path / "policy.yaml"
     preempts = POLICY.replace("backfill", "preempt, backfill")
     policy.write_text(preempts.replace("name: gang", "name: gang, enablePreemptable: false"))
@@ -193,9 +186,7 @@ async def test_a_victim_gives_its_device_away(
         "value": 100,
     }
     async with (
-        running(
-            embedded_server.url, tmp_path, shards=SHARDS, policy=str(policy), grace=0.05
-        ) as service,
+        running(redis_url, tmp_path, shards=SHARDS, policy=str(policy), grace=0.05) as service,
         aiohttp.ClientSession() as http,
     ):
         names = [f"n{number}" for number in range(SHARDS)]
@@ -220,29 +211,27 @@ async def shown_pods(http: aiohttp.ClientSession, service: Running) -> list[Item
 
 
 async def test_the_next_leader_knows_who_has_which_and_what_nodes_declare(
-    embedded_server: EmbeddedServer, tmp_path: Path
+    redis_url: str, tmp_path: Path
 ) -> None:
     """Also of a ledger from before nodes declared their devices."""
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
     policy, kubelets = tmp_path / "policy.yaml", LocalCluster()
     policy.write_text(POLICY)
     machine = {"cpu_milli": "8000", "memory_mib": "8192", "gpu": "1", "model": "T4"}
     share = {"num_gpu": "1", "gpu_milli": "600"}
     machines = [{"sn": name, **machine} for name in ("a", "b")]
     async with (
-        running(embedded_server.url, tmp_path, policy=str(policy), kubelets=kubelets) as service,
+        running(redis_url, tmp_path, policy=str(policy), kubelets=kubelets) as service,
         aiohttp.ClientSession() as http,
     ):
         await send(http, service, [*map(node, machines), job({"name": "one", **share})])
         await service.until(lambda s: s["tasks"]["running"] == 1)
         (before,) = await shown_pods(http, service)
     assert assigned(before) == f"{before['spec']['nodeName']}-0,T4,600,0:;"
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
+    with redis.Redis.from_url(redis_url, protocol=2) as client:
         free = b"1/vgpu/0" if before["spec"]["nodeName"] == "a" else b"0/vgpu/0"
         assert client.hdel(key("thing"), free) == 1
     async with (
-        running(embedded_server.url, tmp_path, policy=str(policy), kubelets=kubelets) as service,
+        running(redis_url, tmp_path, policy=str(policy), kubelets=kubelets) as service,
         aiohttp.ClientSession() as http,
     ):
         await send(http, service, [job({"name": "two", **share}), job({"name": "three", **share})])
@@ -255,19 +244,15 @@ async def test_the_next_leader_knows_who_has_which_and_what_nodes_declare(
     ]
 
 
-async def test_a_watch_tells_which_device_a_pod_got(
-    embedded_server: EmbeddedServer, tmp_path: Path
-) -> None:
+async def test_a_watch_tells_which_device_a_pod_got(redis_url: str, tmp_path: Path) -> None:
     """From the moment of its binding on: a watcher never sees it on a node without its device."""
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
     machine = {"cpu_milli": "8000", "memory_mib": "8192", "gpu": "2", "model": "T4"}
     share = {"num_gpu": "1", "gpu_milli": "600"}
     jobs = [job({"name": name, **share}) for name in ("one", "two")]
     async with (
-        running(embedded_server.url, tmp_path, policy=str(policy)) as service,
+        running(redis_url, tmp_path, policy=str(policy)) as service,
         aiohttp.ClientSession() as http,
     ):
         await send(http, service, [node({"sn": "n0", **machine})])

@@ -29,7 +29,6 @@ from shared.ledger.keys import BINDERS, key
 from shared.ledger.protocol import Ledger
 from shared.ledger.records import ALLOCATABLE, NOMINATED, OBSERVED, RELEASING, USED, pack_task
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import TaskState
 from shared.units.slots import PODS
 from tests.coordinator.ledger_audit.damage import held_off, node_off, queue_off, stray_thing
@@ -52,13 +51,6 @@ def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "SWEEP_SECONDS", 1000.0)
     monkeypatch.setattr(reconcile_loop, "AGAIN_SECONDS", 1000.0)
     monkeypatch.setattr(loop, "AGAIN_SECONDS", 0.02)
-
-
-@pytest.fixture
-def url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +163,10 @@ def events(service: Running, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_damage_is_found_told_and_repaired(tmp_path: Path, url: str, name: str) -> None:
-    ledger = RedisLedger(url)
+async def test_damage_is_found_told_and_repaired(tmp_path: Path, redis_url: str, name: str) -> None:
+    ledger = RedisLedger(redis_url)
     try:
-        await damaged(tmp_path, url, CASES[name], ledger)
+        await damaged(tmp_path, redis_url, CASES[name], ledger)
     finally:
         await ledger.close()
 
@@ -198,21 +190,21 @@ async def damaged(tmp_path: Path, url: str, case: Case, ledger: RedisLedger) -> 
 
 
 async def test_a_bind_that_nobody_will_drive_is_driven_again(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its entry is acknowledged and the answer was never recorded: neither redelivery nor a new
     leader's look at the cluster finds it."""
     monkeypatch.setattr(bind_watch, "BIND_SECONDS", 0.3)
     kubelets = Moody()
     kubelets.deaf_to.add("bind")
-    async with running(url, tmp_path, kubelets=kubelets, **OFTEN) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, **OFTEN) as service:
         await submit(service, node("n0"), job("a", 2))
         await service.until(lambda _: service.service.core.order.accounts.tasks[BINDING] == 2)
-    with redis.Redis.from_url(url, protocol=2) as client:
+    with redis.Redis.from_url(redis_url, protocol=2) as client:
         entries = [entry for entry, _ in client.xrange(key("binds"))]
         assert client.xack(key("binds"), BINDERS, *entries) == len(entries) > 0
     kubelets.deaf_to.clear()
-    async with running(url, tmp_path, kubelets=kubelets, **OFTEN) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, **OFTEN) as service:
         await service.until(tasks(running=2))
         figures = service.service.core.tally.ledger_audit
         assert (figures.found, figures.repaired) == ({K.BIND_LOST: 2}, {K.BIND_LOST: 2})
@@ -222,8 +214,8 @@ async def test_a_bind_that_nobody_will_drive_is_driven_again(
         assert {task.state for of in held.values() for task in of.values()} == {TaskState.RUNNING}
 
 
-async def test_a_right_ledger_is_never_found_wrong(tmp_path: Path, url: str) -> None:
-    async with running(url, tmp_path, ledger_audit_seconds=0.0, speedup=1.0) as service:
+async def test_a_right_ledger_is_never_found_wrong(tmp_path: Path, redis_url: str) -> None:
+    async with running(redis_url, tmp_path, ledger_audit_seconds=0.0, speedup=1.0) as service:
         await submit(service, node("n0"), node("n1"), *(job(f"j{i}", 2) for i in range(3)))
         await service.until(tasks(running=6))
         figures = service.service.core.tally.ledger_audit
@@ -240,9 +232,9 @@ async def test_a_right_ledger_is_never_found_wrong(tmp_path: Path, url: str) -> 
             assert (await answer.json())["healthy"]
 
 
-async def test_looks_end_beside_a_loop_that_is_always_busy(tmp_path: Path, url: str) -> None:
+async def test_looks_end_beside_a_loop_that_is_always_busy(tmp_path: Path, redis_url: str) -> None:
     """Every round of the loop takes 30 ms, and the log grows with each: as under load."""
-    async with running(url, tmp_path, ledger_audit_seconds=0.0) as service:
+    async with running(redis_url, tmp_path, ledger_audit_seconds=0.0) as service:
         await submit(service, node("n0"), job("a", 3))
         await service.until(tasks(running=3))
         figures = service.service.core.tally.ledger_audit

@@ -14,12 +14,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-import redis
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.instructions import Instruction
 from coordinator.verification.workloads.generators import lists
-from shared.ledger.redis.server import EmbeddedServer
 from tests.end_to_end.one_process.harness import Running, running
 from tests.many_needs.objects import Item, job, need, node, own_term
 
@@ -70,12 +68,10 @@ def timed(step: Callable[[float], list[Instruction]], spent: list[float]) -> Any
     ids=lambda size: f"{size.needs} needs, {size.terms} terms",
 )
 async def test_many_needs_and_terms_cost_small_jobs_nothing(
-    size: Size, embedded_server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    size: Size, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The devices are taken; then small jobs come one by one, and each is placed."""
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    async with running(embedded_server.url, tmp_path) as service, aiohttp.ClientSession() as http:
+    async with running(redis_url, tmp_path) as service, aiohttp.ClientSession() as http:
         core, spent = service.service.core, list[float]()
         monkeypatch.setattr(core, "step", timed(core.step, spent))
         await send(http, service, map(node, range(NODES)))

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import redis
-
 from coordinator.cluster.simulated.cluster import LocalCluster
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.explain.cluster import job, node, send, settled
 from tests.end_to_end.one_process.harness import running
 
 
 async def test_a_gang_runs_on_the_free_node_beside_one_that_is_overfull(
-    tmp_path: Path, embedded_server: EmbeddedServer
+    tmp_path: Path, redis_url: str
 ) -> None:
     """The overfull node was taken from the free one's amounts, and the gang waited for ever."""
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    url = embedded_server.url
-    async with running(url, tmp_path, kubelets=LocalCluster(), shards=1) as service:
+    async with running(redis_url, tmp_path, kubelets=LocalCluster(), shards=1) as service:
         await send(service, node("shrinks", cpu="4"), job("first", 4))
         await service.until(lambda s: s["tasks"]["running"] == 4)
         await send(service, node("shrinks", cpu="1"), node("free", cpu="4"))

@@ -7,12 +7,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-import redis
 
 from coordinator.order import excerpts
 from coordinator.verification.workloads.generators import lists
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import HOLDING
 from tests.end_to_end.one_process.harness import Running, running
 
@@ -86,17 +84,15 @@ async def residents(service: Running, ledger: RedisLedger) -> None:
 
 
 async def test_a_gang_gets_its_share_from_whoever_runs(
-    embedded_server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """About 2 s. A turn may bring four jobs of one task along; twenty have to leave."""
     monkeypatch.setattr(excerpts, "TASKS", 20)
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
-    ledger = RedisLedger(embedded_server.url)
+    ledger = RedisLedger(redis_url)
     async with (
-        running(embedded_server.url, tmp_path, policy=str(policy), grace=0.05) as service,
+        running(redis_url, tmp_path, policy=str(policy), grace=0.05) as service,
         aiohttp.ClientSession() as http,
     ):
         await send(http, service, queue("rich"), queue("poor"), *map(node, range(NODES)))

@@ -19,7 +19,6 @@ from coordinator.intake.documents.kinds import EVENT, NODE, POD
 from coordinator.objects.columns import pod_status
 from shared.codec.packed import replace
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import StatusItem, TaskState
 from shared.records.quarantine import quarantined_row
 from shared.units.slots import CPU
@@ -27,13 +26,6 @@ from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 from tests.end_to_end.one_process.test_deletion import Item, job, ledger_of, submit, tasks
 
 OFTEN: dict[str, Any] = {"reconcile_seconds": 0.1}
-
-
-@pytest.fixture
-def url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 def node(name: str, cpu: int = 4) -> Item:
@@ -99,9 +91,9 @@ class Rival(LocalCluster):
         return super().bind(requests, now)
 
 
-async def test_what_is_bound_elsewhere_is_adopted_there(tmp_path: Path, url: str) -> None:
+async def test_what_is_bound_elsewhere_is_adopted_there(tmp_path: Path, redis_url: str) -> None:
     kubelets = Rival(["n0", "n1"])
-    async with running(url, tmp_path, kubelets=kubelets, **OFTEN) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, **OFTEN) as service:
         await submit(service, node("n0"), node("n1"), job("a", 3))
         await agreed(service, kubelets, 3)
         assert repaired(service)["elsewhere"] == 3
@@ -109,11 +101,11 @@ async def test_what_is_bound_elsewhere_is_adopted_there(tmp_path: Path, url: str
 
 
 async def test_a_lost_member_stays_lost_and_the_rest_of_its_gang_is_released_in_time(
-    tmp_path: Path, url: str
+    tmp_path: Path, redis_url: str
 ) -> None:
     kubelets = LocalCluster(grace=0.01)
     settings: dict[str, Any] = {**OFTEN, "gang_repair_seconds": 0.3}
-    async with running(url, tmp_path, kubelets=kubelets, **settings) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, **settings) as service:
         await submit(service, node("n0"), job("a", 3))
         await agreed(service, kubelets, 3)
         kubelets.lose(["0.1"], time.time())
@@ -132,11 +124,11 @@ async def test_a_lost_member_stays_lost_and_the_rest_of_its_gang_is_released_in_
         assert "GangReleased" in {event.field("reason") for event in events}
 
 
-async def test_what_others_use_is_left_to_them(tmp_path: Path, url: str) -> None:
+async def test_what_others_use_is_left_to_them(tmp_path: Path, redis_url: str) -> None:
     kubelets = LocalCluster(grace=0.01)
     kubelets.occupy("n0", {"cpu": 3000, "unheard-of": 1})
     kubelets.occupy("not-ours", {"cpu": 3000})
-    async with running(url, tmp_path, kubelets=kubelets, **OFTEN) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, **OFTEN) as service:
         await submit(service, node("n0"))
         await service.until(lambda _: service.service.core.observed == {0: {CPU: 3000}})
         await submit(service, job("a", 2))
@@ -147,9 +139,9 @@ async def test_what_others_use_is_left_to_them(tmp_path: Path, url: str) -> None
         await agreed(service, kubelets, 2)
 
 
-async def test_books_that_are_not_the_ledgers_are_read_anew(tmp_path: Path, url: str) -> None:
+async def test_books_that_are_not_the_ledgers_are_read_anew(tmp_path: Path, redis_url: str) -> None:
     kubelets = LocalCluster(grace=0.01)
-    async with running(url, tmp_path, kubelets=kubelets) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets) as service:
         await submit(service, node("n0"), job("a", 3))
         await agreed(service, kubelets, 3)
         core = service.service.core
@@ -161,7 +153,7 @@ async def test_books_that_are_not_the_ledgers_are_read_anew(tmp_path: Path, url:
 
 
 async def test_what_is_placed_while_the_ledger_is_read_is_no_difference(
-    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The audit reads a job that waits; before the answer is here its turn has come and gone."""
     kubelets = LocalCluster(grace=0.01)
@@ -176,7 +168,7 @@ async def test_what_is_placed_while_the_ledger_is_read_is_no_difference(
             await service.until(lambda _: bool(state.states[0]))
         return found
 
-    async with running(url, tmp_path, kubelets=kubelets) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets) as service:
         await submit(service, job("a", 1))
         monkeypatch.setattr(RedisLedger, "read_tasks", slow)
         await asyncio.wait_for(late.wait(), PATIENCE)
@@ -199,17 +191,19 @@ def restore(url: str, kept: dict[bytes, Any]) -> None:
             client.restore(key, 0, value)
 
 
-async def test_an_old_copy_of_the_ledger_follows_the_cluster(tmp_path: Path, url: str) -> None:
+async def test_an_old_copy_of_the_ledger_follows_the_cluster(
+    tmp_path: Path, redis_url: str
+) -> None:
     """Copied before anything was placed; what was submitted later is not known to it at all."""
     kubelets = LocalCluster(grace=0.01)
-    async with running(url, tmp_path, kubelets=kubelets, **OFTEN) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, **OFTEN) as service:
         await submit(service, job("a", 3), job("b", 2))
-        old = copy(url)
+        old = copy(redis_url)
         await submit(service, node("n0"), node("n1"), job("c", 1))
         await agreed(service, kubelets, 6)
     before = running_at(kubelets)
-    restore(url, old)
-    async with running(url, tmp_path, kubelets=kubelets, **OFTEN) as service:
+    restore(redis_url, old)
+    async with running(redis_url, tmp_path, kubelets=kubelets, **OFTEN) as service:
         await submit(service, node("n0"), node("n1"), job("d", 1))
         core = service.service.core
         assert core.order.jobs.keys() == {0, 1, 3}  # the number of c is not given out again
@@ -237,7 +231,7 @@ async def statuses(service: Running) -> dict[str, str]:
 
 
 async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
-    tmp_path: Path, url: str
+    tmp_path: Path, redis_url: str
 ) -> None:
     """Among twelve nodes some are broken by seed; all jobs get their place on the others."""
     kubelets = FaultyCluster(LocalCluster(grace=0.01), Faults(broken=0.1), 0)
@@ -245,7 +239,7 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
     broken = {f"n{i}" for i in range(12) if kubelets._refuses_all(f"n{i}")}
     assert len(broken) == 1
     settings: dict[str, Any] = {"node_aside_seconds": 600.0, "node_refusals": 3}
-    async with running(url, tmp_path, kubelets=kubelets, **settings) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, **settings) as service:
         core = service.service.core
         await submit(service, *nodes)
         await submit(service, *[job(f"j{i}", 1) for i in range(20)])
@@ -277,16 +271,16 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
         assert not any(quarantined_row(key) >= 0 for key in (await ledger_of(service)).objects)
 
 
-async def test_a_successor_knows_which_nodes_are_set_aside(tmp_path: Path, url: str) -> None:
+async def test_a_successor_knows_which_nodes_are_set_aside(tmp_path: Path, redis_url: str) -> None:
     kubelets = FaultyCluster(LocalCluster(grace=0.01), Faults(broken=0.1), 0)
     nodes = [node(f"n{i}", cpu=1) for i in range(12)]
-    async with running(url, tmp_path, kubelets=kubelets, node_refusals=2) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, node_refusals=2) as service:
         await submit(service, *nodes, *[job(f"j{i}", 1) for i in range(12)])
         await service.until(tasks(running=11))
         await service.until(lambda _: len(service.service.core.quarantines.now) == 1)
         known = dict(service.service.core.quarantines.now)
     kubelets.drain()
-    async with running(url, tmp_path, kubelets=kubelets, node_refusals=2) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, node_refusals=2) as service:
         assert service.service.core.quarantines.now == known
         await asyncio.sleep(0.5)
         assert not any("REFUSED" in event.answers for event in kubelets.drain())
@@ -296,12 +290,12 @@ async def test_a_successor_knows_which_nodes_are_set_aside(tmp_path: Path, url: 
 
 
 async def test_a_driver_that_is_silent_half_of_the_time_is_asked_again(
-    tmp_path: Path, url: str
+    tmp_path: Path, redis_url: str
 ) -> None:
     faults = Faults(silent_before=0.3, silent_after=0.3, refuse=0.1, duplicate=0.3)
     inner = LocalCluster(grace=0.01)
     kubelets = FaultyCluster(inner, faults, 7)
-    async with running(url, tmp_path, kubelets=kubelets, **OFTEN) as service:
+    async with running(redis_url, tmp_path, kubelets=kubelets, **OFTEN) as service:
         await submit(service, *[node(f"n{i}") for i in range(3)])
         await submit(service, *[job(f"j{i}", 2) for i in range(5)])
         await agreed(service, inner, 10)

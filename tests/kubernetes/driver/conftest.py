@@ -6,16 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 
 from shared.ledger.redis.server import EmbeddedServer
-
-
-@pytest.fixture
-def ledger_url(embedded_server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    return embedded_server.url
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ async def test_the_report_compares_and_the_record_is_a_trace_and_a_dump(
     cluster: ApiClient,
     control_plane: ControlPlane,
     kube_scheduler: ServerProcess,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> None:
     """It has the rights that ``k8s/overlays/shadow`` gives."""
@@ -90,7 +90,7 @@ async def test_the_report_compares_and_the_record_is_a_trace_and_a_dump(
     await grant(cluster, user(NAME), role["rules"])
     await cluster.create(*(node(f"n{i}") for i in range(4)))
     kubeconfig = control_plane.user(NAME).kubeconfig
-    async with followed(ledger_url, short_dir, cluster, kubeconfig, shadow=True) as quadrant:
+    async with followed(redis_url, short_dir, cluster, kubeconfig, shadow=True) as quadrant:
         await until(lambda: quadrant.observed.cluster.mirror.complete)
         pods = [pod(f"p{i}", scheduler=THEIRS) for i in range(PODS)]
         await cluster.create(*pods, pod("huge", cpu=9, scheduler=THEIRS))

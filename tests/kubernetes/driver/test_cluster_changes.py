@@ -36,12 +36,12 @@ HOUR = 3600.0
 
 @pytest_asyncio.fixture
 async def quadrant(
-    cluster: ApiClient, proxied: Identity, ledger_url: str, short_dir: Path
+    cluster: ApiClient, proxied: Identity, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     """Two nodes for one pod each; the API server is reached by way of the proxy."""
     await install(cluster, *VOLCANO)
     await cluster.create(node("n1", cpu=1), node("n2", cpu=1))
-    async with followed(ledger_url, short_dir, cluster, proxied.kubeconfig) as running:
+    async with followed(redis_url, short_dir, cluster, proxied.kubeconfig) as running:
         yield running
 
 
@@ -113,7 +113,7 @@ async def test_an_answer_beyond_its_deadline_is_looked_up_and_changes_nothing_wh
 async def test_our_clock_may_be_an_hour_from_the_servers(  # noqa: PLR0917
     cluster: ApiClient,
     control_plane: ControlPlane,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
     ahead: float,
@@ -123,7 +123,7 @@ async def test_our_clock_may_be_an_hour_from_the_servers(  # noqa: PLR0917
     await install(cluster, *VOLCANO)
     await cluster.create(node("n1", cpu=1), node("n2", cpu=1))
     kubeconfig = control_plane.admin.kubeconfig
-    async with followed(ledger_url, short_dir, cluster, kubeconfig) as quadrant:
+    async with followed(redis_url, short_dir, cluster, kubeconfig) as quadrant:
         await bound_gang(quadrant, cluster)
         await cluster.patch(f"{PODS}/{GANG[0]}/status", {"status": {"phase": "Running"}})
         await until(lambda: TaskState.RUNNING in books(quadrant, "gang"))
@@ -142,7 +142,7 @@ def kube_scheduler(
 
 @pytest.mark.usefixtures("kube_scheduler")
 async def test_beside_kube_scheduler_on_the_same_nodes_every_pod_runs_in_the_end(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
     """Both give room away that the other has just given: a kubelet refuses what does not fit, and
     who is refused is made again, as by its controller."""
@@ -150,7 +150,7 @@ async def test_beside_kube_scheduler_on_the_same_nodes_every_pod_runs_in_the_end
     await kubelets.join([f"n{i}" for i in range(4)], {"cpu": "8", "memory": "64Gi"})
     kubeconfig, made = control_plane.admin.kubeconfig, {}
     async with (
-        followed(ledger_url, short_dir, cluster, kubeconfig) as quadrant,
+        followed(redis_url, short_dir, cluster, kubeconfig) as quadrant,
         asyncio.TaskGroup() as group,
     ):
         running = group.create_task(kubelets.run())

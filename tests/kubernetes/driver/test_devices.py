@@ -32,14 +32,14 @@ DRIVER = "gpu.example.com"
 
 @pytest_asyncio.fixture
 async def quadrant(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     """Two nodes with two devices each."""
     await install(cluster, *VOLCANO)
     await cluster.create(node("n1"), node("n2"), device_class("gpu"))
     await cluster.create(*(slice_of(name, 2) for name in ("n1", "n2")))
     kubeconfig = control_plane.admin.kubeconfig
-    async with followed(ledger_url, short_dir, cluster, kubeconfig) as running:
+    async with followed(redis_url, short_dir, cluster, kubeconfig) as running:
         yield running
 
 
@@ -195,24 +195,24 @@ async def test_no_device_of_a_running_pod_is_given_to_another_after_a_lost_ledge
     cluster: ApiClient,
     proxied: Identity,
     proxy: FaultyProxy,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
     late: str,
 ) -> None:
     """Three devices, of which two pods have one each; of two that come afterwards one gets the
     third. ``late``: what the new ledger is told of last, when claims have been looked at twice."""
     await cluster.create(node("n1", cpu=8), device_class("gpu"), slice_of("n1", 3))
-    async with followed(ledger_url, short_dir / "a", cluster, proxied.kubeconfig) as first:
+    async with followed(redis_url, short_dir / "a", cluster, proxied.kubeconfig) as first:
         await cluster.create(*(claim(name) for name in "ab"), *(using(name, name) for name in "ab"))
         await first.until_bound("a", "b")
         await until(lambda: first.states()["bound"] == 2)
     for each in (await first.pods()).values():
         await cluster.patch(f"{path_of(each)}/status", {"status": started()}, form=STRATEGIC_PATCH)
     before = await statuses(cluster)
-    with redis.Redis.from_url(ledger_url, protocol=2) as client:
+    with redis.Redis.from_url(redis_url, protocol=2) as client:
         client.flushall()
     away = proxy.inject(Answer(503), part=late, times=1000)
-    async with followed(ledger_url, short_dir / "b", cluster, proxied.kubeconfig) as second:
+    async with followed(redis_url, short_dir / "b", cluster, proxied.kubeconfig) as second:
         await proxy.until_met(away)
         await cluster.create(*(claim(name) for name in "cd"), *(using(name, name) for name in "cd"))
         await asyncio.sleep(2 * LOOK_SECONDS + 0.5)

@@ -40,7 +40,7 @@ tiers:
 async def quadrant(
     cluster: ApiClient,
     control_plane: ControlPlane,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
     tmp_path: Path,
 ) -> AsyncIterator[Followed]:
@@ -50,7 +50,7 @@ async def quadrant(
     await install(cluster, *VOLCANO)
     await cluster.create(node("n1"), priority("low", 10), priority("high", 1000))
     async with followed(
-        ledger_url, short_dir, cluster, control_plane.admin.kubeconfig, policy=policy
+        redis_url, short_dir, cluster, control_plane.admin.kubeconfig, policy=policy
     ) as running:
         names = [f"low-{i}" for i in range(4)]
         await cluster.create(*(of_class(name, "low") for name in names))

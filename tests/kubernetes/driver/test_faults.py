@@ -26,11 +26,11 @@ NAMES = ("a", "b", "c", "d")
 
 @pytest_asyncio.fixture
 async def quadrant(
-    cluster: ApiClient, proxied: Identity, ledger_url: str, short_dir: Path
+    cluster: ApiClient, proxied: Identity, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     """It reaches the API server by way of the proxy."""
     await cluster.create(node("n1"), node("n2"))
-    async with followed(ledger_url, short_dir, cluster, proxied.kubeconfig) as running:
+    async with followed(redis_url, short_dir, cluster, proxied.kubeconfig) as running:
         await until(lambda: running.observed.cluster.mirror.complete)
         yield running
 

@@ -26,13 +26,13 @@ NODES = ("n1", "n2", "n3")
 async def quadrant(
     cluster: ApiClient,
     control_plane: ControlPlane,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> AsyncIterator[Followed]:
     await install(cluster, *VOLCANO)
     await cluster.create(*(node(name) for name in NODES))
     kubeconfig = control_plane.admin.kubeconfig
-    async with followed(ledger_url, short_dir, cluster, kubeconfig) as running:
+    async with followed(redis_url, short_dir, cluster, kubeconfig) as running:
         yield running
 
 
@@ -125,14 +125,14 @@ async def test_the_service_takes_no_objects_and_says_where_they_live(
 async def test_a_running_cluster_is_adopted_by_an_empty_ledger(
     cluster: ApiClient,
     control_plane: ControlPlane,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> None:
     await cluster.create(node("n1"), node("n2"))
     (first, _) = await cluster.create(pod("runs", cpu=4), pod("waits", cpu=4))
     await cluster.bind(first, "n1")
     kubeconfig = control_plane.admin.kubeconfig
-    async with followed(ledger_url, short_dir, cluster, kubeconfig) as quadrant:
+    async with followed(redis_url, short_dir, cluster, kubeconfig) as quadrant:
         nodes = await quadrant.until_bound("runs", "waits")
         assert nodes == {"runs": "n1", "waits": "n2"}
         await until(lambda: quadrant.states()["bound"] == 2)
@@ -141,7 +141,7 @@ async def test_a_running_cluster_is_adopted_by_an_empty_ledger(
 async def test_with_an_empty_ledger_nothing_is_placed_where_others_run_already(
     cluster: ApiClient,
     control_plane: ControlPlane,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> None:
     """Those that wait come first in the list, and more of them than intake takes at once: they are
@@ -154,7 +154,7 @@ async def test_with_an_empty_ledger_nothing_is_placed_where_others_run_already(
     urgent = pod("any")["spec"] | {"priorityClassName": "high"}
     await cluster.create(*(pod(f"a-waits-{i}") | {"spec": urgent} for i in range(DELTA + 1)))
     kubeconfig = control_plane.admin.kubeconfig
-    async with followed(ledger_url, short_dir, cluster, kubeconfig) as quadrant:
+    async with followed(redis_url, short_dir, cluster, kubeconfig) as quadrant:
         await until(lambda: quadrant.states()["bound"] == count)
         await until(lambda: quadrant.service.service.core.order.open == 0)
         await asyncio.sleep(1.0)

@@ -70,13 +70,13 @@ async def beside(cluster: ApiClient) -> AsyncIterator[Beside]:
 
 @pytest.fixture
 def quadrant(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> AbstractAsyncContextManager[Followed]:
     """Quadrant under Volcano's name, to be entered."""
     policy = short_dir / "policy.yaml"
     policy.write_text(POLICY)
     names = {"policy": policy, "scheduler_names": "volcano"}
-    return followed(ledger_url, short_dir, cluster, control_plane.admin.kubeconfig, **names)
+    return followed(redis_url, short_dir, cluster, control_plane.admin.kubeconfig, **names)
 
 
 def lasting(job: Json, seconds: float) -> Json:

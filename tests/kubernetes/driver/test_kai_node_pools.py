@@ -33,7 +33,7 @@ def member(of: str, *, cpu: int = 1) -> Json:
 
 
 async def test_only_the_pool_is_scheduled(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
     await install(cluster, *KAI)
     queue = kai_queue("q")
@@ -42,7 +42,7 @@ async def test_only_the_pool_is_scheduled(
     policy = short_dir / "kai.yaml"
     policy.write_text("dialect: kai\noptions: {partition-label-value: blue}\n")
     kubeconfig = control_plane.admin.kubeconfig
-    async with followed(ledger_url, short_dir, cluster, kubeconfig, policy=policy) as quadrant:
+    async with followed(redis_url, short_dir, cluster, kubeconfig, policy=policy) as quadrant:
         await cluster.create(group("theirs", {}), member("theirs"))
         await cluster.create(group("ours", BLUE), member("ours", cpu=3))
         assert await quadrant.until_bound("ours-0") == {"ours-0": "blue"}

@@ -61,7 +61,7 @@ async def test_a_binding_of_before_lands_on_no_room_that_was_given_to_another(  
     cluster: ApiClient,
     proxied: Identity,
     proxy: FaultyProxy,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -69,9 +69,9 @@ async def test_a_binding_of_before_lands_on_no_room_that_was_given_to_another(  
     the first one arrives."""
     # What the pod is told of its waiting would move its version too, some time.
     monkeypatch.setattr(statuses, "WRITES_A_TICK", 0)
-    async with deposed(cluster, proxied, proxy, ledger_url, short_dir / "a") as effect:
+    async with deposed(cluster, proxied, proxy, redis_url, short_dir / "a") as effect:
         refusal = proxy.inject(DENIED, method="POST", part="/late/binding", times=100)
-        async with followed(ledger_url, short_dir / "b", cluster, proxied.kubeconfig) as second:
+        async with followed(redis_url, short_dir / "b", cluster, proxied.kubeconfig) as second:
             await proxy.until_met(refusal)
             await cluster.create(pod("other") | {"spec": _spec("high")})
             assert await second.until_bound("other") == {"other": "n1"}
@@ -86,12 +86,12 @@ async def test_a_binding_of_before_changes_nothing_once_the_successor_bound_the_
     control_plane: ControlPlane,
     proxied: Identity,
     proxy: FaultyProxy,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> None:
-    async with deposed(cluster, proxied, proxy, ledger_url, short_dir / "a") as effect:
+    async with deposed(cluster, proxied, proxy, redis_url, short_dir / "a") as effect:
         kubeconfig = control_plane.admin.kubeconfig
-        async with followed(ledger_url, short_dir / "b", cluster, kubeconfig) as second:
+        async with followed(redis_url, short_dir / "b", cluster, kubeconfig) as second:
             assert await second.until_bound("late") == {"late": "n1"}
             await asyncio.sleep(LEASE_SECONDS)
             await _deliver(effect)
@@ -102,11 +102,11 @@ async def test_a_binding_of_before_changes_nothing_once_the_successor_bound_the_
 
 
 async def test_a_binding_of_before_that_lands_first_is_adopted_and_counted(
-    cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, ledger_url: str, short_dir: Path
+    cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, redis_url: str, short_dir: Path
 ) -> None:
-    async with deposed(cluster, proxied, proxy, ledger_url, short_dir / "a") as effect:
+    async with deposed(cluster, proxied, proxy, redis_url, short_dir / "a") as effect:
         storm = proxy.inject(Answer(429), method="POST", part="/binding", times=10_000)
-        async with followed(ledger_url, short_dir / "b", cluster, proxied.kubeconfig) as second:
+        async with followed(redis_url, short_dir / "b", cluster, proxied.kubeconfig) as second:
             await proxy.until_met(storm)
             await _deliver(effect)
             assert await second.until_bound("late") == {"late": "n1"}
@@ -120,7 +120,7 @@ async def test_a_binding_by_a_ledger_that_was_lost_lands_nowhere(  # noqa: PLR09
     control_plane: ControlPlane,
     proxied: Identity,
     proxy: FaultyProxy,
-    ledger_url: str,
+    redis_url: str,
     second_ledger: str,
     short_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -128,7 +128,7 @@ async def test_a_binding_by_a_ledger_that_was_lost_lands_nowhere(  # noqa: PLR09
     """The ledger that follows knows nothing of it, and gives the room to another pod."""
     monkeypatch.setattr(statuses, "WRITES_A_TICK", 0)
     kubeconfig = control_plane.admin.kubeconfig
-    async with deposed(cluster, proxied, proxy, ledger_url, short_dir / "a") as effect:
+    async with deposed(cluster, proxied, proxy, redis_url, short_dir / "a") as effect:
         await cluster.create(pod("other") | {"spec": _spec("high")})
         async with followed(second_ledger, short_dir / "b", cluster, kubeconfig) as second:
             assert await second.until_bound("other") == {"other": "n1"}

@@ -27,14 +27,14 @@ NAMES = ("a", "b", "c")
 async def quadrant(
     cluster: ApiClient,
     proxied: Identity,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Followed]:
     """It reaches the API server by way of the proxy."""
     monkeypatch.setattr(observed_volumes, "AGAIN_SECONDS", 0.2)
     await cluster.create(node("n1", labels={volumes.HOSTNAME: "n1"}))
-    async with followed(ledger_url, short_dir, cluster, proxied.kubeconfig) as running:
+    async with followed(redis_url, short_dir, cluster, proxied.kubeconfig) as running:
         await until(lambda: running.observed.cluster.mirror.complete)
         yield running
 

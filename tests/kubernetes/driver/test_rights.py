@@ -57,7 +57,7 @@ def rights_of(rules: Iterable[dict[str, Any]]) -> set[Right]:
 async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
     cluster: ApiClient,
     control_plane: ControlPlane,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -74,14 +74,14 @@ async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
     policy = short_dir / "policy.yaml"
     policy.write_text(POLICY)
     async with followed(
-        ledger_url, short_dir, cluster, kubeconfig, policy=policy, access_reviews=True
+        redis_url, short_dir, cluster, kubeconfig, policy=policy, access_reviews=True
     ) as quadrant:
         await _let_in(quadrant, cluster)
         await _bind_with_claims(quadrant, cluster)
         await _bind_and_evict(quadrant, cluster)
         await _tell(cluster, lambda: ("patch", "", "events") in asked_by(control_plane))
     async with followed(
-        kai_ledger(ledger_url), short_dir, cluster, kubeconfig, policy=KAI_POLICY
+        kai_ledger(redis_url), short_dir, cluster, kubeconfig, policy=KAI_POLICY
     ) as quadrant:
         await until(lambda: quadrant.observed.cluster.mirror.complete)
         await _tell_of_kai(cluster)

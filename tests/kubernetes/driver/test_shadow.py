@@ -39,7 +39,7 @@ async def verdicts(quadrant: Followed) -> dict[str, str]:
 async def test_it_compares_with_what_is_done_and_writes_nothing(
     cluster: ApiClient,
     control_plane: ControlPlane,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> None:
     await install(cluster, *VOLCANO)
@@ -52,9 +52,7 @@ async def test_it_compares_with_what_is_done_and_writes_nothing(
     strange = pod("strange", scheduler=THEIRS)
     strange["spec"]["volumes"] = [{"name": "v", "csi": {"driver": "d"}}]
     await cluster.create(strange)
-    async with followed(
-        ledger_url, short_dir, cluster, watcher.kubeconfig, shadow=True
-    ) as quadrant:
+    async with followed(redis_url, short_dir, cluster, watcher.kubeconfig, shadow=True) as quadrant:
         # As the other scheduler would leave them: alone, on another node, in part.
         (big,) = await cluster.create(pod("big", cpu=4, scheduler=THEIRS))
         await until(lambda: ours(quadrant, "big"))

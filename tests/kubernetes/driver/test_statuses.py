@@ -32,12 +32,12 @@ SHORT = "NotEnoughResources: "
 
 @pytest_asyncio.fixture
 async def quadrant(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     """One node of four cores."""
     await install(cluster, *VOLCANO)
     await cluster.create(node("n1"))
-    async with followed(ledger_url, short_dir, cluster, control_plane.admin.kubeconfig) as running:
+    async with followed(redis_url, short_dir, cluster, control_plane.admin.kubeconfig) as running:
         yield running
 
 
@@ -201,7 +201,7 @@ async def test_a_write_that_fails_is_made_again_and_leaves_one_event(  # noqa: P
     cluster: ApiClient,
     proxied: Identity,
     proxy: FaultyProxy,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
     effect: Effect,
     monkeypatch: pytest.MonkeyPatch,
@@ -209,7 +209,7 @@ async def test_a_write_that_fails_is_made_again_and_leaves_one_event(  # noqa: P
     monkeypatch.setattr(status_queue, "PAUSE_SECONDS", 0.2)
     await install(cluster, *VOLCANO)
     await cluster.create(node("n1"))
-    async with followed(ledger_url, short_dir, cluster, proxied.kubeconfig):
+    async with followed(redis_url, short_dir, cluster, proxied.kubeconfig):
         patches = proxy.inject(effect, method="PATCH", part="/status", times=3)
         events = proxy.inject(effect, method="POST", part="/events", times=3)
         await cluster.create(pod("alone", cpu=9))

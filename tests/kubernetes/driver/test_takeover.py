@@ -31,11 +31,11 @@ RUNS, SUCCEEDS, FAILS, GOES = NAMES = ("runs", "succeeds", "fails", "goes")
 
 
 async def test_what_runs_goes_on_and_what_ended_meanwhile_has_its_own_end(
-    cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, ledger_url: str, short_dir: Path
+    cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, redis_url: str, short_dir: Path
 ) -> None:
     await cluster.create(node("n1", cpu=2), node("n2", cpu=2))
     kubeconfig = proxied.kubeconfig
-    async with followed(ledger_url, short_dir / "a", cluster, kubeconfig) as first:
+    async with followed(redis_url, short_dir / "a", cluster, kubeconfig) as first:
         await cluster.create(*(pod(name) for name in NAMES))
         nodes = await first.until_bound(*NAMES)
         await until(lambda: first.states()["bound"] == len(NAMES))
@@ -47,7 +47,7 @@ async def test_what_runs_goes_on_and_what_ended_meanwhile_has_its_own_end(
     await cluster.delete(path_of(pods[GOES]), gracePeriodSeconds="0")
 
     away = proxy.inject(Answer(503), part=PODS, times=1000)
-    async with followed(ledger_url, short_dir / "b", cluster, kubeconfig) as second:
+    async with followed(redis_url, short_dir / "b", cluster, kubeconfig) as second:
         await proxy.until_met(away)
         # Longer than it takes to find the same difference twice.
         await asyncio.sleep(3 * reconcile_loop.AGAIN_SECONDS)
@@ -66,7 +66,7 @@ async def test_what_runs_goes_on_and_what_ended_meanwhile_has_its_own_end(
 async def test_pods_that_are_as_intake_has_them_are_not_read_again(
     cluster: ApiClient,
     control_plane: ControlPlane,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -79,14 +79,14 @@ async def test_pods_that_are_as_intake_has_them_are_not_read_again(
 
     await cluster.create(node("n1", cpu=4))
     kubeconfig = control_plane.admin.kubeconfig
-    async with followed(ledger_url, short_dir / "a", cluster, kubeconfig) as first:
+    async with followed(redis_url, short_dir / "a", cluster, kubeconfig) as first:
         await cluster.create(*(pod(name) for name in NAMES[:3]), pod("waits", cpu=9))
         await first.until_bound(*NAMES[:3])
         await until(lambda: first.states()["bound"] == 3)
     labels = {"metadata": {"labels": {"new": "yes"}}}
     await cluster.patch(f"/api/v1/namespaces/default/pods/{NAMES[0]}", labels)
     monkeypatch.setattr(Intake, "parsing", counted)
-    async with followed(ledger_url, short_dir / "b", cluster, kubeconfig) as second:
+    async with followed(redis_url, short_dir / "b", cluster, kubeconfig) as second:
         await until(lambda: second.observed.cluster.mirror.accounts_for_all)
         assert read == [NAMES[0]], "it has another label since"
         await cluster.create(pod("after"))
@@ -95,11 +95,11 @@ async def test_pods_that_are_as_intake_has_them_are_not_read_again(
 
 
 async def test_a_pod_that_changed_where_it_is_runs_on_under_the_next_leader(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
     await cluster.create(node("n1", cpu=4))
     kubeconfig = control_plane.admin.kubeconfig
-    async with followed(ledger_url, short_dir / "a", cluster, kubeconfig) as first:
+    async with followed(redis_url, short_dir / "a", cluster, kubeconfig) as first:
         await cluster.create(pod("p"))
         await first.until_bound("p")
         path = path_of((await first.pods())["p"])
@@ -110,7 +110,7 @@ async def test_a_pod_that_changed_where_it_is_runs_on_under_the_next_leader(
         tolerations = [*spec.get("tolerations", []), *added]
         await cluster.patch(path, {"spec": {"tolerations": tolerations}})
         await until(partial(_told_of_change, cluster))
-    async with followed(ledger_url, short_dir / "b", cluster, kubeconfig) as second:
+    async with followed(redis_url, short_dir / "b", cluster, kubeconfig) as second:
         await until(lambda: second.observed.cluster.mirror.accounts_for_all)
         # Longer than it takes to find the same difference twice.
         await asyncio.sleep(3 * reconcile_loop.AGAIN_SECONDS)

@@ -23,7 +23,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/quadrant-qua
 async def test_one_writes_and_the_other_follows_it_when_it_ends(  # noqa: PLR0917
     cluster: ApiClient,
     control_plane: ControlPlane,
-    ledger_url: str,
+    redis_url: str,
     second_ledger: str,
     short_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -33,7 +33,7 @@ async def test_one_writes_and_the_other_follows_it_when_it_ends(  # noqa: PLR091
     kubeconfig = control_plane.admin.kubeconfig
     waits = followed(second_ledger, short_dir / "b", cluster, kubeconfig)
     async with contextlib.AsyncExitStack() as stack:
-        async with followed(ledger_url, short_dir / "a", cluster, kubeconfig) as first:
+        async with followed(redis_url, short_dir / "a", cluster, kubeconfig) as first:
             await until(lambda: held(first))
             second = await stack.enter_async_context(waits)
             names = [f"p{i}" for i in range(6)]

@@ -34,13 +34,13 @@ READING = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "wa
 
 @pytest_asyncio.fixture
 async def quadrant(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     await install(cluster, *VOLCANO)
     await cluster.create(*(node(name, labels={HOSTNAME: name}) for name in ("n1", "n2")))
     await cluster.create(storage_class("made", PROVISIONER), storage_class("local"))
     kubeconfig = control_plane.admin.kubeconfig
-    async with followed(ledger_url, short_dir, cluster, kubeconfig) as running:
+    async with followed(redis_url, short_dir, cluster, kubeconfig) as running:
         yield running
 
 
@@ -201,12 +201,12 @@ async def test_a_claim_keeps_the_node_that_somebody_else_selected(
 
 
 async def test_a_shadow_decides_without_a_volume_and_writes_nothing(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
     await cluster.create(node("n1"), storage_class("made", PROVISIONER), claim("data", "made"))
     await grant(cluster, user(WATCHER), READING)
     kubeconfig = control_plane.user(WATCHER).kubeconfig
-    async with followed(ledger_url, short_dir, cluster, kubeconfig, shadow=True) as quadrant:
+    async with followed(redis_url, short_dir, cluster, kubeconfig, shadow=True) as quadrant:
         await cluster.create(using("reader", "data"))
         await until(lambda: [s.states[0] for s in quadrant.jobs()] == [TaskState.BOUND])
     requests = requests_of(control_plane.audit_log, WATCHER)

@@ -87,14 +87,14 @@ class Plugin:
 
 @pytest.fixture
 async def plugin(
-    ledger_url: str, short_dir: Path, cluster: ApiClient, control_plane: ControlPlane
+    redis_url: str, short_dir: Path, cluster: ApiClient, control_plane: ControlPlane
 ) -> AsyncIterator[Plugin]:
     address = own_address()
     authority = Authority(short_dir, "ours")
     certificate, key = authority.issue("quadrant", address=address)
     await cluster.create(node("n1"), pod("a"))
     async with followed(
-        ledger_url,
+        redis_url,
         short_dir,
         cluster,
         control_plane.admin.kubeconfig,

@@ -88,11 +88,11 @@ async def asking(
 
 @pytest.fixture
 async def ask(
-    ledger_url: str, short_dir: Path, cluster: ApiClient, control_plane: ControlPlane
+    redis_url: str, short_dir: Path, cluster: ApiClient, control_plane: ControlPlane
 ) -> AsyncIterator[Asking]:
     await cluster.create(node("n1"), pod("a"))
     kubeconfig = control_plane.admin.kubeconfig
-    async with asking(ledger_url, short_dir, cluster, kubeconfig) as made:
+    async with asking(redis_url, short_dir, cluster, kubeconfig) as made:
         await made.quadrant.until_bound("a")
         yield made
 
@@ -224,14 +224,14 @@ async def test_a_token_that_has_expired_is_refused(
 
 
 async def test_tokens_of_the_file_go_on_and_are_told_to_nobody(
-    ledger_url: str, short_dir: Path, cluster: ApiClient, control_plane: ControlPlane
+    redis_url: str, short_dir: Path, cluster: ApiClient, control_plane: ControlPlane
 ) -> None:
     ours = new_token()
     path = write_tokens(short_dir / "tokens", entry("ops", "view", ours))
     await grant(cluster, user("both"), [EVERYTHING, REVIEWS])
     identity = control_plane.user("both")
     kubeconfig = identity.kubeconfig
-    async with asking(ledger_url, short_dir, cluster, kubeconfig, tokens_file=path) as ask:
+    async with asking(redis_url, short_dir, cluster, kubeconfig, tokens_file=path) as ask:
         assert (await ask("/api/v1/nodes", ours))[0] == 200
         assert (await ask(DUMP, ours))[0] == 403
         assert (await ask("/api/v1/nodes", new_token()))[0] == 401
@@ -244,11 +244,11 @@ async def test_tokens_of_the_file_go_on_and_are_told_to_nobody(
 
 
 async def test_without_its_own_right_it_refuses_and_says_which(
-    ledger_url: str, short_dir: Path, cluster: ApiClient, control_plane: ControlPlane
+    redis_url: str, short_dir: Path, cluster: ApiClient, control_plane: ControlPlane
 ) -> None:
     await grant(cluster, user("poor"), [EVERYTHING])
     identity = control_plane.user("poor")
-    async with asking(ledger_url, short_dir, cluster, identity.kubeconfig) as ask:
+    async with asking(redis_url, short_dir, cluster, identity.kubeconfig) as ask:
         token = await token_of(cluster, "default", "reader", audience="quadrant")
         code, body = await ask(EXPLAIN, token)
         assert code == 503

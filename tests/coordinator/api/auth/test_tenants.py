@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from aiohttp import ClientSession
 
 from coordinator.api.auth.privileges import not_permitted
@@ -17,7 +16,6 @@ from coordinator.api.auth.tokens import new_token
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.documents.kinds import ATTACHED, Kind
 from coordinator.intake.principal import Principal, TokenRole
-from shared.ledger.redis.server import EmbeddedServer
 from shared.model.model import PriorityClass
 from tests.coordinator.api.auth.files import entry, write_tokens
 from tests.coordinator.api.auth.objects import a_list, group, job, node, pod, queue
@@ -39,9 +37,7 @@ def priority_class(name: str, value: int) -> Json:
 
 
 @pytest.fixture
-async def ask(embedded_server: EmbeddedServer, short_dir: Path) -> AsyncIterator[Asking]:
-    with redis.Redis.from_url(embedded_server.url) as ledger:
-        ledger.flushall()
+async def ask(redis_url: str, short_dir: Path) -> AsyncIterator[Asking]:
     tokens = write_tokens(
         short_dir / "tokens",
         entry("root", "admin", ADMIN),
@@ -52,7 +48,7 @@ async def ask(embedded_server: EmbeddedServer, short_dir: Path) -> AsyncIterator
         entry("peek", "view", PEEK, namespaces=["team-a"]),
     )
     async with (
-        running(embedded_server.url, short_dir, tokens_file=tokens) as service,
+        running(redis_url, short_dir, tokens_file=tokens) as service,
         ClientSession() as session,
     ):
         asking = Asking(service, session)

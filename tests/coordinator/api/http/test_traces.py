@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 import structlog
 from aiohttp import ClientSession
 
-from shared.ledger.redis.server import EmbeddedServer
 from shared.telemetry import tracing
 from tests.coordinator.api.auth.objects import a_list, node, pod
 from tests.end_to_end.one_process.harness import running
@@ -42,12 +40,10 @@ def named(exporter: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
 
 
 async def test_a_request_is_followed_to_its_commit(
-    spans: InMemorySpanExporter, embedded_server: EmbeddedServer, short_dir: Path
+    spans: InMemorySpanExporter, redis_url: str, short_dir: Path
 ) -> None:
-    with redis.Redis.from_url(embedded_server.url) as ledger:
-        ledger.flushall()
     async with (
-        running(embedded_server.url, short_dir) as service,
+        running(redis_url, short_dir) as service,
         ClientSession() as session,
     ):
         headers = {"traceparent": f"00-{TRACE}-{PARENT}-01"}

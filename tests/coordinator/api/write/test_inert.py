@@ -85,10 +85,8 @@ def secret(**more: Any) -> dict[str, Any]:
 
 
 @pytest_asyncio.fixture
-async def service(embedded_server: EmbeddedServer, short_dir: Path) -> AsyncIterator[Running]:
-    with redis.Redis.from_url(embedded_server.url) as client:
-        client.flushall()
-    async with running(embedded_server.url, short_dir) as service:
+async def service(redis_url: str, short_dir: Path) -> AsyncIterator[Running]:
+    async with running(redis_url, short_dir) as service:
         yield service
 
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-import redis
 
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.api.kubectl import Kubectl, found
 from tests.coordinator.intake.world_objects import WORLD
 from tests.end_to_end.one_process.harness import running
@@ -65,12 +63,8 @@ ALL = "---".join((QUEUE, NODE, GANG, JOB))
 
 
 @pytest_asyncio.fixture
-async def kubectl(
-    embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
-) -> AsyncIterator[Kubectl]:
-    with redis.Redis.from_url(embedded_server.url) as client:
-        client.flushall()
-    async with running(embedded_server.url, short_dir) as service:
+async def kubectl(redis_url: str, short_dir: Path, tmp_path: Path) -> AsyncIterator[Kubectl]:
+    async with running(redis_url, short_dir) as service:
         yield Kubectl(service.url, tmp_path)
 
 

@@ -13,14 +13,12 @@ from typing import Any
 
 import aiohttp
 import pytest
-import redis
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.service.service import Service
 from shared.ledger.errors import Deposed
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from shared.settings.settings import load_settings
 from tests.coordinator.intake.objects import node, pod
 from tests.end_to_end.one_process.harness import PATIENCE, DirectCluster, DirectShards, free_port
@@ -71,10 +69,8 @@ Start = Callable[[], Awaitable[Seated]]
 
 
 @pytest.fixture
-async def start(embedded_server: EmbeddedServer, short_dir: Path) -> AsyncIterator[Start]:
+async def start(redis_url: str, short_dir: Path) -> AsyncIterator[Start]:
     """Starts coordinators that share ledger and cluster; all are ended after the test."""
-    with redis.Redis.from_url(embedded_server.url) as server:
-        server.flushall()
     cluster = DirectCluster(LocalCluster(speedup=1.0, grace=0.05))
     begun: list[tuple[Seated, DirectShards]] = []
 
@@ -82,12 +78,12 @@ async def start(embedded_server: EmbeddedServer, short_dir: Path) -> AsyncIterat
         port = free_port()
         settings = load_settings(
             run_dir=short_dir,
-            redis_url=embedded_server.url,
+            redis_url=redis_url,
             listen_port=port,
             shards=2,
             coordinator_lease_seconds=LEASE,
         )
-        ledger, shards = RedisLedger(embedded_server.url), DirectShards(embedded_server.url)
+        ledger, shards = RedisLedger(redis_url), DirectShards(redis_url)
         service = Service(settings, ledger=ledger, cluster=cluster, shards=shards)
         stop = asyncio.Event()
         task = asyncio.create_task(service.run(stop))

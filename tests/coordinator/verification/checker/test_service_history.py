@@ -9,12 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from coordinator.cluster.history.file import HistoryFile, LogFollower
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.client import RedisLedger
-from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.controllers.support import job, node, submit, task
 from tests.coordinator.controllers.test_history import Recorded
 from tests.coordinator.verification.checker.mutating import History
@@ -68,11 +65,9 @@ async def recorded(url: str, folder: Path) -> list[dict[str, Any]]:
 
 
 async def test_a_service_leaves_a_clean_history_of_which_mutations_are_noticed(
-    tmp_path: Path, embedded_server: EmbeddedServer
+    tmp_path: Path, redis_url: str
 ) -> None:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    events = await recorded(embedded_server.url, tmp_path)
+    events = await recorded(redis_url, tmp_path)
     report = History(events).check()
     assert report.violations == ()
     rows = {row.rule: row for row in report.rows}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import redis
 import yaml
 from typer.testing import CliRunner
 
@@ -13,7 +12,6 @@ from coordinator.cli.app import app
 from coordinator.verification.replay.cases import Case, read_cases
 from coordinator.verification.replay.outcome import ReplayResult
 from shard_worker.worker.transport import PlaceReply
-from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Turn
 from tests.coordinator.api.conftest import put
 from tests.coordinator.verification.replay.build import gang, node, sessions
@@ -51,12 +49,8 @@ async def snapshot(service: Running) -> str:
     return await asyncio.to_thread(ask)
 
 
-def test_what_waits_goes_where_the_service_puts_it(
-    embedded_server: EmbeddedServer, tmp_path: Path
-) -> None:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
-    replayed, placed = asyncio.run(_both(embedded_server.url, tmp_path))
+def test_what_waits_goes_where_the_service_puts_it(redis_url: str, tmp_path: Path) -> None:
+    replayed, placed = asyncio.run(_both(redis_url, tmp_path))
     assert replayed.binds == placed
     assert len(placed) == 6
     assert replayed.pod_groups["ns/wide"]["phase"] != "Running"

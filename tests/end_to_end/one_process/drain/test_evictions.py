@@ -12,7 +12,6 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
-import redis
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.verification.checker.report.report import CheckReport
@@ -150,13 +149,11 @@ async def test_a_pod_that_waits_for_a_node_is_on_none(
 
 
 async def test_a_pod_that_ends_by_itself_is_asked_for_again_until_it_has(
-    embedded_server: EmbeddedServer, short_dir: Path
+    redis_url: str, short_dir: Path
 ) -> None:
-    with redis.Redis.from_url(embedded_server.url) as client:
-        client.flushall()
     kubelets = LocalCluster(grace=1.5)
     async with (
-        running(embedded_server.url, short_dir, kubelets=kubelets) as service,
+        running(redis_url, short_dir, kubelets=kubelets) as service,
         aiohttp.ClientSession(service.url) as session,
     ):
         await put(session, node("n1"), job("brief", 1, minimum=1, seconds=0.1))

@@ -32,9 +32,9 @@ async def quadrant(
     cluster: ApiClient,
     control_plane: ControlPlane,
     binder: KaiBinder,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> AsyncIterator[Followed]:
     kubeconfig = control_plane.admin.kubeconfig
-    async with beside_binder(ledger_url, short_dir, cluster, kubeconfig) as running:
+    async with beside_binder(redis_url, short_dir, cluster, kubeconfig) as running:
         yield running

@@ -109,13 +109,13 @@ async def test_a_gpu_is_free_again_once_its_shares_have_gone(
 
 
 async def test_where_quadrant_binds_the_binding_says_the_devices(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
     await install(cluster, *KAI)
     await cluster.create(*QUEUES, gpu_node("n1", 2))
     kubeconfig = control_plane.admin.kubeconfig
     async with beside_binder(
-        ledger_url, short_dir, cluster, kubeconfig, binder="quadrant"
+        redis_url, short_dir, cluster, kubeconfig, binder="quadrant"
     ) as quadrant:
         await cluster.create(kai_pod("half", gpu_fraction="0.5"), whole("one", 1), kai_pod("none"))
         await quadrant.until_bound("half", "one", "none")

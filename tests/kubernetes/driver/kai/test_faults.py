@@ -26,11 +26,11 @@ NAMES = ("a", "b", "c", "d")
 
 @pytest_asyncio.fixture
 async def quadrant(
-    binder: KaiBinder, cluster: ApiClient, proxied: Identity, ledger_url: str, short_dir: Path
+    binder: KaiBinder, cluster: ApiClient, proxied: Identity, redis_url: str, short_dir: Path
 ) -> AsyncIterator[Followed]:
     """It reaches the API server by way of the proxy; the binder does not."""
     await cluster.create(node("n1", cpu=8), node("n2", cpu=8))
-    async with beside_binder(ledger_url, short_dir, cluster, proxied.kubeconfig) as running:
+    async with beside_binder(redis_url, short_dir, cluster, proxied.kubeconfig) as running:
         await until(lambda: running.observed.cluster.mirror.complete)
         yield running
 

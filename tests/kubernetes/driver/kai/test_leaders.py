@@ -32,7 +32,7 @@ async def test_requests_that_a_dead_leader_wrote_are_its_successors(
     cluster: ApiClient,
     control_plane: ControlPlane,
     binder: KaiBinder,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> None:
     """It died between writing and the binder's answer. A share keeps its device: the bind stream is
@@ -41,10 +41,10 @@ async def test_requests_that_a_dead_leader_wrote_are_its_successors(
     binder.silent = True
     names = [f"g{number}" for number in range(3)]
     await cluster.create(gpu_node("n1", 2), gpu_node("n2", 2), gang("ring", 3))
-    async with beside_binder(ledger_url, short_dir / "a", cluster, kubeconfig):
+    async with beside_binder(redis_url, short_dir / "a", cluster, kubeconfig):
         await cluster.create(*(kai_pod(n, group="ring", gpu_fraction="0.7") for n in names))
         before = await until(lambda: _written(cluster, 3))
-    async with beside_binder(ledger_url, short_dir / "b", cluster, kubeconfig) as second:
+    async with beside_binder(redis_url, short_dir / "b", cluster, kubeconfig) as second:
         await until(lambda: binder_of(second).counts.adopted == 3)
         binder.silent = False
         nodes = await second.until_bound(*names)
@@ -63,18 +63,18 @@ async def test_a_request_that_was_written_and_lost_is_written_again_with_its_dev
     cluster: ApiClient,
     control_plane: ControlPlane,
     binder: KaiBinder,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> None:
     """Somebody deleted it while no leader was there."""
     kubeconfig = control_plane.admin.kubeconfig
     binder.silent = True
     await cluster.create(gpu_node("n1", 1))
-    async with beside_binder(ledger_url, short_dir / "a", cluster, kubeconfig):
+    async with beside_binder(redis_url, short_dir / "a", cluster, kubeconfig):
         await cluster.create(kai_pod("half", gpu_fraction="0.5"))
         [before] = (await until(lambda: _written(cluster, 1))).values()
     await cluster.delete(await cluster.path_of(_typed(before)))
-    async with beside_binder(ledger_url, short_dir / "b", cluster, kubeconfig) as second:
+    async with beside_binder(redis_url, short_dir / "b", cluster, kubeconfig) as second:
         [after] = (await until(lambda: _written(cluster, 1))).values()
         binder.silent = False
         await second.until_bound("half")
@@ -115,7 +115,7 @@ async def test_a_request_that_kais_scheduler_left_is_its_binders_to_do(
     cluster: ApiClient,
     control_plane: ControlPlane,
     binder: KaiBinder,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> None:
     """Quadrant decides about the pod as well; the API server binds it once, and the books follow
@@ -125,7 +125,7 @@ async def test_a_request_that_kais_scheduler_left_is_its_binders_to_do(
     [pod] = await cluster.create(kai_pod("a"))
     await cluster.create(_request(pod, "n1", ""))
     kubeconfig = control_plane.admin.kubeconfig
-    async with beside_binder(ledger_url, short_dir, cluster, kubeconfig) as quadrant:
+    async with beside_binder(redis_url, short_dir, cluster, kubeconfig) as quadrant:
         await until(lambda: binder_of(quadrant).counts.adopted == 1)
         binder.silent = False
         await quadrant.until_bound("a")
@@ -189,19 +189,17 @@ async def test_after_a_lost_ledger_pods_are_fenced_off_before_a_request_is_writt
     cluster: ApiClient,
     control_plane: ControlPlane,
     binder: KaiBinder,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> None:
     """The old ledger's leader may have bound by itself, and that binding may be on its way."""
     kubeconfig = control_plane.admin.kubeconfig
     binder.silent = True
     await cluster.create(node("n1", cpu=4))
-    async with beside_binder(ledger_url, short_dir / "a", cluster, kubeconfig):
+    async with beside_binder(redis_url, short_dir / "a", cluster, kubeconfig):
         await cluster.create(kai_pod("a"))
         await until(lambda: _written(cluster, 1))
-    async with beside_binder(
-        kai_ledger(ledger_url), short_dir / "b", cluster, kubeconfig
-    ) as second:
+    async with beside_binder(kai_ledger(redis_url), short_dir / "b", cluster, kubeconfig) as second:
         writes = second.observed.writes
         assert writes is not None
         await until(lambda: writes.counts.fences == 1)

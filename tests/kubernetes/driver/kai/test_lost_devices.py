@@ -32,7 +32,7 @@ async def test_no_share_is_given_twice_after_a_lost_ledger(  # noqa: PLR0917
     cluster: ApiClient,
     control_plane: ControlPlane,
     binder: KaiBinder,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
     by: str,
 ) -> None:
@@ -43,16 +43,16 @@ async def test_no_share_is_given_twice_after_a_lost_ledger(  # noqa: PLR0917
     await cluster.create(gpu_node("n1", 2))
     pods = [kai_pod(name, gpu_fraction="0.6") for name in ("x", "y")]
     async with beside_binder(
-        ledger_url, short_dir / "a", cluster, kubeconfig, binder=by
+        redis_url, short_dir / "a", cluster, kubeconfig, binder=by
     ) as quadrant:
         await cluster.create(*pods)
         await quadrant.until_bound("x", "y")
         before = devices(quadrant)
         assert {taken[0][0] for taken in before.values()} == {"kai-gpu/0", "kai-gpu/1"}
-    with redis.Redis.from_url(ledger_url, protocol=2) as client:
+    with redis.Redis.from_url(redis_url, protocol=2) as client:
         client.flushall()
     async with beside_binder(
-        ledger_url, short_dir / "b", cluster, kubeconfig, binder=by
+        redis_url, short_dir / "b", cluster, kubeconfig, binder=by
     ) as quadrant:
         await until(lambda: devices(quadrant) == before)
         await cluster.create(kai_pod("large", gpu_fraction="0.6"))
@@ -90,7 +90,7 @@ async def test_no_instance_of_a_gpu_is_given_twice_after_a_lost_ledger(  # noqa:
     cluster: ApiClient,
     control_plane: ControlPlane,
     binder: KaiBinder,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
     by: str,
 ) -> None:
@@ -100,15 +100,15 @@ async def test_no_instance_of_a_gpu_is_given_twice_after_a_lost_ledger(  # noqa:
     small, large = "1g.10gb", "3g.40gb"
     await cluster.create(mig_node("n1", {small: 2, large: 1}))
     async with beside_binder(
-        ledger_url, short_dir / "a", cluster, kubeconfig, binder=by
+        redis_url, short_dir / "a", cluster, kubeconfig, binder=by
     ) as quadrant:
         await cluster.create(instances("x", small), instances("y", large))
         await quadrant.until_bound("x", "y")
         await until(lambda: quadrant.states()["bound"] == 2)
-    with redis.Redis.from_url(ledger_url, protocol=2) as client:
+    with redis.Redis.from_url(redis_url, protocol=2) as client:
         client.flushall()
     async with beside_binder(
-        ledger_url, short_dir / "b", cluster, kubeconfig, binder=by
+        redis_url, short_dir / "b", cluster, kubeconfig, binder=by
     ) as quadrant:
         await cluster.create(instances("large", large), instances("small", small))
         await quadrant.until_bound("small")

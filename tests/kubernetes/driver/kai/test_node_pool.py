@@ -23,7 +23,7 @@ def in_pool(made: Json) -> Json:
 
 @pytest.mark.usefixtures("binder")
 async def test_a_request_has_the_label_of_the_pool(
-    cluster: ApiClient, control_plane: ControlPlane, ledger_url: str, short_dir: Path
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
     queues = (kai_queue("blues"), kai_queue("blue", "blues"))
     await cluster.create(*map(in_pool, (*queues, gpu_node("n1", 1))), gpu_node("n2", 8))
@@ -31,7 +31,7 @@ async def test_a_request_has_the_label_of_the_pool(
     pod["metadata"]["labels"]["kai.scheduler/queue"] = "blue"
     options = "options: {partition-label-value: blue}\n"
     async with beside_binder(
-        ledger_url, short_dir, cluster, control_plane.admin.kubeconfig, options=options
+        redis_url, short_dir, cluster, control_plane.admin.kubeconfig, options=options
     ) as quadrant:
         await cluster.create(pod)
         assert await quadrant.until_bound("a") == {"a": "n1"}

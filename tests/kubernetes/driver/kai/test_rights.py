@@ -33,7 +33,7 @@ async def test_a_run_asks_for_each_right_to_bind_requests_and_for_none_to_bind(
     cluster: ApiClient,
     control_plane: ControlPlane,
     binder: KaiBinder,
-    ledger_url: str,
+    redis_url: str,
     short_dir: Path,
 ) -> None:
     """What else is asked for, :mod:`tests.kubernetes.driver.test_rights` compares."""
@@ -43,7 +43,7 @@ async def test_a_run_asks_for_each_right_to_bind_requests_and_for_none_to_bind(
     binder.fails = lambda request: "no" if request["spec"]["selectedNode"] == "bad" else ""
     binder.silent = True
     kubeconfig = control_plane.user(NAME).kubeconfig
-    async with beside_binder(ledger_url, short_dir, cluster, kubeconfig) as quadrant:
+    async with beside_binder(redis_url, short_dir, cluster, kubeconfig) as quadrant:
         await cluster.create(kai_pod("a"))
         await until(lambda: binder_of(quadrant).server.looks > 0)
         binder.silent = False
