@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import psutil
@@ -79,7 +79,7 @@ def interrupt(command: Sequence[str], *, when: Ready, run_dir: Path | None = Non
         assert time.monotonic() - began < ALL_AT_ONCE
         assert process.returncode == 130, error
         assert "Traceback" not in error
-        assert [_command_line(pid) for pid in children if _lives(pid)] == []
+        assert left_of(children) == []
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -87,11 +87,16 @@ def interrupt(command: Sequence[str], *, when: Ready, run_dir: Path | None = Non
         elif process.stderr is not None:
             process.stderr.close()
         for pid in children:
-            if _lives(pid):
+            if lives(pid):
                 os.kill(pid, signal.SIGKILL)
 
 
-def _lives(pid: int) -> bool:
+def left_of(processes: Iterable[int]) -> list[Sequence[str]]:
+    """The commands of those that go on."""
+    return [_command_line(pid) for pid in processes if lives(pid)]
+
+
+def lives(pid: int) -> bool:
     try:
         return str(psutil.Process(pid).status()) not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.Error:

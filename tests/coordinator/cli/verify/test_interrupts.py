@@ -21,10 +21,6 @@ def test_scaling_ends_with_its_processes(tmp_path: Path) -> None:
     interrupt(command, when=children_work)
 
 
-def test_the_simulator_ends_with_its_processes() -> None:
-    interrupt(["chaos", "sim", "--seeds", "0..99999", "--jobs", "2"], when=children_work)
-
-
 @pytest.mark.parametrize(
     "command",
     [
