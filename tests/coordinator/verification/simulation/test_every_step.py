@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from functools import cache
 
@@ -53,6 +54,7 @@ def _calm(seed: int) -> tuple[Scenario, Counter[str]]:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_coordinator_dies_before_and_after(step: str) -> None:
+    """Outside of CI before or after each, drawn anew in each run; see tests/examples.py."""
     died = 0
     for number, name in enumerate(STEPS[step]):
         for label in (name, f"{name} asked", f"{name} answered"):
@@ -60,7 +62,7 @@ def test_coordinator_dies_before_and_after(step: str) -> None:
             many = happened[label]
             middle = (many + 1) // 2
             for which in sorted({1, middle} if THOROUGH else {middle}) if many else ():
-                for before in (True, False):
+                for before in (True, False) if THOROUGH else (random.random() < 0.5,):
                     played = play(wanted, crash=(label, which, before))
                     how = f"{'before' if before else 'after'} {label}, number {which}"
                     assert not played.broken, f"{wanted.seed}, {how}: {played.broken[0]}"

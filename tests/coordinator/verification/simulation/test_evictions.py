@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -27,6 +28,7 @@ from shared.ledger.memory import evict as double_evict
 from shared.ledger.memory.evict import Evicting, Finding
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import GUARD_GANG, EvictRun, StatusItem, TaskState, Verdict
+from tests.examples import THOROUGH
 
 SEEDS = 300
 
@@ -183,10 +185,11 @@ def _calm() -> tuple[Scenario, Counter[str], Evicted, float]:
 
 @pytest.mark.parametrize("name", ["stop asked", "stop answered", "report answered"])
 def test_the_coordinator_dies_around_an_eviction(name: str) -> None:
+    """Outside of CI before or after each, drawn anew in each run; see tests/examples.py."""
     wanted, happened, _, _ = _calm()
     assert happened[name]
     for which in sorted({1, (happened[name] + 1) // 2}):
-        for before in (True, False):
+        for before in (True, False) if THOROUGH else (random.random() < 0.5,):
             played = play(wanted, crash=(name, which, before))
             how = f"{wanted.seed}, {'before' if before else 'after'} {name} {which}"
             assert not played.broken, f"{how}: {played.broken[0]}"
