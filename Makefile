@@ -97,10 +97,11 @@ fmt: $(DEV_STAMP) ## Format and fix what can be fixed
 	@$(BIN)/ruff format $(CODE)
 	@$(BIN)/ruff check --fix $(CODE)
 
-reference: $(RUN_STAMP) ## Write docs/reference, docs/metrics.md and k8s/definitions.yaml anew, from the code
+reference: $(RUN_STAMP) ## Write docs/reference, docs/metrics.md, k8s/definitions.yaml and shared/wire_digest.py anew, from the code
 	@$(BIN)/python -m coordinator.cli.reference docs
 	@$(BIN)/python -m coordinator.service.metrics.table > docs/metrics.md
 	@$(BIN)/python -m coordinator.api.discovery.definitions > k8s/definitions.yaml
+	@page=$$($(BIN)/python -m shard_worker.worker.wire) && printf '%s\n' "$$page" > shared/wire_digest.py
 
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
 	--generate-hashes --no-header --upgrade

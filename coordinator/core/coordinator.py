@@ -303,7 +303,7 @@ class Coordinator:
     # --- workers ------------------------------------------------------------------------------
 
     def worker_up(self, shard: int, epoch: Epoch) -> None:
-        again = shard in self._lost
+        again = shard in self._lost or bool(self.dispatcher.shards[shard].refused)
         self._lost.discard(shard)
         self.dispatcher.up(shard, epoch)
         self.order.reachable.add(shard)

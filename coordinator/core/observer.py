@@ -22,6 +22,7 @@ class EventReason(StrEnum):
 
     SHARD_LOST = "ShardLost"
     SHARD_RECOVERED = "ShardRecovered"
+    SHARD_REFUSED = "ShardRefused"
     SHARD_REBALANCED = "ShardRebalanced"
     NODE_SET_ASIDE = "NodeSetAside"
     NODE_RETURNED = "NodeReturned"
@@ -68,8 +69,9 @@ class Observer(Protocol):
         waits for another reason."""
         ...
 
-    def shard_changed(self, shard: int, reason: EventReason) -> None:
-        """A worker lost its shard, or took it; or nodes came or left."""
+    def shard_changed(self, shard: int, reason: EventReason, message: str = "") -> None:
+        """A worker lost its shard, took it, or is not used; or nodes came or left. ``message``:
+        what is said of it in place of what is always said."""
         ...
 
     def node_changed(self, name: str, quarantine: Quarantine | None) -> None:
@@ -94,7 +96,7 @@ class Unobserved:
 
     def job_moved(self, jid: int) -> None: ...
 
-    def shard_changed(self, shard: int, reason: EventReason) -> None: ...
+    def shard_changed(self, shard: int, reason: EventReason, message: str = "") -> None: ...
 
     def node_changed(self, name: str, quarantine: Quarantine | None) -> None: ...
 

@@ -54,6 +54,7 @@ def status(
                 "up": s.epoch is not None,
                 "epoch": str(s.epoch) if s.epoch else None,
                 "pid": s.pid,
+                "refused": s.refused or None,
                 "outstanding": s.outstanding,
                 "turns": s.open_turns,
                 "turn_limit": s.concurrency.limit,

@@ -59,6 +59,8 @@ class ShardState:
     """The epoch of its live worker; None while it has none."""
     pid: int | None = None
     """Process id of the live worker, on its machine."""
+    refused: str = ""
+    """Why the worker that started last is not used, though it lives: it is of another version."""
     fenced: bool = True
     """True once the shard's epoch is revoked, so that late commits are rejected. ``epoch`` becomes
     None earlier."""
@@ -264,6 +266,7 @@ class Dispatcher:
 
     def up(self, shard: int, epoch: Epoch) -> None:
         self.shards[shard].epoch = epoch
+        self.shards[shard].refused = ""
         self.shards[shard].served = str(epoch)
         self.shards[shard].position = ""
         self.shards[shard].fenced = False

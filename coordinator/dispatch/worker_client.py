@@ -13,10 +13,13 @@ import structlog
 
 from coordinator.dispatch.ray_connection import RayConnection, apart
 from coordinator.dispatch.search_time import SearchTime
+from coordinator.dispatch.worker_actors import ASIDE, LIFE, create, find_usable_nodes, introduce
+from coordinator.dispatch.worker_versions import Introduction, RefusedNodes, refusal
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.debugging import DEBUG, DebugRequest, DebugVerb
 from shard_worker.worker.transport import CONFIG, REPLY, PlaceReply, WorkerConfig
+from shard_worker.worker.worker_version import own_version
 from shared.codec.checked import Malformed
 from shared.messages.messages import Epoch, Turn
 from shared.messages.wire import TURNS
@@ -38,13 +41,6 @@ policy gives to searches for victims. Beyond it the worker counts as hanging in 
 turns seen took some seconds: a gang of 500 that has 4,000 tasks evicted, on a machine with other
 work."""
 
-LIFE = "life"
-"""Ray's name for the thread in which a worker answers that it lives, whatever its turns do."""
-
-ASIDE = "aside"
-"""Ray's name for the thread in which a worker is looked at while it works. Not that of its sign of
-life, which a profile would hold up for so long that the worker is taken for dead."""
-
 _T = TypeVar("_T")
 
 log = structlog.get_logger(__name__)
@@ -57,6 +53,15 @@ class WorkerLost(Exception):
     def __init__(self, message: str, *, alive: bool = False) -> None:
         super().__init__(message)
         self.alive = alive
+
+
+class OtherVersion(WorkerLost):
+    """The worker that started is of a version that cannot serve with this one; the message says of
+    which, and what to do. ``pause``: seconds until there is a Ray node to try again."""
+
+    def __init__(self, message: str, *, pause: float = 0.0) -> None:
+        super().__init__(message)
+        self.pause = pause
 
 
 def worker_config(
@@ -93,7 +98,8 @@ class Shards(Protocol):
         ...
 
     async def start(self, config: WorkerConfig) -> int:
-        """Start a worker; returns its process id. Raises WorkerLost where it is not up in time."""
+        """Start a worker; returns its process id. Raises WorkerLost where it is not up in time, and
+        OtherVersion where it is not to be used."""
         ...
 
     async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
@@ -155,6 +161,8 @@ class RayShards:
         self._left: dict[int, Any] = {}
         """Reusable workers by shard: an earlier leader left them, or they reported a failure."""
         self._searches: dict[int, SearchTime] = {}
+        self._version = own_version()
+        self._refused = RefusedNodes()
 
     async def keep_joined(self) -> None:
         await self._ray.keep(on_joined=self._look_for_workers)
@@ -203,16 +211,40 @@ class RayShards:
         if idle_actor is not None:
             self._actors[shard] = idle_actor
             try:
+                await self._greet(shard, idle_actor, self._call_seconds)
                 begun = idle_actor.begin.remote(CONFIG.encode(config))
                 return int(await self._answer(shard, begun, self._call_seconds))
             except WorkerLost as error:
                 log.info("A worker that was left does not begin anew", shard=shard, why=str(error))
                 await self.give_up(shard)
         name = f"shard-{shard}-{config.epoch.counter}-{VERSION}"
-        creating = apart(lambda: _create(name, self._cpus))
-        self._actors[shard] = actor = await self._wait(shard, creating, self._start_seconds)
+        self._actors[shard] = actor = await self._create(shard, name)
+        await self._greet(shard, actor, self._start_seconds)
         begun = actor.begin.remote(CONFIG.encode(config))
         return int(await self._answer(shard, begun, self._start_seconds))
+
+    async def _create(self, shard: int, name: str) -> Any:
+        """Create an actor on a Ray node whose worker was not refused just before."""
+        avoided: set[str] = set()
+        if self._refused.avoided(time.monotonic()):
+            listing = apart(lambda: find_usable_nodes(self._cpus))
+            nodes = await self._wait(shard, listing, self._start_seconds)
+            now = time.monotonic()
+            if nowhere := self._refused.nowhere(nodes, now=now):
+                why, pause = nowhere
+                raise OtherVersion(why, pause=pause)
+            avoided = self._refused.avoided(now)
+        creating = apart(lambda: create(name, cpus=self._cpus, avoided=avoided))
+        return await self._wait(shard, creating, self._start_seconds)
+
+    async def _greet(self, shard: int, actor: Any, seconds: float) -> None:
+        """Ask the worker which version it is, before it gets anything that depends on it."""
+        asked = asyncio.wrap_future(introduce(actor).future())
+        introduction = Introduction(*await self._wait(shard, asked, seconds))
+        if why := refusal(self._version, introduction):
+            self._refused.refuse(introduction.node, why, now=time.monotonic())
+            raise OtherVersion(why)
+        self._refused.accept(introduction.node)
 
     async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
         actor = self._actor(shard)
@@ -331,30 +363,6 @@ def _inherited(names: Iterable[str], shards: int) -> dict[str, int | None]:
         name: shard if 0 <= shard < shards and newest[shard] == name else None
         for name, (shard, _) in parsed.items()
     }
-
-
-def _create(name: str, cpus: float) -> Any:
-    import ray
-
-    from shard_worker.worker.actor import ShardActor
-
-    made_remote: Any = ray.remote  # its types do not know the groups
-    remote = made_remote(concurrency_groups={LIFE: 1, ASIDE: 1})(ShardActor)
-    return remote.options(
-        name=name,
-        lifetime="detached",
-        num_cpus=cpus,
-        # Ray's default fills a machine to the half before it takes another: all shards were on one
-        # of two, and were lost with it.
-        scheduling_strategy="SPREAD",
-        # Not Ray's restarts: see the class. A repeated task would be a repeated write (decision
-        # 0006).
-        max_restarts=0,
-        max_task_retries=0,
-        max_concurrency=1,
-        # A record for each call, which costs memory and nobody reads (decision 0009).
-        enable_task_events=False,
-    ).remote()
 
 
 async def _within(seconds: float, *futures: asyncio.Future[Any]) -> bool:

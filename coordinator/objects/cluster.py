@@ -119,6 +119,7 @@ def shard(read_model: ReadModel, state: ShardState, version: int, *, started: fl
         "up": state.epoch is not None,
         "epoch": str(state.epoch) if state.epoch is not None else None,
         "pid": state.pid,
+        "refused": state.refused or None,
         "outstanding": state.outstanding,
         "waiting": len(state.waiting),
         "calls": len(state.calls),

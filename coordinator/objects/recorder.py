@@ -170,10 +170,10 @@ class Observing:
                 self._tell(story, EventReason.GANG_RELEASED, text, Audience.JOB, warning=True)
             self._notify()
 
-    def shard_changed(self, shard: int, reason: EventReason) -> None:
+    def shard_changed(self, shard: int, reason: EventReason, message: str = "") -> None:
         self.version += 1
         self._shards[shard] = self.version
-        self._of_cluster(Key("Shard", "", shard_name(shard)), reason)
+        self._of_cluster(Key("Shard", "", shard_name(shard)), reason, message)
         self._notify()
 
     def node_changed(self, name: str, quarantine: Quarantine | None) -> None:

@@ -14,6 +14,7 @@ REMEMBERED = frozenset((TaskState.RUNNING, *ENDED))
 WARNINGS: frozenset[str] = frozenset(
     (
         EventReason.SHARD_LOST,
+        EventReason.SHARD_REFUSED,
         EventReason.QUEUE_CLOSED,
         EventReason.NODE_SET_ASIDE,
         EventReason.LEDGER_CONTRADICTION,

@@ -16,8 +16,9 @@ from typing import Any, Protocol
 import structlog
 
 from coordinator.core.coordinator import Coordinator
+from coordinator.core.observer import EventReason
 from coordinator.dispatch.dispatcher import SendTurns
-from coordinator.dispatch.worker_client import WorkerLost
+from coordinator.dispatch.worker_client import OtherVersion, WorkerLost
 from coordinator.service.metrics.probes import Probes
 from shard_worker.framework.session import Session
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
@@ -248,6 +249,11 @@ class Workers:
             config = self._configure(policy, shard=shard, epoch=epoch, run_id=run_id)
             try:
                 pid = await self._shards.start(config)
+            except OtherVersion as error:
+                self._refused(shard, str(error))
+                await self._shards.give_up(shard)
+                await asyncio.sleep(max(START_AGAIN_SECONDS, error.pause))
+                continue
             except WorkerLost as error:
                 log.error("Shard worker did not start", shard=shard, why=str(error))
                 await self._shards.give_up(shard)
@@ -263,6 +269,14 @@ class Workers:
             self.started = True
             self._kick()
             return
+
+    def _refused(self, shard: int, why: str) -> None:
+        """A worker of another version started. It is told once, however often it is tried."""
+        state = self._core.dispatcher.shards[shard]
+        if state.refused != why:
+            state.refused = why
+            log.error("A worker of another version is not used", shard=shard, why=why)
+            self._core.observer.shard_changed(shard, EventReason.SHARD_REFUSED, why)
 
     # --- looked after -------------------------------------------------------------------------
 

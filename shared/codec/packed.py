@@ -58,6 +58,7 @@ class Codec(Generic[T]):
     """
 
     def __init__(self, kind: bytes, of: type[T]) -> None:
+        self.of = of
         self._kind = kind
         self._name = kind.decode()
         self._head = _head(of)

@@ -21,12 +21,15 @@ def version(
     """Print the version of this command and of the server
 
     Where no server was named and none answers, only the first. With it, the schema of the ledger
-    that this version reads: one of an older schema is taken up at the first start.
+    that this version reads: one of an older schema is taken up at the first start. And the wire, a
+    digest of what coordinator and workers send each other: versions with the same schema and wire
+    can be replaced one part after the other.
     """
     from coordinator.cli.client.session import session
     from coordinator.cli.options.failure import CommandError
     from coordinator.cli.output.printing import form_of, write, write_form
     from shared.ledger.schema import SCHEMA
+    from shared.wire_digest import WIRE
 
     form = form_of(output)
     document: dict[str, Any] = {
@@ -34,6 +37,7 @@ def version(
         "kind": "Version",
         "clientVersion": own_version(),
         "ledgerSchema": SCHEMA,
+        "wire": WIRE,
     }
     if not client:
         try:
@@ -45,7 +49,7 @@ def version(
     if not form.table:
         write_form(form, document)
         return
-    write(f"quadrant {document['clientVersion']}, schema {SCHEMA} of the ledger\n")
+    write(f"quadrant {document['clientVersion']}, schema {SCHEMA} of the ledger, wire {WIRE}\n")
     if not client:
         remote = document.get("serverVersion", {}).get("gitVersion", "<unknown>")
         write(f"server {remote}\n")

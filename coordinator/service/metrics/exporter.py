@@ -209,6 +209,7 @@ class CoordinatorMetrics(Collector):
             page.put("shard_nodes", state.in_use, shard)
             page.put("shard_nodes_desired", state.nodes, shard)
             page.put("shard_up", up, shard)
+            page.put("shard_refused", int(bool(state.refused)), shard)
             page.put("shard_epoch", state.epoch.counter if state.epoch else 0, shard)
             page.put("shard_inflight_statements", state.open_turns, shard)
             page.put("shard_turn_limit", state.concurrency.limit, shard)

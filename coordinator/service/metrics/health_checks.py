@@ -10,6 +10,9 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.sliced_counts import WaitingCounts
 
+SHOWN = 4
+"""Shards whose refused worker is told of: on the same Ray node it is the same for all."""
+
 
 def leader_checks(
     core: Coordinator,
@@ -30,6 +33,10 @@ def leader_checks(
             return ""
         return probes.plugin_errors.message(counts.reasons())
 
+    def versions() -> str:
+        refused = [s for s in core.dispatcher.shards.values() if s.refused]
+        return "; ".join(f"shard {state.shard}: {state.refused}" for state in refused[:SHOWN])
+
     def usage() -> str:
         return core.order.picking.usage.missing()
 
@@ -37,5 +44,6 @@ def leader_checks(
         HealthCheck("leading", leading),
         HealthCheck("ledger_audit", audited, needed=False),
         HealthCheck("plugins", plugins, needed=False),
+        HealthCheck("worker_versions", versions, needed=False),
         HealthCheck("usage_over_time", usage, needed=False),
     ]

@@ -219,6 +219,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "shard",
         ),
         _gauge("shard_up", "1 while a worker serves the shard", "shard"),
+        _gauge(
+            "shard_refused",
+            "1 while the worker that starts for the shard is of another version and is not used",
+            "shard",
+        ),
         _gauge("shard_epoch", "Number of the epoch its worker has; 0 while there is none", "shard"),
         _gauge(
             "shard_view_age_seconds",

@@ -17,6 +17,7 @@ from typer.core import TyperArgument
 
 from coordinator.cli.catalogue import ENTRIES
 from shared.ledger.schema import SCHEMA
+from shared.wire_digest import WIRE
 from tests.coordinator.cli.conftest import Quadrant
 from tests.coordinator.cli.stand_in import QUEUES, listed, pod, serving, status
 
@@ -199,8 +200,9 @@ def test_version_of_both(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) ->
     said = quadrant("version")
     assert (said.code, said.lines[1]) == (0, "server <unknown>")
     assert quadrant("version", "--client").lines == said.lines[:1]
-    assert said.lines[0].endswith(f"schema {SCHEMA} of the ledger")
-    assert json.loads(quadrant("version", "--client", "-o", "json").out)["ledgerSchema"] == SCHEMA
+    assert said.lines[0].endswith(f"schema {SCHEMA} of the ledger, wire {WIRE}")
+    client = json.loads(quadrant("version", "--client", "-o", "json").out)
+    assert (client["ledgerSchema"], client["wire"]) == (SCHEMA, WIRE)
     assert quadrant("version", "-s", "http://127.0.0.1:9").code == 1
 
 

@@ -43,7 +43,7 @@ class Notes:
     def job_moved(self, jid: int) -> None:
         self.calls.append(("moved", jid))
 
-    def shard_changed(self, shard: int, what: str) -> None:
+    def shard_changed(self, shard: int, what: str, message: str = "") -> None:
         self.calls.append((what, shard))
 
     def node_changed(self, name: str, quarantine: Quarantine | None) -> None:

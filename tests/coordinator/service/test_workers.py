@@ -10,11 +10,12 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from coordinator.cli.run.stack import Sender
 from coordinator.dispatch.dispatcher import SendTurns
-from coordinator.dispatch.worker_client import WorkerLost
+from coordinator.dispatch.worker_client import OtherVersion, WorkerLost
 from coordinator.verification.workloads.bulk_client import ApiClient
 from coordinator.verification.workloads.generators import (
     GPU,
@@ -45,6 +46,8 @@ class BrittleShards(DirectShards):
         self.url = url
         self.stillborn = 0
         """So many starts fail from now on."""
+        self.strange: dict[int, str] = {}
+        """Shard -> why the worker that starts is not used: it is of another version."""
         self.swallow = 0
         """So many answers to calls with turns are lost, after the work was done."""
         self.awake = asyncio.Event()
@@ -70,6 +73,8 @@ class BrittleShards(DirectShards):
         await self.begun.wait()
         if self.wakes_up:
             self.awake.set()
+        if config.shard in self.strange:
+            raise OtherVersion(self.strange[config.shard])
         if self.stillborn:
             self.stillborn -= 1
             raise WorkerLost(f"shard {config.shard} died while it started")
@@ -194,6 +199,46 @@ async def test_shards_that_are_up_do_the_work_of_one_that_cannot_start(
         status = await service.until(finished)
         assert [shard["up"] for shard in status["shards"]] == [True, False, True]
         assert status["shards"][1]["pid"] is None
+
+
+async def test_a_worker_of_another_version_gets_no_turn_and_is_told_until_it_is_replaced(
+    tmp_path: Path, workers: BrittleShards
+) -> None:
+    async with brittle(workers, tmp_path, shards=2) as service, ApiClient(service.url) as api:
+
+        async def health() -> dict[str, Any]:
+            checks = (await api.get("/health"))["checks"]
+            return {check["name"]: check["message"] for check in checks}
+
+        async def events() -> list[tuple[str, str]]:
+            path = "/api/v1/events?fieldSelector=involvedObject.kind=Shard"
+            return [(e["reason"], e["message"]) for e in (await api.get(path))["items"]]
+
+        assert (await health())["worker_versions"] == "ok"
+        why = workers.strange[1] = "the worker is version 1, and this coordinator is version 2"
+        workers.deaf.add(1)
+        await service.until(lambda status: status["shards"][1]["refused"] == why)
+        await load(service)
+        status = await service.until(finished)
+        assert [shard["up"] for shard in status["shards"]] == [True, False]
+        assert (await health())["worker_versions"] == f"shard 1: {why}"
+        assert (await health())["all_workers"] == "no worker is up for 1 shards: 1"
+        assert (await events()).count(("ShardRefused", why)) == 1
+        shard = await api.get("/apis/quadrant.dev/v1alpha1/shards/shard-1")
+        assert shard["status"]["refused"] == why
+        assert 'quadrant_shard_refused{shard="1"} 1' in await metrics(service)
+
+        workers.strange.clear()
+        status = await service.until(lambda status: status["shards"][1]["up"])
+        assert status["shards"][1]["refused"] is None
+        assert (await health())["worker_versions"] == "ok"
+        assert (await events())[-1] == ("ShardRecovered", "another worker serves it")
+        assert 'quadrant_shard_refused{shard="1"} 0' in await metrics(service)
+
+
+async def metrics(service: Running) -> str:
+    async with aiohttp.ClientSession() as client, client.get(f"{service.url}/metrics") as answer:
+        return await answer.text()
 
 
 async def test_turns_of_a_void_epoch_do_not_reach_the_next_worker(

@@ -1,0 +1,45 @@
+"""What a worker says of itself before it is given a shard.
+
+It travels as JSON, which every version must be able to read: fields that a reader does not know are
+left alone, and one that is missing makes the two versions different.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from importlib.metadata import version as installed_version
+
+import orjson
+
+from shard_worker.worker.wire import own_wire
+from shared.ledger.schema import SCHEMA
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerVersion:
+    version: str
+    """Of the package; for people."""
+    schema: int
+    """Of the ledger's records that it reads and writes."""
+    wire: str
+    """See :func:`shard_worker.worker.wire.own_wire`."""
+
+    def encode(self) -> bytes:
+        return orjson.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, data: bytes) -> WorkerVersion | None:
+        """None where it is nothing that any version would say."""
+        try:
+            fields = orjson.loads(data)
+            return cls(str(fields["version"]), int(fields["schema"]), str(fields["wire"]))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def serves_with(self, other: WorkerVersion) -> bool:
+        """Whether the two may work on one ledger side by side, whatever they call themselves."""
+        return (self.schema, self.wire) == (other.schema, other.wire)
+
+
+def own_version() -> WorkerVersion:
+    return WorkerVersion(installed_version("quadrant"), SCHEMA, own_wire())

@@ -1,0 +1,8 @@
+"""What a coordinator and its workers must have in common, as a digest to show.
+
+Written by ``make reference``. A worker and its coordinator compute it: shard_worker.worker.wire.
+"""
+
+from __future__ import annotations
+
+WIRE = "aba4ead98678"
