@@ -245,6 +245,8 @@ class RayShards:
             self._refused.refuse(introduction.node, why, now=time.monotonic())
             raise OtherVersion(why)
         self._refused.accept(introduction.node)
+        if (version := introduction.version) != self._version.version:
+            log.info("A worker of another version serves", shard=shard, version=version)
 
     async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
         actor = self._actor(shard)

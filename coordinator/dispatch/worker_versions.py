@@ -30,10 +30,19 @@ class Introduction:
     """Id of its Ray node."""
     address: str
 
+    @property
+    def worker(self) -> WorkerVersion | None:
+        return WorkerVersion.decode(self.said)
+
+    @property
+    def version(self) -> str:
+        """Of the package; "" where it does not tell."""
+        return "" if self.worker is None else self.worker.version
+
 
 def refusal(own: WorkerVersion, introduction: Introduction) -> str:
     """Why the worker is not used, in one sentence; "" where it may be."""
-    other = WorkerVersion.decode(introduction.said)
+    other = introduction.worker
     if other is not None and own.serves_with(other):
         return ""
     theirs = "a version that does not tell which it is" if other is None else _shown(other)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
-from coordinator.dispatch.worker_client import WorkerLost
+from coordinator.dispatch.worker_client import OtherVersion, WorkerLost
 from coordinator.verification.simulation.process import Process, Reply, halt
 from coordinator.verification.simulation.virtual_time import ECHO_SECONDS, Event
 from coordinator.verification.simulation.worker import (
@@ -28,6 +29,13 @@ START_SECONDS = 0.5
 
 ENDED_WITH_COORDINATOR = 0.5
 """Fraction of the workers that end with their coordinator; the successor deposes the others."""
+
+ROLLING = 11
+"""Of so many seeds one has Ray nodes with another version of the package: it is being upgraded."""
+ROLLING_FIRST = 6
+
+OTHER_VERSION = 0.4
+"""Fraction of the workers that start there then, which are refused."""
 
 
 class SimulatedShards:
@@ -81,6 +89,11 @@ class SimulatedShards:
         process, reply = self._process, Reply[SimulatedWorker]()
 
         def load() -> None:
+            if self._other_version(config):
+                self._timeline.struck["worker of another version"] += 1
+                refused = OtherVersion(f"shard {shard}: of another version")
+                process.hear(mean, lambda: reply.fail(refused), "worker refused")
+                return
             self._newest[shard] = worker = SimulatedWorker(
                 self._config,
                 config,
@@ -104,6 +117,14 @@ class SimulatedShards:
         self.workers[shard] = await reply
         self._timeline.rose(f"worker {shard}")
         return shard
+
+    def _other_version(self, config: WorkerConfig) -> bool:
+        """By a generator of its own: the seed's other events stay as they are."""
+        seed = self._config.seed
+        if seed % ROLLING != ROLLING_FIRST:
+            return False
+        draw = Random(f"version {seed}/{config.shard}/{config.epoch.counter}")
+        return draw.random() < OTHER_VERSION
 
     async def give_up(self, shard: int, *, alive: bool = False) -> None:
         """Nothing ends it here, the worst case of a machine that nobody reaches any more: its

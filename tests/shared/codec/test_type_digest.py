@@ -19,13 +19,12 @@ def of(*types: object) -> str:
     return digest(map(description, types))
 
 
-def message(name: str = "Message", **fields: Any) -> type[Packed]:
+def message(name: str = "Message", **fields: Any) -> type[msgspec.Struct]:
     """A message with these fields, each a type or (type, default)."""
-    members = {
-        field: kind[0] if isinstance(kind, tuple) else kind for field, kind in fields.items()
-    }
-    defaults = {field: kind[1] for field, kind in fields.items() if isinstance(kind, tuple)}
-    return type(Packed)(name, (Packed,), {"__annotations__": members, **defaults}, frozen=True)
+    members = [
+        (field, *(kind if isinstance(kind, tuple) else (kind,))) for field, kind in fields.items()
+    ]
+    return msgspec.defstruct(name, members, bases=(Packed,), frozen=True)
 
 
 class Colour(IntEnum):
@@ -54,12 +53,14 @@ BASE = of(message(jid=int, names=list[str], colour=Colour))
     ],
     ids=lambda changed: str(description(changed))[:90],
 )
-def test_a_field_that_is_added_renamed_retyped_or_moved_changes_it(changed: type[Packed]) -> None:
+def test_a_field_that_is_added_renamed_retyped_or_moved_changes_it(
+    changed: type[msgspec.Struct],
+) -> None:
     assert of(changed) != BASE
 
 
 def test_a_change_in_a_message_within_another_changes_it() -> None:
-    def outer(inner: type[Packed]) -> type[Packed]:
+    def outer(inner: type[msgspec.Struct]) -> type[msgspec.Struct]:
         return message("Outer", inner=dict[str, list[inner]])  # type: ignore[valid-type]
 
     assert of(outer(message(jid=int))) != of(outer(message(jid=int, more=(int, 0))))
