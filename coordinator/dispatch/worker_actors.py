@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import Any
 
-from coordinator.dispatch.worker_versions import usable_nodes
+from coordinator.dispatch.ray_connection import apart
+from coordinator.dispatch.worker_versions import Introduction, address_of_unloadable, usable_nodes
 
 LIFE = "life"
 """Ray's name for the thread in which a worker answers that it lives, whatever its turns do."""
@@ -45,28 +47,48 @@ def create(name: str, *, cpus: float, avoided: Collection[str]) -> Any:
     ).remote()
 
 
-def introduce(actor: Any) -> Any:
-    """Ask a worker of any version for the fields of an Introduction; returns Ray's reference.
+async def introduction_of(actor: Any) -> Introduction:
+    """Ask a worker of any version what it is and where it runs.
 
-    The function below travels as code, because it has no name that could be imported: a worker
-    from before :meth:`ShardActor.hello` runs it as well, and a method that it lacks would be an
-    error of Ray's that says nothing.
+    The function below travels as code, because it has no name that could be imported. So a version
+    from before this question answers it too; a method that the actor lacks would be an error of
+    Ray's that says nothing.
     """
+    from ray.exceptions import ActorDiedError
 
-    def answer(worker: Any) -> tuple[bytes, str, str]:
+    def answer(_: Any) -> tuple[bytes, str, str]:
         import ray
 
-        hello = getattr(worker, "hello", None)
-        said = hello() if hello is not None else b""
+        try:
+            from shard_worker.worker.worker_version import own_version
+
+            said = own_version().encode()
+        except ImportError:
+            said = b""
         there: Any = ray.util
         return said, ray.get_runtime_context().get_node_id(), there.get_node_ip_address()
 
-    return actor.__ray_call__.remote(answer)
+    try:
+        return Introduction(*await asyncio.wrap_future(actor.__ray_call__.remote(answer).future()))
+    except ActorDiedError as error:
+        address = address_of_unloadable(str(error))
+        if not address:
+            raise
+        nodes = await apart(lambda: _find_nodes(address))
+        return Introduction(b"", nodes[0] if nodes else "", address)
+
+
+def _find_nodes(address: str) -> list[str]:
+    """Ids of the living Ray nodes at an address; blocks."""
+    import ray
+
+    listing: Any = ray.nodes  # without types
+    return [n["NodeID"] for n in listing() if n["Alive"] and n["NodeManagerAddress"] == address]
 
 
 def find_usable_nodes(cpus: float) -> set[str]:
     """Ids of the Ray nodes that can hold a worker; blocks."""
     import ray
 
-    listing: Any = ray.nodes  # without types
+    listing: Any = ray.nodes
     return usable_nodes(listing(), cpus=cpus)

@@ -13,8 +13,14 @@ import structlog
 
 from coordinator.dispatch.ray_connection import RayConnection, apart
 from coordinator.dispatch.search_time import SearchTime
-from coordinator.dispatch.worker_actors import ASIDE, LIFE, create, find_usable_nodes, introduce
-from coordinator.dispatch.worker_versions import Introduction, RefusedNodes, refusal
+from coordinator.dispatch.worker_actors import (
+    ASIDE,
+    LIFE,
+    create,
+    find_usable_nodes,
+    introduction_of,
+)
+from coordinator.dispatch.worker_versions import RefusedNodes, refusal
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.debugging import DEBUG, DebugRequest, DebugVerb
@@ -239,8 +245,7 @@ class RayShards:
 
     async def _greet(self, shard: int, actor: Any, seconds: float) -> None:
         """Ask the worker which version it is, before it gets anything that depends on it."""
-        asked = asyncio.wrap_future(introduce(actor).future())
-        introduction = Introduction(*await self._wait(shard, asked, seconds))
+        introduction = await self._wait(shard, introduction_of(actor), seconds)
         if why := refusal(self._version, introduction):
             self._refused.refuse(introduction.node, why, now=time.monotonic())
             raise OtherVersion(why)

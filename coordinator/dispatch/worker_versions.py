@@ -7,6 +7,7 @@ again, because its image may be replaced at any time (docs/decisions/0113).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +19,11 @@ FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 15.0
 """A try costs the node a process that lives for two seconds, and a person who has replaced the
 image waits for it."""
+
+
+_NOT_LOADED = "failed to import on the worker"
+_ADDRESS = re.compile(r"\bip=([^,) ]+)")
+"""What Ray writes of an actor whose class cannot be loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ def refusal(own: WorkerVersion, introduction: Introduction) -> str:
     other = introduction.worker
     if other is not None and own.serves_with(other):
         return ""
-    theirs = "a version that does not tell which it is" if other is None else _shown(other)
+    theirs = "a version that cannot tell which it is" if other is None else _shown(other)
     return (
         f"the worker on Ray node {introduction.address} is {theirs}, and this coordinator is "
         f"{_shown(own)}: replace that Ray node by one of the coordinator's image "
@@ -92,6 +98,16 @@ class RefusedNodes:
             return None
         first = min((self._nodes[node] for node in nodes), key=lambda refused: refused.until)
         return first.why, first.until - now
+
+
+def address_of_unloadable(error: str) -> str:
+    """The address of the Ray node whose package has no such worker (it is missing, cannot be
+    imported, or its actor has other methods), from what Ray says of the actor's death; "" where it
+    died of something else."""
+    if _NOT_LOADED not in error:
+        return ""
+    address = _ADDRESS.search(error)
+    return "" if address is None else address[1]
 
 
 def usable_nodes(nodes: Collection[Mapping[str, object]], *, cpus: float) -> set[str]:

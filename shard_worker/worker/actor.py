@@ -17,7 +17,6 @@ from shard_worker.inquiry.inquiry import INQUIRY
 from shard_worker.worker.debugging import DEBUG, DebugVerb, answer_of_process
 from shard_worker.worker.server import ShardServer
 from shard_worker.worker.transport import CONFIG, REPLY
-from shard_worker.worker.worker_version import own_version
 from shared.codec.packed import replace
 from shared.garbage_collection import leave_loaded_objects_alone
 from shared.ledger.redis.client import RedisLedger
@@ -31,11 +30,6 @@ class ShardActor:
         self._ledger: RedisLedger | None = None
         self._server: ShardServer | None = None
         """None before the first ``begin``, and once the shard was released."""
-
-    def hello(self) -> bytes:
-        """Which version this is (a :class:`WorkerVersion`). Asked before anything else, also by
-        coordinators of other versions: its name and its form must not change."""
-        return own_version().encode()
 
     def begin(self, config: bytes) -> bytes:
         """Load the view and take over the shard under the given epoch; returns our process id."""

@@ -8,12 +8,14 @@ that the command knows it without loading a worker.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 
 from shard_worker.inquiry.findings import InquiryFindings
 from shard_worker.inquiry.inquiry import Inquiry
+from shard_worker.worker.actor import ShardActor
 from shard_worker.worker.debugging import DebugRequest
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.codec.type_digest import description, digest
@@ -49,12 +51,26 @@ SHOWN = 12
 def own_wire() -> str:
     """The digest of this version. Of all scripts, not only of those that a worker calls: what the
     others write into the log and the records, it reads."""
-    return wire_digest([*SENT, *STORED], {name: script(name)[1] for name in PARTS})
+    scripts = {name: script(name)[1] for name in PARTS}
+    return wire_digest([*SENT, *STORED], methods=methods_of(ShardActor), scripts=scripts)
 
 
-def wire_digest(types: Sequence[object], scripts: Mapping[str, str]) -> str:
-    """``scripts``: name -> digest of its text."""
-    return digest([MEANING, FORMAT, [*map(description, types)], sorted(scripts.items())])[:SHOWN]
+def wire_digest(
+    types: Sequence[object], *, methods: Mapping[str, str], scripts: Mapping[str, str]
+) -> str:
+    """``methods``: of the actor, name -> parameters; ``scripts``: name -> digest of its text."""
+    described = [*map(description, types)]
+    both = [sorted(methods.items()), sorted(scripts.items())]
+    return digest([MEANING, FORMAT, described, *both])[:SHOWN]
+
+
+def methods_of(actor: type) -> dict[str, str]:
+    """Its methods, also those that nobody calls: Ray makes no actor of a class that lacks one."""
+    return {
+        name: str(inspect.signature(method))
+        for name, method in vars(actor).items()
+        if inspect.isfunction(method)
+    }
 
 
 _PAGE = '''"""What a coordinator and its workers must have in common, as a digest to show.

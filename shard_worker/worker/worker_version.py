@@ -1,7 +1,8 @@
 """What a worker says of itself before it is given a shard.
 
-It travels as JSON, which every version must be able to read: fields that a reader does not know are
-left alone, and one that is missing makes the two versions different.
+Coordinators of other versions call :func:`own_version` here, by this name, and read its JSON: both
+must stay. Fields that a reader does not know are left alone, and one that is missing makes the two
+versions different.
 """
 
 from __future__ import annotations

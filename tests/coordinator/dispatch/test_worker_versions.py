@@ -8,6 +8,7 @@ from coordinator.dispatch.worker_versions import (
     LONGEST_PAUSE,
     Introduction,
     RefusedNodes,
+    address_of_unloadable,
     refusal,
     usable_nodes,
 )
@@ -30,8 +31,8 @@ def test_equal_schema_and_wire_are_used_whatever_the_version_is() -> None:
     [
         (WorkerVersion("1.1", 6, "abd").encode(), "version 1.1 (schema 6, wire abd)"),
         (WorkerVersion("1.0", 5, "abc").encode(), "version 1.0 (schema 5, wire abc)"),
-        (b"", "a version that does not tell which it is"),
-        (b"nonsense", "a version that does not tell which it is"),
+        (b"", "a version that cannot tell which it is"),
+        (b"nonsense", "a version that cannot tell which it is"),
     ],
 )
 def test_another_one_is_refused_in_one_sentence(said: bytes, theirs: str) -> None:
@@ -40,6 +41,16 @@ def test_another_one_is_refused_in_one_sentence(said: bytes, theirs: str) -> Non
         "(schema 6, wire abc): replace that Ray node by one of the coordinator's image "
         "(Ray's id of it: f00d)"
     )
+
+
+def test_a_worker_that_ray_cannot_load_is_of_another_version() -> None:
+    died = "ray::shard-1-3-0.1.0:ShardActor.__init__() (pid=9386, ip=10.0.0.7, actor_id=7e44)\n"
+    because = (
+        "RuntimeError: The actor with name ShardActor failed to import on the worker. This may"
+    )
+    assert address_of_unloadable(f"The actor died because of {died}{because}") == "10.0.0.7"
+    assert address_of_unloadable(f"The actor died because of {died}its node died") == ""
+    assert address_of_unloadable(because) == ""
 
 
 def test_a_refused_node_is_left_alone_for_longer_each_time_and_no_longer_than_that() -> None:

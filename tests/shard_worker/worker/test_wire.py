@@ -10,7 +10,8 @@ from pathlib import Path
 import shard_worker.inquiry
 import shard_worker.worker
 import shared.messages
-from shard_worker.worker.wire import SENT, own_wire, page, wire_digest
+from shard_worker.worker.actor import ShardActor
+from shard_worker.worker.wire import SENT, methods_of, own_wire, page, wire_digest
 from shard_worker.worker.worker_version import WorkerVersion, own_version
 from shared.codec.packed import Codec
 from shared.ledger.redis.calls import PARTS, script
@@ -27,10 +28,22 @@ def test_the_command_shows_the_digest_that_workers_compute() -> None:
 
 def test_a_script_whose_text_changes_changes_it() -> None:
     scripts = {name: script(name)[1] for name in PARTS}
-    base = wire_digest([Turn], scripts)
+    base = wire_digest([Turn], methods={}, scripts=scripts)
     for name in PARTS:
-        assert wire_digest([Turn], scripts | {name: "another text"}) != base
-    assert wire_digest([Turn], dict(reversed(scripts.items()))) == base
+        assert wire_digest([Turn], methods={}, scripts=scripts | {name: "another text"}) != base
+    assert wire_digest([Turn], methods={}, scripts=dict(reversed(scripts.items()))) == base
+
+
+def test_a_method_of_the_actor_that_comes_or_takes_something_else_changes_it() -> None:
+    methods = methods_of(ShardActor)
+    assert {"begin", "turns", "inquire"} <= methods.keys()
+    base = wire_digest([Turn], methods=methods, scripts={})
+    for changed in (
+        methods | {"more": "(self) -> bool"},
+        methods | {"begin": "(self, config: bytes, more: int) -> bytes"},
+        {name: text for name, text in methods.items() if name != "end"},
+    ):
+        assert wire_digest([Turn], methods=changed, scripts={}) != base
 
 
 def test_every_message_between_coordinator_and_worker_counts() -> None:
