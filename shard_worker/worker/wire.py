@@ -12,6 +12,7 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import FunctionType
 
 from shard_worker.inquiry.findings import InquiryFindings
 from shard_worker.inquiry.inquiry import Inquiry
@@ -65,12 +66,16 @@ def wire_digest(
 
 
 def methods_of(actor: type) -> dict[str, str]:
-    """Its methods, also those that nobody calls: Ray makes no actor of a class that lacks one."""
-    return {
-        name: str(inspect.signature(method))
-        for name, method in vars(actor).items()
-        if inspect.isfunction(method)
-    }
+    """Its methods, also those that nobody calls: Ray makes no actor of a class that lacks one. From
+    their code, because Ray gives the methods of a class in its processes another signature."""
+    methods = {name: inspect.unwrap(m) for name, m in vars(actor).items() if inspect.isfunction(m)}
+    return {name: _parameters(method) for name, method in methods.items()}
+
+
+def _parameters(method: FunctionType) -> str:
+    code = method.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return str([(name, method.__annotations__.get(name)) for name in (*names, "return")])
 
 
 _PAGE = '''"""What a coordinator and its workers must have in common, as a digest to show.

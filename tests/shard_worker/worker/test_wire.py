@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -39,11 +40,38 @@ def test_a_method_of_the_actor_that_comes_or_takes_something_else_changes_it() -
     assert {"begin", "turns", "inquire"} <= methods.keys()
     base = wire_digest([Turn], methods=methods, scripts={})
     for changed in (
-        methods | {"more": "(self) -> bool"},
-        methods | {"begin": "(self, config: bytes, more: int) -> bytes"},
+        methods | methods_of(WithMore),
+        methods | methods_of(WithAnother),
         {name: text for name, text in methods.items() if name != "end"},
     ):
         assert wire_digest([Turn], methods=changed, scripts={}) != base
+
+
+class WithMore:
+    def more(self) -> bool:
+        return True
+
+
+class WithAnother:
+    def begin(self, config: str) -> bytes:
+        return config.encode()
+
+
+_IN_RAY = """
+import inspect, ray
+from shard_worker.worker.actor import ShardActor
+from shard_worker.worker.wire import methods_of
+before = methods_of(ShardActor), inspect.signature(ShardActor.begin)
+ray.remote(concurrency_groups={"life": 1})(ShardActor)
+print(methods_of(ShardActor) == before[0], inspect.signature(ShardActor.begin) == before[1])
+"""
+
+
+def test_what_ray_does_to_the_actors_class_does_not_count() -> None:
+    """A worker computes it after Ray has loaded the class, a coordinator before."""
+    command = [sys.executable, "-c", _IN_RAY]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout == "True False\n", "its signature is another, its methods are the same"
 
 
 def test_every_message_between_coordinator_and_worker_counts() -> None:
