@@ -49,6 +49,7 @@ from coordinator.dispatch.instructions import (
     failures,
 )
 from coordinator.dispatch.sharding import MOVES_PER_MINUTE, ClusterPartition
+from coordinator.dispatch.shared_searches import SharedSearches
 from coordinator.intake.changes import Changes
 from coordinator.jobs.attempts import note_try
 from coordinator.jobs.counters import CoordinatorTally
@@ -96,6 +97,7 @@ class Coordinator:
         devices = PodDevices(self.nodes, lambda: order.accounts.cluster.names)
         self.victims = Victims(order, self.places, self.tally, devices)
         self.shuffling = Shuffling(order, dispatcher)
+        self.searches = SharedSearches(dispatcher, failed=self._take, apart=order.walls)
         self.observed: dict[int, dict[int | str, Use]] = {}
         """Usage by foreign pods, as the ledger has it: row -> slot or thing -> amount."""
         self._lost: set[int] = set()
@@ -188,12 +190,12 @@ class Coordinator:
         if self.dispatcher.ready():
             order.begin(now)
             while (turn := order.next_turn()) is not None:
-                charge = tuple(order.jobs[turn.jid].charge)
-                tried = order.tried(turn)
-                need = amounts(charge, order.accounts.classes)
-                shard = self.dispatcher.route(turn, need, tried=tried)
+                need = amounts(tuple(order.jobs[turn.jid].charge), order.accounts.classes)
+                shard = self.dispatcher.route(turn, need, tried=order.tried(turn))
+                self.searches.opened(turn, need, shard)
                 if turn.traced:
                     self.traces.opened(turn, shard)
+            out += self.searches.share(order.session.policy)
             out += self.dispatcher.send(now)
         if self.traces.followers:
             self.traces.stepped(now)
@@ -224,12 +226,8 @@ class Coordinator:
     ) -> list[StatusItem]:
         """Note that the cluster was asked to stop these incarnations of tasks. Returns what to
         record of those that the cluster ``never`` had and never will: they failed."""
-        now = self.victims.uids(tasks)
-        still = {
-            task
-            for task, uid_stopped, uid in zip(tasks, uids, now, strict=True)
-            if uid_stopped == uid
-        }
+        both = zip(tasks, uids, self.victims.uids(tasks), strict=True)
+        still = {task for task, uid_stopped, uid in both if uid_stopped == uid}
         self.order.departures.stopped(sorted(still))
         never = [task for task in never if task in still]
         jobs = {jid: self.order.known(jid) for jid, _ in never}
@@ -268,7 +266,6 @@ class Coordinator:
         ``more``: others of the same call follow; a worker lost before them loses their turns.
         """
         tally = self.tally.of(shard)
-        at, epoch = self.order.now if now is None else now, self.dispatcher.shards[shard].served
         # shuffling answers with several outcomes of one turn: that turn ends with the last part
         only = {outcome.jid for outcome in outcomes} - {NOBODY} if more else None
         expected = {turn.jid for turn in self.dispatcher.returned(shard, call, only=only)}
@@ -278,27 +275,34 @@ class Coordinator:
                 self.shuffling.outcome(outcome)
             elif outcome.jid in expected:
                 expected.discard(outcome.jid)
-                tally.count(outcome)
-                if self.traces.followers:
-                    self.traces.returned(shard, outcome)
-                if outcome.code is OutcomeCode.FENCED:
-                    self._fenced.setdefault(shard, []).append(outcome.jid)
-                    continue
-                state, placed, recorded = self.places.placed(outcome)
-                if state is not None and placed and now is not None:
-                    first = state.info.held[0] <= recorded
-                    self.tally.waits.placed(state, placed, first=first, now=now)
-                self.order.outcome(outcome, shard=shard)
-                if state := self.order.jobs.get(outcome.jid):
-                    note_try(state, outcome, shard=shard, epoch=epoch, at=at)
-                self.observer.outcome(shard, outcome)
+                for final in self.searches.returned(shard, [outcome]):
+                    self._take(shard, final, now)
         if NOBODY in expected:
             expected.discard(NOBODY)
             self.shuffling.came_back()
         tally.turns_lost += len(expected)
+        self.searches.forget(expected)
         self._unread += expected
         now_judged, now_lost = tally.judged
         self.dispatcher.judged(shard, call, statements=now_judged - judged, lost=now_lost - lost)
+
+    def _take(self, shard: int, outcome: Outcome, now: float | None = None) -> None:
+        """Take the outcome of a turn, of which nothing more is to come."""
+        at, epoch = self.order.now if now is None else now, self.dispatcher.shards[shard].served
+        self.tally.of(shard).count(outcome)
+        if self.traces.followers:
+            self.traces.returned(shard, outcome)
+        if outcome.code is OutcomeCode.FENCED:
+            self._fenced.setdefault(shard, []).append(outcome.jid)
+            return
+        state, placed, recorded = self.places.placed(outcome)
+        if state is not None and placed and now is not None:
+            first = state.info.held[0] <= recorded
+            self.tally.waits.placed(state, placed, first=first, now=now)
+        self.order.outcome(outcome, shard=shard)
+        if state := self.order.jobs.get(outcome.jid):
+            note_try(state, outcome, shard=shard, epoch=epoch, at=at)
+        self.observer.outcome(shard, outcome)
 
     # --- workers ------------------------------------------------------------------------------
 
@@ -316,6 +320,7 @@ class Coordinator:
         service claims a new one first, then executes the :class:`Reread` of the next step.
         ``planned``: given up on purpose, not lost."""
         sent, unsent = self.dispatcher.down(shard)
+        self.searches.lost(shard, turns=[*sent, *unsent])
         self.order.reachable.discard(shard)
         if not planned:
             self.tally.workers_lost += 1
@@ -431,12 +436,9 @@ class Coordinator:
         """Raise AssertionError where a job waits for an outcome that can never arrive."""
         self.order.validate()
         self.dispatcher.validate()
-        on_the_way = {
-            turn.jid
-            for shard in self.dispatcher.shards.values()
-            for turns in (*shard.calls.values(), shard.waiting)
-            for turn in turns
-        } | {*self._unread, *self.order.stale, *chain.from_iterable(self._fenced.values())}
+        on_the_way = {turn.jid for turn in self.dispatcher.turns()}
+        on_the_way |= {*self.searches.waiting(), *self._unread, *self.order.stale}
+        on_the_way |= {*chain.from_iterable(self._fenced.values())}
         for jid, state in [*self.order.jobs.items(), *self.leaving.items()]:
             assert state.standing is not Standing.OPEN or jid in on_the_way, state.job.key
 

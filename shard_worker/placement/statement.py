@@ -119,6 +119,14 @@ class Statement:
         for (kind, _, times), (cls, rows) in same.items():
             self._view.shift_many(kind, cls, rows, -times)
 
+    def redo(self, operations: Sequence[Operation]) -> None:
+        """Put operations that were rolled back in effect again, planned on what they were planned
+        on."""
+        for operation in operations:
+            kind, cls, row, times = _effect(operation)
+            self._view.shift(kind, cls, row, times)
+        self.operations += operations
+
     def rollback_places(self, since: int) -> None:
         """Undo the placements after a checkpoint and keep the other operations."""
         later = self.operations[since:]

@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from shard_worker.dialects.open_session import binds_as_placed, end_session, run_for_job
+from shard_worker.dialects.open_session import (
+    binds_as_placed,
+    end_of_part,
+    end_session,
+    run_for_job,
+)
 from shard_worker.dialects.volcano.actions.run import run_action
 from shard_worker.dialects.volcano.plugins.node.extender import Extender
 from shard_worker.eviction.victims import joined
@@ -47,6 +52,7 @@ from shared.messages.messages import (
     Turn,
 )
 from shared.messages.reason import Reason
+from shared.messages.search_part import SearchPart
 from shared.messages.skips import written
 
 T = TypeVar("T")
@@ -77,6 +83,8 @@ class SessionPlaced(PlacedTurn):
     victims' job."""
     stale: bool = False
     """Whether the view does not know the job's classes yet."""
+    part: SearchPart | None = None
+    """Of a turn with a part of a search: how that ended."""
 
     @property
     def empty(self) -> bool:
@@ -233,10 +241,12 @@ class SessionTurns:
         # `revision` stays and no compiled class of flat turns is thrown away.
         view.withheld[held_back] = False
         try:
-            first = run_for_job(session, job, turn.action, elastic=turn.tail)
+            first = run_for_job(session, job, turn.action, elastic=turn.tail, part=turn.part)
         finally:
             view.withheld[held_back] = True
         self._fill(placed, turn, opened, session, _take_back(session, job, first), first=first)
+        if turn.part is not None:
+            placed.part = end_of_part(session)
         placed.ungated = [task.tix for task in session.ungated.values() if task.job is job]
         if placed.empty:
             statement.rollback()
@@ -288,7 +298,7 @@ class SessionTurns:
                 group=op.task.role.group,
                 task=op.task.tix,
                 row=op.row,
-                level=self._level(op, allocated),
+                level=self.level(op.row, allocated=allocated),
                 kind=ALLOCATE if allocated else NOMINATE,
                 devices=op.task.devices,
             )
@@ -300,8 +310,9 @@ class SessionTurns:
         if placed:
             self._moves(result, opened, [turn.jid])
 
-    def _level(self, op: Did, allocated: bool) -> Level:
-        is_own = self._mode is Mode.NONE or bool(self._view.own[op.row])
+    def level(self, row: int, *, allocated: bool) -> Level:
+        """The level of the gradient on which a row's room is taken."""
+        is_own = self._mode is Mode.NONE or bool(self._view.own[row])
         if allocated:
             return Level.IDLE_OWN if is_own else Level.IDLE_OTHER
         return Level.FUTURE_OWN if is_own else Level.FUTURE_OTHER

@@ -17,6 +17,7 @@ from coordinator.verification.simulation.virtual_loop import virtual_loop
 from coordinator.verification.simulation.virtual_time import Event
 from shard_worker.turns.extender_http import Ask, ask_over_http
 from shard_worker.view.mode import Mode
+from shard_worker.worker.help import HelpAnswer, HelpRequest
 from shard_worker.worker.server import CallRefused, Clocks, MakesWorker, ServedBefore, ShardServer
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerError
@@ -153,6 +154,27 @@ class SimulatedWorker:
                 answered(await self.server.answer(turns))
             except ServedBefore:
                 pass
+            except (CallRefused, LedgerError) as error:
+                failed(str(error))
+
+    def help(
+        self,
+        request: HelpRequest,
+        answered: Callable[[HelpAnswer], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        """Do a part of another worker's search."""
+        self._run(lambda: self._help(request, answered, failed))
+
+    async def _help(
+        self,
+        request: HelpRequest,
+        answered: Callable[[HelpAnswer], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        async with self._serving:
+            try:
+                answered(await self.server.help(request))
             except (CallRefused, LedgerError) as error:
                 failed(str(error))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,8 @@ class Search:
     """(job, what others lose at least) -> whether they may lose so much at all."""
     counts: bool = True
     """Whether what cannot succeed by the counts is left out; the outcome is the same."""
+    part: tuple[int, int] | None = None
+    """Of the policy's generators those that are tried, from the first to before the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def solve(search: Search) -> Outcome:
         return Outcome(Ended.IMPOSSIBLE)
     had = _number_in_use(search.job)
     cut: tuple[BudgetBound, str] | None = None
-    for name in generators:
+    for name in islice(generators, *(search.part or (None,))):
         search.budget.begin(name)
         attempt = _Attempt(search, tasks, name)
         solution = attempt.solve()
