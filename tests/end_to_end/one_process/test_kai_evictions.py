@@ -27,12 +27,17 @@ MOVING = "dialect: kai\nactions: allocate, consolidation\n"
 
 
 def service_of(
-    url: str, tmp_path: Path, policy: str, *, kubelets: LocalCluster | None = None
+    url: str,
+    tmp_path: Path,
+    policy: str,
+    *,
+    kubelets: LocalCluster | None = None,
+    shards: int = 3,
 ) -> Any:
     file = tmp_path / "kai.yaml"
     file.write_text(policy)
     its_kubelets = kubelets or LocalCluster(grace=0.05)
-    return running(url, tmp_path, shards=3, policy=str(file), kubelets=its_kubelets)
+    return running(url, tmp_path, shards=shards, policy=str(file), kubelets=its_kubelets)
 
 
 def running_pods(service: Running) -> set[str]:
