@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from random import Random
 
 import pytest
 
@@ -13,12 +14,16 @@ from coordinator.dispatch.shared_searches import HelpResult
 from coordinator.verification.checker.check import check_lines
 from coordinator.verification.simulation.virtual_time import CALM, Event, Network, Timeline
 from coordinator.verification.workloads.drawn_kai import kai_group
+from shard_worker.worker.help import HelpAnswer, HelpRequest
+from shard_worker.worker.server import ShardServer
 from shared.messages.messages import TaskState, Turn
 from shared.policy.dialect import parse_policy
 from tests.coordinator.verification.checker.rich_kai import gpu_node, pod, queue
 from tests.coordinator.verification.simulation.contending import Item, Run
 from tests.coordinator.verification.simulation.test_searches_at_once import single
+from tests.examples import examples
 
+POLICY = parse_policy({"dialect": "kai"})
 NODES = 6
 GPUS = 4 * NODES
 SEARCHED = 6.0
@@ -26,10 +31,10 @@ SEARCHED = 6.0
 END = 14.0
 
 
-def gang(name: str, queue: str, members: int, priority: str) -> list[Item]:
+def gang(name: str, queue: str, members: int, priority: str, *, seconds: str = "500") -> list[Item]:
     """A gang of pods that take a node each."""
     spec = {"queue": queue, "minMember": members, "priorityClassName": priority}
-    pods = [pod(f"{name}-{at}", group=name, seconds="500") for at in range(members)]
+    pods = [pod(f"{name}-{at}", group=name, seconds=seconds) for at in range(members)]
     for member in pods:
         member["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "4"
     return [kai_group(name, spec), *pods]
@@ -152,8 +157,57 @@ def test_whose_help_is_lost_is_searched_for_alone(
     assert (helped.placed, helped.evicted) == (by_one.placed, by_one.evicted)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_with_messages_lost_it_ends_as_it_should(seed: int) -> None:
-    after = ended(cluster("reclaim", 4, Network(request_lost=0.1, answer_lost=0.1), seed))
-    assert len(after.placed["wide"]) == 5
-    assert after.results
+def contended(seed: int) -> Counter[HelpResult]:
+    """Gangs that take back what is theirs, while workers die and messages are lost. Everything
+    comes to its end, and no promise is broken."""
+    draw = Random(seed)
+    queues = [queue("rich", "", quota=draw.choice([0, 4]), limit=-1)]
+    queues.append(queue("poor", "", quota=GPUS, limit=-1))
+    network, nodes = Network(request_lost=0.05), map(gpu_node, range(NODES))
+    run = Run(nodes=0, shards=3, seed=seed, policy=POLICY, network=network, setup=[*nodes, *queues])
+    for at in range(GPUS):
+        run.submit(*single(f"low-{at}", "rich", "train", seconds=15), at=at / 50)
+    for at in range(2):
+        members = draw.choice([5, 5, 6])
+        made = gang(f"wide{at}", "poor", members, "train", seconds="3")
+        run.submit(*made, at=SEARCHED + at * draw.uniform(0.0, 4.0))
+    now = SEARCHED
+    for _ in range(4):
+        now += draw.uniform(0.0, 0.03)
+        run.until(now)
+        run.sim.shards.kill(draw.randrange(3))
+        now += draw.choice([0.0, 1.0])
+    run.end()
+    return run.sim.core.searches.results
+
+
+@pytest.mark.parametrize("first", range(0, examples(15, least=5), 5))
+def test_helpers_die_and_nothing_is_lost(first: int) -> None:
+    results: Counter[HelpResult] = Counter()
+    for seed in range(first, first + 5):
+        results += contended(seed)
+    assert results[HelpResult.COMMITTED]
+    assert results[HelpResult.FAILED]
+
+
+def test_a_seed_shares_its_searches_the_same_way_again() -> None:
+    assert contended(2) == contended(2)
+
+
+def test_whose_helper_is_stopped_is_searched_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks at the clock before each scenario, and leaves nothing on its view."""
+    stopped: list[int] = []
+    do_help = ShardServer.help
+
+    async def stop(self: ShardServer, request: HelpRequest) -> HelpAnswer:
+        self.stop_help(request.number)
+        stopped.append(request.number)
+        return await do_help(self, request)
+
+    monkeypatch.setattr(ShardServer, "help", stop)
+    helped = ended(cluster("reclaim", 2))
+    assert stopped
+    assert helped.results == {HelpResult.FAILED: len(stopped)}
+    alone(monkeypatch)
+    by_one = ended(cluster("reclaim", 2))
+    assert (helped.placed, helped.evicted) == (by_one.placed, by_one.evicted)
