@@ -285,7 +285,7 @@ class Worker:
             chosen = [Placement(0, NOMINATE, [0] * len(rows), rows, [0] * len(rows))]
             outcome = self._outcome(turn, OutcomeCode.INFEASIBLE, tally)
             return replace(outcome, placements=chosen if rows else [])
-        if repairs or self.open_turns or not is_one_search(turn, self.view):
+        if turn.part and (repairs or self.open_turns or not is_one_search(turn, self.view)):
             turn = replace(turn, part=None)  # it is planned on what no other worker sees
         placed = self._turns.place(turn, now=self._now)
         if placed.stale:

@@ -67,6 +67,9 @@ class Searching:
         self.dispatcher.returned(shard, call)
         return self.searches.returned(shard, [outcome(part=part)])
 
+    def idle(self) -> list[int]:
+        return [state.shard for state in self.states() if state.is_idle]
+
     def states(self) -> list[Any]:
         return list(self.dispatcher.shards.values())
 
@@ -193,9 +196,9 @@ def test_a_turn_that_ends_otherwise_stops_the_help() -> None:
     assert case.searches.returned(0, [final]) == [final]
     assert case.searches.share(POLICY) == [StopHelp(1, ask.number)]
     assert case.searches.results == {HelpResult.UNNEEDED: 1}
-    assert not case.dispatcher.shards[1].is_idle, "it is at it until it answers"
+    assert case.idle() == [2], "it is at it until it answers"
     case.searches.helped(ask.number, SOLVED)
-    assert case.dispatcher.shards[1].is_idle
+    assert case.idle() == [1, 2]
     assert not case.sent()
 
 
