@@ -359,12 +359,13 @@ class Dispatcher:
             self.shards[shard].nodes += sign
 
     def exceeds_a_node(self, need: Amounts) -> bool:
-        """Whether no node is large enough for all of this at once."""
+        """Whether no node is large enough for all of this at once. What no node has (a queue's
+        share of GPUs is counted like a resource) does not count."""
         if self._largest is None:
             self._largest = {}
             for slot, amount in chain.from_iterable(self._present.values()):
                 self._largest[slot] = max(amount, self._largest.get(slot, 0))
-        return not _covers(self._largest, need)
+        return any(amount > self._largest.get(slot, amount) for slot, amount in need.items())
 
     def idle_of(self, row: int) -> Mapping[int, int]:
         """The idle amounts of a node, by slot; empty where the row is unknown."""

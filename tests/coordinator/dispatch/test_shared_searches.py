@@ -100,8 +100,9 @@ def test_other_turns_go_as_before(made: Turn) -> None:
     assert case.sent()[0] == [made]
 
 
-def test_who_fits_one_node_is_searched_for_alone() -> None:
-    assert not Searching().open(turn(), need={0: 4000})
+@pytest.mark.parametrize("need", [{0: 4000}, {0: 4000, 7: 9000}], ids=["cores", "a share, too"])
+def test_who_fits_one_node_is_searched_for_alone(need: dict[int, int]) -> None:
+    assert not Searching().open(turn(), need=need)
 
 
 def test_workers_that_see_other_nodes_do_not_help() -> None:
