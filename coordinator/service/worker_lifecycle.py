@@ -204,7 +204,7 @@ class Workers:
         try:
             # A worker that has another policy yet, or still, is no help.
             if self._generations.get(ask.shard) == self._generations.get(ask.home):
-                request = HelpRequest(ask.number, ask.epoch, ask.home, ask.turn)
+                request = HelpRequest(ask.number, ask.epoch, ask.turn)
                 part = (await self._shards.help(ask.shard, request)).part
         except WorkerLost as error:  # the next call to it finds out whether it is gone
             log.info("No help with a search", shard=ask.shard, why=str(error))

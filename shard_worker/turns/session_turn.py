@@ -298,7 +298,7 @@ class SessionTurns:
                 group=op.task.role.group,
                 task=op.task.tix,
                 row=op.row,
-                level=self.level(op.row, allocated=allocated),
+                level=self._level(op, allocated),
                 kind=ALLOCATE if allocated else NOMINATE,
                 devices=op.task.devices,
             )
@@ -310,9 +310,8 @@ class SessionTurns:
         if placed:
             self._moves(result, opened, [turn.jid])
 
-    def level(self, row: int, *, allocated: bool) -> Level:
-        """The level of the gradient on which a row's room is taken."""
-        is_own = self._mode is Mode.NONE or bool(self._view.own[row])
+    def _level(self, op: Did, allocated: bool) -> Level:
+        is_own = self._mode is Mode.NONE or bool(self._view.own[op.row])
         if allocated:
             return Level.IDLE_OWN if is_own else Level.IDLE_OTHER
         return Level.FUTURE_OWN if is_own else Level.FUTURE_OTHER

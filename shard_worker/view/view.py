@@ -347,15 +347,11 @@ class View:
             self._mark_own()
 
     def _mark_own(self) -> None:
-        self.own = self.rows_of(self.shard)
+        own_rows = [] if self._partition is None else self._partition.shards.get(self.shard, [])
+        rows = np.array(own_rows, dtype=np.intp)
+        self.own = np.zeros(self.size, dtype=np.bool_)
+        self.own[rows[rows < self.size]] = True
         self.revision += 1
-
-    def rows_of(self, shard: int) -> NDArray[np.bool_]:
-        """True for the rows of a shard."""
-        rows = [] if self._partition is None else self._partition.shards.get(shard, [])
-        own, at = np.zeros(self.size, np.bool_), np.array(rows, np.intp)
-        own[at[at < self.size]] = True
-        return own
 
     def _put_object(self, op: PutObject) -> None:
         """Store an object: the slots' names, a quarantine, a reservation, or an object for

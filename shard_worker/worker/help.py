@@ -4,11 +4,11 @@ what came out is kept until a turn asks for it."""
 from __future__ import annotations
 
 from shard_worker.placement.nominations import rivals
-from shard_worker.placement.statement import Operation, TaskPlace
+from shard_worker.placement.statement import Operation
 from shard_worker.turns.session_turn import SessionPlaced, SessionTurns
 from shard_worker.view.view import View
 from shared.codec.packed import Codec, Count, Packed
-from shared.messages.messages import ALLOCATE, Epoch, Turn
+from shared.messages.messages import Epoch, Turn
 from shared.messages.search_part import SearchPart
 
 
@@ -19,8 +19,6 @@ class HelpRequest(Packed, frozen=True):
     """Rises with each request of one coordinator."""
     epoch: Epoch
     """Of the worker that is asked."""
-    home: Count
-    """The shard of the worker that has the turn."""
     turn: Turn
 
 
@@ -54,8 +52,8 @@ class PreparedSearch:
         self._operations: list[Operation] = []
 
     def search(self, request: HelpRequest, *, now: float) -> SearchPart | None:
-        """Do the part of the turn as its own worker would, to which the nodes of its shard come
-        first. The view is as before. What was prepared before is forgotten."""
+        """Do the part of the turn as its own worker would: who searches makes no difference. The
+        view is as before. What was prepared before is forgotten."""
         # No copy of a request, nor one that was overtaken: its answer would tell of another
         # position than what is committed.
         if request.number <= self._number:
@@ -63,22 +61,12 @@ class PreparedSearch:
         self._number, self._placed = request.number, None
         if not is_one_search(request.turn, self._view):
             return None
-        own, self._view.own = self._view.own, self._view.rows_of(request.home)
-        try:
-            with self._view.undone_if_raised():
-                placed = self._turns.place(request.turn, now=now)
-        finally:
-            self._view.own = own
+        with self._view.undone_if_raised():
+            placed = self._turns.place(request.turn, now=now)
         if placed.part is not None and placed.part.solved and not placed.empty:
-            placed.core = list(map(self._by_this_shard, placed.core))
             self._placed, self._operations = placed, list(placed.statement.operations)
             placed.statement.rollback()
         return placed.part
-
-    def _by_this_shard(self, place: TaskPlace) -> TaskPlace:
-        """A placement on the level of this worker, which commits it."""
-        level = self._turns.level(place.row, allocated=place.kind == ALLOCATE)
-        return place._replace(level=level)
 
     def take(self, number: int) -> SessionPlaced | None:
         """The statement of that request, in effect again; None where there is none any more. It

@@ -18,6 +18,7 @@ from shard_worker.inquiry.findings import InquiryFindings
 from shard_worker.inquiry.inquiry import Inquiry
 from shard_worker.worker.actor import ShardActor
 from shard_worker.worker.debugging import DebugRequest
+from shard_worker.worker.help import HelpAnswer, HelpRequest
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.codec.type_digest import description, digest
 from shared.ledger.redis.calls import PARTS, script
@@ -34,7 +35,7 @@ MEANING = 1
 
 SENT: tuple[object, ...] = (
     *(WorkerConfig, list[Turn], Excerpt, PlaceReply),
-    *(Inquiry, InquiryFindings, DebugRequest),
+    *(Inquiry, InquiryFindings, DebugRequest, HelpRequest, HelpAnswer),
 )
 """The types of what a coordinator and a worker send each other."""
 
