@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from coordinator.dispatch.dispatcher import Dispatcher, ShardState, weight
@@ -85,17 +85,6 @@ class SharedSearch:
     """That of its own worker, which found nothing; None before it came."""
 
 
-@dataclass(slots=True)
-class _Division:
-    """How searches of a policy are divided."""
-
-    policy: Policy
-    search: DividedKaiSearch | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.search = divided_search(self.policy)
-
-
 class SharedSearches:
     def __init__(
         self, dispatcher: Dispatcher, *, failed: Callable[[int, Outcome], None], apart: bool
@@ -111,7 +100,9 @@ class SharedSearches:
         self._of_help: dict[int, int] = {}
         """Number of a help that has no answer -> its job."""
         self._candidates: list[tuple[Turn, int]] = []
-        self._division: _Division | None = None
+        self._policy: Policy | None = None
+        self._divided: DividedKaiSearch | None = None
+        """How searches of that policy are divided."""
         self._unwanted: list[StopHelp] = []
         self._stopped: dict[int, int] = {}
         """Shard -> number of the last help that it was told to end."""
@@ -138,38 +129,37 @@ class SharedSearches:
         stop those that have turns of their own by now."""
         out: list[AskHelp | StopHelp] = []
         candidates, self._candidates = self._candidates, []
-        if candidates and (self._division is None or self._division.policy is not policy):
-            self._division = _Division(policy)
-        search = None if self._division is None else self._division.search
-        for turn, home in candidates if search is not None else ():
-            assert search is not None
-            out += self._ask(search, turn, self._dispatcher.shards[home])
+        if candidates and self._policy is not policy:
+            self._policy, self._divided = policy, divided_search(policy)
+        if (divided := self._divided) is not None:
+            for turn, home in candidates:
+                out += self._ask(divided, turn, self._dispatcher.shards[home])
         for state in self._dispatcher.shards.values():
             if state.helping in self._of_help and (state.waiting or state.calls):
                 self._stop(state.shard, state.helping)
         stopped, self._unwanted = self._unwanted, []
         return out + stopped
 
-    def _ask(self, search: DividedKaiSearch, turn: Turn, home: ShardState) -> list[AskHelp]:
+    def _ask(self, divided: DividedKaiSearch, turn: Turn, home: ShardState) -> list[AskHelp]:
         # Beside other turns of its worker it would be planned on what nobody else sees.
         if home.open_turns or home.helping or home.waiting[0] is not turn:
             return []
         idle = [state for state in self._dispatcher.shards.values() if state.is_idle]
-        idle = idle[: search.generators - 1]
+        idle = idle[: divided.generators - 1]
         if not idle:
             return []
         asked, helps = list[AskHelp](), list[Help]()
         for first, state in enumerate(idle, start=1):
             assert state.epoch is not None
             self._number += 1
-            last = search.generators if state is idle[-1] else first + 1
+            last = divided.generators if state is idle[-1] else first + 1
             part = replace(turn, part=(first, last))
             asked.append(AskHelp(state.shard, state.epoch, self._number, home.shard, part))
             helps.append(Help(self._number, state.shard, state.epoch))
             self._of_help[self._number] = turn.jid
             state.helping = self._number
         home.waiting[0] = replace(turn, part=FIRST)
-        self._searches[turn.jid] = SharedSearch(turn, home.shard, search, helps)
+        self._searches[turn.jid] = SharedSearch(turn, home.shard, divided, helps)
         return asked
 
     # --- what came of it ----------------------------------------------------------------------

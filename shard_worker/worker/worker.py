@@ -197,7 +197,7 @@ class Worker:
     def help(
         self, request: HelpRequest, *, now: float, elapsed: Callable[[], float]
     ) -> SearchPart | None:
-        """Do a part of another worker's search. None where this one does not see what it does."""
+        """Do a part of another worker's search; None beside own open statements."""
         if self.open_turns:
             return None
         self._now, self._elapsed = now, elapsed

@@ -41,9 +41,8 @@ def gang(name: str, queue: str, members: int, priority: str, *, seconds: str = "
 
 
 def cluster(action: str, shards: int, network: Network = CALM, seed: int = 1) -> Run:
-    """Nodes full of small jobs, and a gang for which those of at least five have to go. Victims of
-    one node after the other are enough for four of them, which only the second generator does not
-    end with. Or four whole nodes' worth of GPUs are free in pieces."""
+    """Nodes full of small jobs, and a gang of five pods that take a whole node each: the first
+    generator comes to four of them. For a consolidation every node is held by half."""
     moves = action == "consolidation"
     queues = [
         queue("top", "", quota=-1, limit=-1),
