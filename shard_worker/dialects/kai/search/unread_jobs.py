@@ -97,7 +97,9 @@ class UnreadJobs:
         # The lines of the table of one job after the other: each begins anew at its own first.
         of_table = np.arange(counts.sum()) + np.repeat(columns.lines[lines] - begins, counts)
         rows = columns.table.column("row")[of_table]
-        return columns.jid[lines], np.maximum.reduceat(by_row[rows], begins)
+        # Who has ended is on no node: -1 would be the last one.
+        of_tasks = np.where(rows >= 0, by_row[rows], 0)
+        return columns.jid[lines], np.maximum.reduceat(of_tasks, begins)
 
     def key(self, line: int) -> tuple[SortKey, int]:
         """As :func:`shard_worker.dialects.kai.search.job_lines.order_of` of its entry."""

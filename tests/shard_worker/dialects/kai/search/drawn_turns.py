@@ -63,6 +63,28 @@ class Drawn:
     spare: int
 
 
+def whole(state: str = "", *, status: Status = Status.RUNNING) -> Running:
+    """A gang of whole devices."""
+    return Running(
+        *("a", 60, 0, 0, status), tree=False, share="", created=1.0, uid="", ran=None, state=state
+    )
+
+
+WITH_ONE_ENDED = Drawn(
+    quotas=(0, 0, 0),
+    runtimes=(0.0, 0.0),
+    most=1,
+    running=(whole(status=Status.RELEASING), whole("ended"), *[whole()] * 4),
+    withheld=True,
+    nodes=((0, 0, 1), (0, 0, 0), (0, 0, 1), (0, 2, 2)),
+    queue="a",
+    priority=60,
+    tasks=1,
+    gpus=1,
+    spare=0,
+)
+"""Of two jobs that may move, one has a member that has ended, on no node any more."""
+
 STATES = (
     "spared",  # a rule between tasks counts it
     "gone",  # it is deleted

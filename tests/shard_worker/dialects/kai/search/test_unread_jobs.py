@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.actions.run import EVICTING
@@ -23,7 +23,12 @@ from shared.codec.packed import replace
 from shared.model.model import Job
 from tests.examples import examples
 from tests.shard_worker.dialects.kai.clusters import KaiCluster
-from tests.shard_worker.dialects.kai.search.drawn_turns import Drawn, clusters, opened
+from tests.shard_worker.dialects.kai.search.drawn_turns import (
+    WITH_ONE_ENDED,
+    Drawn,
+    clusters,
+    opened,
+)
 from tests.shard_worker.dialects.kai.turns import did, turn_over
 
 ACTIONS = ("consolidation", "reclaim", "preempt")
@@ -35,6 +40,7 @@ SLOW = settings(
 
 @SLOW
 @given(clusters(), st.sampled_from(ACTIONS))
+@example(WITH_ONE_ENDED, "consolidation")
 def test_columns_change_no_outcome(drawn: Drawn, action: str) -> None:
     by_objects, by_columns = opened(drawn, by_columns=False), opened(drawn, by_columns=True)
     expected = did(*by_objects, action)
