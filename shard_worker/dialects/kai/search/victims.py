@@ -47,7 +47,7 @@ class VictimOrder:
         """Queue -> the leaf at or below it that loses next."""
         self._units: list[EvictionUnit] = []
         self._accepted: set[int] = set()
-        """ids of the trees of jobs that may lose."""
+        """Numbers of the jobs that lost a part already: what is left of them may go, too."""
 
     def __iter__(self) -> Iterator[EvictionUnit]:
         """The units, the first to go first."""
@@ -81,13 +81,13 @@ class VictimOrder:
             return
         held = sum(pod_set.number(ACTIVE) for pod_set in job.root.pod_sets())
         # Of a job that goes at once there is no earlier unit that could stay.
-        at_once = len(tasks) == held and id(job.root) not in self._accepted
+        at_once = len(tasks) == held and job.job.job.jid not in self._accepted
         alone = at_once or is_surplus(job.root, tasks)
         self._units.append(EvictionUnit(job, tuple(tasks), alone))
         self._gone[leaf] = self._gone[leaf].plus(self._ssn.asked_by(tasks))
         if len(tasks) < held:
             rest = without(job, tasks)
-            self._accepted.add(id(rest.root))
+            self._accepted.add(job.job.job.jid)
             self._lines[leaf].put(entry_of(self._ssn, rest))
 
     def _first_of(self, siblings: Sequence[QueueState]) -> QueueState | None:
@@ -113,7 +113,7 @@ class VictimOrder:
             job = entry[2]
             if isinstance(job, UnreadJob):
                 return job
-            if id(job.root) in self._accepted or self._accepts(job):
+            if job.job.job.jid in self._accepted or self._accepts(job):
                 return job
             line.pop()
         return None
