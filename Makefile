@@ -9,8 +9,6 @@ PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13; do \
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 3
-SLOW_WORKERS ?= 4
-KUBERNETES_WORKERS ?= 3
 SOAK_SEEDS ?= 0..19999
 SOAK_KUBERNETES_SEEDS ?= 0..999
 SOAK_CLUSTERS ?= 0..1999
@@ -55,15 +53,15 @@ test-fast: $(DEV_STAMP) ## The fast tests, side by side
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not kubernetes and not thorough"
 
 # Tests of one file share a stack, and are together one worker's.
-test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, four files at a time
-	@$(BIN)/python -m pytest -q -n $(SLOW_WORKERS) --dist loadfile -m "slow and not alone and not kubernetes and not thorough"
+test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, three files at a time
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "slow and not alone and not kubernetes and not thorough"
 
 test-alone: $(DEV_STAMP) ## The tests that need a core for themselves, one by one
 	@$(BIN)/python -m pytest -q -m "alone and not kubernetes and not thorough"
 
-# Each worker has an API server, which its tests share: they wait more than they work.
+# Each of the two has an API server, which its tests share: they wait more than they work.
 test-kubernetes: $(DEV_STAMP) ## The tests on a real API server (`make kubernetes` builds it)
-	@$(BIN)/python -m pytest -q -n $(KUBERNETES_WORKERS) --dist loadfile -m "kubernetes and not thorough" tests/kubernetes tests/deploy
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "kubernetes and not thorough" tests/kubernetes tests/deploy
 
 test-thorough: $(DEV_STAMP) ## Minutes of faults and tens of thousands of objects, one by one: for CI, not in `make test`
 	@$(BIN)/python -m pytest -q -m thorough

@@ -1,7 +1,7 @@
 """Fixtures of a real cluster, for every test below ``tests``.
 
-The tests that use them run in three processes (``make test-kubernetes``), and share one API server
-in each.
+The tests that use them run in two processes (``make test-kubernetes``), and share one API server in
+each.
 """
 
 from __future__ import annotations
