@@ -133,6 +133,7 @@ ShardStatus - Nodes and worker of a shard.
   up: boolean                Whether its worker is up.
   epoch: string?             The epoch under which its worker may commit; null without a worker.
   pid: integer?              The process of its worker, on its machine; null without a worker.
+  refused: string?           Why no worker is used here, of another version; null otherwise.
   outstanding: integer       How many tasks are on their way to its worker.
   waiting: integer           How many turns wait to be sent.
   calls: integer             How many calls to its worker have no answer yet.

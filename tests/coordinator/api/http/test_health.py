@@ -14,7 +14,7 @@ from tests.end_to_end.one_process.harness import Running
 
 NAMES = [
     *("serving", "ledger", "workers", "cluster", "all_workers", "policy", "intake", "leading"),
-    *("ledger_audit", "plugins", "usage_over_time"),
+    *("ledger_audit", "plugins", "worker_versions", "usage_over_time"),
 ]
 
 
