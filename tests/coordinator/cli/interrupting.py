@@ -77,7 +77,7 @@ def interrupt(command: Sequence[str], *, when: Ready, run_dir: Path | None = Non
         began = time.monotonic()
         _, error = process.communicate(timeout=PATIENCE)
         assert time.monotonic() - began < ALL_AT_ONCE
-        assert process.returncode == 130, error
+        assert process.returncode == 130, f"exit code {process.returncode}: {error}"
         assert "Traceback" not in error
         assert left_of(children) == []
     finally:
