@@ -77,7 +77,11 @@ def interrupt(command: Sequence[str], *, when: Ready, run_dir: Path | None = Non
         began = time.monotonic()
         _, error = process.communicate(timeout=PATIENCE)
         assert time.monotonic() - began < ALL_AT_ONCE
-        assert process.returncode == 130, f"exit code {process.returncode}: {error}"
+        # Where the interrupt meets an `exec` of Python's own, as a dataclass makes one while it is
+        # imported, Python ends by the signal itself, whoever caught it; a shell tells 130 of both.
+        assert process.returncode in (130, -signal.SIGINT), (
+            f"exit code {process.returncode}: {error}"
+        )
         assert "Traceback" not in error
         assert left_of(children) == []
     finally:
