@@ -266,7 +266,7 @@ class ShardServer:
     def stop_help(self, number: int) -> None:
         """End the help of this number, or an earlier one: its worker has turns of its own, or
         nobody waits for the answer. May be called by another thread."""
-        self._unwanted = number
+        self._unwanted = max(self._unwanted, number)  # word of an earlier one may come later
 
     async def _audit(self) -> None:
         """Compare some rows of the view with the ledger's records, round robin."""

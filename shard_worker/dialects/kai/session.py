@@ -221,8 +221,8 @@ class KaiSession(Session):
         return self.world.view.exists()
 
     def preferred_rows(self) -> Mask | None:
-        """The nodes that go before others in domains, because this worker has them; None where none
-        do."""
+        """The nodes that go before others, and their domains before other domains; None where none
+        do. A session over everything prefers none, a worker those of its own shard."""
         return None
 
     def may_lose(self, job: KaiJob) -> bool:
