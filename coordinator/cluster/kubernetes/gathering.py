@@ -1,4 +1,4 @@
-"""Few things that come one by one are taken together."""
+"""What the watch tells one by one waits a moment, so that it is stored together (decision 0111)."""
 
 from __future__ import annotations
 

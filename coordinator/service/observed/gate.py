@@ -1,4 +1,5 @@
-"""Who is let in, also by the word of an observed cluster's API server."""
+"""Who may use the service's HTTP: by tokens of its own, and beside a Kubernetes cluster by the
+reviews of the API server."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from shared.settings.settings import Settings
 
 
 def gate_of(settings: Settings, observed: ObservedCluster | None, probes: Probes) -> Gate:
-    """Who is let in; what the API server and KAI's binder are asked is counted from here on."""
+    """The gate of the service. What is asked of the API server and of KAI's binder is counted in
+    ``probes`` from here on."""
     gate = Gate(open_gate(settings), None if observed is None else observed.reviews)
     if gate.rechecks is not None:
         probes.reviews = gate.rechecks.reviews.counts

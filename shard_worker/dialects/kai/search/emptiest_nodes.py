@@ -1,7 +1,8 @@
-"""Of the jobs that may move those on the emptiest nodes: the fewest of them leave a node empty.
+"""Which jobs a consolidation may move, where the policy bounds their number: those on the emptiest
+nodes, because the fewest of them have to move before a node is empty.
 
-KAI takes whichever its map gives first, others in each cycle. The last ones of its order alone may
-be what earlier searches moved together, of which no few would ever leave a node empty again.
+KAI takes whichever its map gives first, others in each cycle. To take the last in its order always
+would be to take what earlier searches have packed together: no few of those leave a node empty.
 """
 
 from __future__ import annotations
