@@ -12,12 +12,13 @@ like any other, and those tasks are stopped too.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from coordinator.jobs.accounts import Accounts
 from coordinator.jobs.state import JobState, Standing
 from shared.messages.messages import ENDED, HOLDING, TaskState
+from shared.model.model import Job
 
 STOP_AGAIN_SECONDS = 1.0
 """Interval after which a task that was asked to stop and did not end is asked again; doubles each
@@ -112,6 +113,22 @@ class Departures:
             self.jobs_gone += 1
             self.tasks_gone += len(state.states)
             self._accounts.forget(state)
+
+    def requeue(self, queue_of: Callable[[Job], int]) -> None:
+        """Count each deleted job in its queue where that came or went: a queue may leave the node
+        pool before the last task of its deleted jobs has ended. ``queue_of``: number of a job's
+        queue, -1 for none."""
+        accounts = self._accounts
+        for state in self.jobs.values():
+            qid, promised = queue_of(state.job), state.charge
+            if qid == state.info.qid:
+                continue
+            accounts.give_back(state)
+            accounts.forget(state)
+            state.info.qid = qid
+            accounts.admit(state)
+            accounts.retire(state)
+            accounts.promise(state, promised)
 
     # --- members ------------------------------------------------------------------------------
 

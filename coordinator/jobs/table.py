@@ -68,8 +68,7 @@ class JobBook:
     def _displace(self, jid: int) -> None:
         """Note that a job of higher priority took this one's nominations; the ledger has removed
         them."""
-        state = self.jobs.get(jid)
-        if state is None or not state.nominated:
+        if (state := self.jobs.get(jid)) is None or not state.nominated:
             return
         self.nominations.drop(state)
         if state.standing is Standing.NOMINATED:
@@ -171,8 +170,7 @@ class JobBook:
 
     def put_job(self, job: Job, states: bytearray | None = None) -> None:
         """Add a job or its new specification. ``states`` is given on recovery."""
-        existing = self.jobs.get(job.jid)
-        if existing is not None:
+        if (existing := self.jobs.get(job.jid)) is not None:
             self._replace(existing, job)
             return
         state = self._open_job(job, states)
@@ -185,8 +183,11 @@ class JobBook:
         self._settle(state)
 
     def _open_job(self, job: Job, states: bytearray | None) -> JobState:
-        qid, classes = self.session.eligibility.queue(job, self.queue_ids), self.accounts.classes
+        qid, classes = self._queue_of(job), self.accounts.classes
         return open_job(job, qid=qid, classes=classes, states=states, backfilled=self.fills)
+
+    def _queue_of(self, job: Job) -> int:
+        return self.session.eligibility.queue(job, self.queue_ids)
 
     def _replace(self, state: JobState, job: Job) -> None:
         """Replace the specification of a job and recompute its counts. An open turn's outcome is
@@ -230,8 +231,7 @@ class JobBook:
 
     def drop_job(self, jid: int) -> None:
         """Delete a job: no more turns; it stays in the totals until its last task has left."""
-        state = self.jobs.pop(jid, None)
-        if state is None:
+        if (state := self.jobs.pop(jid, None)) is None:
             return
         out = state.standing is Standing.OPEN
         self.lines.leave(state)
@@ -282,8 +282,7 @@ class JobBook:
 
     def resolve(self, jid: int, states: bytearray) -> None:
         """Take the ledger's records of a job whose turn was lost: recount it and try it first."""
-        state = self.jobs.get(jid)
-        if state is None:
+        if (state := self.jobs.get(jid)) is None:
             self._resolve_leaving(jid, states)
             return
         self._forget(state)
@@ -313,8 +312,7 @@ class JobBook:
         """Have the ledger release the job's nominations. The job gets no turn until that is
         recorded, so that a newer nomination cannot be the one released."""
         self.lapsed.append(jid)
-        state = self.jobs.get(jid)
-        if state is None:
+        if (state := self.jobs.get(jid)) is None:
             return
         state.releasing_nominations = True
         self.nominations.drop(state)
@@ -406,8 +404,7 @@ class JobBook:
     # --- queues -------------------------------------------------------------------------------
 
     def put_queue(self, queue: Queue) -> None:
-        existing = self.lines.queues.get(queue.qid)
-        if existing is not None:
+        if (existing := self.lines.queues.get(queue.qid)) is not None:
             existing.info.queue = queue
         else:
             state = PendingQueue(info=QueueInfo(queue=queue))
@@ -416,22 +413,23 @@ class JobBook:
             self.queue_ids[queue.name] = queue.qid
         self.accounts.unlinked = self.accounts.dirty = True
         self.accounts.capacity.freed()
-        for jid in sorted(self._orphans.get(queue.name, ())):
-            self._replace(self.jobs[jid], self.jobs[jid].job)
-            self.moved(jid)
+        self._requeue(sorted(self._orphans.get(queue.name, ())))
 
     def drop_queue(self, qid: int) -> None:
-        """Delete a queue, which has no job: intake makes sure of it."""
-        queue = self.lines.queues.get(qid)
-        if queue is None:
+        """Remove a queue, which was deleted or is of another node pool now. Its jobs have none."""
+        if (queue := self.lines.queues.get(qid)) is None:
             return
         del self.queue_ids[queue.info.queue.name]
-        for jid in [jid for jid, state in self.jobs.items() if state.info.qid == qid]:
-            self._replace(self.jobs[jid], self.jobs[jid].job)
-            self.moved(jid)
+        self._requeue([jid for jid, state in self.jobs.items() if state.info.qid == qid])
         del self.lines.queues[qid], self.accounts.cluster.queues[qid]
         self.accounts.unlinked = self.accounts.dirty = True
         self.accounts.capacity.freed()
+
+    def _requeue(self, jids: Iterable[int]) -> None:
+        for jid in jids:
+            self._replace(self.jobs[jid], self.jobs[jid].job)
+            self.moved(jid)
+        self.departures.requeue(self._queue_of)
 
     # --- tell ---------------------------------------------------------------------------------
 

@@ -72,6 +72,40 @@ def test_a_running_job_keeps_its_nodes_until_its_tasks_have_ended() -> None:
     purge(core, 1)
 
 
+@pytest.mark.parametrize("was", ["pending", "open", "running"])
+@pytest.mark.parametrize("returns", [False, True])
+def test_the_queue_of_a_deleted_job_leaves_the_node_pool(was: str, returns: bool) -> None:
+    """And it may come back before the job is purged."""
+    core = coordinator(job(1, count=3))
+    accounts = core.order.accounts
+    turn = None
+    if was == "open":
+        turn = opened(core)[1]
+    elif was == "running":
+        run(core, 1)
+    drop(core, 1)
+    core.order.drop_queue(0)
+    core.validate()
+    held = {"pending": 0, "open": 3000, "running": 3000}[was]
+    assert accounts.nowhere.allocated.get(CPU, 0) == held
+    assert 0 not in accounts.cluster.queues
+    if returns:
+        core.order.put_queue(Queue(qid=0, name="a"))
+        core.validate()
+        assert accounts.cluster.queues[0].allocated.get(CPU, 0) == held
+        assert not any(accounts.nowhere.allocated.values())
+    if turn is not None:
+        core.turns_returned(0, turn[0], [answer(turn[1], OutcomeCode.INFEASIBLE)])
+        step(core)
+        core.reread({1: truth(PENDING, PENDING, PENDING)})
+    elif was == "running":
+        step(core)
+        record(core, FAILED, 1, [0, 1, 2])
+    purge(core, 1)
+    assert idle(core) == 4
+    assert not any(accounts.nowhere.allocated.values())
+
+
 def test_stopping_is_asked_for_again_until_the_end_is_recorded() -> None:
     core = coordinator(job(1, count=2))
     run(core, 1)
