@@ -1,5 +1,7 @@
 """A look at 140,000 tasks holds up nobody: no slice of the loop's, and none of the ledger server's,
-takes more than 5 ms. Counted in processor time, of the thread and of the server. About 20 s.
+takes more than 5 ms. Counted in processor time, of the thread and of the server.
+
+It takes 20 s with all of them, which is what CI does; elsewhere there are 35,000.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ from shared.messages.messages import StatusItem, TaskState, Verdict
 from shared.model.model import Role
 from tests.coordinator.ledger_audit.damage import acknowledge, job_of, node_off
 from tests.coordinator.ledger_audit.test_repair import repair
+from tests.examples import THOROUGH
 from tests.shared.ledger.conftest import flush
 from tests.shared.ledger.support import SMALL, Desk, cluster, node, run, statement
 
-NODES, TASKS_A_JOB, EACH = 20_000, 200, 7
+NODES, TASKS_A_JOB, EACH = 20_000 if THOROUGH else 5_000, 200, 7
+WHOLE_LOOK = 60 * NODES / 20_000
+"""Seconds."""
 LONGEST = 0.005
 LONGEST_A_TASK = 10e-6
 """Of a repair, which reads them all: half a second to a second and a half (decision 0102)."""
@@ -71,7 +76,7 @@ async def ledger(embedded_server: EmbeddedServer) -> AsyncIterator[MeteredLedger
 
 
 async def filled(ledger: MeteredLedger) -> Desk:
-    """140,000 tasks run on 20,000 nodes."""
+    """On each node run seven tasks."""
     desk = await Desk(ledger).open("1")
     await desk.store(*cluster(nodes=0))
     for first in range(0, NODES, AT_ONCE):
@@ -98,8 +103,8 @@ async def test_no_slice_is_longer_than_5_ms_and_a_repair_costs_what_is_told(
     assert await reader.look() == []
     assert figures.tasks == NODES * EACH
     assert within(slices) and within(ledger.costs), (max(slices), max(ledger.costs))
-    assert len(slices) > 500 and len(ledger.costs) > 400  # they were cut
-    assert (1 + REST) * sum(slices) < 60  # all of it within a minute
+    assert len(slices) > NODES / 40 and len(ledger.costs) > NODES / 50  # they were cut
+    assert (1 + REST) * sum(slices) < WHOLE_LOOK
 
     await node_off(ledger, 3, USED, 700)
     (finding,) = await reader.look()
