@@ -19,7 +19,7 @@ from coordinator.jobs.counters import CoordinatorTally
 from coordinator.jobs.state import JobState, Standing
 from coordinator.order.order import Order
 from shared.codec.packed import replace
-from shared.ledger.entries.stored import Evicted, TaskRecord
+from shared.ledger.entries.stored import Evicted, JobRecord, TaskRecord
 from shared.messages.messages import ENDED, UNSUCCESSFUL, StatusItem, TaskState
 from shared.model.model import Job
 
@@ -110,6 +110,18 @@ class Victims:
         for tix, task in tasks.items():
             if task.state == TaskState.RELEASING and state.states[tix] != TaskState.RELEASING:
                 self._order.nominations.leaving(task.row)
+
+    def unheard(
+        self, records: Mapping[int, tuple[JobRecord, Mapping[int, TaskRecord]]]
+    ) -> set[int]:
+        """For whom the ledger evicts tasks that the books do not have as leaving."""
+        return {
+            task.by
+            for jid, (_, tasks) in records.items()
+            if (state := self._order.known(jid)) is not None
+            for tix, task in tasks.items()
+            if task.state == TaskState.RELEASING and state.states[tix] in _BEFORE
+        }
 
     def marks(self, jids: Iterable[int]) -> dict[int, frozenset[int]]:
         """The members of these jobs that the books have as being evicted."""

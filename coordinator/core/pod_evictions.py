@@ -22,6 +22,7 @@ from coordinator.order.cross_node import ASKED_FOR, BUDGET
 from coordinator.order.order import Order
 from shard_worker.dialects.volcano.plugins.job.pdb import allowed
 from shared.codec.packed import replace
+from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import (
     ENDED,
     GUARD_GANG,
@@ -37,6 +38,8 @@ from shared.model.storage import Budget
 
 Task = tuple[int, int]
 """(jid, tix)"""
+TaskRecords = Mapping[int, tuple[JobRecord, Mapping[int, TaskRecord]]]
+"""Job by job what the ledger has of it and of its tasks."""
 
 EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
 
@@ -191,9 +194,27 @@ class PodEvictions:
         if (state := self._order.jobs.get(jid)) is not None:
             state.evicted_on_request[tix] = state.lives.get(tix, 0)
 
-    def reread(self, plan: EvictionPlan, versions: Mapping[str, int]) -> None:
-        """Take the ledger's versions of the plan's keys, after it refused the statement."""
+    def counted(self, plan: EvictionPlan) -> list[int]:
+        """The job of the plan, and those that its budgets count."""
+        budgets = [key for key in plan.keys if key.startswith(BUDGET)]
+        return sorted(self._order.spanning.members(budgets) | {plan.statement.jid})
+
+    def reread(self, plan: EvictionPlan, versions: Mapping[str, int], records: TaskRecords) -> None:
+        """Take the ledger's versions of the plan's keys, after it refused the statement, and then
+        its ``records`` of those that are :meth:`counted`: who raised a version may have evicted
+        pods of which the books were not told yet (seed 2000739)."""
         self._order.spanning.versions.update({key: versions.get(key, 0) for key in plan.keys})
+        for jid, (_, tasks) in records.items():
+            if (state := self._order.jobs.get(jid)) is None:
+                continue
+            for tix, task in tasks.items():
+                life = state.lives.get(tix, 0)
+                if (
+                    task.state == TaskState.RELEASING
+                    and task.life == life
+                    and (state.states[tix] in EVICTABLE and tix not in state.evicted)
+                ):
+                    self._committed[jid, tix] = life
 
     # --- what goes ------------------------------------------------------------------------------
 

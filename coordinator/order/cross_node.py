@@ -357,12 +357,21 @@ class Spanning:
         """Keys that the open turns of these jobs touch."""
         return list(dict.fromkeys(key for jid in jids for key in self._taken.get(jid, ())))
 
-    def know(self, jids: Collection[int], versions: Mapping[str, int]) -> None:
+    def counted_by_budgets(self, jids: Collection[int]) -> list[int]:
+        """The members of the budgets that open turns of these jobs touch."""
+        return sorted(self.members(key for key in self.out(jids) if key.startswith(BUDGET)))
+
+    def know(
+        self, jids: Collection[int], versions: Mapping[str, int], *, unheard: Collection[int]
+    ) -> None:
         """Take the ledger's versions of the keys of jobs whose turns were lost. No other open turn
-        touches these keys."""
+        touches these keys. ``unheard``: those of the jobs for whom the ledger has evictions of
+        which the bind stream has not told yet."""
         for key in self.out(jids):
             # Read from the ledger: whether the lost statement moved the key, nobody else can say.
             self.versions[key] = versions.get(key, 0)
+        for jid in unheard:
+            self._hold(_awaiting_word(jid), self._taken.get(jid, {}))
 
     def moved(self, by: Mapping[str, int]) -> None:
         """Count an accepted statement: key -> increments of its version."""

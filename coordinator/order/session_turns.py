@@ -401,10 +401,12 @@ class Sessions(Repairs):
         elif action != "allocate":
             self.contention.opened(jid, action)
 
-    def know(self, jids: Collection[int], versions: Mapping[str, int]) -> None:
-        """Take the ledger's versions of the keys of these jobs, whose turns were lost. Closes a
-        lost shuffle turn; the jobs themselves are reread next."""
-        self.spanning.know(jids, versions)
+    def know(
+        self, jids: Collection[int], versions: Mapping[str, int], *, unheard: Collection[int]
+    ) -> None:
+        """Take the ledger's versions of the keys of these jobs, whose turns were lost
+        (:meth:`Spanning.know`). Closes a lost shuffle turn; the jobs themselves are reread next."""
+        self.spanning.know(jids, versions, unheard=unheard)
         if NOBODY in jids:
             self.came_back(NOBODY)
 

@@ -152,13 +152,24 @@ class Executor:
             # are read, too (decision 0029). Before the records: counts that are newer than those
             # would vouch for placements that the books do not have.
             if order.spanning.out(jids):
-                order.know(jids, await insist(self._ledger.read_domains, call_name="read domains"))
+                versions = await insist(self._ledger.read_domains, call_name="read domains")
+                order.know(jids, versions, unheard=await self._unheard(jids))
             truth = await self._records(jids)
             self.rereads -= 1
             count = self._core.reread(truth)
         if count:
             log.info("Found tasks that a lost call had placed", tasks=count, jobs=len(jids))
         self._kick()
+
+    async def _unheard(self, jids: list[int]) -> set[int]:
+        """Those of the jobs whose lost turns evicted what a budget counts, where the bind stream
+        has not told of it yet."""
+        counted = self._core.order.spanning.counted_by_budgets(jids)
+        if not counted:
+            return set()
+        read = partial(self._ledger.read_tasks, counted)
+        records = await insist(read, call_name="read tasks")
+        return self._core.victims.unheard(records).intersection(jids)
 
     async def _records(self, jids: list[int]) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
         """The ledger's records of these jobs, read after the last eviction that the bind stream

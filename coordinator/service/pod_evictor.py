@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -21,6 +22,7 @@ from coordinator.core.pod_evictions import (
 from coordinator.intake.admission.pod_names import owner_of
 from coordinator.intake.admission.registry import Registry, unpack_task
 from coordinator.order.order import Order
+from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.ledger.retry import insist, write
 from shared.messages.messages import ACCEPTED, CommitBatch, CommitReply, Epoch
 
@@ -35,6 +37,9 @@ log = structlog.get_logger(__name__)
 class CommitsEvictions(Protocol):
     async def commit(self, batch: CommitBatch) -> CommitReply: ...
     async def read_domains(self) -> dict[str, int]: ...
+    async def read_tasks(
+        self, jids: list[int]
+    ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]: ...
 
 
 class PodEvictor:
@@ -119,8 +124,11 @@ class PodEvictor:
             accepted = all(answer.verdict in ACCEPTED for answer in reply.answers)
             if not accepted:
                 log.info("Eviction is made anew", verdict=reply.answers[0].verdict.name)
+                # The records after the versions: those of before would not show what moved them.
                 versions = await insist(self._ledger.read_domains, call_name="read domains")
-                self._evictions.reread(plan, versions)
+                counted = partial(self._ledger.read_tasks, self._evictions.counted(plan))
+                records = await insist(counted, call_name="read tasks")
+                self._evictions.reread(plan, versions, records)
         finally:
             self._evictions.end(plan, accepted=accepted)
             self._kick()

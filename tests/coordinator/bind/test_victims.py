@@ -154,6 +154,16 @@ def test_it_may_be_back_before_the_outcome_that_placed_it() -> None:
     assert opened(core)[VICTIM][1].runs[0].tasks == [0]
 
 
+def test_the_ledger_has_evictions_of_which_no_word_came_yet() -> None:
+    core = filled()
+    job_of_it = JobRecord(spec_version=0, qid=0, gone=False, groups=[Group(-1, 1)])
+    leaving, stays = TaskRecord(RELEASING, 0, 0, 1, by=WINNER), TaskRecord(RUNNING, 0, 0, 1)
+    records = {VICTIM: (job_of_it, {0: leaving, 1: stays, 2: stays})}
+    assert core.victims.unheard(records) == {WINNER}
+    evict(core, 0)
+    assert core.victims.unheard(records) == set()
+
+
 def test_the_same_word_twice_is_told_once() -> None:
     core = filled()
     assert evict(core, 1) == evict(core, 1)

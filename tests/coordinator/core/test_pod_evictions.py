@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.core.pod_evictions import Action, EvictionPlan, PodEvictions
+from coordinator.core.pod_evictions import (
+    Action,
+    EvictionPlan,
+    EvictionRefusal,
+    Leaving,
+    PodEvictions,
+)
+from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import GUARD_GANG, GUARD_REST, TaskState
+from shared.model.constraints import Selector
+from shared.model.storage import Budget
 from tests.coordinator.order.helpers import job, order, placed, turns
 
 
@@ -22,3 +31,31 @@ def test_members_that_have_ended_stay_when_a_gang_leaves(minimum: int, rest: int
     (run,) = plan.statement.evictions
     assert run.tasks == ([2] if minimum == 2 else [2, 3])
     assert run.guards == GUARD_GANG + rest * GUARD_REST
+
+
+@pytest.mark.parametrize("life", [0, 1], ids=["this one", "one that is back"])
+def test_what_the_ledger_evicts_and_the_books_do_not_know_yet_is_not_healthy(life: int) -> None:
+    """A statement that is refused for it takes the newer version of its budget."""
+    books = order()
+    budget = Budget("ns", "all", Selector(), min_available="2")
+    key = "budget/ns/all"
+    books.put_object(budget)
+    for jid in (1, 2, 3):
+        books.put_job(job(jid))
+        (turn,) = turns(books)
+        books.outcome(placed(turn))
+        for state in (TaskState.BOUND, TaskState.RUNNING):
+            books.task_changed(jid, state, [0], [0])
+    evictions = PodEvictions(books)
+    asked = {"action": Action.EVICT, "whom": "drain"}
+    plan = evictions.plan((2, 0), {key: budget}, **asked)
+    assert isinstance(plan, EvictionPlan)
+    assert evictions.counted(plan) == [1, 2, 3]
+    leaving = TaskRecord(TaskState.RELEASING, 0, 0, 5, life=life, by=9)
+    record = JobRecord(spec_version=0, qid=0, gone=False, groups=[])
+    evictions.reread(plan, {key: 6}, {1: (record, {0: leaving})})
+    assert books.spanning.versions[key] == 6
+    again = evictions.plan((2, 0), {key: budget}, **asked)
+    assert isinstance(again, EvictionPlan if life else EvictionRefusal)
+    other = evictions.plan((1, 0), {key: budget}, **asked)
+    assert isinstance(other, EvictionPlan if life else Leaving)

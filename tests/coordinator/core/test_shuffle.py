@@ -39,5 +39,5 @@ def test_one_that_was_sent_is_over_once_the_ledger_was_read() -> None:
     assert [t.jid for i in instructions if isinstance(i, SendTurns) for t in i.turns] == [NOBODY]
     core.worker_lost(0)
     assert NOBODY in core.order.spanning.out_now
-    core.order.know([NOBODY], {})
+    core.order.know([NOBODY], {}, unheard=())
     assert NOBODY not in core.order.spanning.out_now

@@ -270,11 +270,29 @@ def test_a_lost_turn_takes_the_versions_from_the_ledger() -> None:
     (turn,) = turns(o, 1.0)
     (key,) = EXCERPT.decode(turn.world).versions
     assert o.spanning.out([2]) == [key]
-    o.know([2], {key: 4})
+    o.know([2], {key: 4}, unheard=())
     o.resolve(2, bytearray(1))
     o.nominations_released([2])
     (again,) = turns(o, 2.0)
     assert EXCERPT.decode(again.world).versions == {key: 4}
+
+
+@pytest.mark.parametrize("evicted", [True, False])
+def test_what_a_lost_turn_evicted_keeps_its_budget_until_word_of_it_comes(evicted: bool) -> None:
+    """Its version is the ledger's, and the books count the victims as healthy till then."""
+    o = contending()
+    spanning, key = o.spanning, "budget/ns/web"
+    spanning.put_object(Budget("ns", "web", APP, min_available="3"))
+    o.put_job(labelled(job(7, count=1)))
+    o.put_job(labelled(job(8, count=1)))
+    spanning.take(7, [key])
+    assert spanning.counted_by_budgets([7]) == [7, 8]
+    o.know([7], {key: 4}, unheard={7} if evicted else ())
+    o.came_back(7)
+    assert spanning.versions[key] == 4
+    assert spanning.touched([key]) is evicted
+    o.go_on(spanning.told_of_evictions(7))
+    assert not spanning.touched([key])
 
 
 def test_gates_keep_members_from_being_placed() -> None:
