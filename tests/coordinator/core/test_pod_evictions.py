@@ -47,15 +47,15 @@ def test_what_the_ledger_evicts_and_the_books_do_not_know_yet_is_not_healthy(lif
         for state in (TaskState.BOUND, TaskState.RUNNING):
             books.task_changed(jid, state, [0], [0])
     evictions = PodEvictions(books)
-    asked = {"action": Action.EVICT, "whom": "drain"}
-    plan = evictions.plan((2, 0), {key: budget}, **asked)
+    objects = {key: budget}
+    plan = evictions.plan((2, 0), objects, action=Action.EVICT, whom="drain")
     assert isinstance(plan, EvictionPlan)
     assert evictions.counted(plan) == [1, 2, 3]
     leaving = TaskRecord(TaskState.RELEASING, 0, 0, 5, life=life, by=9)
     record = JobRecord(spec_version=0, qid=0, gone=False, groups=[])
     evictions.reread(plan, {key: 6}, {1: (record, {0: leaving})})
     assert books.spanning.versions[key] == 6
-    again = evictions.plan((2, 0), {key: budget}, **asked)
+    again = evictions.plan((2, 0), objects, action=Action.EVICT, whom="drain")
     assert isinstance(again, EvictionPlan if life else EvictionRefusal)
-    other = evictions.plan((1, 0), {key: budget}, **asked)
+    other = evictions.plan((1, 0), objects, action=Action.EVICT, whom="drain")
     assert isinstance(other, EvictionPlan if life else Leaving)
