@@ -60,13 +60,13 @@ def _queue(name: str, parent: str, *, quota: int, limit: int) -> Item:
     spec: Item = {"resources": {"cpu": FREE, "memory": FREE, "gpu": gpu}}
     if parent:
         spec["parentQueue"] = parent
-    return manifest("KaiQueue", name, spec) | {"kind": "Queue"}
+    return manifest("KaiQueue", name, spec)
 
 
 def pod_group(name: str, minimum: int, *, namespace: str, rank: dict[str, str]) -> Item:
     """``rank``: its ``priorityClassName``, or nothing."""
-    group = kai_group(name, {"minMember": minimum, "queue": "default", **rank})
-    return group | {"metadata": {"name": name, "namespace": namespace}}
+    spec = {"minMember": minimum, "queue": "default", **rank}
+    return kai_group(name, spec, namespace=namespace)
 
 
 def pod(name: str, group: str, template: Item, *, namespace: str) -> Item:

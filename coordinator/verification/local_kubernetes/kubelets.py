@@ -23,6 +23,7 @@ from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, Ap
 from coordinator.verification.local_kubernetes.errors import UnexpectedAnswer
 from coordinator.verification.local_kubernetes.node_room import Room
 from coordinator.verification.local_kubernetes.watching import changes
+from coordinator.verification.workloads.manifests import manifest
 
 DURATION = "quadrant.dev/duration"
 EXIT_CODE = "quadrant.dev/exit-code"
@@ -241,16 +242,9 @@ def path_of(pod: Json) -> str:
 
 def ready_node(name: str, amounts: Mapping[str, str], labels: Mapping[str, str]) -> Json:
     conditions = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
-        "status": {
-            "allocatable": dict(amounts),
-            "capacity": dict(amounts),
-            "conditions": conditions,
-        },
-    }
+    metadata = {"labels": {"kubernetes.io/hostname": name, **labels}}
+    status = {"allocatable": dict(amounts), "capacity": dict(amounts), "conditions": conditions}
+    return manifest("Node", name, metadata=metadata, status=status)
 
 
 def lease(node: str) -> Json:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from coordinator.verification.local_kubernetes.client import ApiClient, Json
 from coordinator.verification.local_kubernetes.kubelets import ready_node
+from coordinator.verification.workloads.manifests import manifest
 
 WRITERS = 48
 GROUP = "scheduling.k8s.io/group-name"
@@ -23,7 +24,8 @@ def waiting(pods: int, gang: int, scheduler: str, *, prefix: str = "p") -> Itera
     for number in range(pods):
         group = f"g{number // gang}" if gang else ""
         if gang and number % gang == 0:
-            yield _pod_group(group, min(gang, pods - number))
+            minimum = min(gang, pods - number)
+            yield manifest("PodGroup", group, {"minMember": minimum, "queue": "default"})
         yield _pod(f"{prefix}{number}", group, scheduler)
 
 
@@ -49,18 +51,5 @@ async def create(cluster: ApiClient, items: Iterable[Json]) -> None:
 
 def _pod(name: str, group: str, scheduler: str) -> Json:
     container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": {GROUP: group} if group else {}},
-        "spec": {"schedulerName": scheduler, "containers": [container]},
-    }
-
-
-def _pod_group(name: str, minimum: int) -> Json:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name},
-        "spec": {"minMember": minimum, "queue": "default"},
-    }
+    spec = {"schedulerName": scheduler, "containers": [container]}
+    return manifest("Pod", name, spec, metadata={"annotations": {GROUP: group} if group else {}})

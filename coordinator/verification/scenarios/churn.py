@@ -14,6 +14,7 @@ from coordinator.intake.documents.document import Key
 from coordinator.jobs.gang_repair import REPAIR_SECONDS
 from coordinator.verification.scenarios.workload import CORES
 from coordinator.verification.simulation.scenario import Item, Wish
+from coordinator.verification.workloads.drawn_objects import hyper_node, member_of
 from coordinator.verification.workloads.manifests import manifest
 
 CLEAN_UP = 2.5
@@ -251,11 +252,7 @@ def _nodes(changes: _Changes, nodes: list[Item]) -> None:
             if item["kind"] == "Job" and _width(item) > item["spec"]["minAvailable"]
         ]
     if draw.random() < 0.5:
-        members = [
-            {"type": "Node", "selector": {"exactMatch": {"name": node["metadata"]["name"]}}}
-            for node in nodes[:3]
-        ]
-        hyper: Item = manifest("HyperNode", "h", {"tier": 1, "members": members})
+        members = [member_of("Node", node["metadata"]["name"]) for node in nodes[:3]]
         at = draw.uniform(0, 0.5)
-        changes.put(at, hyper)
+        changes.put(at, hyper_node("h", 1, members))
         changes.delete(at + draw.uniform(0, 1), "HyperNode", "h")

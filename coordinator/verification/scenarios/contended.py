@@ -12,6 +12,7 @@ from typing import Any
 from coordinator.verification.scenarios.workload import CORES, with_hostname
 from coordinator.verification.simulation.scenario import Item, Wish
 from coordinator.verification.workloads.demands import HOSTNAME
+from coordinator.verification.workloads.drawn_objects import budget, hyper_node, member_of
 from coordinator.verification.workloads.manifests import manifest
 from shard_worker.view.mode import Mode
 
@@ -54,9 +55,10 @@ def contended(
     nodes = [item["metadata"]["name"] for item in setup if item["kind"] == "Node"]
     racks = [nodes[i : i + RACK] for i in range(0, len(nodes), RACK)]
     objects = [with_hostname(item) for item in setup if item["kind"] != "PriorityClass"]
-    objects += [_rank(name, value) for name, value in RANKS.items()]
-    objects += [_domain(f"rack-{i}", rack) for i, rack in enumerate(racks)]
-    objects += [_budget(draw, name) for name in ("web", "db") if draw.random() < 0.5]
+    objects += [manifest("PriorityClass", name, value=value) for name, value in RANKS.items()]
+    for i, rack in enumerate(racks):
+        objects.append(hyper_node(f"rack-{i}", 1, [member_of("Node", node) for node in rack]))
+    objects += [budget(draw, name) for name in ("web", "db") if draw.random() < 0.5]
     apart = max(1, len(nodes) // shards - 1) if mode is Mode.HARD else len(nodes)
     near = 0 if mode is Mode.HARD else CORES * min(RACK, len(nodes))
     changed_wishes = []
@@ -126,33 +128,3 @@ def _idle(draw: Random) -> Item:
             "spec": {"containers": [{"name": "c"}]},
         },
     }
-
-
-# --- objects ------------------------------------------------------------------------------------
-
-
-def _rank(name: str, value: int) -> Item:
-    return manifest("PriorityClass", name, value=value)
-
-
-def _domain(name: str, nodes: list[str]) -> Item:
-    return manifest(
-        "HyperNode",
-        name,
-        {
-            "tier": 1,
-            "members": [
-                {"type": "Node", "selector": {"exactMatch": {"name": node}}} for node in nodes
-            ],
-        },
-    )
-
-
-def _budget(draw: Random, app: str) -> Item:
-    limit: Item = draw.choice([{"minAvailable": 1}, {"maxUnavailable": 1}, {"minAvailable": "50%"}])
-    return manifest(
-        "PodDisruptionBudget",
-        app,
-        {**limit, "selector": {"matchLabels": {"app": app}}},
-        namespace="ns",
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from coordinator.verification.simulation.scenario import Item, Wish
+from coordinator.verification.workloads.manifests import manifest
 
 DRAINED = 0.25
 """Fraction of the seeds in which nodes are drained."""
@@ -33,9 +34,4 @@ def draining(draw: Random, setup: tuple[Item, ...]) -> list[Wish]:
 
 def _budget(draw: Random) -> Item:
     limit: Item = draw.choice([{"minAvailable": 1}, {"maxUnavailable": 2}, {"minAvailable": "30%"}])
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "drained", "namespace": "ns"},
-        "spec": {**limit, "selector": {}},
-    }
+    return manifest("PodDisruptionBudget", "drained", {**limit, "selector": {}}, namespace="ns")

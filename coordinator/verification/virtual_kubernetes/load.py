@@ -15,6 +15,7 @@ from typing import Any
 from coordinator.verification.chaos.policies import draw_policy
 from coordinator.verification.local_kubernetes.kubelets import DURATION, EXIT_CODE
 from coordinator.verification.virtual_kubernetes.followed import SCHEDULER
+from coordinator.verification.workloads.manifests import manifest
 from shared.manifests.fields.metadata import GROUP_NAME
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -73,8 +74,9 @@ class Load:
 
 def draw_load(draw: Random) -> Load:
     nodes = [f"n{number}" for number in range(draw.randint(3, 5))]
-    asks = [Ask(0.0, "POST", QUEUES, _object("Queue", "default", {"weight": 1}))]
-    asks += [Ask(0.0, "POST", CLASSES, _rank(name, value)) for name, value in RANKS.items()]
+    asks = [Ask(0.0, "POST", QUEUES, manifest("Queue", "default", {"weight": 1}))]
+    ranks = [manifest("PriorityClass", name, value=value) for name, value in RANKS.items()]
+    asks += [Ask(0.0, "POST", CLASSES, rank) for rank in ranks]
     evicting, budget = draw.random() < 0.5, draw.random() < 0.5
     policy = draw_policy(draw, evicting=True) if evicting else ""
     lasting = [f"lasting-{i}" for i in range(len(nodes) * LASTING)] if evicting else []
@@ -118,7 +120,7 @@ def draw_load(draw: Random) -> Load:
 def _gang(draw: Random, group: str, members: list[str], at: float) -> Iterator[Ask]:
     """Its PodGroup comes before or after its pods."""
     spec = {"minMember": len(members), "queue": "default", "priorityClassName": "high"}
-    written = _object("PodGroup", group, spec)
+    written = manifest("PodGroup", group, spec)
     yield Ask(at + draw.choice([0.0, 0.0, draw.uniform(0.0, 1.0)]), "POST", GROUPS, written)
     for name in members:
         late = at + draw.choice([0.0, draw.uniform(0.0, 1.0)])
@@ -143,20 +145,9 @@ def ending(load: Load) -> Iterator[tuple[str, str]]:
         yield "DELETE", f"{GROUPS}/{group}"
 
 
-def _object(kind: str, name: str, spec: Json) -> Json:
-    about = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": kind}
-    return about | {"metadata": {"name": name}, "spec": spec}
-
-
-def _rank(name: str, value: int) -> Json:
-    about = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    return about | {"metadata": {"name": name}, "value": value}
-
-
 def _budget(minimum: int) -> Json:
-    about = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
     spec = {"minAvailable": minimum, "selector": {"matchLabels": _LASTS}}
-    return about | {"metadata": {"name": "lasting"}, "spec": spec}
+    return manifest("PodDisruptionBudget", "lasting", spec)
 
 
 def _eviction(name: str, at: float) -> Ask:
@@ -166,17 +157,13 @@ def _eviction(name: str, at: float) -> Ask:
 
 def _lasting(name: str) -> Json:
     container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": _LASTS},
-        "spec": {
-            "schedulerName": SCHEDULER,
-            "priorityClassName": "low",
-            "terminationGracePeriodSeconds": 1,
-            "containers": [container],
-        },
+    spec = {
+        "schedulerName": SCHEDULER,
+        "priorityClassName": "low",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
     }
+    return manifest("Pod", name, spec, metadata={"labels": _LASTS})
 
 
 def _pod(draw: Random, name: str, group: str = "") -> Json:
@@ -187,15 +174,11 @@ def _pod(draw: Random, name: str, group: str = "") -> Json:
         notes[EXIT_CODE] = "1"
     requests = {"cpu": str(draw.choice([1, 1, 2]))}
     container = {"name": "c", "image": "none", "resources": {"requests": requests}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": notes},
-        "spec": {
-            "schedulerName": SCHEDULER,
-            "restartPolicy": "Never",
-            "priorityClassName": "high",
-            "terminationGracePeriodSeconds": draw.choice([0, 1, 2]),
-            "containers": [container],
-        },
+    spec = {
+        "schedulerName": SCHEDULER,
+        "restartPolicy": "Never",
+        "priorityClassName": "high",
+        "terminationGracePeriodSeconds": draw.choice([0, 1, 2]),
+        "containers": [container],
     }
+    return manifest("Pod", name, spec, metadata={"annotations": notes})

@@ -99,7 +99,7 @@ def kai_queue(draw: Random, name: str, parent: str, *, inner: bool = False) -> J
     for field in ("preemptMinRuntime", "reclaimMinRuntime"):
         if own.random() < _OFTEN:
             spec[field] = own.choice(["0s", "500ms", "2s", "5s"])
-    return _of_kai("KaiQueue", name, spec)
+    return manifest("KaiQueue", name, spec)
 
 
 def _share(draw: Random, *, limits: tuple[int, ...]) -> Json:
@@ -111,14 +111,14 @@ def _share(draw: Random, *, limits: tuple[int, ...]) -> Json:
 
 
 def kai_topology() -> Json:
-    return _of_kai("KaiTopology", TOPOLOGY, {"levels": [{"nodeLabel": ZONE}]})
+    return manifest("KaiTopology", TOPOLOGY, {"levels": [{"nodeLabel": ZONE}]})
 
 
 # --- groups and pods ------------------------------------------------------------------------------
 
 
-def kai_group(name: str, spec: Json) -> Json:
-    return _of_kai("KaiPodGroup", name, spec, namespace="ns")
+def kai_group(name: str, spec: Json, *, namespace: str = "ns") -> Json:
+    return manifest("KaiPodGroup", name, spec, namespace=namespace)
 
 
 def group_marks(draw: Random) -> Json:
@@ -157,8 +157,3 @@ def node_gpus(draw: Random) -> Json:
     """What a node offers beside its cores."""
     gpus = draw.choice([0, 2, 4, 4])
     return {"nvidia.com/gpu": str(gpus)} if gpus else {}
-
-
-def _of_kai(kind: str, name: str, spec: Json, *, namespace: str = "") -> Json:
-    """An object of a kind that has another name in documents than where it is written."""
-    return manifest(kind, name, spec, namespace=namespace) | {"kind": kind.removeprefix("Kai")}

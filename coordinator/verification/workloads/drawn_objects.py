@@ -11,6 +11,7 @@ from typing import Any
 
 from coordinator.verification.workloads.demands import HOSTNAME
 from coordinator.verification.workloads.drawn_demands import APPS
+from coordinator.verification.workloads.manifests import manifest
 from shared.model.node_devices import REGISTER
 
 Json = dict[str, Any]
@@ -25,7 +26,7 @@ def objects_around(draw: Random, nodes: list[str]) -> list[Json]:
     items += _storage(draw, nodes)
     items += _device_objects(draw, nodes)
     items += [_numa(draw, name) for name in nodes if draw.random() < 0.4]
-    items += [_budget(draw, app) for app in APPS if draw.random() < 0.4]
+    items += [budget(draw, app) for app in APPS if draw.random() < 0.4]
     items += [_quota(draw)] if draw.random() < 0.3 else []
     return items
 
@@ -92,60 +93,43 @@ def queue_spec(draw: Random) -> Json:
 def _racks(nodes: list[str]) -> list[Json]:
     domains = []
     for part in (0, 1):
-        members = [_exact("Node", name) for name in nodes[part::2]]
-        domains += [_domain(f"rack-{part}", 1, members)] if members else []
+        members = [member_of("Node", name) for name in nodes[part::2]]
+        domains += [hyper_node(f"rack-{part}", 1, members)] if members else []
     return [
         *domains,
-        _domain("hall", 2, [_exact("HyperNode", obj["metadata"]["name"]) for obj in domains]),
+        hyper_node("hall", 2, [member_of("HyperNode", obj["metadata"]["name"]) for obj in domains]),
     ]
 
 
-def _exact(kind: str, name: str) -> Json:
+def member_of(kind: str, name: str) -> Json:
     return {"type": kind, "selector": {"exactMatch": {"name": name}}}
 
 
-def _domain(name: str, tier: int, members: list[Json]) -> Json:
-    return {
-        "apiVersion": "topology.volcano.sh/v1alpha1",
-        "kind": "HyperNode",
-        "metadata": {"name": name},
-        "spec": {"tier": tier, "members": members},
-    }
+def hyper_node(name: str, tier: int, members: list[Json]) -> Json:
+    return manifest("HyperNode", name, {"tier": tier, "members": members})
 
 
 def _numa(draw: Random, name: str) -> Json:
     policy = draw.choice(["best-effort", "restricted", "single-numa-node"])
     free = draw.choice(["0-7", "0-3", "2-5"])
-    return {
-        "apiVersion": "nodeinfo.volcano.sh/v1alpha1",
-        "kind": "Numatopology",
-        "metadata": {"name": name},
-        "spec": {
-            "policies": {"TopologyManagerPolicy": policy, "CPUManagerPolicy": "static"},
-            "numares": {"cpu": {"allocatable": free, "capacity": 8}},
-            "cpuDetail": {str(cpu): {"numa": cpu // 4, "core": cpu} for cpu in range(8)},
-        },
+    spec = {
+        "policies": {"TopologyManagerPolicy": policy, "CPUManagerPolicy": "static"},
+        "numares": {"cpu": {"allocatable": free, "capacity": 8}},
+        "cpuDetail": {str(cpu): {"numa": cpu // 4, "core": cpu} for cpu in range(8)},
     }
+    return manifest("Numatopology", name, spec)
 
 
-def _budget(draw: Random, app: str) -> Json:
+def budget(draw: Random, app: str) -> Json:
     limit: Json = draw.choice([{"minAvailable": 1}, {"maxUnavailable": 1}, {"minAvailable": "50%"}])
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": app, "namespace": "ns"},
-        "spec": {**limit, "selector": {"matchLabels": {"app": app}}},
-    }
+    spec = {**limit, "selector": {"matchLabels": {"app": app}}}
+    return manifest("PodDisruptionBudget", app, spec, namespace="ns")
 
 
 def _quota(draw: Random) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "most", "namespace": "ns"},
-        "spec": {"hard": {"requests.cpu": str(draw.randint(2, 12))}},
-        "status": {"hard": {"requests.cpu": "12"}, "used": {"requests.cpu": "0"}},
-    }
+    spec = {"hard": {"requests.cpu": str(draw.randint(2, 12))}}
+    status = {"hard": {"requests.cpu": "12"}, "used": {"requests.cpu": "0"}}
+    return manifest("ResourceQuota", "most", spec, namespace="ns", status=status)
 
 
 # --- volumes and claims of devices ------------------------------------------------------------
@@ -161,31 +145,27 @@ def _storage(draw: Random, nodes: list[str]) -> list[Json]:
     ]
     for i in range(4):
         kind = draw.choice(["bound", "local", "local", "made", "now"])
-        meta: Json = {"name": f"p{i}", "namespace": "ns"}
         spec: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": size}}
-        claim: Json = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta}
+        claim = manifest("PersistentVolumeClaim", f"p{i}", spec, namespace="ns")
         if kind == "bound":
-            meta["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+            claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
             spec |= {"storageClassName": "local", "volumeName": f"v{i}"}
             objects.append(_volume(f"v{i}", draw.choice(nodes), claim=f"p{i}"))
             claim["status"] = {"phase": "Bound"}
         else:
             spec["storageClassName"] = kind
-        objects.append({**claim, "spec": spec})
+        objects.append(claim)
     objects += [_volume(f"free{i}", draw.choice(nodes)) for i in range(draw.randint(0, 2))]
     for name in nodes:
         if draw.random() < 0.2:
             count = {"count": draw.randint(0, 1)}
             driver = {"name": "disk.example.com", "nodeID": name, "allocatable": count}
-            spec = {"drivers": [driver]}
-            head = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode"}
-            objects.append({**head, "metadata": {"name": name}, "spec": spec})
+            objects.append(manifest("CSINode", name, {"drivers": [driver]}))
     return objects
 
 
 def _class(name: str, provisioner: str, mode: str) -> Json:
-    head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
-    return {**head, "provisioner": provisioner, "volumeBindingMode": mode}
+    return manifest("StorageClass", name, provisioner=provisioner, volumeBindingMode=mode)
 
 
 def _volume(name: str, on: str, *, claim: str = "") -> Json:
@@ -199,37 +179,19 @@ def _volume(name: str, on: str, *, claim: str = "") -> Json:
     }
     if claim:
         spec["claimRef"] = {"namespace": "ns", "name": claim}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": spec,
-        "status": {"phase": "Bound" if claim else "Available"},
-    }
+    status = {"phase": "Bound" if claim else "Available"}
+    return manifest("PersistentVolume", name, spec, status=status)
 
 
 def _device_objects(draw: Random, nodes: list[str]) -> list[Json]:
-    head: Json = {"apiVersion": "resource.k8s.io/v1"}
     of_driver = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
     objects: list[Json] = [
-        {
-            **head,
-            "kind": "DeviceClass",
-            "metadata": {"name": "gpu"},
-            "spec": {"selectors": [of_driver]},
-        },
-        {
-            **head,
-            "kind": "ResourceClaimTemplate",
-            "metadata": {"name": "one", "namespace": "ns"},
-            "spec": {"spec": _asked(draw)},
-        },
+        manifest("DeviceClass", "gpu", {"selectors": [of_driver]}),
+        manifest("ResourceClaimTemplate", "one", {"spec": _asked(draw)}, namespace="ns"),
     ]
-    for i in range(2):
-        meta = {"name": f"d{i}", "namespace": "ns"}
-        objects.append({**head, "kind": "ResourceClaim", "metadata": meta, "spec": _asked(draw)})
+    objects += [manifest("ResourceClaim", f"d{i}", _asked(draw), namespace="ns") for i in range(2)]
     some = [name for name in nodes if draw.random() < 0.5]
-    return objects + [_slice(draw, head, name, draw.randint(1, 2)) for name in some]
+    return objects + [_slice(draw, name, draw.randint(1, 2)) for name in some]
 
 
 def _asked(draw: Random) -> Json:
@@ -248,7 +210,7 @@ def _asked(draw: Random) -> Json:
     return {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
 
 
-def _slice(draw: Random, head: Json, node_name: str, devices: int) -> Any:
+def _slice(draw: Random, node_name: str, devices: int) -> Json:
     spec = {
         "driver": DRIVER,
         "nodeName": node_name,
@@ -262,4 +224,4 @@ def _slice(draw: Random, head: Json, node_name: str, devices: int) -> Any:
             for i in range(devices)
         ],
     }
-    return {**head, "kind": "ResourceSlice", "metadata": {"name": node_name}, "spec": spec}
+    return manifest("ResourceSlice", node_name, spec)

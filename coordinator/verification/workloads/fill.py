@@ -39,7 +39,7 @@ def cluster(nodes: int) -> Iterator[Item]:
     yield from node_items(ClusterShape(nodes, GPUS_PER_NODE))
     shares = {"resources": {"cpu": FREE, "memory": FREE, "gpu": FREE}}
     for name, above in (("all", {}), (QUEUE, {"parentQueue": "all"})):
-        yield manifest("KaiQueue", name, {**shares, **above}) | {"kind": "Queue"}
+        yield manifest("KaiQueue", name, {**shares, **above})
 
 
 def jobs(count: int, *, halves: bool = False) -> Iterator[Item]:

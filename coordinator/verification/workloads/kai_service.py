@@ -111,12 +111,7 @@ def _in_racks(nodes: int) -> Iterator[Item]:
             number += 1
         yield item
     levels = [{"nodeLabel": level} for level in LEVELS]
-    yield _of_kai("KaiTopology", TOPOLOGY, {"levels": levels})
-
-
-def _nothing_runs(nodes: int) -> int:
-    del nodes
-    return 0
+    yield manifest("KaiTopology", TOPOLOGY, {"levels": levels})
 
 
 def wide_gangs(nodes: int) -> int:
@@ -133,15 +128,10 @@ def _gangs_of_a_rack(nodes: int) -> Iterator[Item]:
         name = f"wants-{number:03d}"
         constraint = {"topology": TOPOLOGY, "requiredTopologyLevel": "rack"}
         spec = {"minMember": WIDE_GANG, "queue": POOR, "topologyConstraint": constraint}
-        yield _of_kai("KaiPodGroup", name, spec, namespace="default")
+        yield manifest("KaiPodGroup", name, spec, namespace="default")
         marks = {GROUP_NAME: name}
         for member in range(WIDE_GANG):
             yield pod_manifest(f"{name}-{member}", template, annotations=marks)
-
-
-def _of_kai(kind: str, name: str, spec: Item, *, namespace: str = "") -> Item:
-    """An object whose kind has a name of its own here, as KAI names it."""
-    return manifest(kind, name, spec, namespace=namespace) | {"kind": kind.removeprefix("Kai")}
 
 
 SERVICE_SHAPES: Mapping[str, ServiceShape] = {
@@ -169,7 +159,7 @@ SERVICE_SHAPES: Mapping[str, ServiceShape] = {
     "topology": ServiceShape(
         title="gangs of 64, each in one rack",
         before=_in_racks,
-        running=_nothing_runs,
+        running=lambda _: 0,
         jobs=_gangs_of_a_rack,
         placed=lambda nodes: wide_gangs(nodes) * WIDE_GANG,
         gpus=1,
@@ -183,7 +173,7 @@ def idle_cluster(nodes: int) -> Iterator[Item]:
     """Nodes, and one queue that may have all of them."""
     yield from node_items(ClusterShape(nodes, IDLE_CORES, CPU))
     shares = {"resources": {"cpu": FREE, "memory": FREE, "gpu": FREE}}
-    yield _of_kai("KaiQueue", RICH, shares)
+    yield manifest("KaiQueue", RICH, shares)
 
 
 def idle_jobs(nodes: int) -> Iterator[Item]:

@@ -18,11 +18,12 @@ def manifest(
     metadata: Item | None = None,
     **parts: Any,
 ) -> Item:
-    """``metadata``: beside name and namespace. ``parts``: of the object beside its ``spec``."""
+    """``kind``: as in :data:`BY_KIND`, ``KaiQueue`` for a queue of KAI's. ``metadata``: beside name
+    and namespace. ``parts``: of the object beside its ``spec``."""
     named = {"name": name, "namespace": namespace} if namespace else {"name": name}
     return {
         "apiVersion": BY_KIND[kind].api_version,
-        "kind": kind,
+        "kind": BY_KIND[kind].written,
         "metadata": named | (metadata or {}),
         **({} if spec is None else {"spec": spec}),
         **parts,

@@ -64,7 +64,7 @@ def cluster(nodes: int, dialect: Dialect = Dialect.VOLCANO) -> Iterator[Item]:
         else:
             gpus = {"quota": victims_wanted(nodes), "overQuotaWeight": 1, "limit": -1}
             shares = {"resources": {"cpu": FREE, "memory": FREE, "gpu": gpus}}
-            yield manifest("KaiQueue", name, shares) | {"kind": "Queue"}
+            yield manifest("KaiQueue", name, shares)
 
 
 def rich_jobs(nodes: int) -> Iterator[Item]:

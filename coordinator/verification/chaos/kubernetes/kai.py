@@ -57,7 +57,7 @@ class KaiChaos:
     def group(self, name: str, minimum: int, queue: str, *, ends: bool) -> Item:
         spec = {"minMember": minimum, "queue": queue, "priorityClassName": "rank-high"}
         spec["preemptibility"] = "non-preemptible" if ends else "preemptible"
-        return kai_group(name, spec) | {"metadata": {"name": name, "namespace": NAMESPACE}}
+        return kai_group(name, spec, namespace=NAMESPACE)
 
     def group_path(self, name: str) -> str:
         return f"/apis/scheduling.run.ai/v2alpha2/namespaces/{NAMESPACE}/podgroups/{name}"
@@ -88,4 +88,4 @@ def _queue(name: str, parent: str) -> Item:
     spec: Item = {"resources": dict.fromkeys(("cpu", "memory", "gpu"), FREE)}
     if parent:
         spec["parentQueue"] = parent
-    return manifest("KaiQueue", name, spec) | {"kind": "Queue"}
+    return manifest("KaiQueue", name, spec)

@@ -35,6 +35,7 @@ from coordinator.verification.chaos.kubernetes.pod_history import (
 from coordinator.verification.chaos.report import RunFailed
 from coordinator.verification.local_kubernetes.client import ApiClient
 from coordinator.verification.local_kubernetes.errors import UnexpectedAnswer
+from coordinator.verification.workloads.manifests import manifest
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import LedgerError
 from shared.ledger.keys import log_position
@@ -211,12 +212,9 @@ async def recording(
 
 
 def _beat(now: float) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": BEAT, "namespace": "default", "annotations": {_TIME: str(now)}},
-        "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]},
-    }
+    spec = {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]}
+    notes = {"annotations": {_TIME: str(now)}}
+    return manifest("Pod", BEAT, spec, namespace="default", metadata=notes)
 
 
 async def _beat_forever(client: ApiClient) -> None:

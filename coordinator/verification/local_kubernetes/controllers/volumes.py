@@ -11,6 +11,7 @@ from random import Random
 
 from coordinator.verification.local_kubernetes.client import ApiClient, Json
 from coordinator.verification.local_kubernetes.controllers.rounds import patch_as_seen
+from coordinator.verification.workloads.manifests import manifest
 
 PROVISIONER = "disks.example.com"
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -80,16 +81,12 @@ def _made_for(claim: Json, node: str) -> Json:
     reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
     reference |= {key: metadata[key] for key in ("namespace", "name", "uid")}
     here = {"key": HOSTNAME, "operator": "In", "values": [node]}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"pvc-{metadata['uid']}"},
-        "spec": {
-            "capacity": claim["spec"]["resources"]["requests"],
-            "accessModes": claim["spec"]["accessModes"],
-            "storageClassName": claim["spec"]["storageClassName"],
-            "claimRef": reference,
-            "local": {"path": "/disk"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
-        },
+    spec = {
+        "capacity": claim["spec"]["resources"]["requests"],
+        "accessModes": claim["spec"]["accessModes"],
+        "storageClassName": claim["spec"]["storageClassName"],
+        "claimRef": reference,
+        "local": {"path": "/disk"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
     }
+    return manifest("PersistentVolume", f"pvc-{metadata['uid']}", spec)
