@@ -182,11 +182,17 @@ class SessionShape:
     """A promise, but where nobody has to go."""
 
 
-def _reclaim(nodes: int) -> KaiSession:
-    cluster = ShapedCluster(nodes)
+def _full_and_gang(
+    cluster: ShapedCluster, pods: int, *, apart: bool = False, together: bool = False
+) -> KaiSession:
+    """Every GPU is taken, and a gang of whole nodes waits."""
     cluster.full()
-    cluster.waiting("gang", pods=nodes // 2, gpus=GPUS)
+    cluster.waiting("gang", pods=pods, gpus=GPUS, apart=apart, together=together)
     return cluster.open()
+
+
+def _reclaim(nodes: int) -> KaiSession:
+    return _full_and_gang(ShapedCluster(nodes), nodes // 2)
 
 
 def _reclaim_many(nodes: int) -> KaiSession:
@@ -201,24 +207,16 @@ def _never_by_quota(nodes: int) -> KaiSession:
     """The gang's queue may have all that it asks for, and the other one GPU more than it leaves."""
     asks = GANG * GPUS
     cluster = ShapedCluster(nodes, quota=asks, rich_quota=nodes * GPUS - asks + 1)
-    cluster.full()
-    cluster.waiting("gang", pods=GANG, gpus=GPUS)
-    return cluster.open()
+    return _full_and_gang(cluster, GANG)
 
 
 def _never_apart(nodes: int) -> KaiSession:
-    cluster = ShapedCluster(nodes)
-    cluster.full()
     racks = -(-nodes // NODES_OF_A_RACK)
-    cluster.waiting("gang", pods=racks + 1, gpus=GPUS, apart=True)
-    return cluster.open()
+    return _full_and_gang(ShapedCluster(nodes), racks + 1, apart=True)
 
 
 def _never_together(nodes: int) -> KaiSession:
-    cluster = ShapedCluster(nodes)
-    cluster.full()
-    cluster.waiting("gang", pods=GANG, gpus=GPUS, together=True)
-    return cluster.open()
+    return _full_and_gang(ShapedCluster(nodes), GANG, together=True)
 
 
 def _consolidate(nodes: int) -> KaiSession:
@@ -246,8 +244,7 @@ def _fractions(nodes: int) -> KaiSession:
 _NEVER_GOALS = {100: 0.2, 200: 0.2, 1000: 1.0}
 
 
-def _none(nodes: int) -> int:
-    del nodes
+def _none(_: int) -> int:
     return 0
 
 
