@@ -69,10 +69,10 @@ class Presence:
                 broken = f"{resource}: {used[resource]} in use, it never had more than {most}"
         books.findings.checked[Rule.CLUSTER_CAPACITY] += 1
         if broken and not self._adopted(present):
-            self._tell(binding, Rule.CLUSTER_CAPACITY, broken)
+            self._books.came(binding, Rule.CLUSTER_CAPACITY, broken)
         claims = cid in books.rules and books.policies.always("DynamicResourceAllocation")
         if claims and (short := self._devices.short(binding.node, present)):
-            self._tell(binding, Rule.DEVICES, short)
+            self._books.came(binding, Rule.DEVICES, short)
         self._with_volumes(binding, job, cid)
         self._written.come(binding, row)
         self._marks.come(binding, row)
@@ -85,7 +85,7 @@ class Presence:
             return
         self._books.findings.checked[Rule.VOLUMES] += 1
         if name := self._volumes.unbound(job.namespace, rules):
-            self._tell(binding, Rule.VOLUMES, f"before its claim {name} had a volume")
+            self._books.came(binding, Rule.VOLUMES, f"before its claim {name} had a volume")
 
     def _leave(self, binding: ClusterBinding) -> None:
         cid = self._there.get(binding.node, {}).pop((binding.jid, binding.tix), NOWHERE)
@@ -110,8 +110,3 @@ class Presence:
             self._rows = rows
             row = rows.get(node, -1)
         return row
-
-    def _tell(self, binding: ClusterBinding, rule: Rule, problem: str) -> None:
-        task = f"task {binding.jid}.{binding.tix}"
-        message = f"{task} came to node {binding.node} on the cluster, {problem}"
-        self._books.findings.add_at(binding.line, "bind", rule, message)

@@ -37,7 +37,7 @@ class BoundDevices:
             used = self._add(binding.node, name, amounts, 1)
             if any(amount > limit for amount, limit in zip(used, most, strict=False)):
                 problem = f"which makes {used} of {name} by what its pods say, it has {most}"
-                self._tell(binding, Rule.DEVICE_CAPACITY, problem)
+                self._books.came(binding, Rule.DEVICE_CAPACITY, problem)
 
     def leave(self, binding: ClusterBinding) -> None:
         for name, amounts in binding.devices or ():
@@ -56,7 +56,9 @@ class BoundDevices:
             self._books.findings.checked[Rule.DEVICES] += 1
             if not any(_alike(binding.devices or [], devices) for devices in given):
                 told = f"the ledger says {given[-1]}" if given else "the ledger has none for it"
-                self._tell(binding, Rule.DEVICES, f"and its pod says {binding.devices}, {told}")
+                self._books.came(
+                    binding, Rule.DEVICES, f"and its pod says {binding.devices}, {told}"
+                )
 
     def _add(self, node: str, name: str, amounts: list[int], sign: int) -> list[int]:
         """What is used of the device then."""
@@ -64,11 +66,6 @@ class BoundDevices:
         for dimension, amount in enumerate(amounts):
             used[name, dimension] += sign * amount
         return [used[name, dimension] for dimension in range(len(amounts))]
-
-    def _tell(self, binding: ClusterBinding, rule: Rule, problem: str) -> None:
-        task = f"task {binding.jid}.{binding.tix}"
-        message = f"{task} came to node {binding.node} on the cluster, {problem}"
-        self._books.findings.add_at(binding.line, "bind", rule, message)
 
 
 def _alike(one: Taken, other: Taken) -> bool:

@@ -46,16 +46,16 @@ class KaiMarks:
             self._add(binding.node, group, sum(parts), 1)
             if self._used[group] > WHOLE:
                 problem = f"which makes {self._used[group]} of GPU group {group}, it has {WHOLE}"
-                self._tell(binding, Rule.DEVICE_CAPACITY, problem)
+                self._books.came(binding, Rule.DEVICE_CAPACITY, problem)
             elsewhere = sorted(self._members[group].keys() - {binding.node})
             if elsewhere:
                 problem = f"and its GPU group {group} is on {elsewhere[0]}"
-                self._tell(binding, Rule.DEVICES, problem)
+                self._books.came(binding, Rule.DEVICES, problem)
         used = self._whole[binding.node] + WHOLE * len(self._open[binding.node])
         most = WHOLE * self._books.devices.most_of(row, _PREFIX)
         if binding.gpus and used > most:
             problem = f"which makes {used} parts of its GPUs by KAI's marks, it has {most}"
-            self._tell(binding, Rule.DEVICE_CAPACITY, problem)
+            self._books.came(binding, Rule.DEVICE_CAPACITY, problem)
 
     def leave(self, binding: ClusterBinding) -> None:
         for group, parts in binding.gpus or ():
@@ -78,7 +78,9 @@ class KaiMarks:
             alike = [devices for devices in given if _parts(devices) == _parts(marks)]
             if not alike:
                 told = f"the ledger says {given[-1]}" if given else "the ledger has none for it"
-                self._tell(binding, Rule.DEVICES, f"and KAI's marks on it say {marks}, {told}")
+                self._books.came(
+                    binding, Rule.DEVICES, f"and KAI's marks on it say {marks}, {told}"
+                )
             elif len(marks) == 1 and marks[0][0] != NO_GROUP:  # of several no one knows which
                 group, device = marks[0][0], (binding.node, alike[-1][0][0])
                 first, known = (
@@ -88,7 +90,7 @@ class KaiMarks:
                 if (first, known) != (device, group):
                     problem = f"where {device[1]} is GPU group {group}"
                     earlier = f"earlier {first[1]} of {first[0]} was, and {device[1]} was {known}"
-                    self._tell(binding, Rule.DEVICES, f"{problem}; {earlier}")
+                    self._books.came(binding, Rule.DEVICES, f"{problem}; {earlier}")
 
     def _add(self, node: str, group: str, parts: int, sign: int) -> None:
         if group == NO_GROUP:
@@ -102,11 +104,6 @@ class KaiMarks:
             self._open[node].discard(group)
         else:
             self._open[node].add(group)
-
-    def _tell(self, binding: ClusterBinding, rule: Rule, problem: str) -> None:
-        task = f"task {binding.jid}.{binding.tix}"
-        message = f"{task} came to node {binding.node} on the cluster, {problem}"
-        self._books.findings.add_at(binding.line, "bind", rule, message)
 
 
 def _of_kai(devices: Taken) -> Taken:

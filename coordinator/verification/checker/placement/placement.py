@@ -155,12 +155,9 @@ class PlacementChecks:
         for tix in there:
             if job.role_of(tix).gated:
                 self._tell(Rule.NODE_RULES, jid, job, tix, "it has a scheduling gate")
-            if wrong := self._belonging.wrong(job, tix, policies):
-                self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
-            if wrong := self._numa.wrong(job, tix, policies):
-                self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
-            if wrong := self.outside.wrong(job, tix, policies):
-                self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
+            for checks in (self._belonging, self._numa, self.outside):
+                if wrong := checks.wrong(job, tix, policies):
+                    self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
             if wrong := self._without_devices(job, tix, policies):
                 self._tell(Rule.DEVICES, jid, job, tix, wrong)
         if job.topology is not None and policies and all(p.keeps_topology() for p in policies):

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.verification.checker.report.report import Findings
+from coordinator.verification.checker.report.rules import Rule
 from coordinator.verification.checker.state.capacity import Nodes
+from coordinator.verification.checker.state.cluster import ClusterBinding
 from coordinator.verification.checker.state.device_use import DeviceUse
 from coordinator.verification.checker.state.job import NOWHERE, CheckedJob
 from coordinator.verification.checker.state.kai import CheckedKaiQueues
@@ -82,6 +84,12 @@ class CheckerBooks:
 
     def task(self, jid: int, tix: int) -> str:
         return f"task {jid}.{tix} of {self.jobs[jid].key}"
+
+    def came(self, binding: ClusterBinding, rule: Rule, problem: str) -> None:
+        """What is wrong with a pod that came to its node on the cluster."""
+        task = f"task {binding.jid}.{binding.tix}"
+        message = f"{task} came to node {binding.node} on the cluster, {problem}"
+        self.findings.add_at(binding.line, "bind", rule, message)
 
     # --- what tasks hold --------------------------------------------------------------------------
 
