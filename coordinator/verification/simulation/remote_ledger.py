@@ -29,6 +29,9 @@ class RemoteLedger:
     """What one process asks. Requests under way at the same time may overtake each other; one whose
     answer is lost is sent again, as the client of the real server does."""
 
+    sent_once: frozenset[str] = frozenset()
+    """Requests that are not sent again: who asks does that."""
+
     def __init__(self, process: Process, ledger: LedgerDouble) -> None:
         self._process = process
         self._ledger = ledger
@@ -160,16 +163,8 @@ class RemoteLedger:
         return await self._ask("read residents", self._ledger.read_residents)
 
     async def _ask(self, what: str, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        return await self._request(what, call)
-
-    async def _ask_once(self, what: str, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Errors: LedgerUnavailable where the request or its answer is lost."""
-        return await self._request(what, call, lost=f"{what} had no answer")
-
-    async def _request(
-        self, what: str, call: Callable[[], Coroutine[Any, Any, T]], *, lost: str = ""
-    ) -> T:
-        """``lost``: the message of the error where it is not sent again."""
+        """Errors: LedgerUnavailable where the request or its answer is lost, if it is one of those
+        that are sent once."""
         reply: Reply[T] = Reply()
 
         def ask() -> T | LedgerError:
@@ -187,7 +182,8 @@ class RemoteLedger:
                 reply.give(result)
 
         def fail() -> None:
-            reply.fail(LedgerUnavailable(lost))
+            reply.fail(LedgerUnavailable(f"{what} had no answer"))
 
-        Request(self._process, Place.LEDGER, what, ask, answer, fail if lost else None).send()
+        lost = fail if what in self.sent_once else None
+        Request(self._process, Place.LEDGER, what, ask, answer, lost).send()
         return await reply

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -23,7 +23,7 @@ from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerError
 from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.memory.synchronous import at_once
-from shared.messages.messages import CommitBatch, CommitReply, Epoch, Turn
+from shared.messages.messages import Turn
 from shared.policy.model import Policy
 
 T = TypeVar("T")
@@ -53,22 +53,15 @@ class SeededWorkerLedger(RemoteLedger):
     """The ledger as a worker reaches it. What is lost of a write raises LedgerUnavailable: sending
     it again is the server's own part, under the same sequence number."""
 
+    sent_once = frozenset({"renew", "commit"})
+
     def __init__(self, process: Process, ledger: LedgerDouble, committed: Event) -> None:
         """``committed``: there may be something to bind."""
         super().__init__(process, ledger)
         self._committed = committed
 
-    async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:
-        ledger = self._ledger
-        return await self._ask_once("renew", lambda: ledger.renew(writer, epoch, lease=lease))
-
-    async def commit(self, batch: CommitBatch) -> CommitReply:
-        async def ask() -> CommitReply:
-            reply = await self._ledger.commit(batch)
-            self._committed()
-            return reply
-
-        return await self._ask_once("commit", ask)
+    def entries_added(self) -> None:
+        self._committed()
 
 
 class SimulatedWorker:
@@ -139,23 +132,12 @@ class SimulatedWorker:
         failed: Callable[[str], None],
     ) -> None:
         """Serve a call; a copy of one has no answer. ``failed``: it has to be replaced."""
-        self._run(lambda: self._call(number, turns, answered, failed))
 
-    async def _call(
-        self,
-        number: int,
-        turns: list[Turn],
-        answered: Callable[[PlaceReply], None],
-        failed: Callable[[str], None],
-    ) -> None:
-        async with self._serving:
-            try:
-                self.server.expect(self._epoch, number)
-                answered(await self.server.answer(turns))
-            except ServedBefore:
-                pass
-            except (CallRefused, LedgerError) as error:
-                failed(str(error))
+        async def answer() -> PlaceReply:
+            self.server.expect(self._epoch, number)
+            return await self.server.answer(turns)
+
+        self._run(lambda: self._serve(answer, answered, failed))
 
     def help(
         self,
@@ -164,17 +146,20 @@ class SimulatedWorker:
         failed: Callable[[str], None],
     ) -> None:
         """Do a part of another worker's search."""
-        self._run(lambda: self._help(request, answered, failed))
+        self._run(lambda: self._serve(lambda: self.server.help(request), answered, failed))
 
-    async def _help(
+    async def _serve(
         self,
-        request: HelpRequest,
-        answered: Callable[[HelpAnswer], None],
+        answer: Callable[[], Awaitable[T]],
+        answered: Callable[[T], None],
         failed: Callable[[str], None],
     ) -> None:
+        """One after the other, as they come."""
         async with self._serving:
             try:
-                answered(await self.server.help(request))
+                answered(await answer())
+            except ServedBefore:
+                pass
             except (CallRefused, LedgerError) as error:
                 failed(str(error))
 
