@@ -12,6 +12,8 @@ from collections.abc import Iterator, Set
 from enum import StrEnum
 from typing import NamedTuple
 
+from coordinator.verification.model.state import Came, way_to
+
 PENDING, BINDING, RUNNING, LEAVING, FAILED = range(5)
 """The ledger's state of the task."""
 
@@ -80,7 +82,7 @@ LIVES = 2
 def explore(rules: Set[EvictionRule] = ALL) -> ExploredEvictions:
     """Explore all reachable states, or find the shortest path to one that breaks a promise."""
     begin = EvictionState()
-    came: dict[EvictionState, tuple[EvictionState, str] | None] = {begin: None}
+    came: Came[EvictionState] = {begin: None}
     frontier, steps = [begin], 0
     while frontier:
         reached: list[EvictionState] = []
@@ -88,22 +90,14 @@ def explore(rules: Set[EvictionRule] = ALL) -> ExploredEvictions:
             for label, after, broken in _steps(state, rules):
                 steps += 1
                 if broken is not None:
-                    return ExploredEvictions(len(came), steps, broken, [*_way(came, state), label])
+                    return ExploredEvictions(
+                        len(came), steps, broken, [*way_to(came, state), label]
+                    )
                 if after not in came:
                     came[after] = state, label
                     reached.append(after)
         frontier = reached
     return ExploredEvictions(len(came), steps, None, [])
-
-
-def _way(
-    came: dict[EvictionState, tuple[EvictionState, str] | None], state: EvictionState
-) -> list[str]:
-    labels: list[str] = []
-    while (step := came[state]) is not None:
-        state, label = step
-        labels.append(label)
-    return labels[::-1]
 
 
 Step = tuple[str, EvictionState, EvictionPromise | None]

@@ -13,11 +13,13 @@ from coordinator.verification.model.state import (
     FENCED,
     REQUEST,
     TURN,
+    Came,
     FaultBudget,
     ModelStep,
     State,
     begin,
     canonical,
+    way_to,
 )
 
 ALL = frozenset(ModelCheck)
@@ -100,7 +102,7 @@ def explore(
     # once.
     first = canonical(begin(faults))
     # Where each state came from, not its trace: only the trace that breaks a promise is ever read.
-    came: Came = {first: None}
+    came: Came[State] = {first: None}
     layer, depth, count = [first], 0, 0
     while layer and depth != within:
         fresh: list[State] = []
@@ -117,23 +119,10 @@ def explore(
                 for promise in (*step.broken, *invariants.broken(after)):
                     if promise in promises:
                         seconds = time.perf_counter() - started
-                        trace = [*_trace(came, state), step.label]
+                        trace = [*way_to(came, state), step.label]
                         return Explored(
                             faults, len(came), count, depth + 1, seconds, promise, trace
                         )
         layer = fresh
         depth += bool(fresh)
     return Explored(faults, len(came), count, depth, time.perf_counter() - started)
-
-
-Came = dict[State, tuple[State, str] | None]
-"""State -> (previous state, step); None for the first."""
-
-
-def _trace(came: Came, state: State) -> list[str]:
-    labels = []
-    at = came[state]
-    while at is not None:
-        labels.append(at[1])
-        at = came[at[0]]
-    return labels[::-1]

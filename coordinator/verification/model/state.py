@@ -254,3 +254,16 @@ def _plain(c: ModelCoordinator, leadership: int) -> ModelCoordinator:
 def with_item(pair: tuple[T, T], index: int, item: T) -> tuple[T, T]:
     """The pair with the item at an index replaced."""
     return (item, pair[1]) if index == 0 else (pair[0], item)
+
+
+Came = dict[T, tuple[T, str] | None]
+"""State -> (previous state, step); None for the first."""
+
+
+def way_to(came: Came[T], state: T) -> list[str]:
+    """The steps from the first state to this one."""
+    labels: list[str] = []
+    while (step := came[state]) is not None:
+        state, label = step
+        labels.append(label)
+    return labels[::-1]
