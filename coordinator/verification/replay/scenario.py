@@ -62,7 +62,7 @@ def read_scenario(scenario: Mapping[str, Any]) -> RecordedScenario:
         if not isinstance(scenario.get(part), Mapping):
             raise ScenarioError(f"scenario {name!r}: {part}: missing; give a mapping")
     policy = parse_policy(scenario["policy"])
-    items = list(_items(name, scenario["cluster"]))
+    items = list(items_of(name, scenario["cluster"], KINDS))
     try:
         recorded = read_recorded(items)
     except RecordError as error:
@@ -82,14 +82,17 @@ def replay(scenario: Mapping[str, Any]) -> ReplayResult:
     return result_of(read.id, session, read.recorded.standings)
 
 
-def _items(name: str, cluster: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def items_of(
+    name: str, cluster: Mapping[str, Any], kinds: Mapping[str, tuple[str, str]]
+) -> Iterator[dict[str, Any]]:
+    """The objects of scenario ``name``. ``kinds``: list of the cluster -> kind of its objects."""
     for field, objects in cluster.items():
-        if field not in KINDS:
+        if field not in kinds:
             raise ScenarioError(
                 f"scenario {name!r}: cluster.{field}: unknown; remove it "
-                f"(known: {', '.join(KINDS)})"
+                f"(known: {', '.join(kinds)})"
             )
-        version, kind = KINDS[field]
+        version, kind = kinds[field]
         if not isinstance(objects, list | None) or any(type(o) is not dict for o in objects or ()):
             raise ScenarioError(f"scenario {name!r}: cluster.{field}: not a list of objects")
         for obj in objects or ():

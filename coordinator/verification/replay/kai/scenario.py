@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.verification.replay.scenario import ScenarioError
+from coordinator.verification.replay.scenario import ScenarioError, items_of
 from shared.errors import shown
 from shared.policy.dialect import parse_policy
 from shared.policy.model import Policy
@@ -56,21 +56,11 @@ def read_kai_scenario(value: Mapping[str, Any], *, policy: Policy | None = None)
     cluster = value.get("cluster")
     if not isinstance(cluster, Mapping):
         raise ScenarioError(f"scenario {name!r}: cluster: missing; give a mapping")
-    items: list[Json] = []
-    for kind, objects in cluster.items():
-        if kind not in KINDS:
-            known = ", ".join(KINDS)
-            raise ScenarioError(
-                f"scenario {name!r}: cluster.{kind}: unknown; remove it (known: {known})"
-            )
-        version, its_kind = KINDS[kind]
-        if not isinstance(objects, list | None) or any(type(o) is not dict for o in objects or ()):
-            raise ScenarioError(f"scenario {name!r}: cluster.{kind}: not a list of objects")
-        items += [{"apiVersion": version, "kind": its_kind, **obj} for obj in objects or ()]
+    items = tuple(items_of(name, cluster, KINDS))
     return KaiScenario(
         id=name,
         policy=policy or parse_policy(value["policy"]),
-        items=tuple(items),
+        items=items,
         now=_now(name, value.get("now")),
         rounds=_rounds(name, value.get("rounds")),
         expected=value.get("expect") or {},
