@@ -9,7 +9,7 @@ has to show that nothing is placed or evicted against its policy.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from coordinator.verification.scenarios.workload import QUEUES
@@ -40,14 +40,14 @@ MEASURED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class DrawnWorkload:
-    """A workload in which every plugin has something to judge."""
+    """A workload under a policy of its own."""
 
     setup: tuple[Item, ...]
     wishes: list[Wish]
     policy: Item
     later: tuple[Item, ...]
     """Policies to change to."""
-    usage: dict[str, dict[str, float]]
+    usage: dict[str, dict[str, float]] = field(default_factory=dict)
     """Node -> percent of its CPU and memory in use."""
 
 

@@ -10,10 +10,10 @@ of it may fit nowhere, or is not served: all jobs are deleted in the end
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from random import Random
 
 from coordinator.intake.documents.document import Key
+from coordinator.verification.scenarios.every_plugin import DrawnWorkload
 from coordinator.verification.scenarios.workload import QUEUES
 from coordinator.verification.simulation.scenario import Item, Wish
 from coordinator.verification.workloads.drawn_kai import (
@@ -46,16 +46,7 @@ MOVES = 3
 COMES_BACK = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class KaiWorkload:
-    setup: tuple[Item, ...]
-    wishes: list[Wish]
-    policy: Item
-    later: tuple[Item, ...]
-    """Policies to change to."""
-
-
-def under_kai(seed: int, setup: tuple[Item, ...], wishes: list[Wish]) -> KaiWorkload:
+def under_kai(seed: int, setup: tuple[Item, ...], wishes: list[Wish]) -> DrawnWorkload:
     """The same cluster and jobs, told in KAI's words."""
     draw = Random(seed)
     policy, *later = (kai_policy(draw) for _ in range(3))
@@ -76,7 +67,7 @@ def under_kai(seed: int, setup: tuple[Item, ...], wishes: list[Wish]) -> KaiWork
         if apart.random() < 0.5:
             drawn["usageDBConfig"] = kai_usage(apart)
     changed += _moves(apart, objects, changed)
-    return KaiWorkload((*objects, kai_topology()), changed, policy, tuple(later))
+    return DrawnWorkload((*objects, kai_topology()), changed, policy, tuple(later))
 
 
 def _moves(draw: Random, objects: list[Item], wishes: list[Wish]) -> list[Wish]:
