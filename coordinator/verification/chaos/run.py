@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
+from typing import TypeVar
 
 from coordinator.verification.chaos import kai
 from coordinator.verification.chaos.draining import NodeDrains, PlannedDrain
@@ -32,6 +34,8 @@ from coordinator.verification.chaos.timeline import ChaosTimeline
 from coordinator.verification.chaos.tokens import Tokens
 from coordinator.verification.workloads.generators import ClusterShape, Item, node_items
 from shared.settings.settings import Settings
+
+T = TypeVar("T")
 
 STEP_SECONDS = 0.2
 """Seconds between two steps of the load."""
@@ -136,19 +140,12 @@ class Chaos:
             drains = NodeDrains(stage, list(node_items(self.shape)), self.report)
             blows.append(group.create_task(drains.run(self.drains)))
             attacks = group.create_task(hostile.run()) if hostile else None
-            await self._burden(stage, load)
+            await burden(load.steps(), self.duration, partial(self._do, stage))
             await asyncio.gather(*blows)
             if attacks is not None:
                 attacks.cancel()
         if hostile is not None:
             self.report.answered.update(hostile.answered)
-
-    async def _burden(self, stage: Stage, load: Load) -> None:
-        started = time.monotonic()
-        steps = load.steps()
-        while (seconds_left := started + self.duration - time.monotonic()) > 0:
-            await self._do(stage, next(steps))
-            await asyncio.sleep(min(STEP_SECONDS, seconds_left))
 
     async def _do(self, stage: Stage, operations: Iterable[Operation]) -> None:
         for operation in operations:
@@ -185,6 +182,14 @@ class Chaos:
         for message in evidence.lost(sorted(self.created), sorted(self.deleted)):
             self.report.violation(promise=6, message=message, seed=self.seed)
         tell_recoveries(self.report, self.timeline, self.struck, evidence)
+
+
+async def burden(steps: Iterator[T], seconds: float, do: Callable[[T], Awaitable[None]]) -> None:
+    """Do what a load draws, a step at a time, for so long."""
+    started = time.monotonic()
+    while (seconds_left := started + seconds - time.monotonic()) > 0:
+        await do(next(steps))
+        await asyncio.sleep(min(STEP_SECONDS, seconds_left))
 
 
 async def strike_at(blow: PlannedFault, striker: FaultInjector) -> None:

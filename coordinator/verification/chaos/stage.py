@@ -27,6 +27,7 @@ from coordinator.verification.chaos.timeline import ChaosTimeline
 from coordinator.verification.workloads.bulk_client import ApiClient, BulkError, describe
 from coordinator.verification.workloads.generators import Item, lists
 from shared.ledger.errors import LedgerError
+from shared.ledger.keys import log_position
 from shared.ledger.redis.client import RedisLedger
 from shared.settings.settings import Settings
 
@@ -136,8 +137,9 @@ class Stage:
         cluster = SocketCluster(self.settings.cluster_socket or "")
         try:
             async with asyncio.timeout(FOLLOW_SECONDS):
-                tail = _number(await ledger.log_tail())
-                while _number(await cluster.history_position()) < tail:  # noqa: ASYNC110 - remote
+                tail = log_position(await ledger.log_tail())
+                # The history is another process's: there is no event to wait for.
+                while log_position(await cluster.history_position()) < tail:  # noqa: ASYNC110
                     await asyncio.sleep(POLL)
         except (TimeoutError, LedgerError, ClusterTimeout) as error:
             raise RunFailed(f"the history does not follow the ledger's log: {error!r}") from None
@@ -150,11 +152,6 @@ class Stage:
         nothing that could be judged, whatever the run looked like."""
         if self.parts.exit_codes.get(CLUSTER) != 0:
             raise RunFailed("the cluster process could not complete the history; see its log")
-
-
-def _number(log_id: str) -> tuple[int, int]:
-    head, _, tail = log_id.partition("-")
-    return int(head), int(tail or 0)
 
 
 @contextlib.asynccontextmanager

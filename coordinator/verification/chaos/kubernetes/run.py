@@ -8,6 +8,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ from coordinator.verification.chaos.kubernetes.servers import ServersKeeper
 from coordinator.verification.chaos.plan import PlannedFault
 from coordinator.verification.chaos.policies import write_policy
 from coordinator.verification.chaos.report import ChaosReport, RunFailed
-from coordinator.verification.chaos.run import QUIET_SECONDS, STEP_SECONDS, strike_at
+from coordinator.verification.chaos.run import QUIET_SECONDS, burden, strike_at
 from coordinator.verification.chaos.stage import READY_SECONDS, Stage, beside
 from coordinator.verification.chaos.timeline import ChaosTimeline
 from coordinator.verification.local_kubernetes.client import ApiClient, client_of
@@ -268,20 +269,12 @@ class KubernetesChaos:
                     group.create_task(strike_at(blow, striker))
                 if act.loss is not None and act.loss.age:
                     group.create_task(self._copy_later(act.duration - act.loss.age))
-                await self._burden(client, steps, act.duration)
+                await burden(steps, act.duration, partial(self._do, client))
         finally:
             striker.release()
             self.struck += striker.struck
         self.timeline.note("no more faults")
         return striker.struck
-
-    async def _burden(
-        self, client: ApiClient, steps: Iterator[list[Operation]], duration: float
-    ) -> None:
-        started = time.monotonic()
-        while (seconds_left := started + duration - time.monotonic()) > 0:
-            await self._do(client, next(steps))
-            await asyncio.sleep(min(STEP_SECONDS, seconds_left))
 
     # --- what users do --------------------------------------------------------------------------
 
