@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.cli.options.options import ModeChoice, Output
+from coordinator.cli.verify.chaos_options import ChaosOptions
 
 NODES, CORES = 12, 8
 """Fewer than on the simulated cluster: every pod costs the API server one or two milliseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class KubernetesRun:
-    """The options that such a run has."""
-
-    servers: Path
-    seed: int
-    kai: bool
-    """Whether it has to be a run in KAI's words."""
-    duration: float
-    shards: int
-    mode: ModeChoice
-    standby: bool
-    faults: bool
-    history: Path | None
-    output: Output
-
-
-def run_on_kubernetes(options: KubernetesRun) -> int:
-    """Returns the exit code. Raises CommandError."""
+def run_on_kubernetes(options: ChaosOptions, servers: Path) -> int:
+    """``servers``: the folder of the programs. Returns the exit code. Raises CommandError."""
     from rich.console import Console
 
     from coordinator.cli.run.control_plane import own_control_plane
@@ -48,7 +30,7 @@ def run_on_kubernetes(options: KubernetesRun) -> int:
     targets = [t for t in KUBERNETES_TARGETS if options.standby or t != STANDBY]
     blows = plan(options.seed, options.duration, targets=targets) if options.faults else []
     with (
-        own_control_plane(options.servers) as plane,
+        own_control_plane(servers) as plane,
         workspace(
             history=options.history,
             shards=options.shards,

@@ -2,101 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from coordinator.cli.options.failure import CommandError
-from coordinator.cli.options.options import ModeChoice, ModeOption, Output, OutputOption, Seed
+from coordinator.cli.verify.chaos_options import ChaosOptions, ClusterChoice
 
-DRIVER_FAULTS = (
-    "refuse=0.01,unknown_before=0.01,unknown_after=0.01,"
-    "silent_before=0.005,silent_after=0.005,duplicate=0.05"
-)
 NODES, UNITS = 24, 8
 
 
-class ClusterChoice(StrEnum):
-    SIMULATED = "simulated"
-    KUBERNETES = "kubernetes"
-
-
-def chaos_run(
-    *,
-    seed: Seed = 0,
-    duration: Annotated[
-        float, typer.Option("--duration", min=5.0, help="Seconds of load and faults")
-    ] = 60.0,
-    shards: Annotated[
-        int, typer.Option("--shards", min=1, max=16, help="Workers that are struck")
-    ] = 3,
-    mode: ModeOption = ModeChoice.SOFT,
-    standby: Annotated[
-        bool, typer.Option("--standby/--no-standby", help="Have a second coordinator")
-    ] = True,
-    driver_faults: Annotated[
-        str,
-        typer.Option(
-            "--driver-faults",
-            metavar="FAULT=P,...",
-            help="How often the cluster refuses, is silent, says things twice; '' = never",
-        ),
-    ] = DRIVER_FAULTS,
-    faults: Annotated[
-        bool,
-        typer.Option(
-            "--faults/--no-faults", help="Kill, pause and restart processes, and drain nodes"
-        ),
-    ] = True,
-    hostile: Annotated[
-        bool,
-        typer.Option(
-            "--hostile/--no-hostile",
-            help="Have a tenant that sends what could corrupt the ledger or hold up the service",
-        ),
-    ] = True,
-    kai: Annotated[
-        bool,
-        typer.Option(
-            "--kai/--no-kai",
-            help="Run under KAI policies, with a tree of KAI's queues (and no hostile tenant)",
-        ),
-    ] = False,
-    post_limit: Annotated[
-        float,
-        typer.Option(
-            "--post-limit",
-            metavar="MS",
-            min=0.0,
-            help="Milliseconds for 99% of users' POSTs, outside of recoveries; 0 = not judged",
-        ),
-    ] = 500.0,
-    cluster: Annotated[
-        ClusterChoice,
-        typer.Option(
-            "--cluster",
-            help="simulated, or kubernetes: a real API server and etcd, which are struck too",
-        ),
-    ] = ClusterChoice.SIMULATED,
-    servers: Annotated[
-        Path | None,
-        typer.Option(
-            "--servers",
-            metavar="FOLDER",
-            file_okay=False,
-            help="With --cluster kubernetes: where the programs etcd and kube-apiserver are",
-        ),
-    ] = None,
-    history: Annotated[
-        Path | None,
-        typer.Option(
-            "--history", metavar="FILE", dir_okay=False, help="Keep the history of the run here"
-        ),
-    ] = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
+def chaos_run(*, options: ChaosOptions) -> None:
     """Kill, pause and restart every process at random while users work, then check all promises
 
     Starts everything in a directory of its own: the embedded ledger, Ray with its workers, two
@@ -124,28 +38,20 @@ def chaos_run(
 
       quadrant chaos run --cluster kubernetes --servers ~/kubernetes/bin
     """
-    if cluster is ClusterChoice.KUBERNETES:
-        from coordinator.cli.verify.chaos_kubernetes import KubernetesRun, run_on_kubernetes
+    if options.cluster is ClusterChoice.KUBERNETES:
+        from coordinator.cli.verify.chaos_kubernetes import run_on_kubernetes
 
-        if servers is None:
+        if options.servers is None:
             raise CommandError("--cluster kubernetes: give the folder of its programs by --servers")
-        code = run_on_kubernetes(
-            KubernetesRun(
-                servers=servers,
-                seed=seed,
-                kai=kai,
-                duration=duration,
-                shards=shards,
-                mode=mode,
-                standby=standby,
-                faults=faults,
-                history=history,
-                output=output,
-            )
-        )
-        if code:
-            raise typer.Exit(code)
-        return
+        code = run_on_kubernetes(options, options.servers)
+    else:
+        code = _run_simulated(options)
+    if code:
+        raise typer.Exit(code)
+
+
+def _run_simulated(options: ChaosOptions) -> int:
+    """Returns the exit code. Raises CommandError."""
     from rich.console import Console
 
     from coordinator.cli.run.stack import workspace
@@ -158,27 +64,27 @@ def chaos_run(
     from coordinator.verification.workloads.generators import ClusterShape
 
     console = Console(stderr=True, highlight=False)
+    seed, duration, kai = options.seed, options.duration, options.kai
     with workspace(
-        history=history,
-        shards=shards,
-        mode=mode.value,
+        history=options.history,
+        shards=options.shards,
+        mode=options.mode.value,
         seed=seed,
-        standby=standby,
-        cluster_faults=driver_faults,
+        standby=options.standby,
+        cluster_faults=options.driver_faults,
         log_format="json",
     ) as space:
+        blows = plan(seed, duration, targets=kinds_of(options.standby)) if options.faults else []
         chaos = Chaos(
             settings=space.settings,
             shape=ClusterShape(NODES, UNITS),
             seed=seed,
             duration=duration,
-            blows=plan(seed, duration, targets=kinds_of(standby)) if faults else [],
-            drains=plan_drains(seed, duration) if faults else [],
-            hostile=hostile and not kai,
+            blows=blows,
+            drains=plan_drains(seed, duration) if options.faults else [],
+            hostile=options.hostile and not kai,
             of_kai=kai,
-            post_limit=post_limit / 1000,
+            post_limit=options.post_limit / 1000,
             timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
         )
-        code = run_and_tell(chaos, space, console, output)
-    if code:
-        raise typer.Exit(code)
+        return run_and_tell(chaos, space, console, options.output)

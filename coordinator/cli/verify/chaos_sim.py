@@ -13,7 +13,7 @@ import typer
 
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
 from coordinator.cli.options.options import Output, OutputOption
-from coordinator.cli.verify.chaos_run import ClusterChoice
+from coordinator.cli.verify.chaos_options import ClusterChoice
 
 if TYPE_CHECKING:
     from coordinator.verification.chaos.report import ChaosReport
