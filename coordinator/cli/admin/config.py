@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 API_VERSION = "quadrant.dev/v1alpha1"
 
-app = CommandGroup(no_args_is_help=True, help="Check a policy file; show the settings that count")
+app = CommandGroup(no_args_is_help=True)
 
 
 class ReportForm(StrEnum):

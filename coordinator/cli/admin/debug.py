@@ -13,9 +13,7 @@ from coordinator.cli.client.connection import Connection
 from coordinator.cli.options.options import Output, OutputOption
 from coordinator.cli.options.records import CommandGroup
 
-app = CommandGroup(
-    no_args_is_help=True, help="Look into a process: its stacks, its view, another log level"
-)
+app = CommandGroup(no_args_is_help=True)
 
 BASE = "/apis/quadrant.dev/v1alpha1/debug"
 MOST_LINES = 30

@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = CommandGroup(
-    no_args_is_help=True,
-    help="See which ledger a server holds, and accept one that was not expected",
-)
+app = CommandGroup(no_args_is_help=True)
 
 
 @app.command()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coordinator.api.auth.tokens import TokenBook
     from coordinator.intake.principal import Principal
 
-app = CommandGroup(no_args_is_help=True, help="Make and list the tokens of those who may ask")
+app = CommandGroup(no_args_is_help=True)
 
 NameOption = Annotated[
     str, typer.Option("--name", metavar="NAME", help="Whose it is; shown where it is refused")

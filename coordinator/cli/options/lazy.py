@@ -35,7 +35,7 @@ class CommandEntry:
         target = getattr(importlib.import_module(self.module), self.attribute or self.name)
         if isinstance(target, typer.Typer):
             command = typer.main.get_command(target)
-            command.name = self.name
+            command.name, command.help = self.name, self.help
         else:
             app = CommandGroup()
             app.command(self.name)(target)

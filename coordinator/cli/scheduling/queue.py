@@ -17,9 +17,7 @@ from coordinator.cli.options.records import CommandGroup
 if TYPE_CHECKING:
     from coordinator.cli.scheduling.queue_figures import QueueMetrics
 
-app = CommandGroup(
-    no_args_is_help=True, help="List, describe, close and open queues; divide among them"
-)
+app = CommandGroup(no_args_is_help=True)
 
 Names = Annotated[
     list[str],

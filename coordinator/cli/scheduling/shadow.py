@@ -13,7 +13,7 @@ from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import NoHeaders, Output
 from coordinator.cli.options.records import CommandGroup
 
-app = CommandGroup(no_args_is_help=True, help="Compare with the scheduler of a Kubernetes cluster")
+app = CommandGroup(no_args_is_help=True)
 
 SHADOW = "/apis/quadrant.dev/v1alpha1/shadow"
 _QUEUE_HEADS = (

@@ -11,7 +11,7 @@ from coordinator.cli.client.connection import Connection
 from coordinator.cli.client.options import NoHeaders, Output
 from coordinator.cli.options.records import CommandGroup
 
-app = CommandGroup(no_args_is_help=True, help="List and describe shards")
+app = CommandGroup(no_args_is_help=True)
 
 
 @app.command("list")

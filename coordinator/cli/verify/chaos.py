@@ -16,20 +16,13 @@ from coordinator.cli.verify.chaos_model import model_command
 from coordinator.cli.verify.chaos_run import chaos_run
 from coordinator.cli.verify.chaos_sim import sim_command
 
-app = CommandGroup(
-    name="chaos", no_args_is_help=True, help="Break things on purpose, and check histories"
-)
+app = CommandGroup(no_args_is_help=True)
 
 app.command("run")(chaos_run)
 app.command("kill")(chaos_kill)
 app.command("measure")(chaos_measure)
 app.command("sim")(sim_command)
 app.command("model")(model_command)
-
-
-@app.callback()
-def chaos() -> None:
-    """Break things on purpose, and check histories"""
 
 
 @app.command("check")
