@@ -173,7 +173,7 @@ def _evicted(answer: Answer) -> list[str]:
     if not evictions or answer.get("reason") is None:
         return []
     last, at = evictions[-1], evictions[-1]["lastTime"]
-    tasks = "1 task" if last["tasks"] == 1 else f"{last['tasks']} tasks"
+    tasks = plural(last["tasks"], "task")
     return [f"{tasks} {last['message'].removeprefix('evicted ')}, at {at[11:19]}"]
 
 
@@ -190,7 +190,7 @@ def _spared(victims: Answer) -> str:
             victims["kept"][0]["why"] if victims["kept"] else "there is nobody who could be evicted"
         )
         return f"{victims['action']}: {why}"
-    tasks = "1 task" if victims["considered"] == 1 else f"{victims['considered']} tasks"
+    tasks = plural(victims["considered"], "task")
     reasons = ", ".join(f"{row['tasks']} {row['why']}" for row in victims["kept"])
     return f"{victims['action']} looked at {tasks}: {reasons or 'too few to make room'}"
 
@@ -206,8 +206,7 @@ def _if(entry: Answer, answer: Answer) -> str:
         return f"{entry['change']}:{more} fits now"
     if answer.get("reason") == Reason.WAITING_FOR_QUOTA:
         return f"{entry['change']}: no change"
-    tasks = "1 task" if entry["starts"] == 1 else f"{entry['starts']} tasks"
-    return f"{entry['change']}:{more} {tasks} could start"
+    return f"{entry['change']}:{more} {plural(entry['starts'], 'task')} could start"
 
 
 def _ahead(answer: Answer) -> list[str]:
@@ -232,8 +231,8 @@ def _tried(answer: Answer) -> list[str]:
     ]
     if lost:
         words.append(f"{' and '.join(lost)} conflict{'' if conflicts == 1 else 's'}")
-    shards = "1 shard" if tries["shards"] == 1 else f"{tries['shards']} shards"
-    return [f"{'1 turn' if turns == 1 else f'{turns} turns'} on {shards}: {', '.join(words)}"]
+    shards = plural(tries["shards"], "shard")
+    return [f"{plural(turns, 'turn')} on {shards}: {', '.join(words)}"]
 
 
 def _places(answer: Answer) -> list[str]:
@@ -241,8 +240,7 @@ def _places(answer: Answer) -> list[str]:
 
 
 def _place(place: Answer) -> str:
-    tasks = "1 task" if place["tasks"] == 1 else f"{place['tasks']} tasks"
-    words = [f"{place['node']}: {tasks}"]
+    words = [f"{place['node']}: {plural(place['tasks'], 'task')}"]
     words += [f"shard-{place['shard']}"] if place.get("shard") is not None else []
     words += [f"{place['level']} ({place['because']})"] if place.get("level") else []
     return ", ".join(words)

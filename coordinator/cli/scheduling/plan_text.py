@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from coordinator.cli.output.terminal import GREEN, RED, YELLOW
+from shared.units.amount_text import plural
 
 Answer = dict[str, Any]
 
@@ -44,9 +45,9 @@ def totals(answer: Answer, *, columns: int) -> list[str]:
         )
         if t[word]
     ]
-    sentences = [f"{_count(t['jobs'], 'job')}: {', '.join(words) or 'nothing to place'}"]
+    sentences = [f"{plural(t['jobs'], 'job')}: {', '.join(words) or 'nothing to place'}"]
     if t["tasks"]:
-        sentences[0] += f"; {t['tasksNow']} of {_count(t['tasks'], 'task')} could start now"
+        sentences[0] += f"; {t['tasksNow']} of {plural(t['tasks'], 'task')} could start now"
     if answer.get("revision"):
         sentences.append(f"At revision {answer['revision']}: {answer['note']}")
     return [line for text in sentences for line in textwrap.wrap(text, columns)]
@@ -61,10 +62,10 @@ def _job(job: Answer) -> str:
                 return f"{name}: nothing left to place"
             rest = tasks["total"] - tasks["now"]
             some = f", {rest} more when there is room" if rest else ""
-            return f"{name}: {_count(tasks['now'], 'task')} now on {_nodes(job)}{some}{_ahead(job)}"
+            return f"{name}: {plural(tasks['now'], 'task')} now on {_nodes(job)}{some}{_ahead(job)}"
         case "later":
             after = _evicts(job) or ", ".join(job.get("after") or ()) or "what is leaving"
-            placement = f"{_count(tasks['later'], 'task')} after {after} on {_nodes(job)}"
+            placement = f"{plural(tasks['later'], 'task')} after {after} on {_nodes(job)}"
             return f"{name}: {placement}{_displaces(job)}"
         case "waits":
             return f"{name}: not now, {job['reason']}: {job['message']}"
@@ -91,16 +92,16 @@ def _ahead(job: Answer) -> str:
     waiting = job["waitingInQueue"]
     if not waiting:
         return ""
-    return f"; {_count(waiting, 'job')} already in queue {job['queue']} may come first"
+    return f"; {plural(waiting, 'job')} already in queue {job['queue']} may come first"
 
 
 def _evicts(job: Answer) -> str:
     """Whom it waits for because they would be evicted for it; "" for nobody."""
-    victims = [f"{_count(v['tasks'], 'task')} of {v['job']}" for v in job.get("evicts") or ()]
+    victims = [f"{plural(v['tasks'], 'task')} of {v['job']}" for v in job.get("evicts") or ()]
     if not victims:
         return ""
     more = len(victims) - JOBS
-    text = ", ".join(victims[:JOBS]) + (f" and {_count(more, 'more job')}" if more > 0 else "")
+    text = ", ".join(victims[:JOBS]) + (f" and {plural(more, 'more job')}" if more > 0 else "")
     moved = all(v["moved"] == v["tasks"] for v in job["evicts"])
     return f"{text} {'moved' if moved else 'evicted'} ({job['evictedBy']})"
 
@@ -128,7 +129,3 @@ def _wrapped(verdict: str, text: str, columns: int) -> list[tuple[str, str]]:
         break_on_hyphens=False,
     )
     return [(verdict, line) for line in lines]
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
