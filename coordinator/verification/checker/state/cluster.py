@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.verification.checker.report.report import Findings
@@ -27,47 +28,30 @@ def _life(uid: str) -> int:
     return int(tail) if tail.isdecimal() else 0
 
 
+@dataclass(slots=True, eq=False)
 class ClusterBinding:
     """An incarnation of a task on the node that accepted it."""
 
-    __slots__ = (
-        "began",
-        "devices",
-        "erased",
-        "gpus",
-        "jid",
-        "late",
-        "life",
-        "line",
-        "meant",
-        "node",
-        "phase",
-        "t",
-        "tix",
-    )
-
-    def __init__(self, task: str, life: int, node: str, line: int, t: float) -> None:
-        head, _, tail = task.partition(".")
-        self.jid = int(head)
-        self.tix = int(tail)
-        self.life = life
-        self.node = node
-        self.line = line
-        self.t = t
-        self.began: float | None = None
-        """When it started; None: not yet, or nothing was said of it."""
-        self.devices: Taken | None = None
-        """Those that its pod says it has; None: nothing is known of that."""
-        self.gpus: Taken | None = None
-        """(group of KAI's, parts) by KAI's own marks on the pod, "" for GPUs that it has whole;
-        None: nothing is known of that."""
-        self.phase = LIVE
-        self.late = False
-        """The node had refused it before: a duplicated request arrived late."""
-        self.meant = False
-        """It was asked to end, or vanished: its end is not a failure of its own."""
-        self.erased = False
-        """It ended, and its object is gone: who did not look before cannot know how."""
+    jid: int
+    tix: int
+    life: int
+    node: str
+    line: int
+    t: float
+    began: float | None = None
+    """When it started; None: not yet, or nothing was said of it."""
+    devices: Taken | None = None
+    """Those that its pod says it has; None: nothing is known of that."""
+    gpus: Taken | None = None
+    """(group of KAI's, parts) by KAI's own marks on the pod, "" for GPUs that it has whole; None:
+    nothing is known of that."""
+    phase: int = LIVE
+    late: bool = False
+    """The node had refused it before: a duplicated request arrived late."""
+    meant: bool = False
+    """It was asked to end, or vanished: its end is not a failure of its own."""
+    erased: bool = False
+    """It ended, and its object is gone: who did not look before cannot know how."""
 
     @property
     def told(self) -> str:
@@ -164,7 +148,8 @@ class ClusterSide:
                 )
 
     def _take(self, task: str, uid: str, node: str, t: float) -> ClusterBinding:
-        binding = ClusterBinding(task, _life(uid), node, self._findings.line, t)
+        jid, _, tix = task.partition(".")
+        binding = ClusterBinding(int(jid), int(tix), _life(uid), node, self._findings.line, t)
         # The node had refused an earlier copy of this request: the ledger may have placed the task
         # elsewhere since.
         binding.late = (task, uid) in self._refused

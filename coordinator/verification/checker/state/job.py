@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.verification.checker.state.device_use import Taken
@@ -47,88 +48,56 @@ SYSTEM = 2_000_000_000
 """Priorities from this value on are those of system pods."""
 
 
+@dataclass(slots=True, eq=False)
 class CheckedJob:
     """A job. Lists are indexed by task, except ``groups``, ``held``, ``shards``, ``best_effort``
     and ``idle``, which are indexed by group, and ``roles``."""
 
-    __slots__ = (
-        "adopted",
-        "began",
-        "best_effort",
-        "changed",
-        "charges",
-        "cids",
-        "devices",
-        "earlier",
-        "evicted",
-        "forgotten",
-        "given",
-        "gone",
-        "gone_at",
-        "group_of",
-        "groups",
-        "held",
-        "idle",
-        "key",
-        "left",
-        "line",
-        "lives",
-        "member",
-        "named",
-        "priority",
-        "promised",
-        "qid",
-        "respecified",
-        "restarted",
-        "roles",
-        "rows",
-        "shards",
-        "spared",
-        "spec",
-        "states",
-        "submitted",
-        "topology",
-        "unpromised",
-    )
-
-    def __init__(self, key: str, line: int) -> None:
-        self.key = key
-        self.line = line
-        self.qid = -1
-        self.spec = -1
-        self.respecified = 0.0  # when it last changed
-        self.gone = False
-        self.gone_at = 0  # line of its deletion
-        self.forgotten = False
-        self.groups: list[list[int]] = []  # [parent, minimum]
-        self.held: list[int] = []
-        self.shards: list[int | None] = []  # where a gang's first member was placed
-        self.best_effort: list[int] = []  # per group, counted in ``held`` from the start
-        self.idle: list[int] = []  # per group: pending members among those
-        self.priority = 0
-        self.topology: dict[str, Any] | None = None  # hard, where it has one
-        self.named = False  # its tasks have names of their own, not by their job's
-        self.roles: list[RoleFacts] = []
-        self.adopted: set[int] = set()  # found by the ledger where the cluster had them
-        self.spared = False  # in part by a rule of its own: a policy let somebody evict it
-        self.states = bytearray()
-        self.member = bytearray()  # 1: part of the job now
-        self.rows: list[int] = []
-        self.cids: list[int] = []
-        self.group_of: list[int] = []
-        self.submitted: list[float] = []
-        self.changed: list[int] = []  # line of the last change
-        self.earlier: dict[int, list[int]] = {}  # rows a task was committed to before
-        self.devices: dict[int, Taken] = {}  # of tasks that hold some
-        self.given: dict[tuple[int, int], list[Taken]] = {}  # (task, row) -> all it ever had there
-        self.charges: dict[int, Charge] = {}  # of tasks that count in a queue of KAI's
-        self.evicted: set[int] = set()  # leaving, and no members of their gangs
-        self.began: dict[int, float] = {}  # when tasks that run started, as the cluster says
-        self.promised: list[int] = []  # classes of its tasks that are nominated, or were at last
-        self.unpromised: float | None = None  # when those nominations ended; None: they have not
-        self.left: dict[int, float] = {}  # when a task last left its node by itself
-        self.lives: dict[int, int] = {}  # incarnations that were evicted, or begun anew, and ended
-        self.restarted: set[tuple[int, int]] = set()  # (task, incarnation) begun anew after its end
+    key: str
+    line: int
+    qid: int = -1
+    spec: int = -1
+    respecified: float = 0.0  # when it last changed
+    gone: bool = False
+    gone_at: int = 0  # line of its deletion
+    forgotten: bool = False
+    groups: list[list[int]] = field(default_factory=list)  # [parent, minimum]
+    held: list[int] = field(default_factory=list)
+    shards: list[int | None] = field(default_factory=list)  # where a gang's first member was placed
+    # Per group, counted in ``held`` from the start.
+    best_effort: list[int] = field(default_factory=list)
+    idle: list[int] = field(default_factory=list)  # per group: pending members among those
+    priority: int = 0
+    topology: dict[str, Any] | None = None  # hard, where it has one
+    named: bool = False  # its tasks have names of their own, not by their job's
+    roles: list[RoleFacts] = field(default_factory=list)
+    adopted: set[int] = field(default_factory=set)  # found by the ledger where the cluster had them
+    spared: bool = False  # in part by a rule of its own: a policy let somebody evict it
+    states: bytearray = field(default_factory=bytearray)
+    member: bytearray = field(default_factory=bytearray)  # 1: part of the job now
+    rows: list[int] = field(default_factory=list)
+    cids: list[int] = field(default_factory=list)
+    group_of: list[int] = field(default_factory=list)
+    submitted: list[float] = field(default_factory=list)
+    changed: list[int] = field(default_factory=list)  # line of the last change
+    # Rows a task was committed to before.
+    earlier: dict[int, list[int]] = field(default_factory=dict)
+    devices: dict[int, Taken] = field(default_factory=dict)  # of tasks that hold some
+    # (task, row) -> all it ever had there.
+    given: dict[tuple[int, int], list[Taken]] = field(default_factory=dict)
+    # Of tasks that count in a queue of KAI's.
+    charges: dict[int, Charge] = field(default_factory=dict)
+    evicted: set[int] = field(default_factory=set)  # leaving, and no members of their gangs
+    # When tasks that run started, as the cluster says.
+    began: dict[int, float] = field(default_factory=dict)
+    # Classes of its tasks that are nominated, or were at last.
+    promised: list[int] = field(default_factory=list)
+    unpromised: float | None = None  # when those nominations ended; None: they have not
+    left: dict[int, float] = field(default_factory=dict)  # when a task last left its node by itself
+    # Incarnations that were evicted, or begun anew, and ended.
+    lives: dict[int, int] = field(default_factory=dict)
+    # (task, incarnation) begun anew after its end.
+    restarted: set[tuple[int, int]] = field(default_factory=set)
 
     def grow(self, size: int, t: float) -> None:
         by = size - len(self.states)

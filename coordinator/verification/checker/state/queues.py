@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 Affinity = dict[str, list[str]] | None
 
 
+@dataclass(slots=True, eq=False)
 class _Queue:
-    __slots__ = (
-        "affinities",
-        "capability",
-        "guarantee",
-        "leaving",
-        "parent",
-        "reclaimable",
-        "used",
-    )
-
-    def __init__(self) -> None:
-        self.parent = -1
-        self.affinities: list[tuple[float, Affinity]] = []
-        """(since when, affinity to node groups), oldest first."""
-        self.reclaimable = True
-        self.capability: dict[int, int] = {}
-        self.guarantee: dict[int, int] = {}
-        self.used: dict[int, int] = {}
-        self.leaving: dict[int, int] = {}
-        """The part of the usage that is releasing."""
+    parent: int = -1
+    affinities: list[tuple[float, Affinity]] = field(default_factory=list)
+    """(since when, affinity to node groups), oldest first."""
+    reclaimable: bool = True
+    capability: dict[int, int] = field(default_factory=dict)
+    guarantee: dict[int, int] = field(default_factory=dict)
+    used: dict[int, int] = field(default_factory=dict)
+    leaving: dict[int, int] = field(default_factory=dict)
+    """The part of the usage that is releasing."""
 
 
 class Queues:
