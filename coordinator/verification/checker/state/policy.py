@@ -68,11 +68,7 @@ class CheckedPolicy:
 
     def keeps_gangs(self) -> bool:
         """Whether its JobReady says that a job starts with its minimum of members."""
-        return self.kai or any(
-            plugin["name"] == "gang" and plugin.get("flags", {}).get("enableJobReady", True)
-            for tier in self._tiers
-            for plugin in tier
-        )
+        return self.kai or self._plugin("gang", "enableJobReady") is not None
 
     def places_best_effort(self) -> bool:
         """Whether pods that ask for nothing are ever placed: in KAI allocate does it."""
@@ -80,43 +76,31 @@ class CheckedPolicy:
 
     def plugin(self, name: str) -> dict[str, Any] | None:
         """The plugin's entry, where the policy has it and lets it speak about nodes."""
-        for tier in self._tiers:
-            for plugin in tier:
-                if plugin["name"] == name and plugin.get("flags", {}).get("enablePredicate", True):
-                    return plugin
-        return None
+        return self._plugin(name, "enablePredicate")
 
     def arguments(self, name: str) -> dict[str, Any] | None:
         """The arguments of a plugin; None where the policy does not have it."""
-        for tier in self._tiers:
-            for plugin in tier:
-                if plugin["name"] == name:
-                    arguments: dict[str, Any] = plugin.get("arguments", {})
-                    return arguments
-        return None
+        plugin = self._plugin(name)
+        return None if plugin is None else plugin.get("arguments", {})
 
     def keeps_topology(self) -> bool:
         """Whether it serves a hard network topology."""
-        return any(
-            plugin["name"] == "network-topology-aware"
-            and plugin.get("flags", {}).get("enabledHyperNodeGradient", True)
-            for tier in self._tiers
-            for plugin in tier
-        )
-
-    def plugins(self) -> frozenset[str]:
-        return frozenset(plugin["name"] for tier in self._tiers for plugin in tier)
+        return self._plugin("network-topology-aware", "enabledHyperNodeGradient") is not None
 
     def demands(self, check: str) -> bool:
         """Whether the plugin predicates makes this check (``NodeAffinity`` ...)."""
+        plugin = self.plugin("predicates")
+        if plugin is None:
+            return False
+        return bool(plugin.get("arguments", {}).get(f"predicate.{check}Enable", True))
+
+    def _plugin(self, name: str, flag: str = "") -> dict[str, Any] | None:
+        """The first entry of a plugin that does not switch ``flag`` off."""
         for tier in self._tiers:
             for plugin in tier:
-                if plugin["name"] == "predicates" and plugin.get("flags", {}).get(
-                    "enablePredicate", True
-                ):
-                    value = plugin.get("arguments", {}).get(f"predicate.{check}Enable", True)
-                    return bool(value)
-        return False
+                if plugin["name"] == name and plugin.get("flags", {}).get(flag, True):
+                    return plugin
+        return None
 
 
 class CheckedPolicies:
