@@ -18,8 +18,8 @@ from coordinator.cli.verify.chaos_options import ClusterChoice
 if TYPE_CHECKING:
     from coordinator.verification.chaos.report import ChaosReport
     from coordinator.verification.scenarios.play import Played
-    from coordinator.verification.simulation.history import Notes
     from coordinator.verification.simulation.scenario import Scenario
+    from coordinator.verification.virtual_kubernetes.play import KubernetesPlayed
 
 DEFAULT_SEEDS = "1..100"
 SHRUNK = 3
@@ -126,29 +126,27 @@ def _run_seed(seed: int, cluster: ClusterChoice, history: Path | None) -> ChaosR
         from coordinator.verification.scenarios.generate import scenario
 
         return _run_one(scenario(seed), history)
-    from coordinator.verification.scenarios.campaign import report_of_kubernetes
     from coordinator.verification.virtual_kubernetes.play import play_kubernetes
 
-    played = play_kubernetes(seed)
-    _write(played.notes, history)
-    return report_of_kubernetes(played)
+    return _reported(play_kubernetes(seed), history)
 
 
 def _run_one(chosen: Scenario, history: Path | None) -> ChaosReport:
-    from coordinator.verification.scenarios.campaign import report_of
     from coordinator.verification.scenarios.play import play
 
-    played = play(chosen)
-    _write(played.notes, history)
-    return report_of(played)
+    return _reported(play(chosen), history)
 
 
-def _write(notes: Notes, history: Path | None) -> None:
+def _reported(played: Played | KubernetesPlayed, history: Path | None) -> ChaosReport:
+    """The report of a run, whose history is written where that is asked for."""
+    from coordinator.verification.scenarios.campaign import report_of
+
     if history is not None:
         try:
-            notes.write(history)
+            played.notes.write(history)
         except OSError as error:
             raise CommandError(f"--history: cannot write {history}: {error.strerror}") from None
+    return report_of(played)
 
 
 @dataclass(frozen=True, slots=True)

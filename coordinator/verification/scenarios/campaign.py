@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from coordinator.verification.chaos.report import ChaosReport
-from coordinator.verification.checker.report.report import CheckReport
 from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import Played, play
 from coordinator.verification.scenarios.worker_processes import worker_processes
-from coordinator.verification.simulation.invariants import Broken
-from coordinator.verification.simulation.virtual_time import Timeline
 from coordinator.verification.virtual_kubernetes.play import KubernetesPlayed, play_kubernetes
 
 SEEDS_AT_ONCE = 10
@@ -22,39 +19,30 @@ OfSeed = Callable[[int], ChaosReport]
 """Runs a seed."""
 
 
-def report_of(played: Played) -> ChaosReport:
-    """The report of one run."""
-    return _report(played.scenario.seed, played.simulation.timeline, played.report, played.broken)
-
-
-def report_of_kubernetes(played: KubernetesPlayed) -> ChaosReport:
-    return _report(played.seed, played.simulation.timeline, played.report, played.broken)
-
-
 def simulated(seed: int) -> ChaosReport:
     return report_of(play(scenario(seed)))
 
 
 def on_kubernetes(seed: int) -> ChaosReport:
-    return report_of_kubernetes(play_kubernetes(seed))
+    return report_of(play_kubernetes(seed))
 
 
-def _report(
-    seed: int, timeline: Timeline, checked: CheckReport | None, every: Sequence[Broken]
-) -> ChaosReport:
+def report_of(played: Played | KubernetesPlayed) -> ChaosReport:
+    """The report of one run."""
+    timeline = played.simulation.timeline
     report = ChaosReport(seeds=1)
     for kind, count in timeline.struck.items():
         report.fault(kind, count)
     for role, seconds in timeline.recoveries:
         report.recovered(role, seconds)
-    if checked is not None:
-        report.tasks_bound = checked.summary.tasks_bound
-    for broken in every:
+    if played.report is not None:
+        report.tasks_bound = played.report.summary.tasks_bound
+    for broken in played.broken:
         promise = re.fullmatch(r"promise (\d+)", broken.rule)
         report.violation(
             promise=int(promise[1]) if promise else 0,
             message=broken.message if promise else str(broken),
-            seed=seed,
+            seed=played.seed,
         )
     return report
 

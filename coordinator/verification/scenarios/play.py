@@ -52,6 +52,10 @@ class Played:
     """None if the run aborted, or its history cannot be read."""
     broken: list[Broken] = field(default_factory=list)
 
+    @property
+    def seed(self) -> int:
+        return self.scenario.seed
+
 
 def build(scenario: Scenario, notes: Notes | None = None) -> Simulation:
     policies = SeededPolicies(parse_policy(scenario.policy) if scenario.policy else DEFAULT_POLICY)
