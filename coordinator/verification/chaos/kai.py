@@ -7,9 +7,8 @@ import json
 from random import Random
 
 from coordinator.verification.workloads.drawn_kai import kai_group
-from coordinator.verification.workloads.fill import FREE
+from coordinator.verification.workloads.fill import queue_of_gpus
 from coordinator.verification.workloads.generators import ClusterShape, Item, pod_manifest
-from coordinator.verification.workloads.manifests import manifest
 from shared.manifests.kai.groups import GROUP_NAME
 from shared.policy.kai_names import DEFAULT_PLUGINS
 
@@ -57,10 +56,7 @@ def small_queue(limit: int) -> Item:
 
 def _queue(name: str, parent: str, *, quota: int, limit: int) -> Item:
     gpu = {"quota": quota, "overQuotaWeight": 1, "limit": limit}
-    spec: Item = {"resources": {"cpu": FREE, "memory": FREE, "gpu": gpu}}
-    if parent:
-        spec["parentQueue"] = parent
-    return manifest("KaiQueue", name, spec)
+    return queue_of_gpus(name, parent, gpu=gpu)
 
 
 def pod_group(name: str, minimum: int, *, namespace: str, rank: dict[str, str]) -> Item:

@@ -37,9 +37,15 @@ def jobs_that_fill(nodes: int, *, halves: bool = False) -> int:
 def cluster(nodes: int) -> Iterator[Item]:
     """The nodes, and a leaf queue below another that may have all of them."""
     yield from node_items(ClusterShape(nodes, GPUS_PER_NODE))
-    shares = {"resources": {"cpu": FREE, "memory": FREE, "gpu": FREE}}
-    for name, above in (("all", {}), (QUEUE, {"parentQueue": "all"})):
-        yield manifest("KaiQueue", name, {**shares, **above})
+    yield queue_of_gpus("all")
+    yield queue_of_gpus(QUEUE, "all")
+
+
+def queue_of_gpus(name: str, parent: str = "", *, gpu: Item = FREE) -> Item:
+    """A queue of KAI's that may have all cores and memory. ``gpu``: what it may have of GPUs."""
+    above = {"parentQueue": parent} if parent else {}
+    resources = {"cpu": FREE, "memory": FREE, "gpu": gpu}
+    return manifest("KaiQueue", name, {"resources": resources, **above})
 
 
 def jobs(count: int, *, halves: bool = False) -> Iterator[Item]:

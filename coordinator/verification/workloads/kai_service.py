@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from coordinator.verification.workloads.fill import FREE
+from coordinator.verification.workloads.fill import queue_of_gpus
 from coordinator.verification.workloads.generators import (
     CPU,
     GPU,
@@ -172,8 +172,7 @@ SERVICE_SHAPES: Mapping[str, ServiceShape] = {
 def idle_cluster(nodes: int) -> Iterator[Item]:
     """Nodes, and one queue that may have all of them."""
     yield from node_items(ClusterShape(nodes, IDLE_CORES, CPU))
-    shares = {"resources": {"cpu": FREE, "memory": FREE, "gpu": FREE}}
-    yield manifest("KaiQueue", RICH, shares)
+    yield queue_of_gpus(RICH)
 
 
 def idle_jobs(nodes: int) -> Iterator[Item]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coordinator.verification.workloads.fill import FREE
+from coordinator.verification.workloads.fill import queue_of_gpus
 from coordinator.verification.workloads.generators import (
     GPU,
     ClusterShape,
@@ -63,8 +63,7 @@ def cluster(nodes: int, dialect: Dialect = Dialect.VOLCANO) -> Iterator[Item]:
             yield manifest("Queue", name, {"weight": 1, "reclaimable": True})
         else:
             gpus = {"quota": victims_wanted(nodes), "overQuotaWeight": 1, "limit": -1}
-            shares = {"resources": {"cpu": FREE, "memory": FREE, "gpu": gpus}}
-            yield manifest("KaiQueue", name, shares)
+            yield queue_of_gpus(name, gpu=gpus)
 
 
 def rich_jobs(nodes: int) -> Iterator[Item]:

@@ -17,9 +17,8 @@ from coordinator.verification.chaos.kubernetes.pod_history import KAI_SCHEDULER
 from coordinator.verification.chaos.load import NAMESPACE
 from coordinator.verification.local_kubernetes.definitions import KAI
 from coordinator.verification.workloads.drawn_kai import kai_group
-from coordinator.verification.workloads.fill import FREE
+from coordinator.verification.workloads.fill import queue_of_gpus
 from coordinator.verification.workloads.generators import GPU
-from coordinator.verification.workloads.manifests import manifest
 from shared.manifests.kai.groups import GROUP_NAME, QUEUE_LABEL
 from shared.model.gpu_request import FRACTION, NUMBER
 from shared.model.kai_devices import MEMORY_LABEL
@@ -49,7 +48,7 @@ class KaiChaos:
     limits_often = 4
 
     def queues(self) -> list[Item]:
-        return [_queue(kai.ROOT, ""), *(_queue(name, kai.ROOT) for name in QUEUES)]
+        return [queue_of_gpus(kai.ROOT), *(queue_of_gpus(name, kai.ROOT) for name in QUEUES)]
 
     def policy(self, draw: Random, *, evicting: bool) -> str:
         return kai.draw_policy(draw, evicting=evicting, of_cluster=True)
@@ -82,10 +81,3 @@ class KaiChaos:
     def another_limit(self, draw: Random) -> tuple[str, Item]:
         change = {"spec": {"resources": {"gpu": {"limit": draw.randint(*LIMITS)}}}}
         return f"/apis/scheduling.run.ai/v2/queues/{QUEUES[1]}", change
-
-
-def _queue(name: str, parent: str) -> Item:
-    spec: Item = {"resources": dict.fromkeys(("cpu", "memory", "gpu"), FREE)}
-    if parent:
-        spec["parentQueue"] = parent
-    return manifest("KaiQueue", name, spec)
