@@ -217,15 +217,13 @@ class KubeClient:
         """
         parameters = {**query, "watch": "true", "timeoutSeconds": max(1, round(seconds))}
         connection, answer = self._open(path, parameters, accept, seconds + 5.0)
-        try:
+        with contextlib.closing(connection):
             if answer.status >= 400:
                 raise self._failure(answer, self._read(answer))
             with contextlib.suppress(TimeoutError, http.client.HTTPException, *_CUT):
                 while line := answer.readline():
                     if line.strip():
                         yield self._event(line)
-        finally:
-            connection.close()
 
     # --- parts --------------------------------------------------------------------------------
 

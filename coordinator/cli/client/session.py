@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -130,10 +130,9 @@ def session(
 ) -> Iterator[ServerSession]:
     """Connect to the server that the options, the environment or a kubeconfig names. Raises
     :class:`CommandError` for every error that the user can fix."""
-    with as_command_errors(ConfigError, KubeError):
-        client = connected(connection, timeout=timeout)
-        try:
-            place = namespace or client.access.namespace or "default"
-            yield ServerSession(client, place, named=bool(namespace))
-        finally:
-            client.close()
+    with (
+        as_command_errors(ConfigError, KubeError),
+        closing(connected(connection, timeout=timeout)) as client,
+    ):
+        place = namespace or client.access.namespace or "default"
+        yield ServerSession(client, place, named=bool(namespace))

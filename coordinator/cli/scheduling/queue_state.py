@@ -9,7 +9,7 @@ one; without them it is the queue's status.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,8 +96,5 @@ def queue_states(client: KubeClient, resource: Resource, *, manager: str) -> Ite
     if client.access.service is None:
         yield QueueStates(client, resource, manager, on_api_server=False)
         return
-    direct = client.at_api_server()
-    try:
+    with closing(client.at_api_server()) as direct:
         yield QueueStates(direct, resource, manager, on_api_server=True)
-    finally:
-        direct.close()

@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -207,13 +207,11 @@ def _prober(client: KubeClient, *, wanted: bool) -> Iterator[_Prober]:
     from coordinator.cli.client.client import KubeClient as Client
 
     # A client of its own that never waits: what is down is asked again a moment later.
-    quick = Client(client.access, timeout=2.0, patience=0.0)
-    prober = _Prober(quick, wanted=wanted)
-    try:
+    with (
+        closing(Client(client.access, timeout=2.0, patience=0.0)) as quick,
+        closing(_Prober(quick, wanted=wanted)) as prober,
+    ):
         yield prober
-    finally:
-        prober.close()
-        quick.close()
 
 
 def _tell(recovery: Recovery, history: Path, output: Output) -> int:

@@ -196,10 +196,9 @@ async def recording(
     path: Path, kubeconfig: Path, ledger: RedisLedger, client: ApiClient, *, scheduler: str
 ) -> AsyncIterator[ClusterRecorder]:
     """Record into ``path`` within the context. A failure of the recorder is one of the body."""
-    history = HistoryFile(path)
-    reader = ApiReader(from_kubeconfig(kubeconfig, None))
-    recorder = ClusterRecorder(history, reader, ledger, scheduler=scheduler)
-    try:
+    with contextlib.closing(HistoryFile(path)) as history:
+        reader = ApiReader(from_kubeconfig(kubeconfig, None))
+        recorder = ClusterRecorder(history, reader, ledger, scheduler=scheduler)
         await client.delete(_BEAT_PATH, code=None)  # of a recorder before this one
         await client.create(_beat(time.time()))
         async with asyncio.TaskGroup() as group:
@@ -207,8 +206,6 @@ async def recording(
             yield recorder
             task.cancel()
         history.end(time.time())
-    finally:
-        history.close()
 
 
 def _beat(now: float) -> dict[str, Any]:
