@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,7 @@ from coordinator.cli.options.options import Output, OutputOption
 from coordinator.verification.model import checks, eviction
 
 if TYPE_CHECKING:
+    from coordinator.verification.model.explore import Explored
     from coordinator.verification.model.state import FaultBudget
 
 MEANING = {str(one): text for one, text in (*checks.MEANING.items(), *eviction.MEANING.items())}
@@ -33,13 +34,8 @@ class Exploration:
     """What came of exploring one model with one set of faults."""
 
     scope: str
-    states: int
-    steps: int
+    found: Explored | eviction.ExploredEvictions
     seconds: float
-    broken: str | None = None
-    """The promise; None where all are kept."""
-    trace: list[str] = field(default_factory=list)
-    """The steps that break it."""
 
 
 def model_command(
@@ -90,17 +86,9 @@ def _explore_workers(without: str | None, *, thorough: bool) -> list[Exploration
     explorations: list[Exploration] = []
     for faults in (FaultBudget(),) if thorough else SCOPES:
         worst = shortest(explorations)  # of the others only shorter ways are of interest
-        explored = explore(faults, checks_left, within=len(worst.trace) - 1 if worst else None)
-        explorations.append(
-            Exploration(
-                _scope(faults),
-                explored.states,
-                explored.steps,
-                explored.seconds,
-                explored.broken,
-                explored.trace,
-            )
-        )
+        within = len(worst.found.trace) - 1 if worst else None
+        explored = explore(faults, checks_left, within=within)
+        explorations.append(Exploration(_scope(faults), explored, explored.seconds))
     return explorations
 
 
@@ -109,10 +97,7 @@ def _explore_victim(without: str | None) -> Exploration:
     started = time.perf_counter()
     explored = eviction.explore(rules)
     scope = f"{eviction.LIVES} evictions of one task, 1 takeover"
-    seconds = time.perf_counter() - started
-    return Exploration(
-        scope, explored.states, explored.steps, seconds, explored.broken, explored.trace
-    )
+    return Exploration(scope, explored, time.perf_counter() - started)
 
 
 def _scope(faults: FaultBudget) -> str:
@@ -123,8 +108,8 @@ def _scope(faults: FaultBudget) -> str:
 
 def shortest(explorations: Sequence[Exploration]) -> Exploration | None:
     """Of the runs that broke a promise the one with the fewest steps."""
-    broken = [exploration for exploration in explorations if exploration.broken]
-    return min(broken, key=lambda exploration: len(exploration.trace), default=None)
+    broken = [exploration for exploration in explorations if exploration.found.broken]
+    return min(broken, key=lambda exploration: len(exploration.found.trace), default=None)
 
 
 def _plain(explorations: Sequence[Exploration], without: str | None) -> dict[str, object]:
@@ -132,11 +117,11 @@ def _plain(explorations: Sequence[Exploration], without: str | None) -> dict[str
     return {
         "ok": worst is None,
         "without": without,
-        "states": sum(exploration.states for exploration in explorations),
-        "steps": sum(exploration.steps for exploration in explorations),
+        "states": sum(exploration.found.states for exploration in explorations),
+        "steps": sum(exploration.found.steps for exploration in explorations),
         "seconds": round(sum(exploration.seconds for exploration in explorations), 2),
-        "broken": worst and worst.broken,
-        "trace": worst.trace if worst else [],
+        "broken": worst and worst.found.broken,
+        "trace": worst.found.trace if worst else [],
     }
 
 
@@ -151,11 +136,11 @@ def _print(explorations: Sequence[Exploration], without: str | None) -> None:
     worst = shortest(explorations)
     table = Table("what may happen", "states", "steps", "seconds", "")
     for exploration in explorations:
-        verdict = "broken" if exploration.broken else "none shorter" if worst else "all kept"
+        verdict = "broken" if exploration.found.broken else "none shorter" if worst else "all kept"
         table.add_row(
             exploration.scope,
-            f"{exploration.states:,}",
-            f"{exploration.steps:,}",
+            f"{exploration.found.states:,}",
+            f"{exploration.found.steps:,}",
             f"{exploration.seconds:.1f}",
             verdict,
         )
@@ -163,6 +148,6 @@ def _print(explorations: Sequence[Exploration], without: str | None) -> None:
     if worst is None:
         out.print("Every promise is kept in every state.")
         return
-    out.print(f"The shortest way to break promise {worst.broken}:", markup=False)
-    for number, step in enumerate(worst.trace, 1):
+    out.print(f"The shortest way to break promise {worst.found.broken}:", markup=False)
+    for number, step in enumerate(worst.found.trace, 1):
         out.print(f"{number:4}. {step}", markup=False)
