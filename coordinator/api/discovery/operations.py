@@ -35,23 +35,24 @@ def operations(kind: Kind) -> Json:
 
 
 def _list(kind: Kind, suffix: str = "") -> Json:
-    answers = _answers(f"{kind.kind}List", (200,))
-    return _operation(kind, "list", f"list{kind.kind}{suffix}", answers) | {
+    listed = answers(_named(f"{kind.kind}List"))
+    return _operation(kind, "list", f"list{kind.kind}{suffix}", listed) | {
         "description": f"List or watch objects of kind {kind.written}.",
         "parameters": _LISTING,
     }
 
 
 def _get(kind: Kind) -> Json:
-    return _operation(kind, "get", f"read{kind.kind}", _answers(kind.kind, (200,))) | {
+    return _operation(kind, "get", f"read{kind.kind}", answers(_named(kind.kind))) | {
         "description": f"One object of kind {kind.written}.",
         "parameters": [_PRETTY],
     }
 
 
 def _write(kind: Kind, action: str, name: str) -> Json:
-    body: Json = {"schema": {"$ref": _REF + kind.kind}}
-    return _operation(kind, action, f"{name}{kind.kind}", _answers(kind.kind, (200, 201))) | {
+    body: Json = {"schema": _named(kind.kind)}
+    written = answers(_named(kind.kind), 200, 201)
+    return _operation(kind, action, f"{name}{kind.kind}", written) | {
         "description": f"{name.capitalize()} an object of kind {kind.written}.",
         "parameters": _WRITING,
         "requestBody": {
@@ -66,8 +67,8 @@ def _patch(kind: Kind) -> Json:
     if kind.kind in _STRATEGIC:
         kinds.append("application/strategic-merge-patch+json")
     kinds.append("application/apply-patch+yaml")
-    answers = _answers(kind.kind, (200, 201))
-    return _operation(kind, "patch", f"patch{kind.kind}", answers) | {
+    patched = answers(_named(kind.kind), 200, 201)
+    return _operation(kind, "patch", f"patch{kind.kind}", patched) | {
         "description": f"Change a part of an object of kind {kind.written}.",
         "parameters": [*_WRITING, _FORCE],
         "requestBody": {"required": True, "content": {name: {"schema": {}} for name in kinds}},
@@ -75,12 +76,9 @@ def _patch(kind: Kind) -> Json:
 
 
 def _delete(kind: Kind) -> Json:
-    body = {"application/json": {"schema": {"$ref": f"{_REF}DeleteOptions"}}}
-    answers = _answers("Status", (200,))
-    answers["200"]["content"]["application/json"]["schema"] = {
-        "oneOf": [{"$ref": f"{_REF}Status"}, {"$ref": _REF + kind.kind}]
-    }
-    return _operation(kind, "delete", f"delete{kind.kind}", answers) | {
+    body = {"application/json": {"schema": _named("DeleteOptions")}}
+    deleted = answers({"oneOf": [_named("Status"), _named(kind.kind)]})
+    return _operation(kind, "delete", f"delete{kind.kind}", deleted) | {
         "description": f"Delete an object of kind {kind.written}.",
         "parameters": [_DRY_RUN, _PRETTY],
         "requestBody": {"content": body},
@@ -100,19 +98,24 @@ def _operation(kind: Kind, action: str, name: str, answers: Json) -> Json:
     }
 
 
-def _answers(schema: str, codes: tuple[int, ...]) -> Json:
-    content = {"application/json": {"schema": {"$ref": _REF + schema}}}
-    failure = {"application/json": {"schema": {"$ref": f"{_REF}Status"}}}
-    answers: Json = {str(code): {"description": "Done.", "content": content} for code in codes}
-    answers["default"] = {"description": "Not done; the Status says why.", "content": failure}
-    return answers
+def _named(schema: str) -> Json:
+    return {"$ref": _REF + schema}
 
 
-def _query(name: str, schema: Json, description: str) -> Json:
-    return {"name": name, "in": "query", "description": description, "schema": schema}
+def answers(schema: Json, *codes: int) -> Json:
+    """What may come back; without codes a 200 alone."""
+    content = {"application/json": {"schema": schema}}
+    failure = {"application/json": {"schema": _named("Status")}}
+    done: Json = {"description": "Done.", "content": content}
+    not_done = {"description": "Not done; the Status says why.", "content": failure}
+    return {str(code): done for code in codes or (200,)} | {"default": not_done}
 
 
-def _path(name: str, description: str) -> Json:
+def query(name: str, schema: Json, description: str, **more: bool) -> Json:
+    return {"name": name, "in": "query", **more, "description": description, "schema": schema}
+
+
+def path(name: str, description: str) -> Json:
     return {
         "name": name,
         "in": "path",
@@ -125,17 +128,17 @@ def _path(name: str, description: str) -> Json:
 _TEXT: Json = {"type": "string"}
 _FLAG: Json = {"type": "boolean"}
 _COUNT: Json = {"type": "integer", "minimum": 0}
-NAME = _path("name", "Name of the object.")
-NAMESPACE_PARAMETER = _path("namespace", "Namespace of the object.")
-_PRETTY = _query("pretty", _TEXT, "Not looked at.")
-_DRY_RUN = _query(
+NAME = path("name", "Name of the object.")
+NAMESPACE_PARAMETER = path("namespace", "Namespace of the object.")
+_PRETTY = query("pretty", _TEXT, "Not looked at.")
+_DRY_RUN = query(
     "dryRun", {"type": "string", "enum": ["All"]}, "All: say what would come of it, do nothing."
 )
-_FORCE = _query("force", _FLAG, "Take over fields that another manager set (server-side apply).")
+_FORCE = query("force", _FLAG, "Take over fields that another manager set (server-side apply).")
 _WRITING = [
     _DRY_RUN,
-    _query("fieldManager", _TEXT, "Who sets these fields."),
-    _query(
+    query("fieldManager", _TEXT, "Who sets these fields."),
+    query(
         "fieldValidation",
         {"type": "string", "enum": ["Ignore", "Warn", "Strict"]},
         "What to do about unknown fields; they are refused in any case.",
@@ -143,19 +146,19 @@ _WRITING = [
     _PRETTY,
 ]
 _LISTING = [
-    _query("labelSelector", _TEXT, "Only objects with these labels, as app=web,tier!=test."),
-    _query("fieldSelector", _TEXT, "Only objects with these fields, as status.phase=Running."),
-    _query("limit", _COUNT, "At most so many; the answer says where the next page begins."),
-    _query("continue", _TEXT, "The next page, from the answer before."),
-    _query("resourceVersion", _TEXT, "The version to list, or to watch from."),
-    _query(
+    query("labelSelector", _TEXT, "Only objects with these labels, as app=web,tier!=test."),
+    query("fieldSelector", _TEXT, "Only objects with these fields, as status.phase=Running."),
+    query("limit", _COUNT, "At most so many; the answer says where the next page begins."),
+    query("continue", _TEXT, "The next page, from the answer before."),
+    query("resourceVersion", _TEXT, "The version to list, or to watch from."),
+    query(
         "resourceVersionMatch",
         {"type": "string", "enum": ["Exact", "NotOlderThan"]},
         "How the version is meant.",
     ),
-    _query("watch", _FLAG, "Go on with what changes, one line of JSON for each."),
-    _query("allowWatchBookmarks", _FLAG, "Say now and then which version a watch has reached."),
-    _query("sendInitialEvents", _FLAG, "Begin a watch with what is there."),
-    _query("timeoutSeconds", _COUNT, "How long a watch goes on."),
+    query("watch", _FLAG, "Go on with what changes, one line of JSON for each."),
+    query("allowWatchBookmarks", _FLAG, "Say now and then which version a watch has reached."),
+    query("sendInitialEvents", _FLAG, "Begin a watch with what is there."),
+    query("timeoutSeconds", _COUNT, "How long a watch goes on."),
     _PRETTY,
 ]

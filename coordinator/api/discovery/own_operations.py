@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.api.discovery.operations import NAME, NAMESPACE_PARAMETER
+from coordinator.api.discovery.operations import NAME, NAMESPACE_PARAMETER, answers, path, query
 from coordinator.intake.documents.kinds import JOB, KAI_POD_GROUP, POD, POD_GROUP, SHARD
 
 Json = dict[str, Any]
@@ -35,20 +35,10 @@ _ADMISSION: Json = {
         },
     },
 }
-_ATOMIC: Json = {
-    "name": "atomic",
-    "in": "query",
-    "description": "true: all objects are taken or none.",
-    "schema": {"type": "boolean"},
-}
+_ATOMIC = query("atomic", {"type": "boolean"}, "true: all objects are taken or none.")
 
 _TRACE_BOUNDS: list[Json] = [
-    {
-        "name": name,
-        "in": "query",
-        "description": text,
-        "schema": {"type": "integer", "minimum": 1, "maximum": most},
-    }
+    query(name, {"type": "integer", "minimum": 1, "maximum": most}, text)
     for name, text, most in (
         ("turns", "How many turns are followed.", 50),
         ("timeoutSeconds", "How long at most.", 600),
@@ -97,26 +87,10 @@ def _of_our_group(root: str) -> Json:
 
 
 def _debug(root: str) -> Json:
-    role = {
-        "name": "role",
-        "in": "path",
-        "required": True,
-        "description": "coordinator, or shard-N.",
-        "schema": {"type": "string"},
-    }
-    level = {
-        "name": "level",
-        "in": "query",
-        "required": True,
-        "description": "From which level on it logs.",
-        "schema": {"type": "string", "enum": ["debug", "info", "warning", "error", "critical"]},
-    }
-    seconds = {
-        "name": "seconds",
-        "in": "query",
-        "description": "How long.",
-        "schema": {"type": "integer", "minimum": 1, "maximum": 60},
-    }
+    role = path("role", "coordinator, or shard-N.")
+    levels = {"type": "string", "enum": ["debug", "info", "warning", "error", "critical"]}
+    level = query("level", levels, "From which level on it logs.", required=True)
+    seconds = query("seconds", {"type": "integer", "minimum": 1, "maximum": 60}, "How long.")
     dump = _operation("dumpProcess", "What a process believes.", _OBJECT)
     profile = _operation("profileProcess", "Where a process spends its time.", _OBJECT)
     change = _operation("setLogLevel", "From which level on a process logs.", _OBJECT)
@@ -141,12 +115,4 @@ def _body(schema: Json, *types: str) -> Json:
 
 
 def _operation(name: str, description: str, answer: Json) -> Json:
-    status = {"application/json": {"schema": {"$ref": "#/components/schemas/Status"}}}
-    return {
-        "operationId": name,
-        "description": description,
-        "responses": {
-            "200": {"description": "Done.", "content": {"application/json": {"schema": answer}}},
-            "default": {"description": "Not done; the Status says why.", "content": status},
-        },
-    }
+    return {"operationId": name, "description": description, "responses": answers(answer)}
