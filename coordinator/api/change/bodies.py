@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -60,8 +62,9 @@ class Bodies:
         self._limits = limits or BodyLimits()
         self._waiting = 0
 
-    def take(self, request: web.Request) -> _Room:
-        """Reserve memory for the body; hold it (``with``) until the request is answered."""
+    @contextlib.contextmanager
+    def take(self, request: web.Request) -> Iterator[None]:
+        """Reserve memory for the body until the request is answered."""
         size = request.content_length
         size = self._limits.body_bytes if size is None and request.can_read_body else size or 0
         if size > self._limits.body_bytes:
@@ -72,10 +75,11 @@ class Bodies:
                 f"{self._waiting} bytes of objects wait; send it again after some time",
                 retry_after=RETRY_AFTER,
             )
-        return _Room(self, size)
-
-    def hold(self, size: int) -> None:
         self._waiting += size
+        try:
+            yield
+        finally:
+            self._waiting -= size
 
     async def read(self, request: web.Request) -> bytes:
         try:
@@ -89,20 +93,6 @@ class Bodies:
         except TimeoutError as error:
             message = "the body did not arrive in time; send it again"
             raise Problem(HTTPStatus.REQUEST_TIMEOUT, message) from error
-
-
-class _Room:
-    """A reserved part of the memory for bodies."""
-
-    def __init__(self, bodies: Bodies, size: int) -> None:
-        self._bodies = bodies
-        self._size = size
-
-    def __enter__(self) -> None:
-        self._bodies.hold(self._size)
-
-    def __exit__(self, *_: object) -> None:
-        self._bodies.hold(-self._size)
 
 
 def _too_large(most: int) -> Problem:
