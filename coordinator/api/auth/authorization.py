@@ -14,6 +14,7 @@ from aiohttp import web
 
 from coordinator.api.auth.middleware import KEY
 from coordinator.api.auth.privileges import not_permitted
+from coordinator.api.change.refusals import forbidden
 from coordinator.api.write.bulk import SubmitItems
 from coordinator.api.write.ports import May
 from coordinator.errors import Problem
@@ -146,13 +147,7 @@ def may_write(names: Callable[[], QueueNames]) -> May:
         why = judge(principal, {**obj, "kind": kind.written}, names())
         if why:
             name = name_of({**obj, "kind": ""})
-            raise Problem(
-                HTTPStatus.FORBIDDEN,
-                f'{kind.resource} "{name}" is forbidden: {why}',
-                kind=kind.plural,
-                group=kind.group,
-                name=name,
-            )
+            raise forbidden(kind, name, why)
 
     return may
 
@@ -166,12 +161,7 @@ def guarded(submit: SubmitItems, names: Callable[[], QueueNames]) -> SubmitItems
     async def guarded_submit(items: list[dict[str, Any]], *, atomic: bool = False) -> Admission:
         allowed, refused = await in_slices(authorize_objects(CALLER.get(), items, names()))
         if refused and (atomic or not allowed):
-            raise Problem(
-                HTTPStatus.FORBIDDEN,
-                f"nothing was taken: {len(refused)} of {len(items)} objects are forbidden, "
-                f"the first: {refused[0]}",
-                refused=[_told(refusal) for refusal in refused],
-            )
+            raise _nothing_was("taken", refused, of=len(items))
         admission = await submit(allowed, atomic=atomic)
         admission.refused += refused
         return admission
@@ -193,12 +183,7 @@ def may_plan(principal: Principal, items: Sequence[Any], names: QueueNames) -> N
         and (why := _why_not_planned(principal, item, names))
     ]
     if refused:
-        raise Problem(
-            HTTPStatus.FORBIDDEN,
-            f"nothing was planned: {len(refused)} of {len(items)} objects are forbidden, "
-            f"the first: {refused[0]}",
-            refused=[_told(refusal) for refusal in refused],
-        )
+        raise _nothing_was("planned", refused, of=len(items))
 
 
 def _why_not_planned(principal: Principal, item: Item, names: QueueNames) -> str:
@@ -209,10 +194,13 @@ def _why_not_planned(principal: Principal, item: Item, names: QueueNames) -> str
     )
 
 
-def _told(refusal: Refusal) -> dict[str, str]:
-    return {
-        "kind": refusal.kind,
-        "name": refusal.name,
-        "reason": refusal.reason,
-        "message": refusal.message,
-    }
+def _nothing_was(done: str, refused: Sequence[Refusal], *, of: int) -> Problem:
+    return Problem(
+        HTTPStatus.FORBIDDEN,
+        f"nothing was {done}: {len(refused)} of {of} objects are forbidden, "
+        f"the first: {refused[0]}",
+        refused=[
+            {"kind": each.kind, "name": each.name, "reason": each.reason, "message": each.message}
+            for each in refused
+        ],
+    )

@@ -17,6 +17,7 @@ import orjson
 from coordinator.api.change.authored import authored
 from coordinator.api.change.bodies import APPLY, MERGE, STRATEGIC, bad, object_of, patch_of
 from coordinator.api.change.refusals import (
+    about,
     already_exists,
     being_deleted,
     belongs,
@@ -257,14 +258,7 @@ def _conflicts(error: Conflicts, kind: Kind, name: str) -> Problem:
         Cause(conflict.field, f"conflict with {conflict.said}", "FieldManagerConflict")
         for conflict in error.found
     )
-    return Problem(
-        HTTPStatus.CONFLICT,
-        str(error),
-        kind=kind.plural,
-        group=kind.group,
-        name=name,
-        causes=causes,
-    )
+    return about(kind, name, str(error), causes=causes)
 
 
 # --- conditions -------------------------------------------------------------------------------

@@ -66,24 +66,14 @@ def invalid(kind: Kind, name: str, *causes: Cause) -> Problem:
     )
 
 
-def conflict(kind: Kind, name: str, why: str, causes: tuple[Cause, ...] = ()) -> Problem:
-    return _about(
-        kind,
-        name,
-        "Conflict",
-        f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}',
-        causes,
-    )
+def conflict(kind: Kind, name: str, why: str) -> Problem:
+    message = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
+    return about(kind, name, message)
 
 
 def forbidden(kind: Kind, name: str, why: str) -> Problem:
-    return Problem(
-        HTTPStatus.FORBIDDEN,
-        f'{kind.resource} "{name}" is forbidden: {why}',
-        kind=kind.plural,
-        group=kind.group,
-        name=name,
-    )
+    message = f'{kind.resource} "{name}" is forbidden: {why}'
+    return about(kind, name, message, HTTPStatus.FORBIDDEN)
 
 
 def modified(kind: Kind, name: str) -> Problem:
@@ -92,25 +82,28 @@ def modified(kind: Kind, name: str) -> Problem:
 
 
 def already_exists(kind: Kind, name: str) -> Problem:
-    return _about(kind, name, "AlreadyExists", f'{kind.resource} "{name}" already exists')
+    message = f'{kind.resource} "{name}" already exists'
+    return about(kind, name, message, reason="AlreadyExists")
 
 
 def being_deleted(kind: Kind, name: str) -> Problem:
     message = f'object is being deleted: {kind.resource} "{name}" already exists'
-    return _about(kind, name, "AlreadyExists", f"{message}; wait until it is gone")
+    return about(kind, name, f"{message}; wait until it is gone", reason="AlreadyExists")
 
 
-def _about(
-    kind: Kind, name: str, reason: str, message: str, causes: tuple[Cause, ...] = ()
+def about(
+    kind: Kind,
+    name: str,
+    message: str,
+    status: HTTPStatus = HTTPStatus.CONFLICT,
+    *,
+    reason: str = "",
+    causes: tuple[Cause, ...] = (),
 ) -> Problem:
+    """A refusal that is about one object."""
+    resource, group = kind.plural, kind.group
     return Problem(
-        HTTPStatus.CONFLICT,
-        message,
-        reason=reason,
-        kind=kind.plural,
-        group=kind.group,
-        name=name,
-        causes=causes,
+        status, message, reason=reason, kind=resource, group=group, name=name, causes=causes
     )
 
 
