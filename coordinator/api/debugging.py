@@ -21,6 +21,8 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from coordinator.api.change.bodies import bad
+from coordinator.api.http.responses import json_answer
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.dump import dump_of_core
 from coordinator.dispatch.worker_client import Shards, WorkerLost
@@ -57,13 +59,13 @@ class Debugging:
             and len(text) < 4
             and 1 <= int(text) <= LONGEST_SECONDS
         ):
-            raise _bad(f"seconds={shown(text)}: write a number from 1 to {LONGEST_SECONDS}")
+            raise bad(f"seconds={shown(text)}: write a number from 1 to {LONGEST_SECONDS}")
         return await self._answer(request, DebugRequest(DebugVerb.PROFILE, seconds=float(text)))
 
     async def log_level(self, request: web.Request) -> web.StreamResponse:
         level = request.query.get("level", "")
         if level not in LEVELS:
-            raise _bad(f"level={shown(level)}: write one of {', '.join(LEVELS)}")
+            raise bad(f"level={shown(level)}: write one of {', '.join(LEVELS)}")
         return await self._answer(request, DebugRequest(DebugVerb.LOG_LEVEL, level=level))
 
     async def _answer(self, request: web.Request, ask: DebugRequest) -> web.Response:
@@ -80,9 +82,7 @@ class Debugging:
             answer = await (self._here(ask) if shard is None else self._there(shard, ask))
         finally:
             self._asked = False
-        return web.Response(
-            body=orjson.dumps({"role": role, **answer}), content_type="application/json"
-        )
+        return json_answer({"role": role, **answer})
 
     def _shard(self, role: str) -> int | None:
         """The number of a shard; None for the coordinator. Raises Problem (404)."""
@@ -118,7 +118,3 @@ def debug_routes(debugging: Debugging) -> list[web.RouteDef]:
         web.get(f"{BASE}/profile", debugging.profile, allow_head=False),
         web.put(f"{BASE}/loglevel", debugging.log_level),
     ]
-
-
-def _bad(message: str) -> Problem:
-    return Problem(HTTPStatus.BAD_REQUEST, message)

@@ -16,10 +16,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import orjson
 from aiohttp import web
 
 from coordinator.api.change.bodies import Bodies, BodyLimits, is_small, unreadable, unsupported
+from coordinator.api.http.responses import json_answer
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.parser.tasks import ParserTask
 from coordinator.core.coordinator import Coordinator
@@ -134,7 +134,7 @@ def subresource_path(kind: Kind, verb: str) -> str:
 def _explains(explainer: Explainer, kind: Kind) -> Handler:
     async def explain(request: web.Request) -> web.StreamResponse:
         at = request.match_info
-        return _json(await explainer.explain(kind.kind, at["namespace"], at["name"]))
+        return json_answer(await explainer.explain(kind.kind, at["namespace"], at["name"]))
 
     return explain
 
@@ -144,7 +144,7 @@ def _plans(planner: Planner, bodies: Bodies, parsers: Parsers, may_plan: MayPlan
         with bodies.take(request):
             items = await _items(await bodies.read(request), request.content_type, parsers)
             may_plan(items)
-            return _json(await planner.plan(items))
+            return json_answer(await planner.plan(items))
 
     return plan
 
@@ -162,7 +162,3 @@ async def _items(body: bytes, content_type: str, parsers: Parsers) -> list[dict[
         return await parsers.ask({"task": ParserTask.OBJECTS, "form": form, "limits": ask}, body)
     except TextError as error:
         raise unreadable(error) from error
-
-
-def _json(value: dict[str, Any]) -> web.Response:
-    return web.Response(body=orjson.dumps(value), content_type="application/json")

@@ -236,11 +236,16 @@ def _field_of_task(read_model: ReadModel, task: PodTask, path: str) -> str | Non
 
 
 def field_of(value: Json, path: str) -> str:
+    """The value of a field for selectors; "" if absent."""
     part: Any = value
     for name in path.split("."):
         part = part.get(name) if isinstance(part, dict) else None
-    if part is None:
-        return "false" if path == "spec.unschedulable" else ""
-    if isinstance(part, bool):
-        return "true" if part else "false"
-    return str(part)
+    match part:
+        case None:
+            return "false" if path == "spec.unschedulable" else ""
+        case bool():
+            return "true" if part else "false"
+        case dict():
+            return str(part.get("component", ""))
+        case _:
+            return str(part)

@@ -129,12 +129,11 @@ class EventEntry(ObjectEntry):
 
     def _uid(self) -> str:
         about, read_model = self._about, self._read_model
-        if self._jid == _CLUSTER:
-            record = read_model.record(about.kind, about.path)
-            return record.document.uid if record is not None else make_uid(about, 0.0)
         record = read_model.record(about.kind, about.path)
         if record is not None:
             return record.document.uid
+        if self._jid == _CLUSTER:
+            return make_uid(about, 0.0)
         job = _job_document(read_model, self._jid)
         if job is None:
             return ""

@@ -89,19 +89,3 @@ def list_head(question: ReadQuestion) -> Json:
 
 def version_of(value: Json) -> str:
     return str(value["metadata"].get("resourceVersion", ""))
-
-
-def field_of(value: Json, path: str) -> str:
-    """The value of a field for selectors; "" if absent."""
-    part: Any = value
-    for name in path.split("."):
-        part = part.get(name) if isinstance(part, dict) else None
-    match part:
-        case None:
-            return "false" if path == "spec.unschedulable" else ""
-        case bool():
-            return "true" if part else "false"
-        case dict():
-            return str(part.get("component", ""))
-        case _:
-            return str(part)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from itertools import pairwise
 from typing import Any
 
@@ -19,10 +18,10 @@ import orjson
 from aiohttp import ClientConnectionResetError, web
 from aiohttp_sse import EventSourceResponse
 
+from coordinator.api.change.bodies import bad
 from coordinator.api.read.source import Change, Source
 from coordinator.api.read.streaming import Streams, next_part
 from coordinator.api.read.watch import LONGEST_SECONDS, SLICE, at_version, last_of
-from coordinator.errors import Problem
 from coordinator.intake.documents.kinds import (
     BY_KIND,
     JOB,
@@ -69,7 +68,7 @@ def _kinds(request: web.Request) -> tuple[Kind, ...]:
     names = request.query.getall("kind", [])
     for name in names:
         if name not in BY_KIND:
-            raise _bad(f"kind {shown(name)} is unknown; write one of {', '.join(BY_KIND)}")
+            raise bad(f"kind {shown(name)} is unknown; write one of {', '.join(BY_KIND)}")
     return tuple(BY_KIND[name] for name in dict.fromkeys(names)) or USUAL
 
 
@@ -188,7 +187,3 @@ def resumable(versions: list[int]) -> list[int]:
     that version completely.
     """
     return [version - (version == later) for version, later in pairwise([*versions, 0])]
-
-
-def _bad(message: str) -> Problem:
-    return Problem(HTTPStatus.BAD_REQUEST, message)

@@ -17,13 +17,14 @@ import orjson
 from aiohttp import web
 
 from coordinator.api.http.negotiation import AnswerForm
-from coordinator.api.read.forms import field_of, metadata_only, table, version_of, whole
+from coordinator.api.read.forms import metadata_only, table, version_of, whole
 from coordinator.api.read.query import ReadQuestion
 from coordinator.api.read.source import Change, Entry, Source
 from coordinator.api.read.streaming import Streams, next_part, send
 from coordinator.errors import Problem, status_body
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import Kind
+from coordinator.objects.entries import field_of
 from coordinator.objects.watchers import WatchExpired
 
 SLICE = 50
