@@ -179,15 +179,7 @@ class PlanDrawing:
         return 0 if live is None else held(queues, live.info, slot)
 
     def _quota(self, bound: QueueBound, leaf: str) -> Why:
-        wait = bounded(bound, leaf, self.plan.names, uses="would use")
-        return Why(
-            Reason.WAITING_FOR_QUOTA,
-            wait.message,
-            requested=wait.requested,
-            available=wait.available,
-            short=wait.short,
-            bound=bound,
-        )
+        return bounded(bound, leaf, self.plan.names, uses="would use")
 
     # --- what workers say -------------------------------------------------------------------------
 

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.jobs.capability import BoundKind, QueueBound, first_refusal, upwards
+from coordinator.jobs.pending_reasons import Why
 from shard_worker.session_model.workload import Amounts, QueueInfo
+from shared.messages.reason import Reason
 from shared.units.amount_text import listed, name_of
 from shared.units.quantity import quantity
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaWait:
-    """The sentence, and the amounts that it names by slot."""
-
-    message: str
-    requested: Mapping[int, float] = field(default_factory=dict)
-    available: Mapping[int, float] = field(default_factory=dict)
-    short: Mapping[int, float] = field(default_factory=dict)
-    bound: QueueBound | None = None
-
-
-def quota_wait(
-    core: Coordinator, queue: QueueInfo, needed: Amounts, names: Sequence[str]
-) -> QuotaWait:
+def quota_wait(core: Coordinator, queue: QueueInfo, needed: Amounts, names: Sequence[str]) -> Why:
     """The first amount beyond the share or the bound of the queue, or beyond that of one above."""
     bound = first_refusal(core.order.lines.queues, queue, needed, names)
     if bound is not None and (bound.queue, bound.kind) != (queue.queue.name, BoundKind.LIMIT):
@@ -39,7 +27,8 @@ def quota_wait(
     available = {slot: max(0.0, limits[slot] - queue.allocated.get(slot, 0)) for slot in over}
     name = queue.queue.name
     if not over:
-        return QuotaWait(f"queue {name} has its share; more when others leave theirs")
+        text = f"queue {name} has its share; more when others leave theirs"
+        return Why(Reason.WAITING_FOR_QUOTA, text)
     slot = next(iter(over))
     resource = name_of(slot, names)
     used = quantity(resource, queue.allocated.get(slot, 0))
@@ -48,10 +37,17 @@ def quota_wait(
         f"have, the job asks {quantity(resource, needed[slot])}"
     )
     requested = {slot: needed[slot] for slot in over}
-    return QuotaWait(f"{text}; short by {listed(over, names)}", requested, available, over, bound)
+    return Why(
+        Reason.WAITING_FOR_QUOTA,
+        f"{text}; short by {listed(over, names)}",
+        requested=requested,
+        available=available,
+        short=over,
+        bound=bound,
+    )
 
 
-def bounded(bound: QueueBound, leaf: str, names: Sequence[str], *, uses: str = "uses") -> QuotaWait:
+def bounded(bound: QueueBound, leaf: str, names: Sequence[str], *, uses: str = "uses") -> Why:
     """Why a bound of a queue, the job's own (``leaf``) or one above, keeps a job out. ``uses``: how
     it is said that the queue has what it has."""
     resource, slot = bound.resource(names), bound.slot_of(names)
@@ -66,7 +62,14 @@ def bounded(bound: QueueBound, leaf: str, names: Sequence[str], *, uses: str = "
             f"evict have {has} of it, the job asks {asks} and may not be evicted either"
         )
     message = f"{text}; short by {listed(short, names)}"
-    return QuotaWait(message, {slot: bound.asks}, {slot: left}, short, bound)
+    return Why(
+        Reason.WAITING_FOR_QUOTA,
+        message,
+        requested={slot: bound.asks},
+        available={slot: left},
+        short=short,
+        bound=bound,
+    )
 
 
 def limits_of(core: Coordinator, queue: QueueInfo) -> dict[int, float]:

@@ -35,6 +35,7 @@ from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.session_model.queue_totals import QUEUE_GATE
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shard_worker.view.node_reasons import PARTLY
+from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode
 from shared.messages.reason import Hold, Reason, WaitReason
 from shared.units.amount_text import listed, plural, some
@@ -370,14 +371,7 @@ class _Judge:
     def _quota(self, need: Need) -> Why:
         needed = amounts(need, self.classes)
         wait = quota_wait(self.core, self._queue(), needed, self.names)
-        return self._say(
-            Reason.WAITING_FOR_QUOTA,
-            wait.message,
-            requested=wait.requested,
-            available=wait.available,
-            short=wait.short,
-            bound=wait.bound,
-        )
+        return replace(wait, message=cut(wait.message), generation=self.state.job.spec)
 
     def _short(self, need: Need) -> str:
         needed, could, short = balance(self.core, need)
