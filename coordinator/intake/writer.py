@@ -190,33 +190,15 @@ class IntakeWriter:
 
     async def remember(self, key: Key, state: dict[str, Any] | None) -> Admission:
         """Keep what a controller knows of an object; nothing where the object is gone meanwhile."""
-
-        def work(now: float) -> _Done:
-            admission = self._intake.remember(key, state)
-            return _Done(admission, admission)
-
-        admission: Admission = await self._wait(work)
-        return admission
+        return await self.apply(lambda now: self._intake.remember(key, state))
 
     async def purge(self, jids: Sequence[int], pods: Sequence[tuple[int, int]]) -> Admission:
         """Forget deleted jobs and deleted members (jid, tix) that nothing is left of."""
-
-        def work(now: float) -> _Done:
-            admission = self._intake.purge(jids, pods, now)
-            return _Done(admission, admission)
-
-        admission: Admission = await self._wait(work)
-        return admission
+        return await self.apply(lambda now: self._intake.purge(jids, pods, now))
 
     async def remove_gates(self, jid: int, tasks: Sequence[int]) -> Admission:
         """Take Volcano's scheduling gate off these pods of a job."""
-
-        def work(now: float) -> _Done:
-            admission = self._intake.remove_gates(jid, tasks)
-            return _Done(admission, admission)
-
-        admission: Admission = await self._wait(work)
-        return admission
+        return await self.apply(lambda now: self._intake.remove_gates(jid, tasks))
 
     async def apply(self, work: Callable[[float], Admission]) -> Admission:
         """Store what a controller makes of what is known, in order with everything else."""
