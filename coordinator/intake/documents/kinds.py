@@ -17,7 +17,6 @@ class Kind:
     kind: str
     """Unique over all groups: what documents are stored under."""
     plural: str
-    singular: str
     short: tuple[str, ...]
     namespaced: bool
     verbs: tuple[str, ...] = WRITE
@@ -30,6 +29,10 @@ class Kind:
         return self.shared_name or self.kind
 
     @property
+    def singular(self) -> str:
+        return self.written.lower()
+
+    @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
@@ -39,102 +42,50 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-POD = Kind("", "v1", "Pod", "pods", "pod", ("po",), True)
-NODE = Kind("", "v1", "Node", "nodes", "node", ("no",), False)
-EVENT = Kind("", "v1", "Event", "events", "event", ("ev",), True, READ)
-NAMESPACE = Kind("", "v1", "Namespace", "namespaces", "namespace", ("ns",), False)
-CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", "configmap", ("cm",), True)
-SECRET = Kind("", "v1", "Secret", "secrets", "secret", (), True)
-SERVICE = Kind("", "v1", "Service", "services", "service", ("svc",), True)
-SERVICE_ACCOUNT = Kind(
-    "", "v1", "ServiceAccount", "serviceaccounts", "serviceaccount", ("sa",), True
-)
-POD_GROUP = Kind(
-    "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "podgroup", ("pg",), True
-)
-QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", "queue", ("q",), False)
-JOB = Kind("batch.volcano.sh", "v1alpha1", "Job", "jobs", "job", ("vcjob", "vj"), True)
-HYPER_NODE = Kind(
-    "topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes", "hypernode", ("hn",), False
-)
-PRIORITY_CLASS = Kind(
-    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass", ("pc",), False
-)
+POD = Kind("", "v1", "Pod", "pods", ("po",), True)
+NODE = Kind("", "v1", "Node", "nodes", ("no",), False)
+EVENT = Kind("", "v1", "Event", "events", ("ev",), True, READ)
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", ("ns",), False)
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", ("cm",), True)
+SECRET = Kind("", "v1", "Secret", "secrets", (), True)
+SERVICE = Kind("", "v1", "Service", "services", ("svc",), True)
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", ("sa",), True)
+POD_GROUP = Kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", ("pg",), True)
+QUEUE = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", ("q",), False)
+JOB = Kind("batch.volcano.sh", "v1alpha1", "Job", "jobs", ("vcjob", "vj"), True)
+HYPER_NODE = Kind("topology.volcano.sh", "v1alpha1", "HyperNode", "hypernodes", ("hn",), False)
+PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", ("pc",), False)
 DISRUPTION_BUDGET = Kind(
-    "policy",
-    "v1",
-    "PodDisruptionBudget",
-    "poddisruptionbudgets",
-    "poddisruptionbudget",
-    ("pdb",),
-    True,
+    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", ("pdb",), True
 )
-QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", "resourcequota", ("quota",), True)
-VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", "persistentvolume", ("pv",), False)
-VOLUME_CLAIM = Kind(
-    "",
-    "v1",
-    "PersistentVolumeClaim",
-    "persistentvolumeclaims",
-    "persistentvolumeclaim",
-    ("pvc",),
-    True,
-)
-STORAGE_CLASS = Kind(
-    "storage.k8s.io", "v1", "StorageClass", "storageclasses", "storageclass", ("sc",), False
-)
-CSI_NODE = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", "csinode", (), False)
-RESOURCE_CLAIM = Kind(
-    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", "resourceclaim", (), True
-)
+QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas", ("quota",), True)
+VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", ("pv",), False)
+VOLUME_CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", ("pvc",), True)
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", ("sc",), False)
+CSI_NODE = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", (), False)
+RESOURCE_CLAIM = Kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", (), True)
 CLAIM_TEMPLATE = Kind(
-    "resource.k8s.io",
-    "v1",
-    "ResourceClaimTemplate",
-    "resourceclaimtemplates",
-    "resourceclaimtemplate",
-    (),
-    True,
+    "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", (), True
 )
-RESOURCE_SLICE = Kind(
-    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", "resourceslice", (), False
-)
-DEVICE_CLASS = Kind(
-    "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", "deviceclass", (), False
-)
+RESOURCE_SLICE = Kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", (), False)
+DEVICE_CLASS = Kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", (), False)
 NUMATOPOLOGY = Kind(
-    "nodeinfo.volcano.sh",
-    "v1alpha1",
-    "Numatopology",
-    "numatopologies",
-    "numatopology",
-    ("numatopo",),
-    False,
+    "nodeinfo.volcano.sh", "v1alpha1", "Numatopology", "numatopologies", ("numatopo",), False
 )
-KAI_QUEUE = Kind(
-    "scheduling.run.ai", "v2", "KaiQueue", "queues", "queue", (), False, shared_name="Queue"
-)
+KAI_QUEUE = Kind("scheduling.run.ai", "v2", "KaiQueue", "queues", (), False, shared_name="Queue")
 KAI_POD_GROUP = Kind(
     "scheduling.run.ai",
     "v2alpha2",
     "KaiPodGroup",
     "podgroups",
-    "podgroup",
     ("pg",),
     True,
     shared_name="PodGroup",
 )
 KAI_TOPOLOGY = Kind(
-    "kai.scheduler",
-    "v1alpha1",
-    "KaiTopology",
-    "topologies",
-    "topology",
-    (),
-    False,
-    shared_name="Topology",
+    "kai.scheduler", "v1alpha1", "KaiTopology", "topologies", (), False, shared_name="Topology"
 )
-SHARD = Kind("quadrant.dev", "v1alpha1", "Shard", "shards", "shard", (), False, READ)
+SHARD = Kind("quadrant.dev", "v1alpha1", "Shard", "shards", (), False, READ)
 
 KINDS = (
     POD,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from coordinator.intake.documents import kinds as ours
 from coordinator.intake.documents.kinds import Kind
 
-LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", "lease", (), True)
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases", (), True)
 
 WRITING = frozenset({"create", "delete", "patch", "update"})
 READING = frozenset({"get", "list", "watch"})
