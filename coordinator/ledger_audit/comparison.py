@@ -6,9 +6,7 @@ Works on columns: a slice sums :data:`SLICE_TASKS` tasks, or compares :data:`SLI
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import TypeVar
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -16,6 +14,7 @@ from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
 from coordinator.ledger_audit.group_sums import GroupSums
 from coordinator.ledger_audit.node_sums import NodeSums
 from coordinator.ledger_audit.picture import Picture
+from coordinator.ledger_audit.portions import portions
 from coordinator.ledger_audit.queue_sums import QueueSums
 from coordinator.ledger_audit.task_columns import TIX_BITS, Ints
 from coordinator.ledger_audit.thing_sums import ThingSums
@@ -28,7 +27,6 @@ SLICE_RECORDS = 400
 """Records of nodes, queues or jobs per slice: 1 to 2 ms."""
 
 Task = tuple[int, int]
-T = TypeVar("T")
 
 
 class TotalsComparison:
@@ -71,16 +69,16 @@ class TotalsComparison:
             self.findings += findings
             yield
         yield from queues.sum_up()
-        for qids in _portions(picture.queues, SLICE_RECORDS):
+        for qids in portions(picture.queues, SLICE_RECORDS):
             self.findings += queues.compare(qids)
             yield
-        for jids in _portions(picture.jobs, SLICE_RECORDS):
+        for jids in portions(picture.jobs, SLICE_RECORDS):
             self.findings += self.groups.compare(jids)
             yield
-        for jids in _portions(picture.nomination_records, SLICE_RECORDS):
+        for jids in portions(picture.nomination_records, SLICE_RECORDS):
             self.findings += self._stray_nominations(jids)
             yield
-        for names in _portions(picture.domains, SLICE_RECORDS):
+        for names in portions(picture.domains, SLICE_RECORDS):
             self.findings += self._negative_domains(names)
             yield
 
@@ -148,9 +146,3 @@ class TotalsComparison:
 def _slices(count: int, size: int) -> Iterator[slice]:
     for first in range(0, count, size):
         yield slice(first, min(count, first + size))
-
-
-def _portions(values: Iterable[T], size: int) -> Iterator[Sequence[T]]:
-    rest = iter(values)
-    while some := [*islice(rest, size)]:
-        yield some

@@ -53,6 +53,23 @@ class Finding:
     repairable: bool = True
     """False if it cannot be recomputed, because the class of one of its tasks has no record."""
 
+    @classmethod
+    def of_sums(
+        cls,
+        kind: AuditKind,
+        subject: Subject,
+        name: tuple[int, ...],
+        record: bytes,
+        difference: tuple[tuple[int, int, int], ...],
+        *,
+        key: str = "",
+        repairable: bool = True,
+    ) -> Finding:
+        """Of a record that differs from what the tasks come to; an amount below 0 is worse."""
+        if any(has < 0 for _, has, _ in difference):
+            kind = AuditKind.NEGATIVE
+        return cls(kind, subject, name, record, difference, key, repairable=repairable)
+
     @property
     def identity(self) -> tuple[object, ...]:
         return self.kind, self.subject, self.name, self.key

@@ -98,10 +98,8 @@ class GroupSums:
     def _finding(
         self, jid: int, difference: tuple[tuple[int, int, int], ...], *, repairable: bool = True
     ) -> Finding:
-        negative = any(has < 0 for _, has, _ in difference)
-        kind = AuditKind.NEGATIVE if negative else AuditKind.GROUP_HELD
-        record = self._picture.jobs[jid]
-        return Finding(kind, Subject.JOB, (jid,), record, difference, repairable=repairable)
+        kind, record = AuditKind.GROUP_HELD, self._picture.jobs[jid]
+        return Finding.of_sums(kind, Subject.JOB, (jid,), record, difference, repairable=repairable)
 
     def _difference(self, jid: int, more: Mapping[int, int]) -> tuple[tuple[int, int, int], ...]:
         """(group, recorded, expected) where they differ. ``more``: members without a record."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from coordinator.ledger_audit.bind_watch import BindWatch
 from coordinator.ledger_audit.figures import AuditFigures
 from coordinator.ledger_audit.findings import Finding
 from coordinator.ledger_audit.look import AuditPass, Question
+from coordinator.ledger_audit.portions import portions
 from coordinator.ledger_audit.repairing import REPAIRS, Task, lost_binds
 from coordinator.ledger_audit.step_meter import StepMeter
 from shared.ledger.entries.repair import AuditPage, Table, named_in
@@ -209,7 +210,7 @@ class AuditReader:
             if not after:
                 break
         findings: list[Finding] = []
-        for tasks in _portions([*stuck], REPAIRS):
+        for tasks in portions([*stuck], REPAIRS):
             records = await self._task_records(tasks)
             task_records = {
                 task: (unpack_task(record, *task), record) for task, record in records.items()
@@ -225,15 +226,10 @@ class AuditReader:
     async def _task_records(self, tasks: Sequence[Task]) -> dict[Task, bytes]:
         task_records: dict[Task, bytes] = {}
         look = await self._new_pass()
-        for some in _portions(tasks, REPAIRS):
+        for some in portions(tasks, REPAIRS):
             fields = tuple(f"{jid}.{tix}" for jid, tix in some)
             page = await self._current_page(look, Question(Table.TASK, fields=fields))
             records = dict(page.records)
             names = {task: name.encode() for task, name in zip(some, fields, strict=True)}
             task_records |= {task: records[name] for task, name in names.items() if name in records}
         return task_records
-
-
-def _portions(tasks: Sequence[Task], size: int) -> Iterator[Sequence[Task]]:
-    for first in range(0, len(tasks), size):
-        yield tasks[first : first + size]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 
 from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
 from coordinator.ledger_audit.picture import Picture
+from coordinator.ledger_audit.portions import portions
 from coordinator.ledger_audit.requests import RequestColumns
 from coordinator.ledger_audit.task_columns import Ints
 from shared.ledger.records import HEAD, NOMINATED, RELEASING, USED, WIDTH, unpack_nodes
@@ -43,8 +43,7 @@ class NodeSums:
 
     def prepare(self) -> Iterator[None]:
         nodes, widest, parts = self._picture.nodes, 0, []
-        rest = iter(nodes)
-        while some := [*islice(rest, SLICE_NODES)]:
+        for some in portions(nodes, SLICE_NODES):
             widest = max(widest, *(len(nodes[row]) for row in some))
             parts.append(np.sort(np.array(some, np.int64)))
             yield
@@ -68,17 +67,14 @@ class NodeSums:
     def add(self, lines: Ints) -> None:
         """Add tasks, by the numbers of their lines."""
         columns = self._picture.tasks
-        state = columns.column("state")[lines]
-        holds = (state >= TaskState.BINDING) & (state <= TaskState.RELEASING)
-        lines, state = lines[holds], state[holds]
+        lines = columns.holding(lines)
         row, cid = columns.column("row")[lines], columns.column("cid")[lines]
         self._count(USED, row, cid)
-        leaving = state == TaskState.RELEASING
+        leaving = columns.column("state")[lines] == TaskState.RELEASING
         self._count(RELEASING, row[leaving], cid[leaving])
 
     def add_nominations(self) -> Iterator[None]:
-        nominations = iter(self._picture.nominations.values())
-        while some := [*islice(nominations, SLICE_NOMINATIONS)]:
+        for some in portions(self._picture.nominations.values(), SLICE_NOMINATIONS):
             runs = [run for nomination in some for run in nomination]
             rows = [row for _, rows, _ in runs for row in rows]
             cids = [cid for cid, rows, _ in runs for _ in rows]
@@ -121,15 +117,9 @@ class NodeSums:
     def _finding(self, kind: AuditKind, place: int, has: Ints, should: Ints) -> Finding:
         wrong = np.flatnonzero(has != should).tolist()
         difference = tuple((self._first + s, int(has[s]), int(should[s])) for s in wrong)
-        negative = any(amount < 0 for _, amount, _ in difference)
-        return Finding(
-            AuditKind.NEGATIVE if negative else kind,
-            Subject.NODE,
-            (int(self._rows[place]),),
-            self._record(int(self._rows[place])),
-            difference,
-            repairable=not self._unknown[place],
-        )
+        row, complete = int(self._rows[place]), not self._unknown[place]
+        record = self._record(row)
+        return Finding.of_sums(kind, Subject.NODE, (row,), record, difference, repairable=complete)
 
     def _negative(self, some: slice, recorded: Ints) -> Iterator[Finding]:
         """Findings of negative allocatable amounts, or of negative usage by others."""
@@ -137,12 +127,7 @@ class NodeSums:
         summed = np.isin(np.arange(WIDTH), list(_PARTS))
         wrong = (slots < 0) & ~summed
         for place in np.flatnonzero(wrong.any(axis=(1, 2))).tolist():
-            of = [(int(s), int(slots[place, s, p])) for s, p in np.argwhere(wrong[place])]
             row = int(self._rows[some.start + place])
-            yield Finding(
-                AuditKind.NEGATIVE,
-                Subject.NODE,
-                (row,),
-                self._record(row),
-                tuple((slot, amount, 0) for slot, amount in of),
-            )
+            below = [(int(s), int(slots[place, s, p]), 0) for s, p in np.argwhere(wrong[place])]
+            kind, record = AuditKind.NEGATIVE, self._record(row)
+            yield Finding(kind, Subject.NODE, (row,), record, tuple(below))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 
 import numpy as np
 
 from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
 from coordinator.ledger_audit.picture import Picture, chain_of
+from coordinator.ledger_audit.portions import portions
 from coordinator.ledger_audit.task_columns import TIX_BITS, Ints
 from shared.ledger.records import unpack_queue
 from shared.messages.messages import TaskState
@@ -32,9 +32,7 @@ class QueueSums:
     def add(self, lines: Ints) -> None:
         """Add tasks, by the numbers of their lines."""
         columns = self._picture.tasks
-        state = columns.column("state")[lines]
-        holds = (state >= TaskState.BINDING) & (state <= TaskState.RELEASING)
-        lines = lines[holds]
+        lines = columns.holding(lines)
         leaving = columns.column("state")[lines] == TaskState.RELEASING
         jids, inverse = np.unique(columns.column("key")[lines] >> TIX_BITS, return_inverse=True)
         of = self._picture.job_queues
@@ -72,15 +70,12 @@ class QueueSums:
             if has.get(slot, 0) != should.get(slot, 0)
         )
         if wrong:
-            if any(amount < 0 for _, amount, _ in wrong):
-                kind = AuditKind.NEGATIVE
             record, complete = self._picture.queues[qid], qid not in self._unknown
-            yield Finding(kind, Subject.QUEUE, (qid,), record, wrong, repairable=complete)
+            yield Finding.of_sums(kind, Subject.QUEUE, (qid,), record, wrong, repairable=complete)
 
     def sum_up(self) -> Iterator[None]:
         """Charge the counts to the queues and their ancestors; call it before :meth:`compare`."""
-        counted = iter(self._counts.items())
-        while some := [*islice(counted, SLICE_COUNTS)]:
+        for some in portions(self._counts.items(), SLICE_COUNTS):
             for (qid, cid, leaves), count in some:
                 for above in chain_of(self._picture.queues, qid):
                     self._charge(above, cid, count, leaves=leaves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
@@ -19,10 +20,7 @@ Task = tuple[int, int]
 
 def request_of(findings: Iterable[Finding], tasks: Mapping[Task, bytes]) -> RepairRequest:
     """``tasks``: current records of the tasks among the findings."""
-    nodes: dict[int, bytes] = {}
-    queues: dict[int, bytes] = {}
-    jobs: dict[int, bytes] = {}
-    nominations: dict[int, bytes] = {}
+    numbered: defaultdict[Subject, dict[int, bytes]] = defaultdict(dict)
     domains: dict[str, bytes] = {}
     task_records: dict[Task, bytes] = {}
     for finding in findings:
@@ -30,27 +28,21 @@ def request_of(findings: Iterable[Finding], tasks: Mapping[Task, bytes]) -> Repa
         # was found (decision 0039).
         evidence = finding.record[-EVIDENCE:]
         match finding.subject:
-            case Subject.NODE:
-                nodes[finding.name[0]] = evidence
-            case Subject.QUEUE:
-                queues[finding.name[0]] = evidence
-            case Subject.JOB:
-                jobs[finding.name[0]] = evidence
-            case Subject.NOMINATION:
-                nominations[finding.name[0]] = evidence
             case Subject.DOMAIN:
                 domains[finding.key] = evidence
             case Subject.TASK:
                 jid, tix = finding.name
                 if (jid, tix) in tasks:  # else it went meanwhile: the next look tells
                     task_records[jid, tix] = tasks[jid, tix]
+            case subject:
+                numbered[subject][finding.name[0]] = evidence
     return RepairRequest(
-        [*nodes.items()],
-        [*queues.items()],
-        [*jobs.items()],
-        [*nominations.items()],
-        [*domains.items()],
-        [(jid, tix, record) for (jid, tix), record in task_records.items()],
+        nodes=[*numbered[Subject.NODE].items()],
+        queues=[*numbered[Subject.QUEUE].items()],
+        jobs=[*numbered[Subject.JOB].items()],
+        nominations=[*numbered[Subject.NOMINATION].items()],
+        domains=[*domains.items()],
+        tasks=[(jid, tix, record) for (jid, tix), record in task_records.items()],
     )
 
 

@@ -89,6 +89,11 @@ class TaskColumns:
         for its group)."""
         return self._columns[name][: self.count]
 
+    def holding(self, lines: Ints) -> Ints:
+        """Those of the lines whose tasks hold a node."""
+        state = self.column("state")[lines]
+        return lines[(state >= TaskState.BINDING) & (state <= TaskState.RELEASING)]
+
     def line(self, jid: int, tix: int) -> int | None:
         key = task_key(jid, tix)
         return self._lines[_part(key)].get(key)

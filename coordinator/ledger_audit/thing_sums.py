@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 
 from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
 from coordinator.ledger_audit.picture import Picture
+from coordinator.ledger_audit.portions import portions
 from coordinator.ledger_audit.requests import RequestColumns
 from coordinator.ledger_audit.task_columns import Ints
 from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH
@@ -35,10 +36,9 @@ class ThingSums:
     def add(self, lines: Ints) -> None:
         """Add tasks, by the numbers of their lines."""
         columns = self._picture.tasks
+        lines = columns.holding(lines)
         places = self._requests.places(columns.column("cid")[lines])
-        state = columns.column("state")[lines]
-        holds = (state >= TaskState.BINDING) & (state <= TaskState.RELEASING)
-        some = lines[holds & (places >= 0) & self._requests.names_things[places]]
+        some = lines[(places >= 0) & self._requests.names_things[places]]
         for row, cid, now in zip(
             columns.column("row")[some].tolist(),
             columns.column("cid")[some].tolist(),
@@ -59,8 +59,7 @@ class ThingSums:
         """Add what tasks have of devices, step by step."""
         columns, forgotten = self._picture.tasks, self._picture.forgotten
         rows, states = columns.column("row"), columns.column("state")
-        having = iter(self._picture.devices.items())
-        while some := [*islice(having, SLICE_THINGS)]:
+        for some in portions(self._picture.devices.items(), SLICE_THINGS):
             for (jid, tix), devices in some:
                 line = None if jid in forgotten else columns.line(jid, tix)
                 if line is not None and states[line] in HOLDING:
@@ -84,8 +83,7 @@ class ThingSums:
         """Findings, slice by slice."""
         recorded = self._picture.things
         missing = (thing for thing in self._sums if thing not in recorded)
-        things = chain(recorded, missing)
-        while some := [*islice(things, SLICE_THINGS)]:
+        for some in portions(chain(recorded, missing), SLICE_THINGS):
             yield [*self._compare(some)]
 
     def _compare(self, things: Iterable[Thing]) -> Iterator[Finding]:
@@ -105,14 +103,7 @@ class ThingSums:
 
     def _finding(self, thing: Thing, wrong: tuple[tuple[int, int, int], ...]) -> Finding:
         row, name = thing
-        negative = any(amount < 0 for _, amount, _ in wrong)
         record = self._picture.nodes.get(row)
-        return Finding(
-            AuditKind.NEGATIVE if negative else AuditKind.THING,
-            Subject.NODE,
-            (row,),
-            record or b"",
-            wrong,
-            key=name,
-            repairable=record is not None,
-        )
+        known, record = record is not None, record or b""
+        kind, subject = AuditKind.THING, Subject.NODE
+        return Finding.of_sums(kind, subject, (row,), record, wrong, key=name, repairable=known)
