@@ -242,22 +242,12 @@ _RECORDED: dict[int, TaskState] = {
 
 def part_of(plan: BindPlan, positions: list[int]) -> BindPlan:
     """The plan that asks again for these positions; it acknowledges nothing."""
-    r = plan.requests
     return BindPlan(
         ids=[],
         jids=[plan.jids[i] for i in positions],
         tasks=[plan.tasks[i] for i in positions],
         rows=[plan.rows[i] for i in positions],
-        requests=BindRequests(
-            tasks=[r.tasks[i] for i in positions],
-            uids=[r.uids[i] for i in positions],
-            pods=[r.pods[i] for i in positions],
-            nodes=[r.nodes[i] for i in positions],
-            durations=[r.durations[i] for i in positions],
-            exit_codes=[r.exit_codes[i] for i in positions] if r.exit_codes else [],
-            entries=[r.entries[i] for i in positions] if r.entries else [],
-            devices=[r.devices[i] for i in positions] if r.devices else [],
-        ),
+        requests=plan.requests.select(positions),
     )
 
 

@@ -3,7 +3,8 @@ concern many tasks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Protocol
 
@@ -54,6 +55,16 @@ class BindRequests:
     devices: list[Things] = field(default_factory=list)
     """What each got of devices of its node; empty if none got any. Written to pods of a Kubernetes
     cluster; the simulated one is not sent it."""
+
+    def select(self, positions: Sequence[int]) -> BindRequests:
+        """The requests at these positions; columns that are empty stay so."""
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        return BindRequests(
+            **{
+                name: [values[i] for i in positions] if values else []
+                for name, values in columns.items()
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ class FaultyCluster:
         reasons = [_SAID.get(fate, "") for fate in fates]
         passed = [i for i, fate in enumerate(fates) if fate in _PASSED]
         if passed:
-            reached = self._cluster.bind(select_requests(requests, passed), now)
+            reached = self._cluster.bind(requests.select(passed), now)
             for i, answer, node in zip(passed, reached.answers, reached.where, strict=True):
                 if fates[i] is _Fate.HONEST:
                     answers[i], where[i] = answer, node
@@ -214,20 +214,8 @@ class FaultyCluster:
     def _note_refusals(self, requests: BindRequests, fates: list[_Fate], now: float) -> None:
         chosen = [i for i, fate in enumerate(fates) if fate in _SAID]
         if chosen:
-            refused = select_requests(requests, chosen)
+            refused = requests.select(chosen)
             answers = [BindAnswer.REFUSED.name] * len(chosen)
             self._refusals.append(
                 ClusterEvent(now, "bind", refused.tasks, refused.nodes, refused.uids, answers)
             )
-
-
-def select_requests(requests: BindRequests, chosen: list[int]) -> BindRequests:
-    """The requests at these indices."""
-    return BindRequests(
-        tasks=[requests.tasks[i] for i in chosen],
-        uids=[requests.uids[i] for i in chosen],
-        pods=[requests.pods[i] for i in chosen],
-        nodes=[requests.nodes[i] for i in chosen],
-        durations=[requests.durations[i] for i in chosen],
-        exit_codes=[requests.exit_codes[i] for i in chosen] if requests.exit_codes else [],
-    )

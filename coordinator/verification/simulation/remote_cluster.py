@@ -16,7 +16,6 @@ from coordinator.cluster.protocol import (
     Listed,
     Reports,
 )
-from coordinator.cluster.simulated.faulty import select_requests
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.verification.simulation.long_poll import LongPolls
 from coordinator.verification.simulation.process import Alarm, Process, Reply
@@ -54,7 +53,7 @@ class ClusterProcess:
         keys = list(zip(requests.tasks, requests.uids, strict=True))
         refused = self._refused
         pending = [i for i, key in enumerate(keys) if refused.get(key, 0) < number]
-        reached = self.kubelets.bind(select_requests(requests, pending), now)
+        reached = self.kubelets.bind(requests.select(pending), now)
         answers, where = [int(BindAnswer.REFUSED)] * len(keys), [""] * len(keys)
         reasons = [""] * len(keys)
         for at, i in enumerate(pending):
