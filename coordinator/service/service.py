@@ -56,7 +56,7 @@ from coordinator.service.leadership.lease import Leadership, LedCluster
 from coordinator.service.leadership.lease_keeper import KeeperThread
 from coordinator.service.leadership.standby import Standby, Takeover
 from coordinator.service.log_trim import trim_forever
-from coordinator.service.metrics.exporter import coordinator_metrics
+from coordinator.service.metrics.exporter import CoordinatorMetrics
 from coordinator.service.metrics.health_checks import leader_checks
 from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.metrics.probes import Probes
@@ -369,12 +369,12 @@ class Service:
                 submit=self.probes.counting(guarded(writer.submit, lambda: self.intake.registry)),
                 status=self.status,
                 policy_error=lambda: str(self._policies.status()["error"] or ""),
-                refresh_status=self.counts.refresh_reasons,
-                refresh_metrics=self.counts.refresh_waiting,
+                refresh_status=self.counts.reasons.refresh,
+                refresh_metrics=self.counts.waiting.refresh,
                 started=lambda: self.workers.started,
                 ledger=self._ledger.run_id,
                 cluster=self._cluster.history_position,
-                metrics=coordinator_metrics(
+                metrics=CoordinatorMetrics(
                     self.core,
                     self.probes,
                     lambda: self.intake.registry.slots.names,

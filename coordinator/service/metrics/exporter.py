@@ -11,7 +11,6 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from importlib.metadata import version
 from itertools import accumulate
 from typing import Any
@@ -90,25 +89,19 @@ class MetricsPage:
         return self.families[name]
 
 
-def _put(
-    page: MetricsPage, shard: int, action: str, name: str, value: float, *labels: object
-) -> None:
-    page.put(name, value, shard, action, *labels)
-
-
 class CoordinatorMetrics(Collector):
     def __init__(
         self,
         core: Coordinator,
         probes: Probes,
         resources: Callable[[], list[str]],
-        counts: WaitingCounts,
+        counts: WaitingCounts | None = None,
     ) -> None:
         """``resources``: the names of the slots."""
         self._core = core
         self._probes = probes
         self._resources = resources
-        self._counts = counts
+        self._counts = counts or WaitingCounts(core, resources)
         self._build = (version("quadrant"), platform.python_version())
 
     def describe(self) -> Iterable[Family]:
@@ -261,7 +254,7 @@ class CoordinatorMetrics(Collector):
         for shard in self._core.dispatcher.shards:
             figures = self._probes.workers.get(shard) or WorkerFigures()
             for action in searching_actions(self._core.order.session.policy):
-                put_searches(partial(_put, page, shard, action), figures, action)
+                put_searches(page.put, figures, shard, action)
         for result in HelpResult:
             page.put("search_helps_total", self._core.searches.results[result], result.value)
 
@@ -368,13 +361,3 @@ def _amounts(
             amount = amounts.get(slot, 0)
             if amount > 0:
                 page.put("queue_resource", amount / unit, queue.name, name, kind)
-
-
-def coordinator_metrics(
-    core: Coordinator,
-    probes: Probes,
-    resources: Callable[[], list[str]],
-    counts: WaitingCounts | None = None,
-) -> CoordinatorMetrics:
-    """The metrics of one coordinator."""
-    return CoordinatorMetrics(core, probes, resources, counts or WaitingCounts(core, resources))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from coordinator.core.coordinator import Coordinator
@@ -38,17 +38,25 @@ FEW_JOBS = 5_000
 
 
 class InSlices(Generic[T]):
-    """The cached result of a walk."""
+    """The result of a walk; ``many``: whether it is one that has to be cut."""
 
-    def __init__(self, walk: Callable[[], Steps[T]]) -> None:
-        self.latest: T | None = None
+    def __init__(self, walk: Callable[[], Steps[T]], many: Callable[[], bool]) -> None:
+        self._latest: T | None = None
         self._walk = walk
+        self._many = many
         self._lock = asyncio.Lock()
         self._good_until = float("-inf")
 
+    def __call__(self) -> T:
+        """The result, as of the last :meth:`refresh` where it takes a long walk."""
+        latest = self._latest
+        return latest if latest is not None and self._many() else at_once(self._walk())
+
     async def refresh(self) -> None:
-        """Walk, unless the last result is still valid. Concurrent callers wait for the same
-        walk."""
+        """Await this before the result is asked for by an outside request. Walks, unless the last
+        result is still valid; concurrent callers wait for the same walk."""
+        if not self._many():
+            return
         async with self._lock:
             if time.monotonic() < self._good_until:
                 return
@@ -66,7 +74,7 @@ class InSlices(Generic[T]):
             while time.thread_time() - began < SLICE_SECONDS:
                 next(steps)
         except StopIteration as end:
-            self.latest = end.value
+            self._latest = end.value
             return True
         return False
 
@@ -76,33 +84,12 @@ class WaitingCounts:
         """``names``: the resource of each slot."""
         self._core = core
         self._names = names
-        self._reasons = InSlices(self._reasons_in_steps)
-        self._waiting = InSlices(self._waiting_in_steps)
-
-    async def refresh_reasons(self) -> None:
-        """Await this before :meth:`reasons` is called for an outside request."""
-        if self._many_lines():
-            await self._reasons.refresh()
-
-    async def refresh_waiting(self) -> None:
-        """Await this before :meth:`waiting` is called for an outside request."""
-        if self._many_lines() or self._many_jobs():
-            await self._waiting.refresh()
-
-    def reasons(self) -> Mapping[str, int]:
-        """Number of jobs by reason; as of the last :meth:`refresh_reasons` where there are many
-        lines."""
-        latest = self._reasons.latest
-        if latest is not None and self._many_lines():
-            return latest
-        return at_once(self._reasons_in_steps())
-
-    def waiting(self) -> PendingTotals:
-        """Counts of waiting jobs; as of the last :meth:`refresh_waiting` where there are many."""
-        latest = self._waiting.latest
-        if latest is not None and (self._many_lines() or self._many_jobs()):
-            return latest
-        return at_once(self._waiting_in_steps())
+        self.reasons = InSlices(self._reasons_in_steps, self._many_lines)
+        """Number of jobs by reason."""
+        self.waiting = InSlices(
+            self._waiting_in_steps, lambda: self._many_lines() or self._many_jobs()
+        )
+        """Counts of waiting jobs."""
 
     def _reasons_in_steps(self) -> Steps[dict[str, int]]:
         return reasons_in_steps(self._core, names=self._names())

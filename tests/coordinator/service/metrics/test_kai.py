@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.service.metrics.exporter import coordinator_metrics
+from coordinator.service.metrics.exporter import CoordinatorMetrics
 from coordinator.service.metrics.kai_names import KAI_METRICS
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.table import TABLE, reference
@@ -24,7 +24,7 @@ def test_a_queue_shows_its_shares_with_those_below_it() -> None:
         *(member(f"g{i}", "g") for i in range(2)),
     )
     world.place()
-    registry = coordinator_metrics(world.core, Probes(), lambda: world.intake.registry.slots.names)
+    registry = CoordinatorMetrics(world.core, Probes(), lambda: world.intake.registry.slots.names)
     series = read(at_once(registry.text()).decode())
 
     def figure(queue: str, kind: str, resource: str = "nvidia.com/gpu") -> float | None:
@@ -54,5 +54,5 @@ def test_each_of_kais_metrics_is_one_of_ours_or_said_to_be_none() -> None:
 def test_under_volcanos_policy_there_is_no_tree() -> None:
     world = World()
     world.put(node("n0"))
-    registry = coordinator_metrics(world.core, Probes(), lambda: world.intake.registry.slots.names)
+    registry = CoordinatorMetrics(world.core, Probes(), lambda: world.intake.registry.slots.names)
     assert "queue_tree_resource{" not in at_once(registry.text()).decode()

@@ -19,7 +19,6 @@ from coordinator.order.order import Order
 from coordinator.service.metrics.exporter import (
     CoordinatorMetrics,
     MetricsPage,
-    coordinator_metrics,
 )
 from coordinator.service.metrics.probes import ATTEMPT, Probes
 from coordinator.service.metrics.table import PREFIX, SECTIONS, TABLE, reference
@@ -75,7 +74,7 @@ def core() -> Coordinator:
 
 @pytest.fixture
 def registry(core: Coordinator) -> CoordinatorMetrics:
-    return coordinator_metrics(core, Probes(), lambda: ["cpu", "memory", "pods"])
+    return CoordinatorMetrics(core, Probes(), lambda: ["cpu", "memory", "pods"])
 
 
 def families(registry: CoordinatorMetrics) -> Iterator[Family]:
@@ -229,7 +228,7 @@ def with_queues(count: int) -> CoordinatorMetrics:
     node_of = Node(row=0, name="n", allocatable=((0, 4000), (1, 8 << 30), (2, 110)))
     queues = [Queue(qid=qid, name=f"q{qid}") for qid in range(count)]
     core.admitted(Changes(nodes=[node_of], queues=queues))
-    return coordinator_metrics(core, Probes(), lambda: ["cpu", "memory", "pods"])
+    return CoordinatorMetrics(core, Probes(), lambda: ["cpu", "memory", "pods"])
 
 
 def test_the_text_is_the_one_that_the_library_writes() -> None:

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from coordinator.cli.run.stack import Sender
-from coordinator.service.metrics.exporter import CoordinatorMetrics, coordinator_metrics
+from coordinator.service.metrics.exporter import CoordinatorMetrics
 from coordinator.verification.workloads.bulk_client import ApiClient
 from coordinator.verification.workloads.generators import (
     GPU,
@@ -166,7 +166,7 @@ async def test_ten_thousand_jobs_that_came_and_went_leave_no_series_and_cost_no_
         before = set(await scrape(service.url))
         core, probes = service.service.core, service.service.probes
         slots = service.service.intake.registry.slots
-        registry = coordinator_metrics(core, probes, lambda: slots.names)
+        registry = CoordinatorMetrics(core, probes, lambda: slots.names)
         few = cost(registry)
         await send(service, list(pods(10_000, start=50)))
         await service.until(lambda s: s["jobs"]["submitted"] == 10_050 and finished(s), 300.0)

@@ -48,9 +48,9 @@ async def test_a_long_walk_gives_the_loop_back_and_counts_what_one_look_counts(
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(somebody_else())
-    await counts.refresh_reasons()
+    await counts.reasons.refresh()
     assert others > FEW_LINES / 2
-    await counts.refresh_waiting()
+    await counts.waiting.refresh()
     beside.cancel()
     assert counts.reasons() == at_once(reasons_in_steps(core, names=BASE))
     now = at_once(waiting_in_steps(core, core.order.now, names=BASE))
@@ -69,7 +69,7 @@ async def test_who_asks_at_once_shares_a_walk(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(sliced_counts, "reasons_in_steps", counted)
     counts = WaitingCounts(core, lambda: list(BASE))
-    await asyncio.gather(*(counts.refresh_reasons() for _ in range(20)))
+    await asyncio.gather(*(counts.reasons.refresh() for _ in range(20)))
     counts.reasons()
     assert walks == 1
 
@@ -77,7 +77,7 @@ async def test_who_asks_at_once_shares_a_walk(monkeypatch: pytest.MonkeyPatch) -
 async def test_few_lines_are_counted_as_they_stand() -> None:
     core = waiting(20)
     counts = WaitingCounts(core, lambda: list(BASE))
-    await counts.refresh_reasons()
+    await counts.reasons.refresh()
     before = dict(counts.reasons())
     core.order.put_job(job(1_000, queue="nobody's"))
     assert counts.reasons() == {**before, "Misconfigured": 1}
