@@ -1,9 +1,7 @@
 """Schemas of cluster-wide kinds (nodes, domains, namespaces, priorities, shards) and of events."""
 
 CLUSTER = """
-Node - A machine that tasks run on.
-  apiVersion: string         Always v1.
-  kind: string               Always Node.
+Node (v1) - A machine that tasks run on.
   metadata: ObjectMeta       Its name and labels.
   spec: NodeSpec             Whether it takes tasks, and which.
   status: NodeStatus         What it offers.
@@ -32,10 +30,7 @@ NodeStatus - What a node offers.
   allocated: quantities      What tasks hold of it now. Set by the server.
   phase: string              An old field without a meaning.
 
-Event - Something that happened to an object. Told on change, and not kept over a restart.
-  apiVersion: string         Always v1.
-  kind: string               Always Event.
-  metadata: ObjectMeta       Its name.
+Event (v1) - Something that happened to an object. Told on change, and not kept over a restart.
   involvedObject: ObjectReference!  What it happened to.
   reason: string             What happened, in one word.
   message: string            What happened, in a sentence.
@@ -60,19 +55,14 @@ ObjectReference - The address of an object.
   resourceVersion: string    At which version.
   fieldPath: string          Which part of it.
 
-PriorityClass - A name for a priority.
-  apiVersion: string         Always scheduling.k8s.io/v1.
-  kind: string               Always PriorityClass.
-  metadata: ObjectMeta       Its name.
+PriorityClass (scheduling.k8s.io/v1) - A name for a priority.
   value: integer!            The priority; higher goes first.
   globalDefault: boolean     true: it counts for what names no class.
   description: string        For whom it is.
   preemptionPolicy: PreemptLowerPriority|Never  Whether it may displace what has a lower one.
 
-PodDisruptionBudget - How many of some pods must stay, or may be missing: the plugin pdb keeps it.
-  apiVersion: string         Always policy/v1.
-  kind: string               Always PodDisruptionBudget.
-  metadata: ObjectMeta       Its name.
+PodDisruptionBudget (policy/v1) - How many of some pods must stay, or may be missing: the plugin pdb
+    keeps it.
   spec: PodDisruptionBudgetSpec  Which pods, and how many.
   status: any                disruptionsAllowed, where somebody else counts.
 
@@ -91,10 +81,8 @@ LabelRequirement - One expression about a label.
   operator: In|NotIn|Exists|DoesNotExist!  How it is compared.
   values: []string           What it is compared with; none for Exists and DoesNotExist.
 
-HyperNode - A domain of the network: nodes that are close to one another, or such domains.
-  apiVersion: string         Always topology.volcano.sh/v1alpha1.
-  kind: string               Always HyperNode.
-  metadata: ObjectMeta       Its name.
+HyperNode (topology.volcano.sh/v1alpha1) - A domain of the network: nodes that are close to one
+    another, or such domains.
   spec: HyperNodeSpec        Its members.
   status: any                What is known of it.
 
@@ -118,10 +106,7 @@ ExactMatch - The whole name of a member.
 RegexMatch - A pattern of names.
   pattern: string!           A regular expression.
 
-Shard - Nodes that one worker is at home in.
-  apiVersion: string         Always quadrant.dev/v1alpha1.
-  kind: string               Always Shard.
-  metadata: ObjectMeta       Its name.
+Shard (quadrant.dev/v1alpha1) - Nodes that one worker is at home in.
   spec: any                  Of no meaning here: shards are made by the server.
   status: ShardStatus        Its nodes and its worker.
 

@@ -1,35 +1,23 @@
 """Schemas of the kinds that are stored and shown without effect."""
 
 INERT = """
-Namespace - A name for objects that belong together. It exists as soon as an object names it, also
-    without being created.
-  apiVersion: string         Always v1.
-  kind: string               Always Namespace.
-  metadata: ObjectMeta       Its name.
+Namespace (v1) - A name for objects that belong together. It exists as soon as an object names it,
+    also without being created.
   spec: any                  Of no meaning here.
   status: any                phase: Active.
 
-ConfigMap - Texts for programs. Kept and shown; the simulated cluster runs no program.
-  apiVersion: string         Always v1.
-  kind: string               Always ConfigMap.
-  metadata: ObjectMeta       Its name.
+ConfigMap (v1) - Texts for programs. Kept and shown; the simulated cluster runs no program.
   data: texts                The texts.
   binaryData: texts          Bytes, in base64.
   immutable: boolean         Kept and not looked at.
 
-Secret - Its name, labels and type. Its data is dropped before anything is stored.
-  apiVersion: string         Always v1.
-  kind: string               Always Secret.
-  metadata: ObjectMeta       Its name.
+Secret (v1) - Its name, labels and type. Its data is dropped before anything is stored.
   type: string               What it is for. Kept and not looked at.
   data: texts                Dropped: never stored and never shown.
   stringData: texts          Dropped: never stored and never shown.
   immutable: boolean         Kept and not looked at.
 
-Service - A name for pods in the network. Kept and shown; the simulated cluster has no network.
-  apiVersion: string         Always v1.
-  kind: string               Always Service.
-  metadata: ObjectMeta       Its name.
+Service (v1) - A name for pods in the network. Kept and shown; the simulated cluster has no network.
   spec: ServiceSpec          Kept and not looked at.
   status: any                Of no meaning here.
 
@@ -63,10 +51,7 @@ ServicePort - One port of a service.
   nodePort: integer          The port of the nodes.
   appProtocol: string        Kept and not looked at.
 
-ServiceAccount - A name under which pods run. Kept and shown; rights are those of tokens.
-  apiVersion: string         Always v1.
-  kind: string               Always ServiceAccount.
-  metadata: ObjectMeta       Its name.
+ServiceAccount (v1) - A name under which pods run. Kept and shown; rights are those of tokens.
   secrets: []any~name        Kept and not looked at.
   imagePullSecrets: []any    Kept and not looked at.
   automountServiceAccountToken: boolean  Kept and not looked at.

@@ -2,10 +2,7 @@
 Kai."""
 
 KAI = """
-KaiQueue - A tenant's share of the cluster, in KAI's tree of queues.
-  apiVersion: string         Always scheduling.run.ai/v2.
-  kind: string               Always Queue.
-  metadata: ObjectMeta       Its name.
+KaiQueue (scheduling.run.ai/v2 Queue) - A tenant's share of the cluster, in KAI's tree of queues.
   spec: KaiQueueSpec!        Its place in the tree and its shares.
   status: KaiQueueStatus     What it has.
 
@@ -35,11 +32,8 @@ KaiQueueStatus - What a queue has, with all queues below it.
   allocatedNonPreemptible: quantities  The part of it that jobs hold which are never evicted.
   requested: quantities      What its jobs ask for, with what they hold.
 
-KaiPodGroup - A gang: pods of which a minimum runs together, or none. Pods name it in the annotation
-    pod-group-name.
-  apiVersion: string         Always scheduling.run.ai/v2alpha2.
-  kind: string               Always PodGroup.
-  metadata: ObjectMeta       Its name.
+KaiPodGroup (scheduling.run.ai/v2alpha2 PodGroup) - A gang: pods of which a minimum runs together,
+    or none. Pods name it in the annotation pod-group-name.
   spec: KaiPodGroupSpec!     Its minimum, sub groups, queue and priority.
   status: KaiPodGroupStatus  Where it is in its life.
 
@@ -84,10 +78,8 @@ KaiPodGroupStatus - Where a gang is in its life.
   schedulingConditions: []any  Why it could not be placed, and in which node pool, as KAI says it.
   explanations: []any        Why it waits, with amounts.
 
-KaiTopology - Levels of closeness in the cluster, by labels of nodes.
-  apiVersion: string         Always kai.scheduler/v1alpha1.
-  kind: string               Always Topology.
-  metadata: ObjectMeta       Its name.
+KaiTopology (kai.scheduler/v1alpha1 Topology) - Levels of closeness in the cluster, by labels of
+    nodes.
   spec: KaiTopologySpec!     Its levels.
   status: any                Kept and not looked at.
 

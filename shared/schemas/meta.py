@@ -42,9 +42,7 @@ Condition - One statement about the state of an object.
   transitionID: string       The scheduling session that said so.
   observedGeneration: integer  The generation of the object that was looked at.
 
-Status - What became of a request that was not answered by an object.
-  apiVersion: string         Always v1.
-  kind: string               Always Status.
+Status (v1) - What became of a request that was not answered by an object.
   metadata: ListMeta         Of no meaning here.
   status: Success|Failure    Which of the two.
   message: string            What is wrong, and what to do about it.

@@ -16,6 +16,10 @@ another schema, ``[]`` before any of these for a list, and ``one|other`` for a t
 shows null. ``~key``: the items of the list are told apart by this field when lists are merged;
 ``~`` alone: the values of the list are a set, and sets are united. ``later``: a field that is not
 in this version; it may be there as long as it is empty.
+
+A kind of objects has its version behind its name, as in ``Node (v1)``, and behind that the name it
+has in objects, if that is another one: it begins with the fields ``apiVersion``, ``kind`` and
+``metadata``. A line for one of them takes the place of what is said of it in all kinds.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ Schema = dict[str, Any]
 _KEPT = "Kept and not looked at."
 """Ends the description of a field whose value decides nothing."""
 
-_HEAD = re.compile(r"(\w+) - (.+)")
+_HEAD = re.compile(r"(\w+)(?: \((\S+)(?: (\w+))?\))? - (.+)")
 _FIELD = re.compile(r" {2}([\w$]+): (\S+)(?:\s+(.+))?")
 _PLAIN: dict[str, Schema] = {
     "string": {"type": "string"},
@@ -66,6 +70,18 @@ class FieldTable:
     kept: dict[str, Schema] = field(default_factory=dict)
     """Fields that no reader looks at: their schema alone says what they may be."""
 
+    def add(self, name: str, kind: str, description: str | None) -> Schema:
+        """Add a field; return its schema, whose description may go on."""
+        self.known.add(name)
+        described = self.schema["properties"][name] = _type(kind.rstrip("!?"))
+        if kind.endswith("!"):
+            self.schema.setdefault("required", []).append(name)
+        else:
+            described["nullable"] = True
+        if description:
+            described["description"] = description
+        return described
+
 
 def read(text: str) -> dict[str, FieldTable]:
     """Parse schemas. Raises ValueError for a line that does not follow the notation."""
@@ -76,26 +92,21 @@ def read(text: str) -> dict[str, FieldTable]:
         if not line.strip():
             continue
         if not line.startswith(" "):
-            head = _match(_HEAD, line)
-            schema = {"description": head[2], "type": "object", "properties": {}}
-            table = found[head[1]] = FieldTable(schema)
-            described = schema
+            name, version, kind, description = _match(_HEAD, line).groups()
+            described = schema = {"description": description, "type": "object", "properties": {}}
+            table = found[name] = FieldTable(schema)
+            if version:
+                table.add("apiVersion", "string", f"Always {version}.")
+                table.add("kind", "string", f"Always {kind or name}.")
+                table.add("metadata", "ObjectMeta", "Its name.")
         elif line.startswith("    ") or not schema:
             described["description"] = f"{described.get('description', '')} {line.strip()}".strip()
         else:
             name, kind, description = _match(_FIELD, line).groups()
             if kind == "later":
                 table.later.add(name)
-                continue
-            table.known.add(name)
-            described = _type(kind.rstrip("!?"))
-            if not kind.endswith("!"):
-                described["nullable"] = True
-            if description:
-                described["description"] = description
-            schema["properties"][name] = described
-            if kind.endswith("!"):
-                schema.setdefault("required", []).append(name)
+            else:
+                described = table.add(name, kind, description)
     for name, table in found.items():
         for field_name, value in table.schema["properties"].items():
             if not value.get("description"):

@@ -1,10 +1,7 @@
 """Schemas of volumes, devices, quotas and NUMA domains."""
 
 OBJECTS = """
-ResourceQuota - What the jobs of a namespace may use in all.
-  apiVersion: string         Always v1.
-  kind: string               Always ResourceQuota.
-  metadata: ObjectMeta       Its name.
+ResourceQuota (v1) - What the jobs of a namespace may use in all.
   spec: ResourceQuotaSpec    The bounds.
   status: any                hard and used, as somebody counted them; looked at before spec.
 
@@ -13,18 +10,13 @@ ResourceQuotaSpec - The bounds of a namespace.
   scopes: []string           Which pods count. Such a quota is kept and bounds nothing here.
   scopeSelector: any         Which pods count. Such a quota is kept and bounds nothing here.
 
-PersistentVolume - A volume that pods can claim.
-  apiVersion: string         Always v1.
-  kind: string               Always PersistentVolume.
+PersistentVolume (v1) - A volume that pods can claim.
   metadata: ObjectMeta       Its name; its labels tell its zone.
   spec: any                  capacity, storageClassName, accessModes, volumeMode, claimRef,
     nodeAffinity and csi are looked at; the rest is kept.
   status: any                Its phase.
 
-PersistentVolumeClaim - A pod's claim for a volume.
-  apiVersion: string         Always v1.
-  kind: string               Always PersistentVolumeClaim.
-  metadata: ObjectMeta       Its name.
+PersistentVolumeClaim (v1) - A pod's claim for a volume.
   spec: PersistentVolumeClaimSpec  What the volume must be.
   status: any                Its phase.
 
@@ -40,10 +32,7 @@ PersistentVolumeClaimSpec - What a claimed volume must be.
   dataSourceRef: any         Kept and not looked at.
   volumeAttributesClassName: string  Kept and not looked at.
 
-StorageClass - How volumes are made.
-  apiVersion: string         Always storage.k8s.io/v1.
-  kind: string               Always StorageClass.
-  metadata: ObjectMeta       Its name.
+StorageClass (storage.k8s.io/v1) - How volumes are made.
   provisioner: string!       Who makes them.
   volumeBindingMode: Immediate|WaitForFirstConsumer  Whether a claim waits for its pod's node.
   allowedTopologies: []TopologySelectorTerm  Where they can be made.
@@ -62,9 +51,7 @@ TopologySelectorRequirement - The values that one label may have.
 VolumeNodeAffinity - The nodes that can use a volume.
   required: NodeSelector     Their labels.
 
-CSINode - How many volumes a node takes.
-  apiVersion: string         Always storage.k8s.io/v1.
-  kind: string               Always CSINode.
+CSINode (storage.k8s.io/v1) - How many volumes a node takes.
   metadata: ObjectMeta       The name of the node.
   spec: CSINodeSpec          The drivers on it.
 
@@ -77,10 +64,7 @@ CSIDriver - One driver of volumes on a node.
   nodeID: string             What it calls the node. Kept and not looked at.
   topologyKeys: []string     Labels it sets. Kept and not looked at.
 
-ResourceClaim - A claim for devices.
-  apiVersion: string         Always resource.k8s.io/v1.
-  kind: string               Always ResourceClaim.
-  metadata: ObjectMeta       Its name.
+ResourceClaim (resource.k8s.io/v1) - A claim for devices.
   spec: ResourceClaimSpec    What is asked for.
   status: any                allocation: what it got; reservedFor: whose it is.
 
@@ -130,20 +114,14 @@ DeviceConstraint - What the devices of some requests must have in common, or mus
   distinctAttribute: string  An attribute that differs between any two.
   requests: []string         The requests; all where none is named.
 
-ResourceClaimTemplate - Of it a claim is made for each pod that names it.
-  apiVersion: string         Always resource.k8s.io/v1.
-  kind: string               Always ResourceClaimTemplate.
-  metadata: ObjectMeta       Its name.
+ResourceClaimTemplate (resource.k8s.io/v1) - Of it a claim is made for each pod that names it.
   spec: ResourceClaimTemplateSpec  The claim.
 
 ResourceClaimTemplateSpec - A claim that is made again and again.
   metadata: any              Labels and annotations of the claims.
   spec: ResourceClaimSpec    What is asked for.
 
-ResourceSlice - Devices of one pool of a driver.
-  apiVersion: string         Always resource.k8s.io/v1.
-  kind: string               Always ResourceSlice.
-  metadata: ObjectMeta       Its name.
+ResourceSlice (resource.k8s.io/v1) - Devices of one pool of a driver.
   spec: ResourceSliceSpec    The devices, and where they are.
 
 ResourceSliceSpec - Devices, and where they are.
@@ -170,10 +148,7 @@ Device - One device.
   nodeName: later
   nodeSelector: later
 
-DeviceClass - Devices that claims ask for by one name.
-  apiVersion: string         Always resource.k8s.io/v1.
-  kind: string               Always DeviceClass.
-  metadata: ObjectMeta       Its name.
+DeviceClass (resource.k8s.io/v1) - Devices that claims ask for by one name.
   spec: DeviceClassSpec      Which devices are of it.
 
 DeviceClassSpec - Which devices are of a class.
@@ -187,9 +162,8 @@ DeviceAttribute - One attribute of a device, of one of these kinds.
   string: string             A text.
   version: string            A semantic version.
 
-Numatopology - How the processors and memory of a node are grouped. An agent on the node tells it.
-  apiVersion: string         Always nodeinfo.volcano.sh/v1alpha1.
-  kind: string               Always Numatopology.
+Numatopology (nodeinfo.volcano.sh/v1alpha1) - How the processors and memory of a node are grouped.
+    An agent on the node tells it.
   metadata: ObjectMeta       The name of the node.
   spec: NumatopologySpec     The groups.
 

@@ -1,9 +1,7 @@
 """Schemas of pods and their parts."""
 
 PODS = """
-Pod - A task: containers that run on one node together.
-  apiVersion: string         Always v1.
-  kind: string               Always Pod.
+Pod (v1) - A task: containers that run on one node together.
   metadata: ObjectMeta       Its name, labels and annotations.
   spec: PodSpec              What it needs, and where it may run.
   status: PodStatus          What became of it.

@@ -1,11 +1,8 @@
 """Schemas of Volcano's kinds: PodGroups, queues and jobs."""
 
 VOLCANO = """
-PodGroup - A gang: pods of which a minimum runs together, or none. Pods name it in the annotation
-    scheduling.k8s.io/group-name.
-  apiVersion: string         Always scheduling.volcano.sh/v1beta1.
-  kind: string               Always PodGroup.
-  metadata: ObjectMeta       Its name.
+PodGroup (scheduling.volcano.sh/v1beta1) - A gang: pods of which a minimum runs together, or none.
+    Pods name it in the annotation scheduling.k8s.io/group-name.
   spec: PodGroupSpec         Its minimum, queue and priority.
   status: PodGroupStatus     Where it is in its life.
 
@@ -40,10 +37,7 @@ PodGroupStatus - Where a gang is in its life.
   failed: integer            How many of its pods failed.
   explanations: []any        Why it waits, for programs.
 
-Queue - A tenant's share of the cluster.
-  apiVersion: string         Always scheduling.volcano.sh/v1beta1.
-  kind: string               Always Queue.
-  metadata: ObjectMeta       Its name.
+Queue (scheduling.volcano.sh/v1beta1) - A tenant's share of the cluster.
   spec: QueueSpec            Its share and its bounds.
   status: QueueStatus        What it has, and whether it is open.
 
@@ -83,10 +77,7 @@ QueueStatus - What a queue has, and whether it is open.
   unknown: integer           How many of its gangs run below their minimum.
   conditions: []Condition~type  What else is known.
 
-Job - A gang together with the templates of its pods.
-  apiVersion: string         Always batch.volcano.sh/v1alpha1.
-  kind: string               Always Job.
-  metadata: ObjectMeta       Its name.
+Job (batch.volcano.sh/v1alpha1) - A gang together with the templates of its pods.
   spec: JobSpec              Its roles, minimum, queue and priority.
   status: JobStatus          Where it is in its life.
 
