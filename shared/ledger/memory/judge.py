@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from shared.codec.packed import replace
-from shared.ledger.codec import committed_of
+from shared.ledger.codec import accepted_runs, committed_of
 from shared.ledger.entries.log import Committed
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import Evicted, TaskRecord, ThingAsk
@@ -336,16 +336,12 @@ class Judge:
     def _accept(self, s: Statement) -> Answer:
         chosen = [run for run in s.core if run.tasks]
         verdicts: list[Verdict] = []
-        tail: list[Run] = []
         for run in s.tail:
-            judged = [self._judge_tail_operation(s, op) for op in operations(run)]
-            verdicts += judged
-            chosen_indices = [i for i, verdict in enumerate(judged) if verdict is Verdict.COMMITTED]
-            self.asked.update(
-                run.rows[i] for i in sorted(set(range(len(judged))) - set(chosen_indices))
-            )
-            if chosen_indices:
-                tail.append(_subset(run, chosen_indices))
+            for op in operations(run):
+                verdicts.append(self._judge_tail_operation(s, op))
+                if verdicts[-1] is not Verdict.COMMITTED:
+                    self.asked.add(op.row)
+        tail = accepted_runs(s.tail, verdicts)
         self.refused += [(s.jid, v) for v in verdicts if v is not Verdict.COMMITTED]
         for run in (*chosen, *tail):
             self._book(s.jid, run)
@@ -406,9 +402,3 @@ class Judge:
                 if node is not None and node.version != op.version:
                     self.asked.add(op.row)
         return Answer(verdict, at, [])
-
-
-def _subset(run: Run, indices: list[int]) -> Run:
-    lists = (run.tasks, run.rows, run.versions, run.specs, run.levels)
-    columns = ([values[i] for i in indices] for values in lists)
-    return Run(run.kind, run.cid, run.group, *columns, devices=run.devices)
