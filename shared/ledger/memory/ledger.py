@@ -163,18 +163,7 @@ class LedgerDouble:
             {key: n for key, n in named.items() if key not in reported}
         )
         if statements:
-            entry_id, epoch = self._log.next_id(), batch.epoch
-            self._log.append(
-                CommitEntry(
-                    entry_id,
-                    batch.writer,
-                    epoch,
-                    batch.sequence,
-                    judge.accepted,
-                    judge.refused,
-                    fresh,
-                )
-            )
+            self._log.append(CommitEntry(*self._head(batch), judge.accepted, judge.refused, fresh))
         if judge.binds or judge.evicts:
             self._add_binds(judge.binds, judge.lives, judge.evicts, judge.devices)
         # As they are stored: in the overlay a refused statement may have left them with more slots.
@@ -202,17 +191,7 @@ class LedgerDouble:
         fresh = self._write(overlay)
         changed = [item for item in items if item.tasks]
         if changed or lapsed:
-            self._log.append(
-                StatusEntry(
-                    self._log.next_id(),
-                    batch.writer,
-                    batch.epoch,
-                    batch.sequence,
-                    changed,
-                    lapsed,
-                    fresh,
-                )
-            )
+            self._log.append(StatusEntry(*self._head(batch), changed, lapsed, fresh))
         applied = [list(item.tasks) for item in items]
         self._remember(batch, (applied, fresh.rows))
         return StatusReply(Verdict.COMMITTED, applied, fresh)
@@ -233,16 +212,7 @@ class LedgerDouble:
         update_specs(self._books.documents, documents)
         if ops or documents:
             self._log.append(
-                IntakeEntry(
-                    self._log.next_id(),
-                    batch.writer,
-                    batch.epoch,
-                    batch.sequence,
-                    ops,
-                    fresh,
-                    storing.dropped,
-                    list(documents),
-                )
+                IntakeEntry(*self._head(batch), ops, fresh, storing.dropped, list(documents))
             )
         self._remember(batch, ([], fresh.rows))
         return IntakeReply(Verdict.COMMITTED, fresh)
@@ -257,9 +227,7 @@ class LedgerDouble:
         results = repairing.judge()
         fresh = self._write(repairing.overlay)
         if fresh.rows or repairing.ended:
-            writer, epoch, sequence = batch.writer, batch.epoch, batch.sequence
-            entry_id, ended = self._log.next_id(), repairing.ended
-            self._log.append(StatusEntry(entry_id, writer, epoch, sequence, [], ended, fresh))
+            self._log.append(StatusEntry(*self._head(batch), [], repairing.ended, fresh))
         if repairing.binds:
             self._add_binds(repairing.binds, repairing.lives, [], repairing.devices)
         self._remember(batch, (results, fresh.rows))
@@ -277,6 +245,10 @@ class LedgerDouble:
         if window and batch.sequence <= max(window) - WINDOW:
             return Verdict.OLD, None
         return Verdict.COMMITTED, None
+
+    def _head(self, batch: Batch) -> tuple[str, str, Epoch, int]:
+        """What an entry of the log begins with: its id, and whose batch it is."""
+        return self._log.next_id(), batch.writer, batch.epoch, batch.sequence
 
     def _remember(self, batch: Batch, first: First) -> None:
         window = self._windows[batch.writer]
