@@ -37,8 +37,7 @@ from shared.policy.model import (
 from shared.policy.reading import (
     ProblemReport,
     mapping,
-    meant,
-    nearest,
+    one_of,
     only_known,
     read_arguments,
     shown,
@@ -91,7 +90,7 @@ def _actions(report: ProblemReport, value: object) -> tuple[str, ...]:
         names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in names:
         with report.part():
-            _one_of(name, ACTIONS, "actions", "action")
+            one_of(name, ACTIONS, "actions", "action")
     return names
 
 
@@ -140,7 +139,7 @@ def _plugin(report: ProblemReport, value: object, path: str, warnings: list[str]
         message = f"plugin {name!r} is KAI's, but not in this version ({REFUSED_PLUGINS[name]}); "
         raise PolicyError(PolicyProblem(f"{path}.name", message + "leave it out", repr(name)))
     others = third_party_plugins()
-    _one_of(name, (*PLUGINS, *others), f"{path}.name", "plugin")
+    one_of(name, (*PLUGINS, *others), f"{path}.name", "plugin")
     only_known(report, plugin, UNREAD_FLAGS | {"name", "arguments"}, f"{path}.", "field")
     for flag in sorted(UNREAD_FLAGS & plugin.keys()):
         with report.part():
@@ -216,7 +215,7 @@ def _depths(report: ProblemReport, value: object, actions: Collection[str]) -> d
         for name, depth in mapping(value or {}, "queueDepthPerAction").items():
             path = f"queueDepthPerAction.{name}"
             with report.part():
-                _one_of(name, ACTIONS, "queueDepthPerAction", "action")
+                one_of(name, ACTIONS, "queueDepthPerAction", "action")
                 if name not in actions:
                     message = f"action {name!r} is not among the policy's; add it, or leave it out"
                     raise PolicyError(PolicyProblem(path, message, repr(name)))
@@ -269,7 +268,7 @@ def _bounds(
                 if key == "default":
                     default = _seconds(value, f"{at}.{key}")
                 else:
-                    _one_of(key, names, at, kind)
+                    one_of(key, names, at, kind)
                     own[key] = _seconds(value, f"{at}.{key}")
     return default, own
 
@@ -280,14 +279,6 @@ def _bound(fields: Mapping[str, object], name: str) -> float | None:
 
 
 # --- pieces ---------------------------------------------------------------------------------------
-
-
-def _one_of(name: str, names: Collection[str], path: str, kind: str) -> None:
-    if name not in names:
-        near = nearest(name, names)
-        hint = meant(near) or f"KAI has: {', '.join(sorted(names))}"
-        message = f"unknown {kind} {name!r}; {hint}"
-        raise PolicyError(PolicyProblem(path, message, repr(name), near))
 
 
 def _seconds(value: object, path: str, *, negative: bool = False) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shared.policy.kai_names import ACTIONS, PLUGINS, REFUSED_PLUGINS, SHARD_ACTIONS, SHARD_PLUGINS
 from shared.policy.model import PolicyError, PolicyProblem
-from shared.policy.reading import ProblemReport, mapping, meant, nearest, only_known, typed, wrong
+from shared.policy.reading import ProblemReport, mapping, one_of, only_known, typed, wrong
 from shared.policy.third_party import third_party_plugins
 
 _FIELDS = {
@@ -131,13 +131,8 @@ def _overrides(
     with report.part():
         for name, value in mapping(spec.get(field) or {}, f"spec.{field}").items():
             at = f"spec.{field}.{name}"
-            if name not in known:
-                near = nearest(name, known)
-                message = f"unknown {field[:-1]} {name!r}; "
-                message += meant(near) or f"KAI has: {', '.join(sorted(known))}"
-                report.problems.append(PolicyProblem(at, message, repr(name), near))
-                continue
             with report.part():
+                one_of(name, known, at, field[:-1])
                 override = mapping(value or {}, at)
                 only_known(report, override, fields, f"{at}.", "field")
                 overrides.append((name, override))

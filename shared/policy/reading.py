@@ -156,6 +156,15 @@ def only_known(
             report.problems.append(PolicyProblem(f"{path}{key}", message, shown(fields[key]), near))
 
 
+def one_of(name: str, names: Collection[str], path: str, kind: str) -> None:
+    """Raise PolicyError, with the nearest name, where KAI has no such action or plugin."""
+    if name not in names:
+        near = nearest(name, names)
+        hint = meant(near) or f"KAI has: {', '.join(sorted(names))}"
+        message = f"unknown {kind} {name!r}; {hint}"
+        raise PolicyError(PolicyProblem(path, message, repr(name), near))
+
+
 def wrong(path: str, value: object, complaint: str) -> PolicyError:
     return PolicyError(PolicyProblem(path, f"{shown(value)} {complaint}", shown(value)))
 
