@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from shard_worker.dialects.kai.plugins.gpus import GpuPack, GpuSharingOrder, GpuSpread
+from shard_worker.dialects.kai.plugins import gpus, nodes, orders, predicates
 from shard_worker.dialects.kai.plugins.min_runtime import MinRuntime
-from shard_worker.dialects.kai.plugins.nodes import (
-    NodeAvailability,
-    NodePlacement,
-    NominatedNode,
-    ResourceType,
-)
-from shard_worker.dialects.kai.plugins.orders import Elastic, Kubeflow, Priority, Ray, TaskOrder
-from shard_worker.dialects.kai.plugins.predicates import Predicates
 from shard_worker.dialects.kai.plugins.proportion import Proportion
 from shard_worker.dialects.kai.plugins.topology import TopologyAware
-from shard_worker.dialects.kai.search.generators import MultiNodeGang, NodeLocalGreedy
+from shard_worker.dialects.kai.search import generators
 from shard_worker.dialects.kai.session import KaiSession
 from shared.policy.model import PluginOption, Policy, PolicyError
 
@@ -29,26 +21,30 @@ class KaiPlugin(Protocol):
 
 
 PLUGINS: dict[str, Callable[[PluginOption], KaiPlugin]] = {
-    "elastic": Elastic,
-    "gpupack": GpuPack,
-    "gpusharingorder": GpuSharingOrder,
-    "gpuspread": GpuSpread,
-    "kubeflow": Kubeflow,
     "minruntime": MinRuntime,
-    "nodeavailability": NodeAvailability,
-    "nodeplacement": NodePlacement,
-    "nominatednode": NominatedNode,
-    "predicates": Predicates,
-    "priority": Priority,
+    "nodeplacement": nodes.NodePlacement,
     "proportion": Proportion,
-    "ray": Ray,
-    "resourcetype": ResourceType,
-    "sg-multinodegang": MultiNodeGang,
-    "sg-nodelocalgreedy": NodeLocalGreedy,
-    "taskorder": TaskOrder,
     "topology": TopologyAware,
 }
-"""Name -> factory."""
+"""Name -> factory, of plugins that take arguments or remember something."""
+
+RULES: dict[str, Callable[[KaiSession], None]] = {
+    "elastic": orders.elastic,
+    "gpupack": gpus.gpu_pack,
+    "gpusharingorder": gpus.gpu_sharing_order,
+    "gpuspread": gpus.gpu_spread,
+    "kubeflow": orders.kubeflow,
+    "nodeavailability": nodes.node_availability,
+    "nominatednode": nodes.nominated_node,
+    "predicates": predicates.register,
+    "priority": orders.priority,
+    "ray": orders.ray,
+    "resourcetype": nodes.resource_type,
+    "sg-multinodegang": generators.register_multi_node_gang,
+    "sg-nodelocalgreedy": generators.register_node_local_greedy,
+    "taskorder": orders.task_order,
+}
+"""Name -> what registers the plugin's rules, of all others."""
 
 WITHOUT_RULES: dict[str, str] = {
     "dynamicresources": "claims are checked by predicates",
@@ -69,10 +65,11 @@ def open_kai_session(policy: Policy, session: KaiSession | None = None) -> KaiSe
         session.keep_devices()
     for tier, options in enumerate(policy.tiers):
         for option in options:
-            make = PLUGINS.get(option.name)
-            if make is None and option.name not in WITHOUT_RULES:
+            if option.name not in PLUGINS.keys() | RULES.keys() | WITHOUT_RULES.keys():
                 raise PolicyError(f"plugin {option.name!r} is not in this version")
-            if make is not None:
-                with session.speaking(tier, option):
-                    make(option).on_session_open(session)
+            with session.speaking(tier, option):
+                if option.name in PLUGINS:
+                    PLUGINS[option.name](option).on_session_open(session)
+                elif option.name in RULES:
+                    RULES[option.name](session)
     return session

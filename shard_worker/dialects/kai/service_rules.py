@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator
 
 from shard_worker.dialects.kai.actions.run import EVICTING
 from shard_worker.dialects.kai.mig import LEGACY, names_instances
+from shard_worker.dialects.kai.plugins import predicates
 from shard_worker.dialects.kai.plugins.min_runtime import LongestRuntime
 from shard_worker.dialects.kai.plugins.nodes import IDLE
-from shard_worker.dialects.kai.plugins.predicates import Predicates
 from shard_worker.dialects.kai.rules.devices import Score
 from shard_worker.dialects.kai.service.devices import ServiceDevices
 from shard_worker.dialects.kai.service.gangs import TREE, lacking_sub_group
@@ -91,7 +91,7 @@ def _device_score(plugins: Collection[str]) -> Score:
 def _register(session: Session, option: PluginOption, devices: ServiceDevices) -> None:
     match option.name:
         case "predicates":
-            Predicates(option).on_session_open(session)
+            predicates.register(session)
             session.add_predicate_fn(masks=mig_checks)
         case name if name in ORDERS:
             ORDERS[name](session)

@@ -13,7 +13,6 @@ from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Mask, Scores
 from shard_worker.session_model.job import TaskInfo
 from shared.model.gpu_request import WHOLE
-from shared.policy.model import PluginOption
 
 if TYPE_CHECKING:
     from shard_worker.session_model.world import World
@@ -21,40 +20,19 @@ if TYPE_CHECKING:
 SHARING = 1e4
 
 
-class GpuPack:
+def gpu_pack(ssn: KaiSession) -> None:
     """gpupack: the fullest device that still has room."""
-
-    name = "gpupack"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_gpu_order_fn(lambda used: (used or 0) / WHOLE)
+    ssn.add_gpu_order_fn(lambda used: (used or 0) / WHOLE)
 
 
-class GpuSpread:
+def gpu_spread(ssn: KaiSession) -> None:
     """gpuspread: the emptiest device."""
-
-    name = "gpuspread"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_gpu_order_fn(lambda used: 1 - (used or 0) / WHOLE)
+    ssn.add_gpu_order_fn(lambda used: 1 - (used or 0) / WHOLE)
 
 
-class GpuSharingOrder:
+def gpu_sharing_order(ssn: KaiSession) -> None:
     """gpusharingorder: nodes with a device in use that has room for the share."""
-
-    name = "gpusharingorder"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_batch_node_order_fn(_shareable)
+    ssn.add_batch_node_order_fn(_shareable)
 
 
 def _shareable(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:

@@ -32,40 +32,19 @@ IDLE = 1e3
 NOMINATED = 1e7
 
 
-class NodeAvailability:
+def node_availability(ssn: KaiSession) -> None:
     """nodeavailability: nodes with room now before those that only will have it."""
-
-    name = "nodeavailability"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_batch_node_order_fn(_idle)
+    ssn.add_batch_node_order_fn(_idle)
 
 
-class ResourceType:
+def resource_type(ssn: KaiSession) -> None:
     """resourcetype: tasks without GPUs on nodes without GPUs."""
-
-    name = "resourcetype"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_batch_node_order_fn(_kind)
+    ssn.add_batch_node_order_fn(_kind)
 
 
-class NominatedNode:
+def nominated_node(ssn: KaiSession) -> None:
     """nominatednode: the node that an earlier session nominated for the task."""
-
-    name = "nominatednode"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_batch_node_order_fn(_nominated)
+    ssn.add_batch_node_order_fn(_nominated)
 
 
 class Strategy(Enum):

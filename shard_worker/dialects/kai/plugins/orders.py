@@ -7,7 +7,6 @@ from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.rules.groups import elastic_class
 from shard_worker.dialects.kai.session import KaiSession
 from shared.model.model import Role
-from shared.policy.model import PluginOption
 
 TASK_PRIORITY = "kai.scheduler/task-priority"
 KUBEFLOW_ROLES = ("training.kubeflow.org/job-role", "training.kubeflow.org/replica-type")
@@ -15,66 +14,31 @@ KUBEFLOW_FIRST = frozenset({"master", "launcher"})
 RAY_NODE = "ray.io/node-type"
 
 
-class Priority:
+def priority(ssn: KaiSession) -> None:
     """priority: the job of the higher priority first."""
-
-    name = "priority"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_kai_job_order_fn(
-            lambda job: -job.job.job.priority, column=lambda columns: -columns.priority
-        )
+    ssn.add_kai_job_order_fn(
+        lambda job: -job.job.job.priority, column=lambda columns: -columns.priority
+    )
 
 
-class Elastic:
+def elastic(ssn: KaiSession) -> None:
     """elastic: jobs below their minimum, then those at it, then those above it."""
-
-    name = "elastic"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_kai_job_order_fn(_elastic, column=lambda columns: columns.elastic_class)
+    ssn.add_kai_job_order_fn(_elastic, column=lambda columns: columns.elastic_class)
 
 
-class Kubeflow:
+def kubeflow(ssn: KaiSession) -> None:
     """kubeflow: a job's master or launcher first."""
-
-    name = "kubeflow"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_kai_task_order_fn(lambda task: not_master(task.role))
+    ssn.add_kai_task_order_fn(lambda task: not_master(task.role))
 
 
-class Ray:
+def ray(ssn: KaiSession) -> None:
     """ray: the head of a Ray cluster first."""
-
-    name = "ray"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_kai_task_order_fn(lambda task: not_head(task.role))
+    ssn.add_kai_task_order_fn(lambda task: not_head(task.role))
 
 
-class TaskOrder:
+def task_order(ssn: KaiSession) -> None:
     """taskorder: tasks with a priority of their own first, the higher before the lower."""
-
-    name = "taskorder"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.add_kai_task_order_fn(lambda task: task_priority(task.role))
+    ssn.add_kai_task_order_fn(lambda task: task_priority(task.role))
 
 
 def not_master(role: Role) -> bool:

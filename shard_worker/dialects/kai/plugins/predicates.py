@@ -16,38 +16,31 @@ from shard_worker.kube_scheduler.filters.pod_index import neighbours_of
 from shard_worker.kube_scheduler.filters.volumes import VolumeBinding, concerned
 from shard_worker.session_model.demands import Demand, Preference
 from shared.model.model import TaskClass
-from shared.policy.model import PluginOption
 
 
-class Predicates:
-    name = "predicates"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: Session) -> None:
-        ssn.serve(
-            Demand.NODE_AFFINITY,
-            Demand.POD_AFFINITY,
-            Demand.VOLUMES,
-            Demand.RESOURCE_CLAIMS,
-            Preference.TAINTS,
-            at=PREDICATE,
-        )
-        ssn.add_predicate_fn(masks=checks)
-        inter_pod = InterPod(neighbours_of(ssn))
-        ssn.add_live_predicate_fn(
-            inter_pod.checks,
-            scope=Scope.DOMAIN,
-            concerns=lambda cls: bool(required(cls)),
-            symmetric=True,
-        )
-        binding = VolumeBinding(ssn)
-        ssn.add_pre_predicate_fn(binding.pre_predicate, concerns=concerned)
-        ssn.add_live_predicate_fn(binding.checks, scope=Scope.DOMAIN, concerns=concerned)
-        devices = claims.DeviceClaimFilter(ssn)
-        ssn.add_pre_predicate_fn(devices.pre_predicate, concerns=claims.concerned)
-        ssn.add_live_predicate_fn(devices.checks, scope=Scope.DOMAIN, concerns=claims.concerned)
+def register(ssn: Session) -> None:
+    ssn.serve(
+        Demand.NODE_AFFINITY,
+        Demand.POD_AFFINITY,
+        Demand.VOLUMES,
+        Demand.RESOURCE_CLAIMS,
+        Preference.TAINTS,
+        at=PREDICATE,
+    )
+    ssn.add_predicate_fn(masks=checks)
+    inter_pod = InterPod(neighbours_of(ssn))
+    ssn.add_live_predicate_fn(
+        inter_pod.checks,
+        scope=Scope.DOMAIN,
+        concerns=lambda cls: bool(required(cls)),
+        symmetric=True,
+    )
+    binding = VolumeBinding(ssn)
+    ssn.add_pre_predicate_fn(binding.pre_predicate, concerns=concerned)
+    ssn.add_live_predicate_fn(binding.checks, scope=Scope.DOMAIN, concerns=concerned)
+    devices = claims.DeviceClaimFilter(ssn)
+    ssn.add_pre_predicate_fn(devices.pre_predicate, concerns=claims.concerned)
+    ssn.add_live_predicate_fn(devices.checks, scope=Scope.DOMAIN, concerns=claims.concerned)
 
 
 def checks(cls: TaskClass, view: NodeColumns) -> list[tuple[str, Mask]]:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from shard_worker.dialects.kai.evictions import EvictionUnit, Probe, Scenario, VictimCount
 from shard_worker.dialects.kai.search.node_capacities import NodeCapacities
 from shard_worker.dialects.kai.session import KaiSession
-from shared.policy.model import PluginOption
 
 
 def node_local_greedy(probe: Probe) -> Iterator[Scenario]:
@@ -85,25 +84,11 @@ def _touching(units: Sequence[EvictionUnit], rows: Sequence[int]) -> tuple[Evict
     return tuple(unit for unit in units if unit in chosen)
 
 
-class NodeLocalGreedy:
+def register_node_local_greedy(ssn: KaiSession) -> None:
     """sg-nodelocalgreedy: victims of one node, beside those of a smaller probe."""
-
-    name = "sg-nodelocalgreedy"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.evictions.add_scenario_generator("NodeLocalGreedy", node_local_greedy)
+    ssn.evictions.add_scenario_generator("NodeLocalGreedy", node_local_greedy)
 
 
-class MultiNodeGang:
+def register_multi_node_gang(ssn: KaiSession) -> None:
     """sg-multinodegang: victims of several nodes at once, as few as could be enough."""
-
-    name = "sg-multinodegang"
-
-    def __init__(self, option: PluginOption) -> None:
-        del option
-
-    def on_session_open(self, ssn: KaiSession) -> None:
-        ssn.evictions.add_scenario_generator("MultiNodeGang", multi_node_gang)
+    ssn.evictions.add_scenario_generator("MultiNodeGang", multi_node_gang)
