@@ -108,16 +108,16 @@ class Session(Answers):
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
         self.eligibility = Eligibility()
-        self.deserved: Shares = _no_shares
+        self.deserved: Shares = lambda *_: {}
         """What a queue deserves by slot; empty where it has no jobs, or no plugin deals shares."""
-        self.most: Shares = _no_shares
+        self.most: Shares = lambda *_: {}
         """What a queue may have at most by slot, as things stand; empty as above."""
         self.queue_choice: QueueChoice[Any] | None = None
         """Chooses among sibling queues with the next job of each; None: by QueueOrder alone."""
         self.group_key: Callable[[JobInfo, int], Key] | None = None
         """Which group of a job goes first, by (job, index of the group); None: its tasks go by
         TaskOrder alone."""
-        self.protected_seconds: Callable[[ClusterInfo], float] = _not_at_all
+        self.protected_seconds: Callable[[ClusterInfo], float] = lambda _: 0.0
         """How long after its start a job may be protected from eviction at most."""
         self.broken_gang: BrokenGangs | None = None
         """Which gangs are below their minimum, and for how long they may be; None: nobody is
@@ -132,7 +132,7 @@ class Session(Answers):
         self.committed: list[Operation] = []
         """Operations of committed statements over the world, in order; the session's caller takes
         them."""
-        self.on_commit: Callable[[Sequence[Operation]], None] = _nobody
+        self.on_commit: Callable[[Sequence[Operation]], None] = lambda _: None
         """Called with the operations of each committed statement."""
         self.skipped: dict[int, tuple[Reason, str]] = {}
         """jid -> (reason, detail) of jobs that an action skipped; the last one recorded."""
@@ -423,17 +423,3 @@ class Session(Answers):
         for hook in self.rules(NODE_ORDER):
             total += hook.fn.row(cls, view, row)
         return total
-
-
-def _nobody(operations: Sequence[Operation]) -> None:
-    del operations
-
-
-def _not_at_all(cluster: ClusterInfo) -> float:
-    del cluster
-    return 0.0
-
-
-def _no_shares(queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float]:
-    del queue, cluster
-    return {}

@@ -90,7 +90,7 @@ class KaiSession(Session):
         """Whether searches leave out what cannot succeed by the counts; the outcome is the same."""
         self.clock: Callable[[], float] | None = None
         """Seconds, for the budgets of searches by time; None: only their counts are looked at."""
-        self.on_search: Callable[[SearchRecord], None] = _nobody
+        self.on_search: Callable[[SearchRecord], None] = lambda _: None
         """Takes each search when it has ended."""
         self.part: tuple[int, int] | None = None
         """The generators that a search tries, where other workers try the others: see
@@ -264,10 +264,6 @@ class KaiSession(Session):
         for rule in self.rules(SUBSET_NODES):
             sets = [part for nodes in sets for part in rule.scalar(job, group, tasks, nodes)]
         return sets
-
-
-def _nobody(record: SearchRecord) -> None:
-    """Nobody counts."""
 
 
 def _by_strategy(task: TaskInfo, world: World) -> Sequence[Check]:
