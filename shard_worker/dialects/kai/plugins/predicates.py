@@ -19,6 +19,7 @@ from shared.model.model import TaskClass
 
 
 def register(ssn: Session) -> None:
+    """predicates: the checks, and the choices of volumes and devices."""
     ssn.serve(
         Demand.NODE_AFFINITY,
         Demand.POD_AFFINITY,
