@@ -176,6 +176,12 @@ class Layer(Generic[K, V]):
             self._above[key] = self._clone(self._below[key])
         return self._above.get(key)
 
+    def must_own(self, key: K) -> V:
+        """:meth:`own` of a value that is there."""
+        value = self.own(key)
+        assert value is not None
+        return value
+
     def put(self, key: K, value: V | None) -> None:
         self._above[key] = value
         self.dirty.add(key)

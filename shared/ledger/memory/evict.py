@@ -9,7 +9,7 @@ from shared.codec.packed import replace
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import Evicted, TaskRecord
 from shared.ledger.gang_minimum import lacks
-from shared.ledger.memory.books import JobAccount, Overlay
+from shared.ledger.memory.books import Overlay
 from shared.ledger.records import NOMINATED, RELEASING
 from shared.messages.messages import (
     GUARD_GANG,
@@ -109,11 +109,6 @@ class Evicting:
             for jid, moves in promises_of(s.evictions).items()
         ]
 
-    def _job(self, jid: int) -> JobAccount:
-        job = self.overlay.jobs.own(jid)
-        assert job is not None
-        return job
-
     def _evict(self, run: EvictRun) -> Finding:
         job = self.overlay.jobs.get(run.jid)
         if job is None or job.gone or job.spec_version != run.job_version:
@@ -144,7 +139,7 @@ class Evicting:
             else:
                 self.overlay.untouch(row)
         if run.tasks:
-            job = self._job(run.jid)
+            job = self.overlay.jobs.must_own(run.jid)
             job.add(run.group, -sign * len(run.tasks))
             self.overlay.leave(job.qid, run.cid, sign * len(run.tasks))
 
@@ -161,14 +156,14 @@ class Evicting:
         return FINE
 
     def _broken_group(self, run: EvictRun) -> int | None:
-        job = self._job(run.jid)
+        job = self.overlay.jobs.must_own(run.jid)
         for index in job.chain(run.group):
             if job.groups[index].held > run.rest and lacks(job.groups, index):
                 return index
         return None
 
     def _robbed_queue(self, run: EvictRun) -> int | None:
-        for qid, queue in self.overlay.chain(self._job(run.jid).qid):
+        for qid, queue in self.overlay.chain(self.overlay.jobs.must_own(run.jid).qid):
             columns = zip(queue.used, queue.leaving, queue.guarantee, strict=True)
             if any(used - leaving < guaranteed for used, leaving, guaranteed in columns):
                 return qid

@@ -223,7 +223,7 @@ class Judge:
 
     def _charge_core(self, s: Statement) -> Finding:
         """Queues, then groups, then domains: all of one kind before the next, undone on failure."""
-        job = self._job(s)
+        job = self.overlay.jobs.must_own(s.jid)
         runs = [run for run in s.core if run.kind == ALLOCATE and run.tasks]
         charged: list[Run] = []
         finding = FINE
@@ -278,11 +278,6 @@ class Judge:
 
     # --- one operation ----------------------------------------------------------------------
 
-    def _job(self, s: Statement) -> JobAccount:
-        job = self.overlay.jobs.own(s.jid)
-        assert job is not None
-        return job
-
     def _judge_operation(self, jid: int, op: JudgedOperation) -> Finding:
         record = self.overlay.tasks.get((jid, op.tix))
         # Placed by an earlier batch, or named twice in this statement.
@@ -298,8 +293,7 @@ class Judge:
         return verdict, op.row
 
     def _place(self, op: JudgedOperation) -> None:
-        node = self.overlay.nodes.own(op.row)
-        assert node is not None
+        node = self.overlay.nodes.must_own(op.row)
         # What this statement has moved itself does not make its own version an old one.
         if node.version - self.overlay.touched(op.row) != op.version:
             self._moved = True
@@ -321,7 +315,7 @@ class Judge:
         if verdict is not Verdict.COMMITTED:
             return verdict
         if op.kind == ALLOCATE:
-            job = self._job(s)
+            job = self.overlay.jobs.must_own(s.jid)
             run = Run(ALLOCATE, op.cid, op.group, [op.tix], [], [], [], [])
             if self.overlay.charge(job.qid, op.cid, 1) is not None:
                 verdict = Verdict.QUEUE
@@ -353,8 +347,7 @@ class Judge:
     def _book(self, jid: int, run: Run) -> None:
         if run.kind != ALLOCATE:
             return
-        job = self.overlay.jobs.own(jid)
-        assert job is not None
+        job = self.overlay.jobs.must_own(jid)
         self.overlay.jobs.dirty.add(jid)
         self.overlay.mark_queues(job.qid)
         self.binds.append((jid, run.cid, run.tasks, run.rows))

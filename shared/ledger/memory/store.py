@@ -195,8 +195,7 @@ def _vacate(overlay: Overlay, jid: int, record: TaskRecord) -> JobAccount:
     if record.state == TaskState.RELEASING:
         overlay.add_to_node(record.row, record.cid, RELEASING, -1, devices=record.devices)
     overlay.touch(record.row)
-    job = overlay.jobs.own(jid)
-    assert job is not None
+    job = overlay.jobs.must_own(jid)
     if record.state == TaskState.RELEASING:
         overlay.leave(job.qid, record.cid, -1)
     overlay.charge(job.qid, record.cid, -1)
