@@ -74,7 +74,8 @@ bench-compare: $(DEV_STAMP) ## What the working tree costs against BASE=revision
 	@$(BIN)/python -m tests.bench_compare --base "$(BASE)" --pairs $(PAIRS) --sizes $(SIZES) \
 		--bound $(BOUND) --policy $(POLICY) -o $(OUTPUT)
 
-soak: $(DEV_STAMP) ## An hour more: every state of the model, 20,000 seeds, 2,000 random clusters, ten minutes of real faults
+soak: $(DEV_STAMP) ## Hours more: all examples of the fast tests, every state of the model, 20,000 seeds, 2,000 random clusters, ten minutes of real faults
+	@EXAMPLES=all $(MAKE) --no-print-directory test-fast
 	@$(BIN)/quadrant chaos model --thorough
 	@$(BIN)/quadrant chaos sim --seeds $(SOAK_SEEDS) --jobs 2
 	@$(BIN)/quadrant chaos sim --cluster kubernetes --seeds $(SOAK_KUBERNETES_SEEDS) --jobs 2

@@ -15,8 +15,8 @@ from tests.examples import examples
 
 ROOT = Path(__file__).resolve().parents[4]
 SEEDS = examples(100)
-"""``.ci/run`` plays all hundred here, and those up to 499 as a part of its own: they cost six
-minutes of processor time, which nobody waits for at each ``make test``."""
+"""``.ci/run`` plays half of the hundred here, and those up to 499 as a part of its own: they cost
+six minutes of processor time, which nobody waits for at each ``make test``."""
 PER_TEST = 17
 """Seeds of one test: so many runs share what pytest costs, and a failure still names its seed."""
 
