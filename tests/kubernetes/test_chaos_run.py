@@ -17,7 +17,7 @@ from coordinator.verification.local_kubernetes.binaries import Binaries
 
 SECONDS = 25
 SEED, KAI_SEED = 4, 24
-"""Their plans kill each role once. The second is of KAI's."""
+"""The second is of KAI's, and its plan kills each role once."""
 LOSING_SECONDS = 32
 LOSING_SEED, KAI_LOSING_SEED = 5, 8
 """They put an old copy of the ledger back."""
@@ -34,10 +34,19 @@ def chaos(*options: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(480)
-@pytest.mark.parametrize("seed", [SEED, KAI_SEED])
-def test_every_promise_is_kept(kubernetes_binaries: Binaries, tmp_path: Path, seed: int) -> None:
+def test_every_promise_is_kept(kubernetes_binaries: Binaries, tmp_path: Path) -> None:
+    """In Volcano's words it is struck below, where an old copy of the ledger comes back too."""
     history = tmp_path / "history.jsonl"
-    options = ("--seed", str(seed), "--duration", str(SECONDS), "--history", history, "-o", "json")
+    options = (
+        "--seed",
+        str(KAI_SEED),
+        "--duration",
+        str(SECONDS),
+        "--history",
+        history,
+        "-o",
+        "json",
+    )
     cluster = ("--cluster", "kubernetes", "--servers", kubernetes_binaries.folder)
     done = chaos(*cluster, *options)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
