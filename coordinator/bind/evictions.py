@@ -120,7 +120,7 @@ class Victims:
             for jid, (_, tasks) in records.items()
             if (state := self._order.known(jid)) is not None
             for tix, task in tasks.items()
-            if task.state == TaskState.RELEASING and state.states[tix] in _BEFORE
+            if task.by >= 0 and state.states[tix] in _BEFORE
         }
 
     def marks(self, jids: Iterable[int]) -> dict[int, frozenset[int]]:

@@ -212,7 +212,8 @@ class PodEvictions:
                 if (
                     task.state == TaskState.RELEASING
                     and task.life == life
-                    and (state.states[tix] in EVICTABLE and tix not in state.evicted)
+                    and state.states[tix] in EVICTABLE
+                    and tix not in state.evicted
                 ):
                     self._committed[jid, tix] = life
 

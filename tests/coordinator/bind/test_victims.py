@@ -158,7 +158,8 @@ def test_the_ledger_has_evictions_of_which_no_word_came_yet() -> None:
     core = filled()
     job_of_it = JobRecord(spec_version=0, qid=0, gone=False, groups=[Group(-1, 1)])
     leaving, stays = TaskRecord(RELEASING, 0, 0, 1, by=WINNER), TaskRecord(RUNNING, 0, 0, 1)
-    records = {VICTIM: (job_of_it, {0: leaving, 1: stays, 2: stays})}
+    by_itself = TaskRecord(RELEASING, 0, 0, 1)
+    records = {VICTIM: (job_of_it, {0: leaving, 1: stays, 2: by_itself})}
     assert core.victims.unheard(records) == {WINNER}
     evict(core, 0)
     assert core.victims.unheard(records) == set()
