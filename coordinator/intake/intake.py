@@ -54,7 +54,6 @@ from coordinator.intake.admission.result import Admission, merged
 from coordinator.intake.admission.step import AdmissionStep, key_of, kind_of
 from coordinator.intake.documents.document import Document, Key
 from shard_worker.session_model.queue_totals import opens_gate
-from shared.codec.packed import replace
 from shared.errors import InvalidInput, Refusal
 from shared.ledger.entries.snapshot import Snapshot
 from shared.manifests.kubernetes.inert import InertObject, without_secrets
@@ -293,14 +292,6 @@ class Intake:
     def remove_all(self, keys: Iterable[Key], now: float) -> Admission:
         """Delete these objects, as :meth:`remove` does; what cannot be deleted is refused alone."""
         return merged(remove(self.registry, key, now, keep=True) for key in keys)
-
-    def remember(self, key: Key, state: dict[str, Any] | None) -> Admission:
-        """Store a controller's state of an object (phase, retries) in its document."""
-        before = self.documents.get(key)
-        if before is None or before.state == state:
-            return Admission()
-        self.documents[key] = document = replace(before, state=state)
-        return Admission(documents=[document])
 
     def purge(
         self, jids: Sequence[int], pods: Iterable[tuple[int, int]], now: float | None = None

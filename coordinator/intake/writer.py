@@ -188,10 +188,6 @@ class IntakeWriter:
         changed: Changed = await self._ask(work, self._line(key), reads=key)
         return changed
 
-    async def remember(self, key: Key, state: dict[str, Any] | None) -> Admission:
-        """Keep what a controller knows of an object; nothing where the object is gone meanwhile."""
-        return await self.apply(lambda now: self._intake.remember(key, state))
-
     async def purge(self, jids: Sequence[int], pods: Sequence[tuple[int, int]]) -> Admission:
         """Forget deleted jobs and deleted members (jid, tix) that nothing is left of."""
         return await self.apply(lambda now: self._intake.purge(jids, pods, now))

@@ -100,7 +100,7 @@ def _some_step(r: random.Random, intake: Intake) -> None:
     kind = r.choice([*kinds])
     key = Key("Job", "ns", f"j{name}")
     jid = registry.batch_jobs.get(key.path, -1)
-    match r.randrange(8):
+    match r.randrange(7):
         case 0 | 1 | 2:
             intake.admit(_objects(r), now=r.random())
         case 3 | 4:
@@ -108,8 +108,6 @@ def _some_step(r: random.Random, intake: Intake) -> None:
         case 5:
             deleting = [unpack_task(t) for t in sorted(registry.deleting)]
             intake.purge([*registry.leaving], deleting, now=r.random())
-        case 6:
-            intake.remember(Key("Pod", "ns", name), {"phase": str(r.random())})
         case _:
             state_ = {"next": r.choice(["Pending", "Failed"]), "since": 0.0}
             r.choice([intake.end, intake.note])(key, jid, state_)

@@ -24,10 +24,10 @@ from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.protocol import COORDINATOR
 from shared.manifests.fields.metadata import QUEUE_NAME
 from tests.coordinator.intake.bench import same, state
-from tests.coordinator.intake.objects import EVERY_KIND, node, pod, pod_group, queue
+from tests.coordinator.intake.objects import EVERY_KIND, job, node, pod, pod_group, queue
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(100)]
-POD = Key("Pod", "ns", "p")
+POD, JOB = Key("Pod", "ns", "p"), Key("Job", "ns", "j")
 
 
 class Desk:
@@ -235,16 +235,15 @@ async def test_another_object_cannot_come_by_this_ones_name(writer: IntakeWriter
 async def test_what_a_controller_knows_survives_changes_and_restarts(
     desk: Desk, writer: IntakeWriter
 ) -> None:
-    assert (await writer.remember(POD, {"retries": 1})).documents == []
-    await writer.submit([pod("p")])
-    await writer.remember(POD, {"retries": 1})
-    assert (await writer.remember(POD, {"retries": 1})).documents == []
-    changed = await writer.change(POD, labelled("a", "b"))
+    await writer.submit([job()])
+    jid = desk.intake.documents[JOB].jid
+    await writer.apply(lambda now: desk.intake.note(JOB, jid, {"retries": 1}))
+    changed = await writer.change(JOB, labelled("a", "b"))
     assert changed.after is not None
     assert changed.after.state == {"retries": 1}
     again = Intake()
     again.restore(await desk.ledger.snapshot())
-    assert again.documents[POD] == changed.after
+    assert again.documents[JOB] == changed.after
 
 
 async def test_of_documents_the_log_tells_the_keys_alone(desk: Desk, writer: IntakeWriter) -> None:
