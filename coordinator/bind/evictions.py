@@ -8,7 +8,7 @@ incarnation with a new uid, so that a late message about the old one cannot affe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from coordinator.bind.binder import BindPlan, adopt, read_reports
 from coordinator.bind.devices_of_pod import PodDevices
@@ -20,7 +20,7 @@ from coordinator.jobs.state import JobState, Standing
 from coordinator.order.order import Order
 from shared.codec.packed import replace
 from shared.ledger.entries.stored import Evicted, JobRecord, TaskRecord
-from shared.messages.messages import ENDED, UNSUCCESSFUL, StatusItem, TaskState
+from shared.messages.messages import ENDED, NOBODY, UNSUCCESSFUL, StatusItem, TaskState
 from shared.model.model import Job
 
 Task = tuple[int, int]
@@ -112,16 +112,23 @@ class Victims:
                 self._order.nominations.leaving(task.row)
 
     def unheard(
-        self, records: Mapping[int, tuple[JobRecord, Mapping[int, TaskRecord]]]
+        self,
+        records: Mapping[int, tuple[JobRecord, Mapping[int, TaskRecord]]],
+        *,
+        lost: Collection[int],
     ) -> set[int]:
-        """For whom the ledger evicts tasks that the books do not have as leaving."""
-        return {
+        """For whom lost turns of these jobs evicted tasks that the books do not have as leaving, by
+        the ledger's records. A shuffle (NOBODY) evicts in the name of any job, but none whose own
+        turn is out: that one's outcome tells of it."""
+        names = {
             task.by
             for jid, (_, tasks) in records.items()
             if (state := self._order.known(jid)) is not None
             for tix, task in tasks.items()
             if task.by >= 0 and state.states[tix] in _BEFORE
         }
+        out = self._order.spanning.out_now
+        return {by for by in names if by in lost or (NOBODY in lost and by not in out)}
 
     def marks(self, jids: Iterable[int]) -> dict[int, frozenset[int]]:
         """The members of these jobs that the books have as being evicted."""

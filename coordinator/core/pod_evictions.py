@@ -177,7 +177,7 @@ class PodEvictions:
         if accepted:
             keys = dict.fromkeys(plan.keys, 1)
             by = plan.statement.jid
-            self._order.spanning.accepted(by, keys, evicts=True, asked_for=True)
+            self._order.spanning.accepted(by, keys, evicts=True, out_as=ASKED_FOR)
         self._order.came_back(ASKED_FOR)
         if not accepted:
             return

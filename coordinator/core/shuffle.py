@@ -61,8 +61,9 @@ class Shuffling:
         state.outstanding += 1
 
     def outcome(self, outcome: Outcome) -> None:
-        """What came of one job's part of a shuffle."""
-        self._order.spanning.moved(outcome.moved)
+        """What came of one job's part of a shuffle: it evicts in the name of that job itself."""
+        for run in outcome.evictions[:1]:
+            self._order.spanning.accepted(run.jid, outcome.moved, evicts=True, out_as=NOBODY)
 
     def came_back(self) -> None:
         """The turn has no further outcome, or its worker is lost."""

@@ -18,6 +18,7 @@ from hashlib import blake2s
 from coordinator.jobs.state import JobState
 from shard_worker.kube_scheduler.filters.volumes import bound
 from shard_worker.session_model.selector_index import LabelIndex, LabelTerm, TermIndex
+from shared.messages.messages import NOBODY
 from shared.model.constraints import Selector
 from shared.model.model import Job, Pairs, Role, TaskClass, WorldObject
 from shared.model.storage import Budget, Volume, VolumeClaim
@@ -85,10 +86,9 @@ class Spanning:
         """Jobs with a turn out that is more than a flat one, or that others wait for."""
         self._waiting: dict[str, list[tuple[int, int]]] = {}
         """Key -> (jid, stamp) of jobs that wait for that turn."""
-        self._told: set[int] = set()
-        """Jobs whose turn is out, of whose evictions the bind stream has told."""
-        self._told_beside: set[int] = set()
-        """Jobs of whose evictions it told while one that somebody asked for was on its way."""
+        self._told: dict[int, set[int]] = {}
+        """What is out -> the jobs of whose evictions the bind stream has told since. Of a job's own
+        turn that is the job; a shuffle, or what somebody asked for, evicts in the name of any."""
 
     # --- members ------------------------------------------------------------------------------
 
@@ -288,7 +288,7 @@ class Spanning:
     def take(self, jid: int, keys: Collection[str]) -> None:
         """Note that a turn of the job which touches these keys was opened."""
         self.out_now.add(jid)
-        self._told.discard(jid)
+        self._told.pop(jid, None)
         self._hold(jid, keys)
 
     def touch(self, jid: int, keys: Collection[str]) -> None:
@@ -309,9 +309,7 @@ class Spanning:
     def give_back(self, jid: int) -> list[tuple[int, int]]:
         """Note that the job's turn returned, or was reread. Returns the jobs that waited: (jid,
         stamp)."""
-        self._told.discard(jid)
-        if jid == ASKED_FOR:
-            self._told_beside.clear()
+        self._told.pop(jid, None)
         return self._let_go(jid)
 
     def _let_go(self, jid: int) -> list[tuple[int, int]]:
@@ -331,12 +329,13 @@ class Spanning:
     # let others go as well (seed 131676). So the keys stay busy until both have come.
 
     def accepted(
-        self, by: int, keys: Mapping[str, int], *, evicts: bool, asked_for: bool = False
+        self, by: int, keys: Mapping[str, int], *, evicts: bool, out_as: int | None = None
     ) -> None:
         """A statement of this job moved the keys (by how much). ``evicts``: and evicted tasks.
-        ``asked_for``: no turn made it, but somebody who asked."""
+        ``out_as``: NOBODY where a shuffle made it and ASKED_FOR where somebody asked; None: the
+        job's own turn."""
         self.moved(keys)
-        told = self._told_beside if asked_for else self._told
+        told = self._told.get(by if out_as is None else out_as, ())
         if evicts and keys and by not in told:
             self._hold(_awaiting_word(by), {*keys, *self._touched_later.get(by, ())})
 
@@ -347,10 +346,9 @@ class Spanning:
             return self._let_go(_awaiting_word(by))
         # Where both are on their way the word may be of either. Rather none is waited for than one
         # for which no word comes any more: its keys would be busy for ever (seed 223).
-        if by in self.out_now:
-            self._told.add(by)
-        if ASKED_FOR in self.out_now:
-            self._told_beside.add(by)
+        for out in (by, NOBODY, ASKED_FOR):
+            if out in self.out_now:
+                self._told.setdefault(out, set()).add(by)
         return []
 
     def out(self, jids: Collection[int]) -> list[str]:
@@ -365,13 +363,15 @@ class Spanning:
         self, jids: Collection[int], versions: Mapping[str, int], *, unheard: Collection[int]
     ) -> None:
         """Take the ledger's versions of the keys of jobs whose turns were lost. No other open turn
-        touches these keys. ``unheard``: those of the jobs for whom the ledger has evictions of
-        which the bind stream has not told yet."""
+        touches these keys. ``unheard``: the jobs for whom the ledger has evictions of which the
+        bind stream has not told yet."""
         for key in self.out(jids):
             # Read from the ledger: whether the lost statement moved the key, nobody else can say.
             self.versions[key] = versions.get(key, 0)
         for jid in unheard:
-            self._hold(_awaiting_word(jid), self._taken.get(jid, {}))
+            # In the name of a job without a lost turn a lost shuffle evicted.
+            lost = jid if jid in jids else NOBODY
+            self._hold(_awaiting_word(jid), self._taken.get(lost, {}))
 
     def moved(self, by: Mapping[str, int]) -> None:
         """Count an accepted statement: key -> increments of its version."""

@@ -162,14 +162,14 @@ class Executor:
         self._kick()
 
     async def _unheard(self, jids: list[int]) -> set[int]:
-        """Those of the jobs whose lost turns evicted what a budget counts, where the bind stream
-        has not told of it yet."""
+        """In whose name the lost turns of these jobs evicted what a budget counts, where the bind
+        stream has not told of it yet."""
         counted = self._core.order.spanning.counted_by_budgets(jids)
         if not counted:
             return set()
         read = partial(self._ledger.read_tasks, counted)
         records = await insist(read, call_name="read tasks")
-        return self._core.victims.unheard(records).intersection(jids)
+        return self._core.victims.unheard(records, lost=jids)
 
     async def _records(self, jids: list[int]) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
         """The ledger's records of these jobs, read after the last eviction that the bind stream

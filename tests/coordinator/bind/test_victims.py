@@ -20,7 +20,14 @@ from coordinator.jobs.state import Standing
 from shared.codec.packed import replace
 from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import BindEntry, Evicted, JobRecord, TaskRecord
-from shared.messages.messages import EvictRun, Group, OutcomeCode, StatusItem, TaskState
+from shared.messages.messages import (
+    NOBODY,
+    EvictRun,
+    Group,
+    OutcomeCode,
+    StatusItem,
+    TaskState,
+)
 from tests.coordinator.jobs.leaving import (
     BOUND,
     FAILED,
@@ -160,9 +167,13 @@ def test_the_ledger_has_evictions_of_which_no_word_came_yet() -> None:
     leaving, stays = TaskRecord(RELEASING, 0, 0, 1, by=WINNER), TaskRecord(RUNNING, 0, 0, 1)
     by_itself = TaskRecord(RELEASING, 0, 0, 1)
     records = {VICTIM: (job_of_it, {0: leaving, 1: stays, 2: by_itself})}
-    assert core.victims.unheard(records) == {WINNER}
+    unheard = core.victims.unheard
+    assert unheard(records, lost=[WINNER]) == unheard(records, lost=[NOBODY]) == {WINNER}
+    assert unheard(records, lost=[VICTIM]) == set()
+    core.order.spanning.take(WINNER, [])
+    assert unheard(records, lost=[NOBODY]) == set(), "the outcome of its own turn tells"
     evict(core, 0)
-    assert core.victims.unheard(records) == set()
+    assert unheard(records, lost=[WINNER]) == set()
 
 
 def test_the_same_word_twice_is_told_once() -> None:

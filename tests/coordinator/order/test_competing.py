@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coordinator.jobs.accounts import Accounts
 from coordinator.order.cross_node import ASKED_FOR, DEVICES, FREE, Spanning
+from shared.messages.messages import NOBODY
 from shared.model.constraints import Constraints
 from shared.model.model import Job, Role, TaskClass
 from shared.model.storage import StorageClass, Volume, VolumeClaim
@@ -119,31 +122,37 @@ def test_who_evicts_nobody_is_not_waited_for() -> None:
     assert not waits(spanning, 2)
 
 
-def test_an_eviction_that_somebody_asked_for_is_waited_for_too() -> None:
+@pytest.mark.parametrize("out_as", [ASKED_FOR, NOBODY])
+def test_an_eviction_that_somebody_asked_for_or_a_shuffle_made_is_waited_for_too(
+    out_as: int,
+) -> None:
     spanning = Spanning()
     for first in (True, False):
-        spanning.take(ASKED_FOR, [BUDGET_KEY])
+        spanning.take(out_as, [BUDGET_KEY])
         if first:
             spanning.told_of_evictions(1)
-        asked_and_returned(spanning)
+        returned_in_the_name_of_1(spanning, out_as)
         assert waits(spanning, 2) is not first
+    assert spanning.told_of_evictions(1)
+    assert not waits(spanning, 2)
 
 
-def asked_and_returned(spanning: Spanning) -> None:
-    spanning.accepted(1, {BUDGET_KEY: 1}, evicts=True, asked_for=True)
-    spanning.out_now.discard(ASKED_FOR)
-    spanning.give_back(ASKED_FOR)
+def returned_in_the_name_of_1(spanning: Spanning, out_as: int) -> None:
+    spanning.accepted(1, {BUDGET_KEY: 1}, evicts=True, out_as=out_as)
+    spanning.out_now.discard(out_as)
+    spanning.give_back(out_as)
 
 
-def test_word_of_what_was_asked_for_is_not_forgotten_with_a_turn_that_returns() -> None:
+@pytest.mark.parametrize("out_as", [ASKED_FOR, NOBODY])
+def test_word_of_such_an_eviction_is_not_forgotten_with_a_turn_that_returns(out_as: int) -> None:
     """Seed 223: a turn of another job returned between the word and the answer. The word was
     forgotten, and the keys were busy for ever."""
     for other in (3, 1):
         spanning = Spanning()
-        spanning.take(ASKED_FOR, [BUDGET_KEY])
+        spanning.take(out_as, [BUDGET_KEY])
         spanning.take(other, [])
         spanning.told_of_evictions(1)
         spanning.out_now.discard(other)
         spanning.give_back(other)
-        asked_and_returned(spanning)
+        returned_in_the_name_of_1(spanning, out_as)
         assert not waits(spanning, 2)

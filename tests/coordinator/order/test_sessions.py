@@ -11,7 +11,7 @@ from coordinator.order.starvation import AGAIN_LIMIT_SECONDS, OPEN
 from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
 from shared.messages.excerpt import EXCERPT
-from shared.messages.messages import Outcome, OutcomeCode, Placement, TaskState, Turn
+from shared.messages.messages import NOBODY, Outcome, OutcomeCode, Placement, TaskState, Turn
 from shared.model.constraints import Constraints, PodTerm, Requirement
 from shared.model.model import Job, Role, TaskClass
 from shared.model.storage import Budget
@@ -291,6 +291,15 @@ def test_what_a_lost_turn_evicted_keeps_its_budget_until_word_of_it_comes(evicte
     o.came_back(7)
     assert spanning.versions[key] == 4
     assert spanning.touched([key]) is evicted
+    o.go_on(spanning.told_of_evictions(7))
+    assert not spanning.touched([key])
+
+
+def test_a_lost_shuffle_keeps_the_budgets_of_those_in_whose_name_it_evicted() -> None:
+    spanning, key = (o := contending()).spanning, "budget/ns/web"
+    spanning.take(NOBODY, [key])
+    o.know([NOBODY], {key: 4}, unheard={7})
+    assert NOBODY not in spanning.out_now and spanning.touched([key])
     o.go_on(spanning.told_of_evictions(7))
     assert not spanning.touched([key])
 
