@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,7 @@ def folder_of(module: str) -> str:
     return module if path.is_dir() else module.rpartition(".")[0]
 
 
+@cache
 def imports() -> dict[str, set[str]]:
     """Module -> the modules of the three rooms that it imports, anywhere in its file."""
     paths = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]

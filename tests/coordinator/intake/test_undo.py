@@ -24,6 +24,7 @@ from tests.coordinator.intake.objects import (
     queue,
     task,
 )
+from tests.examples import examples
 
 STEPS = 60
 NAMES = ("a", "b", "c", "d")
@@ -113,7 +114,7 @@ def _some_step(r: random.Random, intake: Intake) -> None:
             r.choice([intake.end, intake.note])(key, jid, state_)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_whatever_happened_since_the_mark_is_taken_back(seed: int) -> None:
     r = random.Random(seed)
     intake = Intake()

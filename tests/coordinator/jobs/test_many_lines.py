@@ -290,7 +290,7 @@ def one_more(order: Order, ended: int, now: float) -> int:
 
 
 @pytest.mark.parametrize("case", ["full", "one fits", "beyond its capability", "infeasible"])
-def test_a_pick_among_twenty_thousand_needs_takes_no_more_looks_than_among_two_hundred(
+def test_a_pick_among_five_thousand_needs_takes_no_more_looks_than_among_two_hundred(
     case: str,
 ) -> None:
     """Looks at lines and branches are counted: a scan takes one for each need."""
@@ -312,8 +312,8 @@ def test_a_pick_among_twenty_thousand_needs_takes_no_more_looks_than_among_two_h
             return looks(order) - before
         return max(one_more(order, ended, 2.0 + ended) for ended in range(1, 20))
 
-    few, many = cost(200), cost(20_000)
-    assert many <= 2 * few + 64  # the depth of a tree doubles at most; a scan would take 20,000
+    few, many = cost(200), cost(5_000)
+    assert many <= 2 * few + 64  # the depth of a tree doubles at most; a scan would take 5,000
     assert many < 400
 
 

@@ -39,12 +39,13 @@ def test_what_works_alone_ends(large_dump: Path, command: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "demo --jobs 5000 --nodes 10 --shards 2",
         "bench basic --shards 2",
-        # These are stopped by the same code as `bench basic`.
+        # These are stopped by the same code as `bench basic`; an interrupt of `demo` is in
+        # `tests/end_to_end/real_processes`, too.
         *(
             pytest.param(command, marks=pytest.mark.thorough)
             for command in (
+                "demo --jobs 5000 --nodes 10 --shards 2",
                 "bench reclaim --nodes 400 --shards 2",
                 "bench fill --nodes 100 --pods 800",
             )

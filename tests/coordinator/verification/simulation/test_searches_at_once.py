@@ -98,10 +98,16 @@ WANTED = {
 """Actions -> how many jobs of each kind run in the end: nobody is evicted in vain."""
 
 
-@pytest.mark.parametrize("shards", [1, 2, 4])
 @pytest.mark.parametrize(
-    ("seed", "action"),
-    [(0, "preempt"), (1, "preempt"), (0, "preempt, reclaim"), (0, "consolidation, preempt")],
+    ("seed", "action", "shards"),
+    [
+        (0, "preempt", 1),
+        (1, "preempt", 4),
+        (0, "preempt, reclaim", 1),
+        (0, "preempt, reclaim", 2),
+        (0, "consolidation, preempt", 2),
+        (0, "consolidation, preempt", 4),
+    ],
 )
 def test_searches_at_once_end_as_one_after_the_other(
     seed: int, action: str, shards: int, monkeypatch: pytest.MonkeyPatch

@@ -14,10 +14,10 @@ from tests.coordinator.verification.simulation.same_history import check_same_hi
 from tests.examples import examples
 
 ROOT = Path(__file__).resolve().parents[4]
-SEEDS = examples(100)
-"""``.ci/run`` plays half of the hundred here, and those up to 499 as a part of its own: they cost
+SEEDS = examples(50)
+"""``.ci/run`` plays half of the fifty here, and those up to 499 as a part of its own: they cost
 six minutes of processor time, which nobody waits for at each ``make test``."""
-PER_TEST = 17
+PER_TEST = 8
 """Seeds of one test: so many runs share what pytest costs, and a failure still names its seed."""
 
 

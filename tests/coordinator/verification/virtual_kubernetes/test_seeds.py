@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,11 +17,12 @@ from coordinator.verification.virtual_kubernetes.server_faults import ServerFaul
 from tests.coordinator.verification.simulation.same_history import check_same_history
 from tests.examples import examples
 
-SEEDS = examples(60, least=30)
-PER_TEST = 10
+SEEDS = examples(30)
+"""``.ci/run`` plays half of the thirty here, and those up to 129 as a part of its own."""
+PER_TEST = 5
 """Seeds of one test."""
-MEETING = 20
-"""So many seeds meet everything between them."""
+MEETING = (2, 26, 29, 32)
+"""They met everything between them when this was written."""
 
 
 def keeps_its_promises(seed: int) -> KubernetesPlayed:
@@ -34,21 +34,15 @@ def keeps_its_promises(seed: int) -> KubernetesPlayed:
     return played
 
 
-@pytest.mark.parametrize("first", range(MEETING, SEEDS, PER_TEST))
+@pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
 def test_everything_ends_and_no_promise_breaks(first: int) -> None:
     for seed in range(first, min(first + PER_TEST, SEEDS)):
         keeps_its_promises(seed)
 
 
-def test_so_do_the_first_seeds_which_meet_every_fault_and_every_kind_of_request() -> None:
-    met, asked = Counter[str](), set[tuple[str, str, str]]()
-    for seed in range(MEETING):
-        played = keeps_its_promises(seed)
-        met += played.simulation.timeline.struck
-        asked |= played.api.server.requests.keys()
-    assert {kind.value for kind in ServerFaultKind} <= met.keys()
-    assert met["binding held back"] > 0
-    assert {
+def test_some_seeds_meet_every_fault_and_every_kind_of_request() -> None:
+    faults = {"binding held back", *(kind.value for kind in ServerFaultKind)}
+    requests = {
         ("POST", "pods", "binding"),
         ("PATCH", "pods", "status"),
         ("POST", "events", ""),
@@ -56,7 +50,14 @@ def test_so_do_the_first_seeds_which_meet_every_fault_and_every_kind_of_request(
         ("PATCH", "podgroups.scheduling.volcano.sh", ""),
         ("PATCH", "queues.scheduling.volcano.sh", "status"),
         ("DELETE", "nodes", ""),
-    } <= asked
+    }
+    for seed in (*MEETING, *range(SEEDS)):
+        played = keeps_its_promises(seed)
+        faults -= (+played.simulation.timeline.struck).keys()
+        requests -= played.api.server.requests.keys()
+        if not (faults or requests):
+            return
+    raise AssertionError(f"not met: {faults}, {requests}")
 
 
 def test_a_seed_leaves_the_same_history_to_the_byte(tmp_path: Path) -> None:
