@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.dialects.kai.actions import stale_gang_eviction
+from shard_worker.dialects.kai.actions.allocate import NAME as ALLOCATE
 from shard_worker.dialects.kai.actions.allocate import turn
 from shard_worker.dialects.kai.actions.run import EVICTING
 from shard_worker.dialects.kai.actions.searching import is_delayed, may_search, run_for
@@ -28,6 +29,8 @@ from shard_worker.dialects.kai.model import (
 from shard_worker.dialects.kai.not_placed import why_no_turn, why_not_placed
 from shard_worker.dialects.kai.points import JOB_ORDER
 from shard_worker.dialects.kai.rules.amounts import Amounts
+from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
+from shard_worker.dialects.kai.search.solver import least_cost
 from shard_worker.dialects.kai.search.unread_jobs import UnreadJobs
 from shard_worker.dialects.kai.service.resident_jobs import ResidentJobs
 from shard_worker.dialects.kai.session import KaiSession
@@ -179,6 +182,8 @@ def _search(ssn: TurnSession, job: KaiJob, action: str) -> None:
     if is_delayed(job, ssn.world.now):
         ssn.skip(job.job, Reason.NOT_ENOUGH_RESOURCES, DELAYED)
         return
+    if _placed_without_victims(ssn, job):
+        return
     rules = EVICTING[action](ssn)
     found = False
     if may_search(ssn, rules, job):
@@ -187,6 +192,18 @@ def _search(ssn: TurnSession, job: KaiJob, action: str) -> None:
     if not found:
         ended = ssn.searches.ended.get(job.job.job.jid, NOT_SEARCHED)
         ssn.skip(job.job, Reason.NOT_ENOUGH_RESOURCES, ended)
+
+
+def _placed_without_victims(ssn: TurnSession, job: KaiJob) -> bool:
+    """Place the job where room has come since its turn to allocate found none: a node, or what
+    others left. In a cycle of KAI's both see the same cluster, so that nobody goes for a job that
+    has a place; every scenario of a search has a victim. Who helps with a search leaves this to the
+    turn's own worker."""
+    helps = ssn.part is not None and ssn.part[0] > 0
+    if helps or ALLOCATE not in ssn.policy.actions:
+        return False
+    tasks = tasks_to_allocate(job.root)
+    return least_cost(ssn, tasks) == Amounts() and turn(ssn, job)
 
 
 def _share_out(ssn: TurnSession, world: World) -> None:

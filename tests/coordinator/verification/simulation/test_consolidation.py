@@ -1,5 +1,5 @@
 """A consolidation comes out whichever worker searches: a mover does not go back to where it was
-because that node is the worker's own."""
+because that node is the worker's own. And nobody moves for a job that has room by now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import copy
 import pytest
 
 from coordinator.intake.documents.document import Key
+from coordinator.verification.workloads.drawn_kai import kai_group
+from shared.messages.messages import TaskState
 from shared.policy.dialect import parse_policy
+from tests.coordinator.verification.checker.rich_kai import gpu_node, pod
 from tests.coordinator.verification.simulation.contending import Item, Run
 from tests.end_to_end.one_process.test_kai_evictions import at, pinned
 from tests.end_to_end.one_process.test_kai_order import leaf, single
@@ -39,3 +42,27 @@ def test_a_pod_moves_whichever_worker_searches(seed: int, moved_at: float) -> No
     run.until(moved_at + 20)
     assert run.evicted == 1
     assert run.rows("whole") == here != run.rows("x")
+
+
+def gang(name: str, members: int) -> list[Item]:
+    """Pods of one GPU each."""
+    pods = [pod(f"{name}-{at}", group=name, seconds=LONG) for at in range(members)]
+    for member in pods:
+        member["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "1"
+    group = kai_group(name, {"queue": "red", "minMember": members, "priorityClassName": "train"})
+    return [group, *pods]
+
+
+@pytest.mark.parametrize("seed", [3, 4, 6, 8])
+def test_nobody_moves_for_a_job_that_has_room_when_the_search_begins(seed: int) -> None:
+    """A node comes between the turn that found no room and the one that searches."""
+    for joins in (2.3, 2.34, 2.38, 2.42):
+        nodes = map(gpu_node, range(3))
+        run = Run(nodes=0, shards=3, seed=seed, policy=parse_policy({"dialect": "kai"}))
+        run.submit(*nodes, leaf("red", -1, parent=""))
+        run.submit(*gang("first", 12), *gang("second", 4), at=2.0)
+        run.submit(gpu_node(3), at=joins)
+        run.until(8.0)
+        jobs = run.sim.core.order.jobs.values()
+        running = {job.job.name: job.states.count(TaskState.RUNNING) for job in jobs}
+        assert (running, run.evicted) == ({"first": 12, "second": 4}, 0)
