@@ -118,8 +118,9 @@ class Victims:
         lost: Collection[int],
     ) -> set[int]:
         """For whom lost turns of these jobs evicted tasks that the books do not have as leaving, by
-        the ledger's records. A shuffle (NOBODY) evicts in the name of any job, but none whose own
-        turn is out: that one's outcome tells of it."""
+        the ledger's records. A shuffle (NOBODY) evicts in the name of any job. One whose own turn
+        is out is left out: what is recorded may be that turn's, whose outcome would then wait for a
+        word that had come already."""
         names = {
             task.by
             for jid, (_, tasks) in records.items()

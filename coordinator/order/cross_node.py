@@ -369,9 +369,9 @@ class Spanning:
             # Read from the ledger: whether the lost statement moved the key, nobody else can say.
             self.versions[key] = versions.get(key, 0)
         for jid in unheard:
-            # In the name of a job without a lost turn a lost shuffle evicted.
-            lost = jid if jid in jids else NOBODY
-            self._hold(_awaiting_word(jid), self._taken.get(lost, {}))
+            # By its own lost turn or by a lost shuffle: the records do not say which.
+            for lost in {jid, NOBODY}.intersection(jids):
+                self._hold(_awaiting_word(jid), self._taken.get(lost, {}))
 
     def moved(self, by: Mapping[str, int]) -> None:
         """Count an accepted statement: key -> increments of its version."""

@@ -171,7 +171,7 @@ def test_the_ledger_has_evictions_of_which_no_word_came_yet() -> None:
     assert unheard(records, lost=[WINNER]) == unheard(records, lost=[NOBODY]) == {WINNER}
     assert unheard(records, lost=[VICTIM]) == set()
     core.order.spanning.take(WINNER, [])
-    assert unheard(records, lost=[NOBODY]) == set(), "the outcome of its own turn tells"
+    assert unheard(records, lost=[NOBODY]) == set(), "it may be that turn's"
     evict(core, 0)
     assert unheard(records, lost=[WINNER]) == set()
 

@@ -295,10 +295,16 @@ def test_what_a_lost_turn_evicted_keeps_its_budget_until_word_of_it_comes(evicte
     assert not spanning.touched([key])
 
 
-def test_a_lost_shuffle_keeps_the_budgets_of_those_in_whose_name_it_evicted() -> None:
+@pytest.mark.parametrize("beside", [[], [7]])
+def test_a_lost_shuffle_keeps_the_budgets_of_those_in_whose_name_it_evicted(
+    beside: list[int],
+) -> None:
+    """Also where that job's own turn was lost with it."""
     spanning, key = (o := contending()).spanning, "budget/ns/web"
     spanning.take(NOBODY, [key])
-    o.know([NOBODY], {key: 4}, unheard={7})
+    for jid in beside:
+        spanning.take(jid, [])
+    o.know([NOBODY, *beside], {key: 4}, unheard={7})
     assert NOBODY not in spanning.out_now and spanning.touched([key])
     o.go_on(spanning.told_of_evictions(7))
     assert not spanning.touched([key])
