@@ -47,7 +47,7 @@ from shared.messages.messages import (
     TaskState,
     Verdict,
 )
-from shared.slices import Steps, at_once
+from shared.slices import Steps
 from shared.units.things import Things, Vector
 
 _FEW_OPS = 200
@@ -128,11 +128,6 @@ def _victims(run: EvictRun) -> list[Any]:
         packed += [run.to, run.specs, run.priority]
         packed += [pack_devices(run.devices)] if run.devices else []
     return packed
-
-
-def unpack_statements(data: bytes) -> list[Statement]:
-    """Raises ValueError, TypeError or struct.error for invalid bytes."""
-    return [*read_statements(data)]
 
 
 def read_statements(data: bytes) -> Iterator[Statement]:
@@ -303,10 +298,6 @@ def _op(op: IntakeOp) -> list[Any]:
             return [12, cid]
 
 
-def pack_ops(ops: Iterable[IntakeOp]) -> bytes:
-    return at_once(packing_ops(list(ops)))
-
-
 def packing_ops(ops: Sequence[IntakeOp]) -> Steps[bytes]:
     """Pack operations a few at a time, so that a long list does not block: an array is its head and
     its elements one after the other."""
@@ -433,10 +424,6 @@ def op_of(packed: Any) -> IntakeOp:
     if type(packed) is not list or not packed or packed[0] not in ALL_OPS:
         raise Malformed("an operation of a kind that is not known")
     return _OPS[packed[0]](*packed[1:])
-
-
-def unpack_ops(data: bytes, kinds: Collection[int] = ALL_OPS) -> list[IntakeOp]:
-    return [*read_ops(data, kinds)]
 
 
 def read_ops(data: bytes, kinds: Collection[int] = ALL_OPS) -> Iterator[IntakeOp]:

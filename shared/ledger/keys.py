@@ -25,6 +25,8 @@ key            type     content
 
 from __future__ import annotations
 
+from functools import cache
+
 TAG = "{quadrant}"
 ORDER = (
     "meta",
@@ -52,6 +54,7 @@ BINDERS = "binders"
 """The consumer group of the bind stream."""
 
 
+@cache
 def key(name: str) -> bytes:
     return f"{TAG}:{name}".encode()
 

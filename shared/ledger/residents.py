@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.ledger import records
-from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.errors import LedgerAltered
 from shared.messages.messages import TaskState
 from shared.units.things import Things
@@ -81,24 +80,6 @@ class Residents:
 
 
 NO_TASKS: Ints = np.zeros((_WIDTH, 0), np.int64)
-
-
-def residents_of(snapshot: Snapshot) -> Residents:
-    """Those of a snapshot with its workload."""
-    codes = DeviceCodes()
-    columns = [
-        (jid, tix, task.state, task.row, task.cid, codes.code(task.devices))
-        for jid, tasks in snapshot.tasks.items()
-        for tix, task in tasks.items()
-    ]
-    return Residents(
-        np.array(columns, np.int64).reshape(-1, _WIDTH).T,
-        [
-            (jid, job.qid, job.gone, snapshot.job_specs.get(jid, b""))
-            for jid, job in sorted(snapshot.jobs.items())
-        ],
-        codes,
-    )
 
 
 def read_jobs(

@@ -28,7 +28,7 @@ from shared.ledger.entries.intake_batch import (
     PutPartition,
     PutQueue,
 )
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, TaskState
@@ -61,7 +61,7 @@ class FilledLedger:
 
 
 def fill(
-    ledger: LedgerDouble,
+    ledger: MemoryLedger,
     recorded: Recorded,
     *,
     gangs: bool = True,

@@ -1,7 +1,7 @@
-"""Checks a session against the ledger's double, which must accept what one scheduler decides.
+"""Checks a session against the ledger, which must accept what one scheduler decides.
 
-The double has everything recorded. Every statement that the session keeps is committed to it, and
-judged by its own rules.
+A ledger in memory has everything recorded. Every statement that the session keeps is committed to
+it, and judged by the ledger's own rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shard_worker.turns.guards import Guards
 from shard_worker.view.view import View
 from shared.ledger.entries.intake_batch import PutPartition
 from shared.ledger.entries.log import LogEntry
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import (
     ACCEPTED,
@@ -62,7 +62,7 @@ class ReplayLedger:
         self.stopped = ""
         """Why later statements are no longer judged; "" while they are."""
         self._ssn = ssn
-        self.ledger = ledger = LedgerDouble(random.Random(0))
+        self.ledger = ledger = MemoryLedger(random.Random(0))
         filled = fill(
             ledger,
             recorded,

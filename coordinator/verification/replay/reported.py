@@ -18,7 +18,7 @@ from shard_worker.session_model.full_world import PlacedJob
 from shard_worker.session_model.status import READY, STATUS_OF, Status
 from shared.ledger.entries.log import CommitEntry, Committed
 from shared.ledger.entries.snapshot import Snapshot
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import ALLOCATE, TaskState
 from shared.model.model import Job
@@ -30,7 +30,7 @@ _EVERYTHING = 1 << 40
 def result_of_log(
     name: str,
     recorded: Recorded,
-    ledger: LedgerDouble,
+    ledger: MemoryLedger,
     *,
     began: str,
     policy: Policy,
@@ -62,7 +62,7 @@ def result_of_log(
     return result
 
 
-def _accepted(ledger: LedgerDouble, began: str) -> Iterator[Committed]:
+def _accepted(ledger: MemoryLedger, began: str) -> Iterator[Committed]:
     for entry in at_once(ledger.read_log(began, count=_EVERYTHING)):
         if isinstance(entry, CommitEntry):
             yield from entry.accepted

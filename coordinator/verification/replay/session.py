@@ -1,7 +1,7 @@
 """A single session over the whole recorded cluster, in one process.
 
 It has the same rules as the service, over a world with everything: the policy's actions do what
-Volcano's session does, or KAI's. What the session keeps is also committed to the ledger's double,
+Volcano's session does, or KAI's. What the session keeps is also committed to a ledger in memory,
 which judges it like statements of shards.
 """
 

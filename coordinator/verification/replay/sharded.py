@@ -1,4 +1,4 @@
-"""Replay with several shards: the real coordinator and workers, with the ledger's double.
+"""Replay with several shards: the real coordinator and workers, with a ledger in memory.
 
 The recorded cluster is put into a ledger, and its running pods onto simulated kubelets. Then a
 coordinator takes the leadership as after a restart, and goes on. Time is virtual; the seed

@@ -1,9 +1,9 @@
 """What sharding costs in quality: the same backlog on virtual time, cut into more and more shards.
 
 Every job is there from the start, so that the figure is about packing and order alone: GPU-seconds
-used / (GPUs x time until the last task started). Real coordinator, workers and ledger's double run
-it; the seed delays every message. Durations are those of the trace by ``speedup``, which is what
-makes a message cost something: at 1000 a delay of 3 ms stands for 3 s of a job.
+used / (GPUs x time until the last task started). Real coordinator, workers and scripts of the
+ledger run it; the seed delays every message. Durations are those of the trace by ``speedup``, which
+is what makes a message cost something: at 1000 a delay of 3 ms stands for 3 s of a job.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """The seeded run: coordinator, workers, ledger and cluster in one process, on virtual time.
 
 Everything that decides is the production code: the coordinator's state machine, the workers', the
-ledger's rules (its double), the simulated kubelets, intake; and so are the service's own loops
-around them (docs/decisions/0046). Only what carries messages is replaced: each message takes a
-delay drawn from the seed, so that messages overtake each other, workers plan on old views, and
-outcomes arrive after the tasks they speak of have ended. Some are lost, some arrive twice, some die
-with their sender. Every role dies, stands still or is away; coordinators are succeeded by one that
-knows only what the ledger holds. The same seed repeats the run to the last event.
+ledger's client and scripts (on a server in memory), the simulated kubelets, intake; and so are the
+service's own loops around them (docs/decisions/0046). Only what carries messages is replaced: each
+message takes a delay drawn from the seed, so that messages overtake each other, workers plan on old
+views, and outcomes arrive after the tasks they speak of have ended. Some are lost, some arrive
+twice, some die with their sender. Every role dies, stands still or is away; coordinators are
+succeeded by one that knows only what the ledger holds. The same seed repeats the run to the last
+event.
 
 ===================  ============================================================================
 ``scenario``         what a run is made of, as values (:mod:`coordinator.verification.scenarios`

@@ -35,7 +35,7 @@ from coordinator.verification.simulation.workers import SimulatedShards
 from shared.codec.packed import replace
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import Deposed, LedgerBehind
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import Epoch
 from shared.policy.model import Policy
@@ -82,7 +82,7 @@ class Environment:
     """The environment of a coordinator, which outlives it."""
 
     timeline: Timeline
-    ledger: LedgerDouble
+    ledger: MemoryLedger
     cluster: ClusterProcess
     workers: SeededWorkerConfig
     policies: SeededPolicies

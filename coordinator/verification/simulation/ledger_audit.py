@@ -1,6 +1,6 @@
 """The ledger audit in a seeded run: the service's reader, paced by virtual time.
 
-It reads the double directly and draws nothing from the seed, so that a run is the same with and
+It reads the ledger directly and draws nothing from the seed, so that a run is the same with and
 without it. Confirmed findings are repaired as in the service, and fail the run all the same: no
 script may cause them.
 """
@@ -19,7 +19,7 @@ from coordinator.ledger_audit.look import AuditPass
 from coordinator.ledger_audit.looker import AuditReader
 from coordinator.ledger_audit.repairing import request_of
 from coordinator.verification.simulation.service_edges import ServiceEdges
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 
 PAUSE_SECONDS = 0.025
@@ -54,7 +54,7 @@ class VirtualPace:
 
 class SimulatedAudit:
     def __init__(
-        self, ledger: LedgerDouble, edges: ServiceEdges, *, now: Callable[[], float]
+        self, ledger: MemoryLedger, edges: ServiceEdges, *, now: Callable[[], float]
     ) -> None:
         self.found: list[Finding] = []
         """Confirmed findings."""

@@ -16,7 +16,7 @@ from shared.ledger.entries.repair import RepairBatch, RepairReply
 from shared.ledger.entries.snapshot import Nomination, Snapshot
 from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.ledger.errors import LedgerError, LedgerUnavailable
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.residents import Residents
 from shared.ledger.schema import SchemaState, TakeUpProgress
@@ -32,7 +32,7 @@ class RemoteLedger:
     sent_once: frozenset[str] = frozenset()
     """Requests that are not sent again: who asks does that."""
 
-    def __init__(self, process: Process, ledger: LedgerDouble) -> None:
+    def __init__(self, process: Process, ledger: MemoryLedger) -> None:
         self._process = process
         self._ledger = ledger
         self._polls = LongPolls(process, Place.LEDGER, what="read binds", lost=LedgerUnavailable)

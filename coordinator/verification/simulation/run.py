@@ -26,7 +26,7 @@ from coordinator.verification.simulation.workers import SimulatedShards
 from shard_worker.turns.extender_http import Ask, ask_over_http
 from shard_worker.view.mode import Mode
 from shared.ledger.entries.log import CommitEntry
-from shared.ledger.memory.old_copy import LedgerCopy
+from shared.ledger.memory.server import ServerCopy
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import Epoch
 from shared.policy.model import Policy
@@ -277,7 +277,7 @@ class Simulation:
         """Kill the server ``at`` seconds after the start, and restart it with a copy of its data
         that is ``age`` seconds old. Users of objects missing in it had been told that they are
         stored."""
-        copies: list[LedgerCopy] = []
+        copies: list[ServerCopy] = []
 
         def happen() -> None:
             self.timeline.struck["old copy"] += 1

@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import Deposed, LedgerBehind
-from shared.ledger.memory.ledger import LedgerDouble
-from shared.ledger.memory.log import number_of
-from shared.ledger.memory.old_copy import LedgerCopy
+from shared.ledger.memory.ledger import MemoryLedger
+from shared.ledger.memory.server import ServerCopy
+from shared.ledger.memory.streams import number_of
+from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import Epoch
 
 
-class SeenLedger(LedgerDouble):
+class SeenLedger(MemoryLedger):
     """The server together with its clients' notes: the newest log id that any of them was told.
     Whoever accepts a run asks for it; each answer of a server reveals one."""
 
@@ -54,9 +55,9 @@ class SeenLedger(LedgerDouble):
             self.seen = max(self.seen, entries[-1].id, key=number_of)
         return entries
 
-    def bring_back(self, copy: LedgerCopy) -> None:
+    def bring_back(self, copy: ServerCopy) -> None:
         """Restore an old copy. Everything until now counts as seen."""
-        self.seen = max(self.seen, self._log.tail, key=number_of)
+        self.seen = max(self.seen, at_once(self.log_tail()), key=number_of)
         super().bring_back(copy)
 
     def accept(self) -> None:

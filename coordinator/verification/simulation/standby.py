@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.service.leadership.lease_keeper import LeaseKeeper
 from coordinator.verification.simulation.process import Process, Request, Thread
 from coordinator.verification.simulation.virtual_time import Place
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 
@@ -16,7 +16,7 @@ LEASE_SECONDS = 0.4
 class KeeperTimers:
     """Implements :class:`coordinator.service.leadership.lease_keeper.RunsKeeper`."""
 
-    def __init__(self, process: Process, ledger: LedgerDouble, keeper: LeaseKeeper) -> None:
+    def __init__(self, process: Process, ledger: MemoryLedger, keeper: LeaseKeeper) -> None:
         self._thread = Thread(process)
         self._ledger = ledger
         self._keeper = keeper

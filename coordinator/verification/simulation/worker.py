@@ -21,7 +21,7 @@ from shard_worker.worker.help import HelpAnswer, HelpRequest
 from shard_worker.worker.server import CallRefused, Clocks, MakesWorker, ServedBefore, ShardServer
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerError
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import Turn
 from shared.policy.model import Policy
@@ -55,7 +55,7 @@ class SeededWorkerLedger(RemoteLedger):
 
     sent_once = frozenset({"renew", "commit"})
 
-    def __init__(self, process: Process, ledger: LedgerDouble, committed: Event) -> None:
+    def __init__(self, process: Process, ledger: MemoryLedger, committed: Event) -> None:
         """``committed``: there may be something to bind."""
         super().__init__(process, ledger)
         self._committed = committed
@@ -74,7 +74,7 @@ class SimulatedWorker:
         *,
         policy: Policy,
         process: Process,
-        ledger: LedgerDouble,
+        ledger: MemoryLedger,
         committed: Event,
     ) -> None:
         """``committed``: there may be something to bind."""

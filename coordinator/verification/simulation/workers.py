@@ -18,7 +18,7 @@ from coordinator.verification.simulation.worker import (
 )
 from shard_worker.worker.help import HelpAnswer, HelpRequest
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.redis.access import Access
 from shared.messages.messages import Epoch, Turn
 from shared.policy.model import Policy
@@ -52,7 +52,7 @@ class SimulatedShards:
         *,
         policy: Callable[[], Policy],
         process: Process,
-        ledger: LedgerDouble,
+        ledger: MemoryLedger,
         committed: Event,
     ) -> None:
         """``policy``: that of a new worker; ``process``: the coordinator, which workers may

@@ -6,7 +6,7 @@ noted in any portions, and a record that changed ten times since it was last rea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -26,9 +26,7 @@ from shared.ledger.entries.intake_batch import (
     PutQueue,
 )
 from shared.ledger.entries.log import CommitEntry, EpochEntry, IntakeEntry, LogEntry, StatusEntry
-from shared.ledger.entries.snapshot import Snapshot
-from shared.ledger.entries.stored import TaskRecord
-from shared.messages.messages import ALLOCATE, Rows
+from shared.messages.messages import ALLOCATE
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -98,32 +96,3 @@ class Moved:
         tasks = sum(len(those) for those in self.tasks.values())
         numbers = len(self.jobs) + len(self.nodes) + len(self.queues) + len(self.classes)
         return tasks + numbers + len(self.objects) + len(self.documents) + self.partition
-
-
-def part_of(snapshot: Snapshot, changed: Moved) -> Snapshot:
-    """The changed records of a whole snapshot."""
-    jids = changed.jobs | changed.tasks.keys()
-    tasks: dict[int, dict[int, TaskRecord]] = {}
-    for jid in jids & snapshot.tasks.keys():
-        only = changed.tasks.get(jid) if jid not in changed.jobs else None
-        records = snapshot.tasks[jid]
-        part = records if only is None else {t: records[t] for t in only & records.keys()}
-        if part:
-            tasks[jid] = part
-    return Snapshot(
-        log_id=snapshot.log_id,
-        nodes=Rows([], []),
-        node_specs=_those(snapshot.node_specs, changed.nodes),
-        queue_specs=_those(snapshot.queue_specs, changed.queues),
-        classes=_those(snapshot.classes, changed.classes),
-        jobs=_those(snapshot.jobs, jids),
-        job_specs=_those(snapshot.job_specs, changed.jobs),
-        tasks=tasks,
-        objects=_those(snapshot.objects, changed.objects),
-        partition=snapshot.partition if changed.partition else None,
-        documents=_those(snapshot.documents, changed.documents),
-    )
-
-
-def _those(records: Mapping[K, V], keys: Collection[K]) -> dict[K, V]:
-    return {key: records[key] for key in keys if key in records}

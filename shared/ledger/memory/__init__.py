@@ -1,1 +1,1 @@
-"""The ledger in memory, for seeded runs and tests: a test double with the real one's answers."""
+"""The ledger on a server in memory, for seeded runs, replay and tests: the scripts themselves."""

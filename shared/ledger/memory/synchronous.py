@@ -1,4 +1,4 @@
-"""Calling a ledger that never waits (the double) from code without an event loop."""
+"""Calling a ledger that never waits (one in memory) from code without an event loop."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ T = TypeVar("T")
 
 
 def at_once(call: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits to its end. RuntimeError where it does wait."""
+    """Run a coroutine that never waits to its end; it may give way. RuntimeError where it waits."""
     try:
-        call.send(None)
+        while call.send(None) is None:
+            pass
     except StopIteration as stop:
         result: T = stop.value
         return result

@@ -97,7 +97,8 @@ def script_call(
     text, sha = script(name)
     keys = script_keys(writer)
     arguments = [_bytes(argument) for argument in (writer, *args)]
-    return text, ("EVALSHA", sha, len(keys), *keys, *arguments, call_seal(keys, arguments))
+    seal = call_seal(keys, arguments).encode()
+    return text, ("EVALSHA", sha, len(keys), *keys, *arguments, seal)
 
 
 @asynccontextmanager
@@ -136,10 +137,14 @@ class Calls:
     """
 
     def __init__(self, access: Access, *, timeout: float) -> None:
-        self._writer = open_client(access, limit=timeout, size=_WRITERS)
-        self._reader = open_client(access, limit=None, size=_READERS)
+        self._access = access
+        self._writer = self._connect(limit=timeout, size=_WRITERS)
+        self._reader = self._connect(limit=None, size=_READERS)
         self._timeout = timeout
         self._newest = "0"
+
+    def _connect(self, *, limit: float | None, size: int) -> Any:
+        return open_client(self._access, limit=limit, size=size)
 
     @property
     def newest(self) -> str:

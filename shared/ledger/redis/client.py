@@ -54,8 +54,11 @@ class RedisLedger(Ownership):
     ``where``: an address alone is enough where the server asks for nothing more. ``clock`` gives
     the time of nominations (None: the server's own); ``nonce`` the random part of epochs.
     ``cluster``: the id this ledger must have; "" accepts any, and founds one on an empty server.
-    ``seen``: a log id that it must have had.
+    ``newest``: a log id that it must have had.
     """
+
+    page_entries = audit.LOG_ENTRIES
+    """Entries of the log that come with a page of the audit at most."""
 
     def __init__(
         self,
@@ -70,7 +73,6 @@ class RedisLedger(Ownership):
         access = where if isinstance(where, Access) else Access(where)
         super().__init__(access, timeout=timeout, cluster=cluster, nonce=nonce)
         self._saw(newest)
-        self._access = access
         self._clock = clock
 
     def for_another_loop(self) -> RedisLedger:
@@ -142,9 +144,10 @@ class RedisLedger(Ownership):
         entries = streams[0][1] if streams else []
         if entries:
             self._saw(entries[-1][0].decode())
-        return [
-            replies.unpack_entry(i.decode(), fields, rows_only=rows_only) for i, fields in entries
-        ]
+        return [self._entry(i.decode(), fields, rows_only=rows_only) for i, fields in entries]
+
+    def _entry(self, log_id: str, fields: dict[bytes, bytes], *, rows_only: bool) -> LogEntry:
+        return replies.unpack_entry(log_id, fields, rows_only=rows_only)
 
     async def log_tail(self) -> str:
         async with translated():
@@ -315,7 +318,7 @@ class RedisLedger(Ownership):
         count: int = 500,
         fields: Sequence[str] = (),
     ) -> AuditPage:
-        most = audit.LOG_ENTRIES, audit.LOG_BYTES
+        most = self.page_entries, audit.LOG_BYTES
         numbers = *most, audit.table_number(table), cursor, count
         answer = await self._run("page", _AUDIT, after, *numbers, *fields)
         return audit.read_page(answer, after)

@@ -15,7 +15,7 @@ from coordinator.intake.intake import Intake
 from coordinator.intake.writer import QUEUE_REQUESTS, IntakeFull, IntakeWriter
 from coordinator.ledger_refusals import LedgerRefusals, WriteKind
 from shared.ledger.errors import Deposed, LedgerArgument, LedgerError, LedgerFault
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, StatusReply, TaskState
 from tests.coordinator.intake.objects import node, pod
@@ -23,7 +23,7 @@ from tests.coordinator.intake.objects import node, pod
 INTAKE = "intake"
 
 
-async def lead(ledger: LedgerDouble) -> Epoch:
+async def lead(ledger: MemoryLedger) -> Epoch:
     """The epoch of the one coordinator both writers belong to."""
     known = await ledger.leader()
     epoch = await ledger.claim(COORDINATOR) if known is None else known.epoch
@@ -33,7 +33,7 @@ async def lead(ledger: LedgerDouble) -> Epoch:
 
 @asynccontextmanager
 async def recording(
-    ledger: LedgerDouble, applied: list[Any], refusals: LedgerRefusals | None = None
+    ledger: MemoryLedger, applied: list[Any], refusals: LedgerRefusals | None = None
 ) -> AsyncIterator[Recorder]:
     leader = await lead(ledger)
     recorder = Recorder(
@@ -53,7 +53,7 @@ async def recording(
 
 
 @asynccontextmanager
-async def writing(ledger: LedgerDouble, stored: list[Changes]) -> AsyncIterator[IntakeWriter]:
+async def writing(ledger: MemoryLedger, stored: list[Changes]) -> AsyncIterator[IntakeWriter]:
     leader = await lead(ledger)
     writer = IntakeWriter(
         Intake(),
@@ -76,13 +76,13 @@ def ended(jid: int) -> StatusItem:
 
 async def test_what_waits_together_is_recorded_together() -> None:
     applied: list[Any] = []
-    async with recording(LedgerDouble(), applied) as recorder:
+    async with recording(MemoryLedger(), applied) as recorder:
         await asyncio.gather(*(recorder.record([ended(jid)]) for jid in range(3)))
     assert [count for count, _ in applied] == [3]
 
 
 async def test_a_restarted_server_is_accepted_and_nothing_is_lost_or_done_twice() -> None:
-    ledger, applied, stored = LedgerDouble(), list[Any](), list[Changes]()
+    ledger, applied, stored = MemoryLedger(), list[Any](), list[Changes]()
     async with recording(ledger, applied) as recorder, writing(ledger, stored) as writer:
         await recorder.record([ended(1)])
         await writer.submit([node("a")])
@@ -99,7 +99,7 @@ async def test_a_restarted_server_is_accepted_and_nothing_is_lost_or_done_twice(
 
 
 async def test_who_lost_the_seat_stops_and_tells_those_who_wait() -> None:
-    ledger, applied = LedgerDouble(), list[Any]()
+    ledger, applied = MemoryLedger(), list[Any]()
     async with recording(ledger, applied) as recorder:
         await ledger.claim(COORDINATOR)
         with pytest.raises(Deposed, match="record refused: EPOCH"):
@@ -110,7 +110,7 @@ async def test_who_lost_the_seat_stops_and_tells_those_who_wait() -> None:
 async def test_who_waits_for_a_recorder_that_is_stopped_is_stopped_and_not_told_of_another_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ledger, sent = LedgerDouble(), asyncio.Event()
+    ledger, sent = MemoryLedger(), asyncio.Event()
 
     async def silent(batch: StatusBatch) -> StatusReply:
         sent.set()
@@ -129,7 +129,7 @@ async def test_a_record_that_the_ledger_refuses_is_refused_alone(
     error: LedgerError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came with it is recorded; it counts as not applied, and the recorder goes on."""
-    ledger = LedgerDouble()
+    ledger = MemoryLedger()
     record = ledger.record
 
     async def broken(batch: StatusBatch) -> StatusReply:
@@ -154,7 +154,7 @@ async def test_a_record_that_the_ledger_refuses_is_refused_alone(
 
 
 async def test_objects_of_a_deposed_intake_are_never_acknowledged() -> None:
-    ledger, stored = LedgerDouble(), list[Changes]()
+    ledger, stored = MemoryLedger(), list[Changes]()
     async with writing(ledger, stored) as writer:
         await ledger.claim(INTAKE, leader=await ledger.claim(COORDINATOR))
         with pytest.raises(TimeoutError):
@@ -165,7 +165,7 @@ async def test_objects_of_a_deposed_intake_are_never_acknowledged() -> None:
 
 
 async def test_too_many_waiting_requests_are_turned_away_at_once() -> None:
-    async with writing(LedgerDouble(), []) as writer:
+    async with writing(MemoryLedger(), []) as writer:
         requests = [asyncio.create_task(writer.submit([])) for _ in range(QUEUE_REQUESTS + 1)]
         done = await asyncio.gather(*requests, return_exceptions=True)
     assert [type(answer) for answer in done].count(IntakeFull) == 1

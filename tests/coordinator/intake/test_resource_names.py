@@ -15,7 +15,7 @@ from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from coordinator.service.resource_names import free_unused_names
 from shared.ledger.entries.intake_batch import Observe
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 from shared.units.slots import BASE, MOST_ASKED, MOST_RESOURCES, Slots
 from tests.coordinator.intake.bench import Bench, same, state
@@ -193,7 +193,7 @@ def test_numbers_and_names_stay_true_to_each_other(seed: int) -> None:
 
 
 @asynccontextmanager
-async def writing(ledger: LedgerDouble, intake: Intake) -> AsyncIterator[IntakeWriter]:
+async def writing(ledger: MemoryLedger, intake: Intake) -> AsyncIterator[IntakeWriter]:
     leader = await ledger.claim(COORDINATOR)
     await ledger.bless(leader)
     writer = IntakeWriter(
@@ -212,7 +212,7 @@ async def writing(ledger: LedgerDouble, intake: Intake) -> AsyncIterator[IntakeW
 
 
 async def test_a_resource_that_others_use_is_kept_until_they_use_it_no_more() -> None:
-    ledger, intake = LedgerDouble(), Intake()
+    ledger, intake = MemoryLedger(), Intake()
     async with writing(ledger, intake) as writer:
         name = f"{OTHER}a"
         await writer.submit([node("n"), offering("m", name)])

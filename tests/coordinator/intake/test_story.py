@@ -14,7 +14,7 @@ from coordinator.intake.admission.result import Admission
 from coordinator.intake.intake import Intake
 from shared.ledger.entries.intake_batch import IntakeBatch
 from shared.ledger.entries.snapshot import Snapshot
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, TaskState
@@ -36,7 +36,7 @@ class Story:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.intake = Intake()
-        self.ledger = LedgerDouble()
+        self.ledger = MemoryLedger()
         leader = at_once(self.ledger.claim(COORDINATOR))
         self.run = at_once(self.ledger.bless(leader))
         self.epoch: Epoch = at_once(self.ledger.claim("intake", leader=leader))

@@ -20,7 +20,7 @@ from coordinator.ledger_refusals import LedgerRefusals, StoreRefused, WriteKind
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.entries.log import IntakeEntry
 from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerFault
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 from shared.manifests.fields.metadata import QUEUE_NAME
 from tests.coordinator.intake.bench import same, state
@@ -60,7 +60,7 @@ class Desk:
         self.durable.append(set(self.ledger.kept))
 
 
-class Slow(LedgerDouble):
+class Slow(MemoryLedger):
     """A ledger that lets others go first, and remembers what it was sent."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The desk of the ledger's own tests: on the server's scripts, and on the double."""
+"""The desk of the ledger's own tests: on a real server, and on one in memory."""
 
 from tests.shared.ledger.conftest import desk, ledger
 

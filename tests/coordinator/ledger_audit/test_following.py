@@ -21,7 +21,6 @@ from shared.ledger.entries.intake_batch import PutJob, PutNode
 from shared.ledger.entries.log import CommitEntry, EpochEntry, IntakeEntry, StatusEntry
 from shared.ledger.entries.repair import Table
 from shared.ledger.keys import key
-from shared.ledger.memory.ledger import LedgerDouble
 from shared.ledger.redis import audit
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import Epoch, Rows, StatusItem, TaskState
@@ -32,8 +31,6 @@ MANY = 3 * replies.PORTION + 1
 
 
 def server_of(desk: Desk) -> RedisLedger:
-    if isinstance(desk.ledger, LedgerDouble):
-        pytest.skip("the double packs nothing")
     assert isinstance(desk.ledger, RedisLedger)
     return desk.ledger
 
@@ -105,13 +102,15 @@ def test_a_wide_item_is_followed_in_steps() -> None:
     assert picture.tasks.count == len(many)
 
 
-@pytest.mark.parametrize("name", ["LOG_ENTRIES", "LOG_BYTES"])
+@pytest.mark.parametrize("most", ["entries", "bytes"])
 async def test_a_page_comes_when_the_log_before_it_was_read(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, name: str
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, most: str
 ) -> None:
     """So many entries, or bytes, are read at once; the page is as of the end."""
     ledger = server_of(desk)
-    monkeypatch.setattr(audit, name, 2)
+    monkeypatch.setattr(ledger, "page_entries", 2 if most == "entries" else 100)
+    if most == "bytes":
+        monkeypatch.setattr(audit, "LOG_BYTES", 2)
     after, question = await ledger.log_tail(), Question(Table.JOB)
     for jid in range(20, 25):
         await desk.store(job(jid))
@@ -129,9 +128,9 @@ async def test_a_page_comes_when_the_log_before_it_was_read(
     assert (
         answers
         == {
-            "LOG_ENTRIES": [False, False, True],
-            "LOG_BYTES": [False] * 5 + [True],
-        }[name]
+            "entries": [False, False, True],
+            "bytes": [False] * 5 + [True],
+        }[most]
     )
 
 

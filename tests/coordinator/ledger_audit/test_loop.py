@@ -1,4 +1,4 @@
-"""The loop on a double: what counts, and what does not end it."""
+"""The loop on a ledger in memory: what counts, and what does not end it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from coordinator.ledger_audit.looker import AuditReader
 from coordinator.ledger_audit.loop import LedgerAudit
 from shared.ledger.entries.repair import RepairReply, RepairRequest, Table
 from shared.ledger.errors import LedgerAltered, LedgerFault
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from tests.coordinator.ledger_audit.damage import DAMAGES, OTHER_JOB, settle
 from tests.coordinator.ledger_audit.test_repair import repair
 from tests.shared.ledger.support import Desk, cluster, run, statement
@@ -29,7 +29,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def damaged(name: str) -> Desk:
-    desk = await Desk(LedgerDouble(random.Random(1))).open("1")
+    desk = await Desk(MemoryLedger(random.Random(1))).open("1")
     await desk.store(*cluster())
     await settle(desk)
     await DAMAGES[name].plant(desk)
@@ -125,7 +125,7 @@ async def test_a_repair_that_would_hold_up_the_ledger_is_not_asked_for(
 async def test_a_field_that_is_no_tasks_name_is_told_as_altered() -> None:
     desk = await damaged("a-node-with-too-much-used")
     books = desk.ledger
-    assert isinstance(books, LedgerDouble)
+    assert isinstance(books, MemoryLedger)
     page = await books.audit_page(Table.TASK, after=await books.log_tail())
     picture = AuditPass(since="0").picture
     with pytest.raises(LedgerAltered):

@@ -1,4 +1,4 @@
-"""Each kind of damage is seen, repaired by one call, and gone then: scripts and double alike."""
+"""Each kind of damage is seen, repaired by one call, and gone then, on both servers."""
 
 from __future__ import annotations
 

@@ -13,14 +13,14 @@ from coordinator.service import log_trim
 from coordinator.service.log_trim import PATIENCE_SECONDS, trim_forever
 from shared.ledger.entries.log import EpochEntry, LogEntry
 from shared.ledger.keys import log_position
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.messages.messages import Epoch
 
 DEAD = 1_000_000 - round(1000 * PATIENCE_SECONDS) - 1
 """So long before the newest entry nobody is waited for."""
 
 
-class Late(LedgerDouble):
+class Late(MemoryLedger):
     """Its log has these entries, and it notes what it is asked to forget."""
 
     def __init__(self, *ids: str) -> None:

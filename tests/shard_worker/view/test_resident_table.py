@@ -16,13 +16,13 @@ from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import DropJob, PurgeJob, PutJob
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.errors import LedgerArgument
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
-from shared.ledger.residents import residents_of
 from shared.messages.messages import HOLDING, NOMINATE, Group, StatusItem, TaskState
 from shared.units.things import Things
 from tests.examples import examples
 from tests.shared.ledger.evicting import evicting
+from tests.shared.ledger.of_snapshot import residents_of
 from tests.shared.ledger.support import (
     LEAF,
     OTHER,
@@ -97,7 +97,7 @@ class Follower:
     table: ResidentTable
     log_id: str
 
-    def follow(self, ledger: LedgerDouble, count: int) -> bool:
+    def follow(self, ledger: MemoryLedger, count: int) -> bool:
         entries = at_once(ledger.read_log(self.log_id, count=count))
         self.table.apply(entries, now=7.0)
         self.log_id = entries[-1].id if entries else self.log_id
@@ -106,15 +106,15 @@ class Follower:
 
 @dataclass
 class Story:
-    """Random jobs, placements, evictions, ends and adoptions in the ledger's double."""
+    """Random jobs, placements, evictions, ends and adoptions in a ledger in memory."""
 
     draw: random.Random
     desk: Desk = field(init=False)
-    ledger: LedgerDouble = field(init=False)
+    ledger: MemoryLedger = field(init=False)
     next_job: int = 0
 
     def __post_init__(self) -> None:
-        self.ledger = LedgerDouble(random.Random(1))
+        self.ledger = MemoryLedger(random.Random(1))
         self.desk = Desk(self.ledger)
         at_once(self.desk.open("1"))
         at_once(self.desk.store(*cluster(ROWS, 80_000)))

@@ -9,7 +9,7 @@ import pytest
 
 from shard_worker.view.view import View
 from shared.ledger.entries.intake_batch import Observe
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from tests.shared.ledger.support import CPU, Desk, cluster, job, run, statement
 
 ROWS = [0, 1, 2, 3]
@@ -17,7 +17,7 @@ ROWS = [0, 1, 2, 3]
 
 @pytest.fixture
 async def desk() -> Desk:
-    opened = await Desk(LedgerDouble(random.Random(1), clock=lambda: 1e9)).open()
+    opened = await Desk(MemoryLedger(random.Random(1), clock=lambda: 1e9)).open()
     await opened.store(*cluster())
     await opened.store(job(7))
     await opened.commit(statement(7, run([0], [1])))

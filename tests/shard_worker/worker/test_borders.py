@@ -1,6 +1,6 @@
 """Nodes that change hands under a worker: what it treats as its own, and what it had planned.
 
-Against the double of the ledger, which is held equal to the scripts."""
+Against the ledger's scripts on a server in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from shared.ledger.entries.intake_batch import (
     PutPartition,
     PutQueue,
 )
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import (
@@ -50,7 +50,7 @@ class World:
     """Two nodes and two shards; node 1 is on its way from shard 1 to shard 0."""
 
     def __init__(self, mode: Mode) -> None:
-        self.ledger = LedgerDouble(random.Random(1))
+        self.ledger = MemoryLedger(random.Random(1))
         self.epoch = at_once(self.ledger.claim(COORDINATOR))
         self.run_id = at_once(self.ledger.bless(self.epoch))
         self._sequence = 0

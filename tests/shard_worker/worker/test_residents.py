@@ -19,7 +19,7 @@ from shard_worker.worker.worker import Worker
 from shared.codec.packed import replace
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import DropJob, IntakeOp, PutJob, PutPartition, PutQueue
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import (
     ALLOCATE,
@@ -115,7 +115,7 @@ class Stage:
 
     under: Policy = field(default_factory=policy)
     books: Books = field(default_factory=lambda: Books(CLASSES))
-    ledger: LedgerDouble = field(default_factory=lambda: LedgerDouble(random.Random(0)))
+    ledger: MemoryLedger = field(default_factory=lambda: MemoryLedger(random.Random(0)))
     desk: Desk = field(init=False)
     shards: dict[int, Shard] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """Two workers, one ledger, everything in random order: no promise breaks and every job is placed.
 
 Log entries arrive late, batches and replies travel while other things happen, replies get lost,
-tasks finish, a worker is replaced. The ledger is the double that is held equal to the script.
+tasks finish, a worker is replaced. The ledger's scripts run on a server in memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shard_worker.worker.worker import Worker
 from shared.ledger.class_op import put_class
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeOp, PutJob, PutPartition, PutQueue
 from shared.ledger.entries.snapshot import Snapshot
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.records import unpack_node, unpack_thing
@@ -109,7 +109,7 @@ class World:
         self.numbers = range(shards)
         self.draw = random.Random(seed)
         self.mode = mode
-        self.ledger = LedgerDouble(random.Random(seed))
+        self.ledger = MemoryLedger(random.Random(seed))
         self.epoch = at_once(self.ledger.claim(COORDINATOR))
         self.run_id = at_once(self.ledger.bless(self.epoch))
         self.sequence = 0

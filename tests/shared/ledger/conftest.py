@@ -1,4 +1,4 @@
-"""The same tests run against the scripts on a real server and against the double."""
+"""The same tests run against the scripts on a real server and on one in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import redis
 
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
@@ -22,12 +22,12 @@ def flush(server: EmbeddedServer) -> None:
         client.flushall()
 
 
-@pytest.fixture(params=["server", "double"])
+@pytest.fixture(params=["server", "memory"])
 async def ledger(
     request: pytest.FixtureRequest, embedded_server: EmbeddedServer
 ) -> AsyncIterator[Ledger]:
-    if request.param == "double":
-        yield LedgerDouble(random.Random(1), clock=lambda: NOW)
+    if request.param == "memory":
+        yield MemoryLedger(random.Random(1), clock=lambda: NOW)
         return
     flush(embedded_server)
     real = RedisLedger(embedded_server.url, clock=lambda: NOW)

@@ -34,7 +34,7 @@ from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.entries.stored import TaskRecord
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.keys import key
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
@@ -133,7 +133,7 @@ class World:
         self.answers: list[tuple[Batch, Any]] = []
         """Batches that were judged, with their first answer, of epochs that still count."""
         self.live = Live()
-        self.drawn = Pair(self.ledger, LedgerDouble(), random.Random(0), live=self.live)
+        self.drawn = Pair(self.ledger, MemoryLedger(), random.Random(0), live=self.live)
         self.read = "0"
         self.evicted = self.reborn = 0
 

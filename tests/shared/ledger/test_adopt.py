@@ -1,4 +1,4 @@
-"""Adoption: the ledger follows the cluster, on the server's scripts and on the double."""
+"""Adoption: the ledger follows the cluster, on a real server and on one in memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Workers of two shards decide at once, each by what it was told: the ledger sorts them out.
 
-On the double and on the scripts of a real server.
+On a server in memory and on a real one.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from shared.ledger.entries.intake_batch import (
 from shared.ledger.entries.log import CommitEntry, IntakeEntry, StatusEntry
 from shared.ledger.entries.stored import ThingAsk
 from shared.ledger.errors import LedgerArgument
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
@@ -430,7 +430,7 @@ def test_every_verdict_and_every_sum_is_that_of_a_naive_model(
     async def example() -> None:
         flush(embedded_server)
         real = RedisLedger(embedded_server.url, clock=lambda: NOW)
-        ledger: Ledger = real if on_server else LedgerDouble(random.Random(1), clock=lambda: NOW)
+        ledger: Ledger = real if on_server else MemoryLedger(random.Random(1), clock=lambda: NOW)
         try:
             play = Play(Desk(ledger), random.Random(seed))
             await play.begin()

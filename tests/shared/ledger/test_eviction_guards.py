@@ -1,4 +1,4 @@
-"""What evictions leave whole, on the server's scripts and on the double: gangs and guarantees, each
+"""What evictions leave whole, on a real server and on one in memory: gangs and guarantees, each
 run of victims by its own guards."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evictions by example, on the server's scripts and on the double: each condition refused and
+"""Evictions by example, on a real server and on one in memory: each condition refused and
 accepted, what an accepted one does, and what becomes of its victims."""
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_entries_with_one_guard_for_all_victims_are_read() -> None:
         codec.pack_statements([evicting(first, second)])
     )
     earlier = [[*head, [run[:6] for run in runs], GUARD_GANG, reason]]
-    (statement,) = codec.unpack_statements(codec.pack([*columns, earlier]))
+    (statement,) = codec.read_statements(codec.pack([*columns, earlier]))
     assert statement == evicting(first, second, guards=GUARD_GANG)
 
 

@@ -1,4 +1,4 @@
-"""Documents, and the end of queues and jobs, on the server's scripts and on the double."""
+"""Documents, and the end of queues and jobs, on a real server and on one in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leads, who may write and until when: on the server's scripts and on the double."""
+"""Who leads, who may write and until when: on a real server and on one in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared.ledger.entries.log import EpochEntry
 from shared.ledger.errors import Deposed, LeaseHeld, LedgerBehind, LedgerUnavailable
 from shared.ledger.keys import key
 from shared.ledger.lease import HeldLease
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR, Ledger
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
@@ -52,17 +52,17 @@ async def _move_leases(server: EmbeddedServer, seconds: float) -> None:
                 client.hset(key("epoch"), field, moved)
 
 
-@pytest.fixture(params=["server", "double"])
+@pytest.fixture(params=["server", "memory"])
 async def place(
     request: pytest.FixtureRequest, embedded_server: EmbeddedServer
 ) -> AsyncIterator[Place]:
-    if request.param == "double":
+    if request.param == "memory":
         now = [NOW]
 
         async def jump(seconds: float) -> None:
             now[0] += seconds
 
-        yield Place(Desk(LedgerDouble(random.Random(1), clock=lambda: now[0])), jump)
+        yield Place(Desk(MemoryLedger(random.Random(1), clock=lambda: now[0])), jump)
         return
     flush(embedded_server)
     real = RedisLedger(embedded_server.url)
@@ -161,7 +161,7 @@ async def test_an_old_copy_is_not_blessed(place: Place) -> None:
     tail = await place.ledger.log_tail()
     milliseconds, _, number = tail.partition("-")
     for seen in (f"{int(milliseconds) + 1}-0", f"{milliseconds}-{int(number) + 1}"):
-        if isinstance(place.ledger, LedgerDouble) and seen.startswith(milliseconds):
+        if isinstance(place.ledger, MemoryLedger) and seen.startswith(milliseconds):
             continue  # its ids have one part
         fresh = place.ledger
         if isinstance(fresh, RedisLedger):
@@ -263,7 +263,7 @@ async def test_a_clock_set_forward_ends_leases_and_nothing_else(place: Place) ->
 # --- the holder's own clock -------------------------------------------------------------------
 
 
-class Silent(LedgerDouble):
+class Silent(MemoryLedger):
     silent = False
     renewed = 0
 

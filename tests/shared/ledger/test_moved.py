@@ -1,9 +1,9 @@
-"""What moved, as the log tells it and as it is read anew: of the server and of the double."""
+"""What moved, as the log tells it and as it is read anew: of a real server and of one in memory."""
 
 from __future__ import annotations
 
 from shared.codec.packed import replace
-from shared.ledger.entries.changes import Moved, part_of
+from shared.ledger.entries.changes import Moved
 from shared.ledger.entries.intake_batch import (
     DropJob,
     DropNode,
@@ -17,6 +17,7 @@ from shared.ledger.entries.intake_batch import (
     PutQueue,
 )
 from shared.messages.messages import NOMINATE, Group, StatusItem, TaskState
+from tests.shared.ledger.of_snapshot import part_of
 from tests.shared.ledger.support import (
     COORDINATOR,
     CPU,

@@ -1,4 +1,4 @@
-"""Victims that move, by example, on the server's scripts and on the double: the promise of their
+"""Victims that move, by example, on a real server and on one in memory: the promise of their
 new place stands and falls with their eviction."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An old copy in the place of the ledger's data, on the server's scripts and on the double."""
+"""An old copy in the place of the ledger's data, on a real server and on one in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import redis
 from shared.ledger.entries.log import EpochEntry
 from shared.ledger.errors import LedgerBehind
 from shared.ledger.keys import key
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR, Ledger
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
@@ -47,18 +47,18 @@ def _of_server(server: EmbeddedServer) -> Callable[[], Restore]:
     return copy
 
 
-@pytest.fixture(params=["server", "double"])
+@pytest.fixture(params=["server", "memory"])
 async def place(
     request: pytest.FixtureRequest, embedded_server: EmbeddedServer
 ) -> AsyncIterator[Place]:
-    if request.param == "double":
-        double = LedgerDouble(random.Random(1))
+    if request.param == "memory":
+        memory = MemoryLedger(random.Random(1))
 
         def copy() -> Restore:
-            copied = double.copy()
-            return lambda: double.bring_back(copied)
+            copied = memory.copy()
+            return lambda: memory.bring_back(copied)
 
-        yield Place(lambda: double, copy)
+        yield Place(lambda: memory, copy)
         return
     flush(embedded_server)
     async with contextlib.AsyncExitStack() as closing:

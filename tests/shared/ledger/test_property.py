@@ -1,5 +1,5 @@
 """Random statements, reports and changes from several writers at once: the scripts on the real
-server keep the promises, and the double gives the same answers, log and state at every step."""
+server keep the promises, and one in memory gives the same answers, log and state at every step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.ledger.errors import LedgerArgument
 from shared.ledger.gang_minimum import stored_minimum
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import Ledger
 from shared.ledger.records import unpack_node
 from shared.ledger.redis.client import RedisLedger
@@ -132,14 +132,14 @@ def plain_snapshot(snapshot: Snapshot) -> Snapshot:
 
 @dataclass
 class Pair:
-    """The real ledger and the double, asked the same things."""
+    """The real ledger and the one in memory, asked the same things."""
 
     real: RedisLedger
-    double: LedgerDouble
+    memory: MemoryLedger
     rng: random.Random
     live: Live = field(default_factory=Live)
     real_run: str = ""
-    double_run: str = ""
+    memory_run: str = ""
     epochs: dict[str, Epoch] = field(default_factory=dict)
     old_epochs: list[tuple[str, Epoch]] = field(default_factory=list)
     sequences: dict[str, int] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class Pair:
             await self.claim(writer)
         leader = self.epochs[COORDINATOR]
         self.real_run = await self.real.bless(leader)
-        self.double_run = await self.double.bless(leader)
+        self.memory_run = await self.memory.bless(leader)
         await self.at_once([self.intake([*cluster(ROWS, 8000, 30_000)])])
         await self.at_once([self.intake([node(row, things=ALL_DEVICES) for row in range(ROWS)])])
         await self.at_once([self.intake([self.some_job(jid) for jid in range(JOBS)])])
@@ -162,8 +162,8 @@ class Pair:
             self.old_epochs.append((writer, self.epochs[writer]))
         leader = None if writer == COORDINATOR else self.epochs[COORDINATOR]
         real = await self.real.claim(writer, leader=leader)
-        double = await self.double.claim(writer, leader=leader)
-        assert real == double
+        memory = await self.memory.claim(writer, leader=leader)
+        assert real == memory
         self.epochs[writer] = real
         self.sequences[writer] = 0
         self.sent = [batch for batch in self.sent if batch.writer != writer]
@@ -398,7 +398,7 @@ class Pair:
         assert plain_snapshot(await self.real.snapshot()) == before
 
     async def at_once(self, batches: list[Batch]) -> None:
-        """All at the same time on the server; then on the double, in the order the log tells."""
+        """All at the same time on the server; then in memory, in the order the log tells."""
         replies = await asyncio.gather(*(send(self.real, batch) for batch in batches))
         entries = await self.real.read_log(self.read[0])
         order = {e.writer: i for i, e in enumerate(entries)}
@@ -406,41 +406,41 @@ class Pair:
             zip(batches, replies, strict=True), key=lambda pair: order.get(pair[0].writer, 99)
         )
         for batch, reply in ranked:
-            double = await send(self.double, replace(batch, run_id=self.double_run))
-            self.compare(reply, double)
+            memory = await send(self.memory, replace(batch, run_id=self.memory_run))
+            self.compare(reply, memory)
             if reply is not None:
                 self.sent.append(batch)
 
     async def both(self, batch: Batch) -> Any:
         real = await send(self.real, batch)
-        self.compare(real, await send(self.double, replace(batch, run_id=self.double_run)))
+        self.compare(real, await send(self.memory, replace(batch, run_id=self.memory_run)))
         return real
 
     @staticmethod
-    def compare(real: Any, double: Any) -> None:
-        assert (real is None) == (double is None), "rejected by one of them alone"
+    def compare(real: Any, memory: Any) -> None:
+        assert (real is None) == (memory is None), "rejected by one of them alone"
         if real is None:
             return
-        assert plain_rows(real.fresh) == plain_rows(double.fresh)
+        assert plain_rows(real.fresh) == plain_rows(memory.fresh)
         empty = Rows([], [])
-        assert replace(real, fresh=empty) == replace(double, fresh=empty)
+        assert replace(real, fresh=empty) == replace(memory, fresh=empty)
 
     async def check(self) -> None:
-        real, double = (
+        real, memory = (
             await self.real.read_log(self.read[0]),
-            await self.double.read_log(self.read[1]),
+            await self.memory.read_log(self.read[1]),
         )
-        assert [plain(entry) for entry in real] == [plain(entry) for entry in double]
+        assert [plain(entry) for entry in real] == [plain(entry) for entry in memory]
         if real:
-            self.read = (real[-1].id, double[-1].id)
+            self.read = (real[-1].id, memory[-1].id)
         self.follow(real)
-        binds = await self.real.read_binds("b"), await self.double.read_binds("b")
+        binds = await self.real.read_binds("b"), await self.memory.read_binds("b")
         assert [replace(e, id="") for e in binds[0]] == [replace(e, id="") for e in binds[1]]
         snapshot = await self.real.snapshot()
-        assert plain_snapshot(snapshot) == plain_snapshot(await self.double.snapshot())
+        assert plain_snapshot(snapshot) == plain_snapshot(await self.memory.snapshot())
         check_records(snapshot, add_up(snapshot, REQUESTS, THINGS))
         wanted = list(range(JOBS))
-        assert await self.real.read_tasks(wanted) == await self.double.read_tasks(wanted)
+        assert await self.real.read_tasks(wanted) == await self.memory.read_tasks(wanted)
 
     def follow(self, entries: list[LogEntry]) -> None:
         gone = (TaskState.PENDING,)
@@ -464,14 +464,14 @@ class Pair:
 
 @settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 25))
-def test_promises_hold_and_the_double_agrees(
+def test_promises_hold_and_memory_agrees(
     embedded_server: EmbeddedServer, seed: int, steps: int
 ) -> None:
     async def example() -> None:
         flush(embedded_server)
         nonces = random.Random(seed)
-        double = LedgerDouble(random.Random(seed), clock=lambda: NOW)
-        nonces.getrandbits(64)  # the double's run id
+        others = random.Random(seed)
+        memory = MemoryLedger(others, clock=lambda: NOW)
         real = RedisLedger(
             embedded_server.url,
             clock=lambda: NOW,
@@ -479,20 +479,13 @@ def test_promises_hold_and_the_double_agrees(
             nonce=lambda: f"{nonces.getrandbits(64):016x}",
         )
         try:
-            pair = Pair(real, double, random.Random(seed))
-            await prepare(pair, nonces)
+            pair = Pair(real, memory, random.Random(seed))
+            await real.open()  # draws an id for the cluster
+            nonces.setstate(others.getstate())
+            await pair.open()
             for _ in range(steps):
                 await pair.step()
         finally:
             await real.close()
 
     asyncio.run(example())
-
-
-async def prepare(pair: Pair, nonces: random.Random) -> None:
-    """The real ledger also draws a cluster id; bring both sources of nonces to the same place."""
-    await pair.real.open()
-    state = random.Random()
-    state.setstate(pair.double._rng.getstate())
-    nonces.setstate(state.getstate())
-    await pair.open()

@@ -10,9 +10,10 @@ from shared.ledger import records
 from shared.ledger.entries.intake_batch import DropJob
 from shared.ledger.entries.stored import TaskRecord
 from shared.ledger.errors import LedgerAltered
-from shared.ledger.residents import DeviceCodes, Residents, read_tasks, residents_of
+from shared.ledger.residents import DeviceCodes, Residents, read_tasks
 from shared.messages.messages import Group, StatusItem, TaskState
 from tests.shared.ledger.evicting import VICTIM, evicting, running, victims
+from tests.shared.ledger.of_snapshot import residents_of
 from tests.shared.ledger.support import SMALL, Desk, job, node, run, statement
 
 

@@ -1,4 +1,4 @@
-"""Ended tasks that begin anew, on the server's scripts and on the double: what that takes and
+"""Ended tasks that begin anew, on a real server and on one in memory: what that takes and
 gives, and when it is refused."""
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import pytest
 
 from shared.ledger.entries.log import CommitEntry, EpochEntry, IntakeEntry, StatusEntry
 from shared.ledger.errors import LedgerTrimmed
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.messages.messages import StatusItem, TaskState
 from tests.shared.ledger.support import SMALL, Desk, job, run, statement, told
 
@@ -37,8 +37,8 @@ async def test_a_follower_reads_on_from_its_id(desk: Desk) -> None:
 
 
 async def test_a_waiting_follower_wakes(desk: Desk) -> None:
-    if isinstance(desk.ledger, LedgerDouble):
-        pytest.skip("the double never waits")
+    if isinstance(desk.ledger, MemoryLedger):
+        pytest.skip("a server in memory never waits")
     tail = await desk.ledger.log_tail()
     waiting = asyncio.create_task(desk.ledger.read_log(tail, block=60.0))
     await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Each verdict of a statement, by example, on the server's scripts and on the double."""
+"""Each verdict of a statement, by example, on a real server and on one in memory."""
 
 from __future__ import annotations
 

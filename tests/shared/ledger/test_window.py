@@ -7,7 +7,7 @@ import pytest
 from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import IntakeOp, PutClass, PutJob, PutQueue
 from shared.ledger.errors import LedgerArgument
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import Ledger
 from shared.messages.messages import Group, StatusItem, TaskState, Verdict
 from tests.shared.ledger.support import CPU, LEAF, ROOT, SMALL, Desk, cluster, job, run, statement
@@ -96,7 +96,7 @@ async def test_nothing_is_accepted_before_the_blessing(ledger: Ledger) -> None:
 
 
 async def test_a_batch_of_an_earlier_run_is_refused(desk: Desk) -> None:
-    if isinstance(desk.ledger, LedgerDouble):
+    if isinstance(desk.ledger, MemoryLedger):
         desk.ledger.restart()
         assert (await desk.store(job(7))).verdict is V.RUN
         await desk.bless()

@@ -1,5 +1,5 @@
-"""The handlers that write, behind a real HTTP server, in front of the real writer and the ledger's
-double; what they show is made from documents alone."""
+"""The handlers that write, behind a real HTTP server, in front of the real writer and a ledger in
+memory; what they show is made from documents alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import Kind
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 
 INTAKE = "intake"
@@ -121,7 +121,7 @@ class Client:
 
 @asynccontextmanager
 async def behind(**parts: Any) -> AsyncIterator[Client]:
-    ledger = LedgerDouble()
+    ledger = MemoryLedger()
     leader = await ledger.claim(COORDINATOR)
     await ledger.bless(leader)
     seen = Seen()

@@ -14,7 +14,7 @@ from coordinator.cluster.protocol import BindAnswers, BindRequests, RunsTasks
 from coordinator.service.leadership.lease import Leadership, LedCluster
 from coordinator.service.leadership.lease_keeper import KeeperThread
 from shared.ledger.errors import Deposed, LedgerUnavailable
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, StatusItem
@@ -31,7 +31,7 @@ class Clock:
         return self.now
 
 
-class Away(LedgerDouble):
+class Away(MemoryLedger):
     """A ledger that may be away."""
 
     away = False
@@ -43,9 +43,9 @@ class Away(LedgerDouble):
 
 
 class Renewing:
-    """The double, asked from a thread."""
+    """The ledger, asked from a thread."""
 
-    def __init__(self, ledger: LedgerDouble) -> None:
+    def __init__(self, ledger: MemoryLedger) -> None:
         self._ledger = ledger
 
     def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool:

@@ -14,7 +14,7 @@ from coordinator.service.leadership.standby import Standby
 from shard_worker.dialects.open_session import open_session
 from shared.ledger.entries.intake_batch import IntakeBatch
 from shared.ledger.errors import LedgerBehind
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, Verdict
 from shared.policy.volcano import DEFAULT_POLICY
@@ -23,7 +23,7 @@ from tests.coordinator.intake.objects import queue
 INTAKE = "intake"
 
 
-def standby(ledger: LedgerDouble) -> tuple[Standby, Intake]:
+def standby(ledger: MemoryLedger) -> tuple[Standby, Intake]:
     intake = Intake()
     core = Coordinator(Order(open_session(DEFAULT_POLICY), window=8, walls=False), Dispatcher(2))
     return Standby(ledger, intake, core, lease=2.0, holder="b"), intake
@@ -32,7 +32,7 @@ def standby(ledger: LedgerDouble) -> tuple[Standby, Intake]:
 class Leading:
     """A coordinator that stores queues, so far as it leads."""
 
-    def __init__(self, ledger: LedgerDouble) -> None:
+    def __init__(self, ledger: MemoryLedger) -> None:
         self._ledger = ledger
         self._intake = Intake()
         self._epoch: Epoch
@@ -53,7 +53,7 @@ class Leading:
 
 
 async def test_it_begins_anew() -> None:
-    ledger = LedgerDouble(random.Random(1))
+    ledger = MemoryLedger(random.Random(1))
     leading = Leading(ledger)
     await leading.claim()
     await leading.store("first")

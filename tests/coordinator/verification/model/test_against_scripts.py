@@ -1,4 +1,5 @@
-"""The model's ledger answers as the real scripts do, and as the double does, on every way tried."""
+"""The model's ledger answers as the scripts do, on a real server and on one in memory, on every
+way tried."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ import pytest
 from coordinator.verification.model.explore import ALL, every_step
 from coordinator.verification.model.state import FaultBudget, ModelStep, State, begin
 from shared.ledger.errors import LedgerUnavailable
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.verification.model.driving import Driven
@@ -76,16 +77,16 @@ def check(met: Counter[str]) -> None:
     assert set(met) >= MET, MET - set(met)
 
 
-def test_the_double_answers_as_the_model_does() -> None:
+def test_a_server_in_memory_answers_as_the_model_does() -> None:
     met: Counter[str] = Counter()
     for seed in range(100):
         ticks = itertools.count()
-        double = LedgerDouble(random.Random(seed), clock=partial(next, ticks))
+        memory = MemoryLedger(random.Random(seed), clock=partial(next, ticks))
 
-        async def restart(double: LedgerDouble = double) -> None:
-            double.restart()
+        async def restart(memory: MemoryLedger = memory) -> None:
+            memory.restart()
 
-        asyncio.run(drive(Driven(double, restart, met=met), seed))
+        asyncio.run(drive(Driven(memory, restart, met=met), seed))
     check(met)
 
 

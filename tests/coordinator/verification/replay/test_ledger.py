@@ -1,4 +1,4 @@
-"""The ledger's double judges what a session keeps: what is wrong does not pass it."""
+"""A ledger in memory judges what a session keeps: what is wrong does not pass it."""
 
 from __future__ import annotations
 

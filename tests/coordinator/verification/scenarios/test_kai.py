@@ -18,13 +18,13 @@ from coordinator.verification.scenarios.play import play
 from coordinator.verification.simulation.scenario import Item, Scenario
 from coordinator.verification.workloads.drawn_kai import POOL
 from shard_worker.view.mode import Mode
-from shared.ledger.memory.books import Overlay
 from shared.manifests.kai.groups import GROUP_NAME, QUEUE_LABEL, SUB_GROUP
 from shared.model.model import Node, TaskClass
 from shared.model.storage import Amounts
 from shared.policy.dialect import parse_policy
 from shared.policy.kai_names import PLUGINS
 from shared.policy.model import Dialect
+from tests.shared.ledger.changed_rules import change
 
 SEEDS = 500
 KAI = [seed for seed in range(SEEDS) if kai_policy(seed)]
@@ -157,13 +157,7 @@ def test_a_ledger_that_does_not_judge_queues_is_noticed_by_kais_own_objects(
 ) -> None:
     """Queues change while turns are out, and only the ledger sees both. The first seed showed it
     when this was written."""
-    charge = Overlay.charge
-
-    def any_amount(self: Overlay, qid: int, cid: int, count: int) -> int | None:
-        charge(self, qid, cid, count)
-        return None
-
-    monkeypatch.setattr(Overlay, "charge", any_amount)
+    change(monkeypatch, "then over = over or qid end", "then end")
     assert any(
         "limit" in broken.message
         for seed in (569, *KAI)

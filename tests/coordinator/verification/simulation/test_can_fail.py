@@ -14,11 +14,7 @@ from coordinator.verification.scenarios.play import play
 from coordinator.verification.simulation.scenario import Fault, FaultKind
 from coordinator.verification.simulation.virtual_time import CALM
 from shared.codec.packed import replace
-from shared.ledger.memory import judge as double_judge
-from shared.ledger.memory.evict import FINE, Finding
-from shared.ledger.memory.judge import Judge, JudgedOperation
-from shared.ledger.memory.ledger import Batch, First, LedgerDouble
-from shared.messages.messages import Statement, Verdict
+from tests.shared.ledger.changed_rules import first_of_all, never
 
 PAUSES = tuple(
     Fault(FaultKind.WORKER_PAUSED, at=at, seconds=0.8, shard=shard)
@@ -26,6 +22,10 @@ PAUSES = tuple(
     for shard in (0, 1)
 )
 """Long enough that another worker has the shard by then."""
+
+FITS = "if true then return COMMITTED end"
+AGAIN = "window[2]"
+"""Whether the window has an answer to this sequence."""
 
 
 def _caught(rule: str, *, first: int = 0, **changes: Any) -> bool:
@@ -40,7 +40,7 @@ def _caught(rule: str, *, first: int = 0, **changes: Any) -> bool:
 
 def test_nodes_that_are_filled_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check of fit, two workers that plan on old views overfill a node."""
-    monkeypatch.setattr(double_judge, "misfit", lambda *_: Verdict.COMMITTED)
+    first_of_all(monkeypatch, "local function misfit(row, cls, kind, devices)", FITS)
     assert _caught("promise 2", first=1)
 
 
@@ -52,29 +52,16 @@ def test_nodes_that_come_back_empty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_requests_that_take_effect_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the window of sequences, a batch that comes again is judged again."""
-
-    def forget(self: LedgerDouble, batch: Batch, first: First) -> None:
-        self._windows[batch.writer].clear()
-
-    monkeypatch.setattr(LedgerDouble, "_remember", forget)
+    never(monkeypatch, AGAIN)
     assert _caught("promise 5", first=2)
 
 
 def test_tasks_that_are_placed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the epoch and the state of tasks, a deposed worker places what another one has."""
-    gate, judge = LedgerDouble._gate, Judge._judge_operation
-
-    def any_epoch(self: LedgerDouble, batch: Batch) -> tuple[Verdict, First | None]:
-        verdict, first = gate(self, batch)
-        return (Verdict.COMMITTED, None) if verdict is Verdict.EPOCH else (verdict, first)
-
-    def any_state(self: Judge, jid: int, op: JudgedOperation) -> Finding:
-        finding = judge(self, jid, op)
-        return FINE if finding[0] is Verdict.TASK else finding
-
-    monkeypatch.setattr(LedgerDouble, "_gate", any_epoch)
-    monkeypatch.setattr(LedgerDouble, "_remember", lambda *_: None)
-    monkeypatch.setattr(Judge, "_judge_operation", any_state)
+    never(monkeypatch, "owner[1] ~= epoch")
+    never(monkeypatch, "owner[2] and lease_left(owner[2]) <= 0")
+    never(monkeypatch, AGAIN)
+    never(monkeypatch, "taken[name] or (promised and promised[name])")
     assert _caught("promise 1", network=CALM, faults=PAUSES)
 
 
@@ -86,13 +73,8 @@ def test_deleted_jobs_that_are_never_stopped(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_places_for_jobs_that_were_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look whether it is gone, a turn that was out places a deleted job."""
-    judge = Judge._judge_job
-
-    def any_job(self: Judge, statement: Statement) -> Finding:
-        job = self.overlay.jobs.get(statement.jid)
-        return FINE if job is not None and job.gone else judge(self, statement)
-
-    monkeypatch.setattr(Judge, "_judge_job", any_job)
+    gone = "if job[jid] and job[jid][3] ~= 0 then return COMMITTED, -1 end"
+    first_of_all(monkeypatch, "function judge_job(index, jid)", gone)
     assert _caught("promise 6", first=1)
 
 

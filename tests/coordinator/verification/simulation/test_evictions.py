@@ -24,11 +24,10 @@ from coordinator.verification.simulation.scenario import Scenario, Wish
 from coordinator.verification.simulation.virtual_time import CALM, Place
 from shared.codec.packed import replace
 from shared.ledger.entries.stored import Evicted, TaskRecord
-from shared.ledger.memory import evict as double_evict
-from shared.ledger.memory.evict import Evicting, Finding
 from shared.ledger.memory.synchronous import at_once
-from shared.messages.messages import GUARD_GANG, EvictRun, StatusItem, TaskState, Verdict
+from shared.messages.messages import StatusItem, TaskState
 from tests.examples import THOROUGH
+from tests.shared.ledger.changed_rules import change, first_of_all, tell
 
 SEEDS = 300
 
@@ -36,6 +35,14 @@ AWAY_SECONDS = 2.0
 """Longer than it takes until a worker that died is replaced, and its turns are read again."""
 
 S = TaskState
+
+ANY_LOOSE = """
+    local function any_loose()
+      for _, run in ipairs(victims) do
+        if not is_guarded(run, GUARD_GANG) then return true end
+      end
+    end
+"""
 
 
 def evicting(*first: int) -> Iterator[Scenario]:
@@ -127,26 +134,17 @@ def _watch_late(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
 
 
 def _watch_ledger(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
-    guards, evict = Evicting._guards, Evicting._evict
-
-    def counted_guards(self: Evicting) -> Finding:
-        verdict, at = guards(self)
-        seen["gang kept"] += verdict is Verdict.GANG
-        loose = any(not run.guards & GUARD_GANG for run in self.statement.evictions)
-        seen["gang kept beside one that may break"] += verdict is Verdict.GANG and loose
-        seen["guarantee kept"] += verdict is Verdict.QUEUE
-        return verdict, at
-
-    def counted_evict(self: Evicting, run: EvictRun) -> Finding:
-        verdict, at = evict(self, run)
-        seen["of a changed job"] += verdict is Verdict.JOB
-        if verdict is Verdict.TASK:
-            record = self.overlay.tasks.get((run.jid, at))
-            seen["a binding one is refused"] += record is not None and record.state == S.BINDING
-        return verdict, at
-
-    monkeypatch.setattr(Evicting, "_guards", counted_guards)
-    monkeypatch.setattr(Evicting, "_evict", counted_evict)
+    """What its rules meet, told by the scripts themselves."""
+    gang = "if group then return GANG, group end"
+    guarantee = "if qid then return QUEUE_FULL, qid end"
+    beside = "gang kept beside one that may break"
+    first_of_all(monkeypatch, "local function judge_guards(victims)", ANY_LOOSE)
+    tell(monkeypatch, seen, gang, {"gang kept": "group", beside: "group and any_loose()"})
+    tell(monkeypatch, seen, guarantee, {"guarantee kept": "qid"})
+    changed = "if not owner or owner[3] ~= 0 or owner[1] ~= run[2] then"
+    tell(monkeypatch, seen, changed, {"of a changed job": changed[3:-5]})
+    state = "if rec[1] ~= BOUND and rec[1] ~= RUNNING then return false end"
+    tell(monkeypatch, seen, state, {"a binding one is refused": "rec[1] == BINDING"})
 
 
 def test_a_victim_may_be_of_a_class_that_its_evictor_has_not_read_yet() -> None:
@@ -283,18 +281,19 @@ def _caught(*rules: str, first: int) -> bool:
 
 
 def test_gangs_that_are_left_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Evicting, "_broken_group", lambda *_: None)
+    change(monkeypatch, "is_guarded(run, GUARD_GANG) and broken_group(run)", "nil")
     assert _caught("promise 3", first=5)
 
 
 def test_queues_that_are_robbed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Evicting, "_robbed_queue", lambda *_: None)
+    change(monkeypatch, "is_guarded(run, GUARD_GUARANTEE) and robbed_queue(run)", "nil")
     assert _caught("promise 2", first=27)
 
 
 def test_victims_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a look at their state, what has ended is evicted."""
-    monkeypatch.setattr(double_evict, "_may_go", lambda *_: True)
+    may_go = "local function may_go(rec, run, row)"
+    first_of_all(monkeypatch, may_go, "if rec then return true end")
     assert _caught("promise", first=23)
 
 

@@ -15,9 +15,9 @@ from coordinator.service.leadership.follower import Following
 from coordinator.verification.scenarios.generate import LARGE_EVERY, scenario
 from coordinator.verification.scenarios.play import play
 from shard_worker.dialects.open_session import open_session
-from shared.ledger.entries.changes import Moved, part_of
+from shared.ledger.entries.changes import Moved
 from shared.ledger.entries.intake_batch import IntakeBatch
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.policy.dialect import parse_policy
 from shared.policy.model import Policy
@@ -30,7 +30,7 @@ LOOKS = 24
 
 
 class Follower:
-    def __init__(self, ledger: LedgerDouble, policy: Policy = DEFAULT_POLICY) -> None:
+    def __init__(self, ledger: MemoryLedger, policy: Policy = DEFAULT_POLICY) -> None:
         self._ledger = ledger
         self._policy = policy
         self.intake, self.core = self.fresh()
@@ -45,7 +45,7 @@ class Follower:
         while entries := at_once(self._ledger.read_log(self._log_id)):
             moved.note(entries)
             self._log_id = entries[-1].id
-        unknown = self._following.follow(moved, part_of(at_once(self._ledger.snapshot()), moved))
+        unknown = self._following.follow(moved, at_once(self._ledger.read_moved(moved)))
         assert not unknown
         return len(moved)
 
@@ -58,7 +58,7 @@ class Follower:
         self._following.finish(now.nominations, now.domains)
 
 
-def check(follower: Follower, ledger: LedgerDouble) -> None:
+def check(follower: Follower, ledger: MemoryLedger) -> None:
     follower.finish()
     intake, core = follower.fresh()
     recovering, snapshot = Following(intake, core), at_once(ledger.snapshot())
@@ -79,7 +79,7 @@ def test_who_followed_knows_what_who_recovers_knows(
     followers: list[Follower] = []
     changes = read = checked = 0
 
-    def changed(ledger: LedgerDouble) -> None:
+    def changed(ledger: MemoryLedger) -> None:
         nonlocal changes, read, checked
         changes += 1
         if changes % LOOKS == seed % LOOKS:
@@ -90,7 +90,7 @@ def test_who_followed_knows_what_who_recovers_knows(
             followers.append(Follower(ledger, policy))
 
     for name in ("commit", "record", "store"):
-        monkeypatch.setattr(LedgerDouble, name, _after(getattr(LedgerDouble, name), changed))
+        monkeypatch.setattr(MemoryLedger, name, _after(getattr(MemoryLedger, name), changed))
     assert not play(wanted).broken
     assert read > 100
     assert checked > 1
@@ -98,7 +98,7 @@ def test_who_followed_knows_what_who_recovers_knows(
 
 def test_volumes_and_quotas_are_followed_too() -> None:
     """What rules look at comes, changes and goes; whoever follows knows it once it is told."""
-    ledger, author = LedgerDouble(), Intake()
+    ledger, author = MemoryLedger(), Intake()
     leader = at_once(ledger.claim("coordinator"))
     run = at_once(ledger.bless(leader))
     epoch = at_once(ledger.claim("intake", leader=leader))
@@ -122,7 +122,7 @@ def test_volumes_and_quotas_are_followed_too() -> None:
 
 
 def _after(call: Any, then: Any) -> Any:
-    async def done(ledger: LedgerDouble, batch: Any) -> Any:
+    async def done(ledger: MemoryLedger, batch: Any) -> Any:
         reply = await call(ledger, batch)
         then(ledger)
         return reply

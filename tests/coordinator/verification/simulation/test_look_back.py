@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgpack
 import pytest
 
 from coordinator.cluster.protocol import BindAnswers, BindRequests
@@ -19,7 +21,9 @@ from coordinator.service.bind_loop import Binding
 from shard_worker.dialects.open_session import open_session
 from shared.ledger.entries.stored import BindEntry, TaskRecord
 from shared.ledger.errors import LedgerUnavailable
-from shared.ledger.memory.ledger import LedgerDouble
+from shared.ledger.keys import key
+from shared.ledger.memory.ledger import MemoryLedger
+from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import StatusItem, TaskState
 from shared.model.model import Node, Queue
 from shared.policy.volcano import DEFAULT_POLICY
@@ -29,12 +33,16 @@ from tests.coordinator.order.helpers import ONE, job
 Surely = Callable[[], Awaitable[None]]
 
 
-class OneEntry(LedgerDouble):
+class OneEntry(MemoryLedger):
     """Its bind stream has one entry; the answer to the first read is lost."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, jid: int = 1) -> None:
         super().__init__()
-        self._binds = [BindEntry("1-0", [(1, 0, [0], [5])])]
+        at_once(self.open())
+        # One task of class 0 that is to be bound to row 5.
+        packed = msgpack.packb([[jid, 0, 1, 0, 5], [], []])
+        seal = hashlib.sha1(packed, usedforsecurity=False).hexdigest().encode()
+        self.server.stream(key("binds")).add(b"p", packed, b"s", seal)
         self.state = TaskState.BINDING
         self.lost = 0
         self.acknowledged = asyncio.Event()
@@ -122,8 +130,7 @@ async def test_entry_that_somebody_saw_through_is_only_acknowledged() -> None:
 async def test_who_may_have_been_deposed_does_not_take_an_unknown_job_for_one_that_is_gone() -> (
     None
 ):
-    ledger, sure, asked = OneEntry(), asyncio.Event(), asyncio.Event()
-    ledger._binds = [BindEntry("1-0", [(2, 0, [0], [5])])]
+    ledger, sure, asked = OneEntry(jid=2), asyncio.Event(), asyncio.Event()
 
     async def surely() -> None:
         asked.set()

@@ -12,11 +12,8 @@ from coordinator.controllers import task_restarts
 from coordinator.jobs.state import JobState
 from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import Played, play
-from shared.codec.packed import replace
-from shared.ledger.entries.stored import TaskRecord
-from shared.ledger.memory import store
-from shared.ledger.memory.books import Overlay
 from shared.messages.messages import StatusItem, TaskState
+from tests.shared.ledger.changed_rules import change
 
 SEEDS = (7, 22, 33, 75)
 ENDS = ("SUCCEEDED", "FAILED", "LOST")
@@ -48,17 +45,8 @@ def test_pods_begin_anew_whatever_dies() -> None:
 
 
 def test_a_restart_that_is_no_other_incarnation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin_anew = store._restart
-
-    def same(overlay: Overlay, jid: int, tix: int, incarnation: int) -> bool:
-        if not begin_anew(overlay, jid, tix, incarnation):
-            return False
-        record = overlay.tasks.get((jid, tix))
-        assert isinstance(record, TaskRecord)
-        overlay.tasks.put((jid, tix), replace(record, life=incarnation))
-        return True
-
-    monkeypatch.setattr(store, "_restart", same)
+    life = "rec.life, rec.by, rec.why, rec.devices = incarnation"
+    change(monkeypatch, f"{life} + 1", life)
     assert play(scenario(SEEDS[0])).broken
 
 
@@ -71,5 +59,5 @@ def test_a_restart_of_what_runs_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(task_restarts, "_item", refused)
     monkeypatch.setattr(task_restarts, "ENDED", (TaskState.RUNNING,))
-    monkeypatch.setitem(store._BEFORE, TaskState.PENDING, (TaskState.BINDING, TaskState.RUNNING))
+    change(monkeypatch, "[0] = {[BINDING] = true}", "[0] = {[BINDING] = true, [RUNNING] = true}")
     assert {broken.rule for broken in play(scenario(SEEDS[2])).broken} == {"unfinished"}

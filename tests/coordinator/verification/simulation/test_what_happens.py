@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
 
@@ -15,16 +16,17 @@ from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import UNTIL, Played, build, play
 from coordinator.verification.simulation.leader import settled
 from coordinator.verification.simulation.scenario import FaultKind
-from shared.ledger.memory.ledger import Batch, First, LedgerDouble
+from shared.ledger.memory.ledger import MemoryLedger
 from shared.messages.messages import (
     CommitBatch,
     CommitReply,
     Outcome,
     StatusItem,
     TaskState,
-    Verdict,
 )
 from shared.model.model import Job, Node
+
+Send = Callable[[MemoryLedger, Any], Awaitable[Any]]
 
 SEEDS = 300
 """More would not be run by the tests either."""
@@ -81,12 +83,15 @@ def _run_until_seen(seen: Counter[str], *names: str, first: tuple[int, ...]) -> 
 
 def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[str] = Counter()
-    gate, replaced, put = LedgerDouble._gate, JobBook._replace, ClusterPartition.put_node
+    replaced, put = JobBook._replace, ClusterPartition.put_node
 
-    def counted_gate(self: LedgerDouble, batch: Batch) -> tuple[Verdict, First | None]:
-        verdict, first = gate(self, batch)
-        seen[f"{verdict.name} {type(batch).__name__}"] += 1
-        return verdict, first
+    def counted_send(send: Send) -> Send:
+        async def sent(self: MemoryLedger, batch: Any) -> Any:
+            reply = await send(self, batch)
+            seen[f"{reply.verdict.name} {type(batch).__name__}"] += 1
+            return reply
+
+        return sent
 
     def counted_replaced(self: JobBook, state: JobState, job: Job) -> None:
         seen[f"member, {state.standing.name}"] += 1
@@ -97,7 +102,8 @@ def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.M
         seen["cordoned"] += node.row in self.nodes and any(s.open_turns for s in shards)
         put(self, node)
 
-    monkeypatch.setattr(LedgerDouble, "_gate", counted_gate)
+    for name in ("commit", "record", "store"):
+        monkeypatch.setattr(MemoryLedger, name, counted_send(getattr(MemoryLedger, name)))
     monkeypatch.setattr(JobBook, "_replace", counted_replaced)
     monkeypatch.setattr(ClusterPartition, "put_node", counted_put)
     _run_until_seen(
@@ -180,7 +186,7 @@ def test_paused_worker_wakes_deposed_and_commits_nothing() -> None:
     raise AssertionError("no seed shows it")
 
 
-def _count_verdicts(ledger: LedgerDouble, verdicts: Counter[str]) -> None:
+def _count_verdicts(ledger: MemoryLedger, verdicts: Counter[str]) -> None:
     """Note how the ledger judges each batch as a whole."""
     commit = ledger.commit
 

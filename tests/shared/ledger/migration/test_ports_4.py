@@ -1,5 +1,5 @@
-"""The conversion of host ports that were slots: what comes of each record, and that the ledger
-of the double, filled anew with the same, has the same records."""
+"""The conversion of host ports that were slots: what comes of each record, and that one in
+memory, filled anew with the same, has the same records."""
 
 from __future__ import annotations
 

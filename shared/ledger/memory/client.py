@@ -1,0 +1,151 @@
+"""The client of a server in memory, in the place of the library's: the commands that
+:class:`shared.ledger.redis.client.RedisLedger` uses, with the same answers. No call waits."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from shared.ledger.memory.server import MemoryServer
+from shared.ledger.memory.streams import Entry, Group, id_of, number_of
+
+Told = list[tuple[bytes, dict[bytes, bytes]]]
+"""Ids and fields of entries."""
+Field = bytes | str | int
+
+
+class MemoryClient:
+    def __init__(self, server: MemoryServer) -> None:
+        self._server = server
+
+    async def execute_command(self, name: str, *args: Any) -> Any:
+        if name == "SCRIPT LOAD":
+            return self._server.load(*args)
+        return self._server.evalsha(*args)
+
+    async def info(self, section: str) -> dict[str, str]:
+        return {"run_id": self._server.run_id}
+
+    def pipeline(self, *, transaction: bool) -> _Pipeline:
+        return _Pipeline(self)
+
+    # --- hashes ---------------------------------------------------------------------------------
+
+    async def hget(self, key: bytes, field: Field) -> bytes | None:
+        value: bytes | None = self._server.call(b"HGET", key, _bytes(field))
+        return value
+
+    async def hmget(self, key: bytes, *fields: Field | Sequence[Field]) -> list[bytes | None]:
+        values: list[bytes | None] = self._server.call(b"HMGET", key, *_all(fields))
+        return values
+
+    async def hset(self, key: bytes, field: Field, value: Field) -> None:
+        self._server.call(b"HSET", key, _bytes(field), _bytes(value))
+
+    async def hdel(self, key: bytes, *fields: Field) -> None:
+        self._server.call(b"HDEL", key, *_all(fields))
+
+    async def hscan(self, key: bytes, cursor: int, *, count: int) -> tuple[int, dict[bytes, bytes]]:
+        """All at once, because nobody is held up."""
+        return 0, self._server.hash(key)
+
+    async def get(self, key: bytes) -> bytes | None:
+        value: bytes | None = self._server.value(key)
+        return value
+
+    # --- streams --------------------------------------------------------------------------------
+
+    async def xinfo_stream(self, key: bytes) -> dict[str, bytes]:
+        return {"last-generated-id": id_of(self._server.stream(key).last)}
+
+    async def xinfo_groups(self, key: bytes) -> list[dict[str, bytes]]:
+        return [
+            {"name": name, "last-delivered-id": id_of(group.delivered)}
+            for name, group in self._server.stream(key).groups.items()
+        ]
+
+    async def xgroup_create(self, key: bytes, name: str, *, id: str, mkstream: bool) -> None:
+        groups = self._server.stream(key).groups
+        if name.encode() in groups:
+            raise ResponseError("BUSYGROUP Consumer Group name already exists")
+        groups[name.encode()] = Group(number_of(id))
+
+    async def xpending(self, key: bytes, name: str) -> dict[str, Any]:
+        pending = self._group(key, name).pending
+        return {"pending": len(pending), "min": id_of(min(pending)) if pending else None}
+
+    async def xrange(self, key: bytes, first: str = "0", last: str = "+") -> Told:
+        return _told(self._server.stream(key).between(first.encode(), last.encode()))
+
+    async def xrevrange(self, key: bytes, *, max: str, count: int) -> Told:
+        found = self._server.stream(key).between(b"0", max.encode())
+        return _told(found[: -count - 1 : -1])
+
+    async def xtrim(self, key: bytes, *, minid: str, approximate: bool) -> None:
+        self._server.stream(key).trim(number_of(minid))
+
+    async def xread(
+        self, streams: dict[bytes, str], *, count: int, block: int | None
+    ) -> list[tuple[bytes, Told]]:
+        [(key, after)] = streams.items()
+        found = self._server.stream(key).after(number_of(after), count)
+        return [(key, _told(found))] if found else []
+
+    async def xreadgroup(
+        self, name: str, consumer: str, streams: dict[bytes, str], *, count: int, block: int | None
+    ) -> list[tuple[bytes, Told]]:
+        (key,) = streams
+        group = self._group(key, name)
+        found = self._server.stream(key).after(group.delivered, count)
+        if not found:
+            return []
+        group.delivered = found[-1][0]
+        group.pending.update(number for number, _ in found)
+        return [(key, _told(found))]
+
+    async def xautoclaim(
+        self, key: bytes, name: str, consumer: str, *, min_idle_time: int, count: int
+    ) -> tuple[bytes, Told]:
+        pending = self._group(key, name).pending
+        entries = [entry for entry in self._server.stream(key).entries if entry[0] in pending]
+        return b"0-0", _told(entries[:count])
+
+    async def xack(self, key: bytes, name: str, *ids: str) -> None:
+        self._group(key, name).pending.difference_update(map(number_of, ids))
+
+    def _group(self, key: bytes, name: str) -> Group:
+        return self._server.stream(key).groups[name.encode()]
+
+
+class _Pipeline:
+    """Its commands are carried out by ``execute``, in their order."""
+
+    def __init__(self, client: MemoryClient) -> None:
+        self._client = client
+        self._calls: list[Awaitable[Any]] = []
+
+    def xread(self, streams: dict[bytes, str], *, count: int, block: int | None) -> None:
+        self._calls.append(self._client.xread(streams, count=count, block=block))
+
+    def hget(self, key: bytes, field: Field) -> None:
+        self._calls.append(self._client.hget(key, field))
+
+    async def execute(self) -> list[Any]:
+        return [await call for call in self._calls]
+
+
+def _bytes(value: Field) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def _all(fields: tuple[Field | Sequence[Field], ...]) -> list[bytes]:
+    first = fields[0]
+    if isinstance(first, list):
+        return [_bytes(field) for field in first]
+    return [_bytes(field) for field in fields]  # type: ignore[arg-type]
+
+
+def _told(entries: Sequence[Entry]) -> Told:
+    return [(id_of(number), fields) for number, fields in entries]

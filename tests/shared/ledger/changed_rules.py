@@ -1,0 +1,46 @@
+"""Rules of the ledger's scripts that a test changes, on servers in memory that come to be after it.
+
+What is changed are texts of the scripts, so that a test says which line it takes away.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from shared.ledger.memory import server
+from shared.ledger.redis.calls import SCRIPTS
+
+
+def change(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
+    """Put ``new`` in the place of the one ``old`` that there is in all scripts."""
+    texts = [path.read_text() for path in SCRIPTS.glob("*.lua")]
+    assert sum(text.count(old) for text in texts) == 1, old
+    compiled = server.compiled
+
+    def changed(text: bytes) -> Any:
+        return compiled(text.replace(old.encode(), new.encode()))
+
+    monkeypatch.setattr(server, "compiled", changed)
+
+
+def first_of_all(monkeypatch: pytest.MonkeyPatch, function: str, line: str) -> None:
+    """Put a line at the beginning of a function, named by its head."""
+    change(monkeypatch, f"{function}\n", f"{function}\n{line}\n")
+
+
+def never(monkeypatch: pytest.MonkeyPatch, condition: str) -> None:
+    """Let a condition never hold: ``if`` and ``then`` stand around it."""
+    change(monkeypatch, f"if {condition} then", "if false then")
+
+
+def tell(
+    monkeypatch: pytest.MonkeyPatch, seen: Counter[str], line: str, met: dict[str, str]
+) -> None:
+    """Let ``line`` say first what it meets, in ``seen``. ``met``: name -> its condition in Lua."""
+    globals_ = server.lua().runtime.globals()
+    globals_[b"meet"] = lambda name: seen.update((name.decode(),))
+    said = [f"if {when} then meet('{name}') end " for name, when in met.items()]
+    change(monkeypatch, line, "".join(said) + line)
