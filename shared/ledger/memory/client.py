@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from shared.ledger.memory.server import MemoryServer
 from shared.ledger.memory.streams import Entry, Group, id_of, number_of
 
-Told = list[tuple[bytes, dict[bytes, bytes]]]
+Entries = list[tuple[bytes, dict[bytes, bytes]]]
 """Ids and fields of entries."""
 Field = bytes | str | int
 
@@ -76,41 +76,41 @@ class MemoryClient:
         pending = self._group(key, name).pending
         return {"pending": len(pending), "min": id_of(min(pending)) if pending else None}
 
-    async def xrange(self, key: bytes, first: str = "0", last: str = "+") -> Told:
-        return _told(self._server.stream(key).between(first.encode(), last.encode()))
+    async def xrange(self, key: bytes, first: str = "0", last: str = "+") -> Entries:
+        return _with_ids(self._server.stream(key).between(first.encode(), last.encode()))
 
-    async def xrevrange(self, key: bytes, *, max: str, count: int) -> Told:
-        found = self._server.stream(key).between(b"0", max.encode())
-        return _told(found[: -count - 1 : -1])
+    async def xrevrange(self, key: bytes, *, max: str, count: int) -> Entries:
+        entries = self._server.stream(key).between(b"0", max.encode())
+        return _with_ids(entries[: -count - 1 : -1])
 
     async def xtrim(self, key: bytes, *, minid: str, approximate: bool) -> None:
         self._server.stream(key).trim(number_of(minid))
 
     async def xread(
         self, streams: dict[bytes, str], *, count: int, block: int | None
-    ) -> list[tuple[bytes, Told]]:
+    ) -> list[tuple[bytes, Entries]]:
         [(key, after)] = streams.items()
-        found = self._server.stream(key).after(number_of(after), count)
-        return [(key, _told(found))] if found else []
+        entries = self._server.stream(key).after(number_of(after), count)
+        return [(key, _with_ids(entries))] if entries else []
 
     async def xreadgroup(
         self, name: str, consumer: str, streams: dict[bytes, str], *, count: int, block: int | None
-    ) -> list[tuple[bytes, Told]]:
+    ) -> list[tuple[bytes, Entries]]:
         (key,) = streams
         group = self._group(key, name)
-        found = self._server.stream(key).after(group.delivered, count)
-        if not found:
+        entries = self._server.stream(key).after(group.delivered, count)
+        if not entries:
             return []
-        group.delivered = found[-1][0]
-        group.pending.update(number for number, _ in found)
-        return [(key, _told(found))]
+        group.delivered = entries[-1][0]
+        group.pending.update(number for number, _ in entries)
+        return [(key, _with_ids(entries))]
 
     async def xautoclaim(
         self, key: bytes, name: str, consumer: str, *, min_idle_time: int, count: int
-    ) -> tuple[bytes, Told]:
+    ) -> tuple[bytes, Entries]:
         pending = self._group(key, name).pending
         entries = [entry for entry in self._server.stream(key).entries if entry[0] in pending]
-        return b"0-0", _told(entries[:count])
+        return b"0-0", _with_ids(entries[:count])
 
     async def xack(self, key: bytes, name: str, *ids: str) -> None:
         self._group(key, name).pending.difference_update(map(number_of, ids))
@@ -147,5 +147,5 @@ def _all(fields: tuple[Field | Sequence[Field], ...]) -> list[bytes]:
     return [_bytes(field) for field in fields]  # type: ignore[arg-type]
 
 
-def _told(entries: Sequence[Entry]) -> Told:
+def _with_ids(entries: Sequence[Entry]) -> Entries:
     return [(id_of(number), fields) for number, fields in entries]

@@ -58,7 +58,7 @@ class MemoryLedger(RedisLedger):
     @property
     def length(self) -> int:
         """Number of entries the log ever had: rises with every change."""
-        return self._log.given
+        return self._log.issued
 
     def restart(self) -> None:
         """Behave as if the server had been killed and restarted: everything durable, the new run

@@ -18,7 +18,7 @@ local function big_endian(n, size)
 end
 
 local function pack_number(n)
-  if n ~= floor(n) then return python.pack('>Bd', 203, n) end
+  if n ~= floor(n) or n >= 2 ^ 63 or n < -2 ^ 63 then return python.pack_fraction(n) end
   if n >= 0 then
     if n < 128 then return char(n) end
     if n < 256 then return char(204, n) end
@@ -131,7 +131,6 @@ local NO_LIMIT = math.huge
 local readers = {
   [192] = function(_, at) return nil, at end,
   [194] = function(_, at) return false, at end, [195] = function(_, at) return true, at end,
-  [196] = of_size(1, bytes_of), [197] = of_size(2, bytes_of), [198] = of_size(4, bytes_of),
   [202] = float_of('>f'), [203] = float_of('>d'),
   [204] = number_of(1, NO_LIMIT), [205] = number_of(2, NO_LIMIT), [206] = number_of(4, NO_LIMIT),
   [207] = number_of(8, NO_LIMIT),
@@ -155,6 +154,7 @@ function read(text, at)
 end
 
 function cmsgpack.unpack(text)
+  if text == '' then return end
   return (read(text, 1))
 end
 
@@ -246,7 +246,9 @@ function commands.INFO()
 end
 
 function commands.XADD(key, _, ...)
-  return python.add(data[key], ...)
+  local fields = {...}
+  for i = 1, #fields do fields[i] = fields[i] .. '' end
+  return python.add(data[key], unpack(fields))
 end
 
 function commands.XRANGE(key, ...)
@@ -282,12 +284,9 @@ local function answer(value)
   return false, value
 end
 
-local function evalsha(script, server, s, us, run_id, count, ...)
+local function evalsha(script, server, s, us, run_id, keys, ...)
   data, seconds, micros, run = server, s, us, run_id
-  local args = {...}
-  KEYS, ARGV = {}, {}
-  for i = 1, count do KEYS[i] = args[i] end
-  for i = count + 1, #args do ARGV[i - count] = args[i] end
+  KEYS, ARGV = keys, {...}
   return answer(script())
 end
 

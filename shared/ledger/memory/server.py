@@ -11,6 +11,7 @@ import re
 import struct
 from binascii import crc32, hexlify
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -90,17 +91,17 @@ class MemoryServer:
         now = self._clock()
         seconds = int(now)
         moment = (b"%d" % seconds, b"%d" % ((now - seconds) * 1e6))
-        run = f"run_id:{self.run_id}".encode()
+        run, keys = f"run_id:{self.run_id}".encode(), _keys(args[:count])
         try:
-            return _answer(self._lua.evalsha(script, self._data, *moment, run, count, *args))
+            return _answer(self._lua.evalsha(script, self._data, *moment, run, keys, *args[count:]))
         except LuaError as error:
             raise ResponseError(str(error).partition("\nstack traceback:")[0]) from None
 
     def hash(self, key: bytes) -> dict[bytes, bytes]:
-        found = self._data[key]
+        table = self._data[key]
         flat: list[bytes] = []
-        while found is not None:
-            part = self._lua.page(found, flat[-2] if flat else None, _PAGE) or ()
+        while table is not None:
+            part = self._lua.page(table, flat[-2] if flat else None, _PAGE) or ()
             flat += part
             if len(part) < _PAGE:
                 break
@@ -122,13 +123,16 @@ class _Lua:
     """The state of Lua, and what ``server.lua`` offers to Python."""
 
     def __init__(self) -> None:
-        self.runtime = LuaRuntime(encoding=None, unpack_returned_tuples=True)
+        self.runtime = LuaRuntime(
+            encoding=None, unpack_returned_tuples=True, register_eval=False, register_builtins=False
+        )
         parts = self.runtime.execute(_TEXT.read_bytes(), self.runtime.table_from(self._offered()))
         self.evalsha, self.command, self.page, self.copy = parts
 
     def _offered(self) -> dict[bytes, Callable[..., Any]]:
         return {
             b"pack": _pack,
+            b"pack_fraction": _pack_fraction,
             b"unpack": _unpack,
             b"sha1hex": _sha1hex,
             b"checksum": crc32,
@@ -142,8 +146,8 @@ class _Lua:
         return self.runtime.table_from(values, recursive=True)
 
     def _range(self, stream: Stream, first: bytes, last: bytes, *limit: Any) -> Any:
-        found = stream.between(first, last)[: int(limit[1]) if limit else None]
-        return self._table([[id_of(n), list(chain(*fields.items()))] for n, fields in found])
+        entries = stream.between(first, last)[: int(limit[1]) if limit else None]
+        return self._table([[id_of(n), list(chain(*fields.items()))] for n, fields in entries])
 
     def _pending(self, stream: Stream, name: bytes, *bounds: Any) -> Any:
         pending = sorted(stream.groups[name].pending)
@@ -155,11 +159,11 @@ class _Lua:
         return self._table([[id_of(number)] for number in inside])
 
     def _groups(self, stream: Stream) -> Any:
-        told = [
+        groups = [
             [b"name", name, b"last-delivered-id", id_of(group.delivered)]
             for name, group in stream.groups.items()
         ]
-        return self._table(told)
+        return self._table(groups)
 
 
 @cache
@@ -172,6 +176,12 @@ def compiled(text: bytes) -> Any:
     return lua().runtime.compile(text)
 
 
+@cache
+def _keys(keys: tuple[bytes, ...]) -> Any:
+    """As a table, which the scripts of a writer have in common: none of them changes it."""
+    return lua().runtime.table_from(keys)
+
+
 # --- what Lua asks of Python --------------------------------------------------------------------
 
 
@@ -182,6 +192,15 @@ def _layout(form: bytes) -> struct.Struct:
 
 def _pack(form: bytes, *values: float) -> bytes:
     return _layout(form).pack(*values)
+
+
+def _pack_fraction(number: float) -> bytes:
+    """With half of the bytes where they hold it: the server's packing does so."""
+    with suppress(OverflowError):
+        short = struct.pack(">Bf", 0xCA, number)
+        if struct.unpack_from(">f", short, 1)[0] == number:
+            return short
+    return struct.pack(">Bd", 0xCB, number)
 
 
 def _unpack(form: bytes, data: bytes, at: int = 1) -> tuple[Any, ...]:

@@ -36,7 +36,7 @@ class Group:
 class Numbers:
     """Shared by a stream and its copies."""
 
-    given: int = 0
+    issued: int = 0
 
 
 @dataclass(slots=True)
@@ -53,8 +53,8 @@ class Stream:
 
     def add(self, *fields: bytes) -> bytes:
         """``fields``: names and values by turns."""
-        self.numbers.given += 1
-        self.last = self.numbers.given
+        self.numbers.issued += 1
+        self.last = self.numbers.issued
         self.entries.append((self.last, dict(zip(fields[::2], fields[1::2], strict=True))))
         return id_of(self.last)
 

@@ -62,7 +62,7 @@ def test_tasks_that_are_placed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     never(monkeypatch, "owner[2] and lease_left(owner[2]) <= 0")
     never(monkeypatch, AGAIN)
     never(monkeypatch, "taken[name] or (promised and promised[name])")
-    assert _caught("promise 1", network=CALM, faults=PAUSES)
+    assert _caught("promise 1", first=16, network=CALM, faults=PAUSES)
 
 
 def test_deleted_jobs_that_are_never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

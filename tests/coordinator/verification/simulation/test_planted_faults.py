@@ -98,7 +98,7 @@ def test_a_reading_beside_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
         self._kick()
 
     monkeypatch.setattr(Executor, "_reread", unguarded)
-    assert _found("promise 6", first=15)
+    assert _found("promise 6", first=91)
 
 
 def test_binds_that_are_acknowledged_before_they_are_recorded(
