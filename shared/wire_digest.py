@@ -5,4 +5,4 @@ Written by ``make reference``. A worker and its coordinator compute it: shard_wo
 
 from __future__ import annotations
 
-WIRE = "b7ad10c288d0"
+WIRE = "d16d610f03ec"

@@ -6,10 +6,6 @@ record, so that a record without a minimum of groups is as it was (docs/decision
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from shared.messages.messages import Group
-
 CHILDREN = 2**32
 """A minimum of groups counts so many times beside the minimum of members, which is below it."""
 
@@ -21,15 +17,3 @@ def stored_minimum(members: int, children: int) -> int:
 
 def minimum_of_members(stored: int) -> int:
     return stored % CHILDREN
-
-
-def lacks(groups: Sequence[Group], index: int) -> bool:
-    """Whether a group has too few members, or too few groups below it that have their minima."""
-    group = groups[index]
-    children, members = divmod(group.minimum, CHILDREN)
-    if group.held < members:
-        return True
-    if not children:
-        return False
-    below = (at for at in range(index + 1, len(groups)) if groups[at].parent == index)
-    return sum(not lacks(groups, at) for at in below) < children

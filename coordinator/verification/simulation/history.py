@@ -28,7 +28,7 @@ class Notes:
         self._events = LedgerEvents()
 
     def ledger_entries(self, entries: list[LogEntry], at: float) -> None:
-        """``at``: virtual time; the log ids of a ledger in memory are plain numbers."""
+        """``at``: virtual time; the log ids of a ledger in memory do not tell it."""
         for entry in entries:
             self._add(self._events.of(entry, at=at))
 

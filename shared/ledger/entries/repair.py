@@ -105,11 +105,6 @@ OPEN_ENTRIES = 512
 """Open bind entries that one call searches for a task: 512 entries of 6 KB take about 3 ms of the
 server's time. More are open only where the cluster does not answer; then nothing is urgent."""
 
-UNSEEN_VERSION = 2**40
-"""Replacement for a negative counter of a cross-node rule: greater than any that a worker can have
-read. These counters are versions, checked with "le": a statement that relies on an old one is
-refused, and its worker reads the counter again."""
-
 
 def named_in(entries: Iterable[BindEntry]) -> set[tuple[int, int, int]]:
     """(jid, tix, row) of every bind in these entries."""

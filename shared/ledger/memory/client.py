@@ -21,9 +21,8 @@ class MemoryClient:
         self._server = server
 
     async def execute_command(self, name: str, *args: Any) -> Any:
-        if name == "SCRIPT LOAD":
-            return self._server.load(*args)
-        return self._server.evalsha(*args)
+        """The two that the ledger's client sends by name: SCRIPT LOAD and EVALSHA."""
+        return self._server.load(*args) if name == "SCRIPT LOAD" else self._server.evalsha(*args)
 
     async def info(self, section: str) -> dict[str, str]:
         return {"run_id": self._server.run_id}
@@ -38,22 +37,21 @@ class MemoryClient:
         return value
 
     async def hmget(self, key: bytes, *fields: Field | Sequence[Field]) -> list[bytes | None]:
-        values: list[bytes | None] = self._server.call(b"HMGET", key, *_all(fields))
+        values: list[bytes | None] = self._server.call(b"HMGET", key, *_flattened(fields))
         return values
 
     async def hset(self, key: bytes, field: Field, value: Field) -> None:
         self._server.call(b"HSET", key, _bytes(field), _bytes(value))
 
     async def hdel(self, key: bytes, *fields: Field) -> None:
-        self._server.call(b"HDEL", key, *_all(fields))
+        self._server.call(b"HDEL", key, *_flattened(fields))
 
     async def hscan(self, key: bytes, cursor: int, *, count: int) -> tuple[int, dict[bytes, bytes]]:
-        """All at once, because nobody is held up."""
+        """The whole hash as one page: there is no other caller to be held up."""
         return 0, self._server.hash(key)
 
     async def get(self, key: bytes) -> bytes | None:
-        value: bytes | None = self._server.value(key)
-        return value
+        return self._server.text(key)
 
     # --- streams --------------------------------------------------------------------------------
 
@@ -84,7 +82,7 @@ class MemoryClient:
         return _with_ids(entries[: -count - 1 : -1])
 
     async def xtrim(self, key: bytes, *, minid: str, approximate: bool) -> None:
-        self._server.stream(key).trim(number_of(minid))
+        self._server.stream(key).trim(minid.encode())
 
     async def xread(
         self, streams: dict[bytes, str], *, count: int, block: int | None
@@ -116,7 +114,7 @@ class MemoryClient:
         self._group(key, name).pending.difference_update(map(number_of, ids))
 
     def _group(self, key: bytes, name: str) -> Group:
-        return self._server.stream(key).groups[name.encode()]
+        return self._server.stream(key).group(name.encode())
 
 
 class _Pipeline:
@@ -140,11 +138,11 @@ def _bytes(value: Field) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def _all(fields: tuple[Field | Sequence[Field], ...]) -> list[bytes]:
-    first = fields[0]
-    if isinstance(first, list):
-        return [_bytes(field) for field in first]
-    return [_bytes(field) for field in fields]  # type: ignore[arg-type]
+def _flattened(fields: Sequence[Field | Sequence[Field]]) -> list[bytes]:
+    """Fields one by one, or one sequence of them: the library takes either."""
+    if fields and not isinstance(fields[0], Field):
+        return [_bytes(field) for field in fields[0]]
+    return [_bytes(field) for field in fields if isinstance(field, Field)]
 
 
 def _with_ids(entries: Sequence[Entry]) -> Entries:

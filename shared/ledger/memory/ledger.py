@@ -14,6 +14,7 @@ from shared.ledger.entries.log import LogEntry
 from shared.ledger.keys import key
 from shared.ledger.memory.client import MemoryClient
 from shared.ledger.memory.server import MemoryServer, ServerCopy
+from shared.ledger.memory.streams import number_of
 from shared.ledger.redis.calls import translated
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import Epoch
@@ -40,8 +41,8 @@ class MemoryLedger(RedisLedger):
         streams = key("log"), key("binds")
         self.server = MemoryServer(clock=clock, nonce=nonce, streams=streams)
         self.server.call(b"HSET", key("meta"), b"cluster", b"memory")
-        self._log = self.server.stream(key("log")).numbers
-        self._decoded: dict[str, LogEntry] = {}
+        self._log = self.server.stream(key("log")).ids
+        self._decoded: dict[tuple[str, bool], LogEntry] = {}
         super().__init__("memory", clock=clock, nonce=nonce)
 
     def _connect(self, *, limit: float | None, size: int) -> MemoryClient:
@@ -72,17 +73,26 @@ class MemoryLedger(RedisLedger):
         """Behave as if the server had been killed and restarted from a copy of its data."""
         self.server.bring_back(copy)
 
-    # --- what differs ---------------------------------------------------------------------------
+    # --- overrides of the real client ---------------------------------------------------------
 
     async def bless(self, leader: Epoch, *, after: str = "0") -> str:
-        self._newest = after  # one client stands for many, and each has notes of its own
+        # What this client has seen does not count: it stands for many, each with notes of its own.
+        self._newest = after
         return await super().bless(leader, after=after)
 
+    async def trim(self, *, log_before: str) -> None:
+        await super().trim(log_before=log_before)
+        cut = number_of(log_before)
+        self._decoded = {
+            of: entry for of, entry in self._decoded.items() if number_of(of[0]) >= cut
+        }
+
     def _entry(self, log_id: str, fields: dict[bytes, bytes], *, rows_only: bool) -> LogEntry:
-        """Decoded once for all who read it, and whole."""
-        if log_id not in self._decoded:
-            self._decoded[log_id] = super()._entry(log_id, fields, rows_only=False)
-        return self._decoded[log_id]
+        """Decode each entry once, and share it between its readers."""
+        of = log_id, rows_only
+        if of not in self._decoded:
+            self._decoded[of] = super()._entry(log_id, fields, rows_only=rows_only)
+        return self._decoded[of]
 
     async def _blocking(self, call: Awaitable[Any], block: float | None) -> Any:
         async with translated():

@@ -3,6 +3,7 @@
 local python = ...
 local floor, byte, char, sub, concat = math.floor, string.byte, string.char, string.sub, table.concat
 local data, seconds, micros, run  -- of the server that is called
+KEYS, ARGV = {}, {}
 
 -- cmsgpack -------------------------------------------------------------------------------------------
 
@@ -41,8 +42,9 @@ local function header(n, short, most, codes)
 end
 
 local STRING, LIST, MAP = {217, 218, 219}, {nil, 220, 221}, {nil, 222, 223}
-local add  -- by the type of a value; adds its bytes to `out`, and returns how many pieces there are
-add = {
+-- By the type of a value: adds its bytes to `out`, and returns how many pieces there are.
+local packers
+packers = {
   number = function(value, out, n)
     out[n + 1] = pack_number(value)
     return n + 1
@@ -63,15 +65,15 @@ add = {
       n = n + 1
       for i = 1, size do
         local item = value[i]
-        n = add[type(item)](item, out, n)
+        n = packers[type(item)](item, out, n)
       end
       return n
     end
     out[n + 1] = header(size, 128, 15, MAP)
     n = n + 1
     for name, item in pairs(value) do
-      n = add[type(name)](name, out, n)
-      n = add[type(item)](item, out, n)
+      n = packers[type(name)](name, out, n)
+      n = packers[type(item)](item, out, n)
     end
     return n
   end,
@@ -79,11 +81,11 @@ add = {
 
 function cmsgpack.pack(value)
   local out = {}
-  add[type(value)](value, out, 0)
+  packers[type(value)](value, out, 0)
   return concat(out)
 end
 
-local read  -- (the value at a byte, and where the next one begins)
+local read_value  -- (the value at a byte, and where the next one begins)
 
 local function bytes_of(text, at, size)
   if at + size - 1 > #text then error('Missing bytes in input.', 0) end
@@ -92,15 +94,15 @@ end
 
 local function list_of(text, at, size)
   local list = {}
-  for i = 1, size do list[i], at = read(text, at) end
+  for i = 1, size do list[i], at = read_value(text, at) end
   return list, at
 end
 
 local function map_of(text, at, size)
   local map, name = {}, nil
   for _ = 1, size do
-    name, at = read(text, at)
-    map[name], at = read(text, at)
+    name, at = read_value(text, at)
+    map[name], at = read_value(text, at)
   end
   return map, at
 end
@@ -115,10 +117,10 @@ local function of_size(width, make)
   return function(text, at) return make(text, at + width, unsigned(text, at, width)) end
 end
 
-local function number_of(width, least)
+local function number_of(width, half_range)
   return function(text, at)
     local n = unsigned(text, at, width)
-    if n >= least then n = n - 2 * least end
+    if n >= half_range then n = n - 2 * half_range end
     return n, at + width
   end
 end
@@ -141,7 +143,7 @@ local readers = {
   [222] = of_size(2, map_of), [223] = of_size(4, map_of),
 }
 
-function read(text, at)
+function read_value(text, at)
   local first = byte(text, at)
   if not first then error('Missing bytes in input.', 0) end
   if first < 128 then return first, at + 1 end
@@ -155,7 +157,7 @@ end
 
 function cmsgpack.unpack(text)
   if text == '' then return end
-  return (read(text, 1))
+  return (read_value(text, 1))
 end
 
 -- struct -----------------------------------------------------------------------------------------------
@@ -173,14 +175,23 @@ end
 
 local commands = {}
 
+-- A field or value as the server writes it: whole numbers in full, where Lua has 14 digits. (No script
+-- writes a fraction as text.)
+local function text(value)
+  if type(value) == 'number' and (value >= 1e14 or value <= -1e14) then
+    return string.format('%.0f', value)
+  end
+  return value .. ''
+end
+
 function commands.HGET(key, field)
   local hash = data[key]
-  return hash and hash[field .. ''] or false
+  return hash and hash[text(field)] or false
 end
 
 function commands.HMGET(key, ...)
   local hash, values = data[key], {...}
-  for i = 1, #values do values[i] = hash and hash[values[i] .. ''] or false end
+  for i = 1, #values do values[i] = hash and hash[text(values[i])] or false end
   return values
 end
 
@@ -190,13 +201,13 @@ function commands.HSET(key, ...)
     hash = {}
     data[key] = hash
   end
-  for i = 1, #args, 2 do hash[args[i] .. ''] = args[i + 1] .. '' end
+  for i = 1, #args, 2 do hash[text(args[i])] = text(args[i + 1]) end
 end
 
 function commands.HDEL(key, ...)
   local hash, args = data[key], {...}
   if not hash then return end
-  for i = 1, #args do hash[args[i] .. ''] = nil end
+  for i = 1, #args do hash[text(args[i])] = nil end
   if next(hash) == nil then data[key] = nil end
 end
 
@@ -247,7 +258,7 @@ end
 
 function commands.XADD(key, _, ...)
   local fields = {...}
-  for i = 1, #fields do fields[i] = fields[i] .. '' end
+  for i = 1, #fields do fields[i] = text(fields[i]) end
   return python.add(data[key], unpack(fields))
 end
 
@@ -272,6 +283,7 @@ end
 -- What Python calls ----------------------------------------------------------------------------------------
 
 local function flat(list)
+  if #list > 2000 then return false end  -- Lua's stack takes 8,000 values
   for i = 1, #list do
     if type(list[i]) == 'table' then return false end
   end
@@ -321,5 +333,13 @@ local function command(server, name, ...)
   data = server
   return answer(commands[name](...))
 end
+
+-- As on the server: a name that is not declared is a mistake, and nothing stays for the next script.
+setmetatable(_G, {
+  __index = function(_, name)
+    error("Script attempted to access nonexistent global variable '" .. name .. "'", 2)
+  end,
+  __newindex = function() error('Attempt to modify a readonly table', 2) end,
+})
 
 return evalsha, command, page, copy

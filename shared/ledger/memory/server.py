@@ -1,7 +1,7 @@
 """A server in memory that runs the ledger's scripts, with the commands that they call.
 
 Lua is the server's (5.1, by lupa); ``server.lua`` has the commands on hashes and the packing. One
-state of Lua serves all servers of a process, which take turns: nothing waits within a call.
+state of Lua serves all servers of a process, one call after the other: lupa locks it meanwhile.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _UNITS = {b"I4": "I", b"i4": "i", b"I2": "H"}
 class ServerCopy:
     """A copy of a server's data, as of a moment."""
 
-    hashes: Any
+    data: Any
+    """Hashes and texts, by their keys."""
     streams: dict[bytes, Stream]
 
 
@@ -51,16 +52,17 @@ class MemoryServer:
     ) -> None:
         self._clock = clock
         self._nonce = nonce
-        self._lua = lua()
+        self._lua = LUA
         self._scripts: dict[str, Any] = {}
         self.run_id = nonce()
         self._streams = {name: Stream() for name in streams}
         self._data = self._lua.runtime.table_from(self._streams)
 
-    # --- its life -----------------------------------------------------------------------------
+    # --- restarts and copies ------------------------------------------------------------------
 
     def restart(self) -> None:
         """Behave as if it had been killed and started again: everything durable, another run."""
+        self._scripts.clear()
         self.run_id = self._nonce()
 
     def copy(self) -> ServerCopy:
@@ -68,7 +70,7 @@ class MemoryServer:
 
     def bring_back(self, copied: ServerCopy) -> None:
         """Behave as if it had been killed and started again with a copy of its data."""
-        self._data, self._streams = self._lua.copy(copied.hashes), _copies(copied.streams)
+        self._data, self._streams = self._lua.copy(copied.data), _copies(copied.streams)
         for name, stream in self._streams.items():
             self._data[name] = stream
         self.restart()
@@ -95,7 +97,10 @@ class MemoryServer:
         try:
             return _answer(self._lua.evalsha(script, self._data, *moment, run, keys, *args[count:]))
         except LuaError as error:
-            raise ResponseError(str(error).partition("\nstack traceback:")[0]) from None
+            said = str(error).partition("\nstack traceback:")[0]
+            raise ResponseError(said.encode("latin-1").decode(errors="replace")) from None
+        except struct.error as error:  # of numbers too large the server keeps the lower bytes
+            raise ResponseError(f"struct: {error}") from None
 
     def hash(self, key: bytes) -> dict[bytes, bytes]:
         table = self._data[key]
@@ -107,9 +112,9 @@ class MemoryServer:
                 break
         return dict(zip(flat[::2], flat[1::2], strict=True))
 
-    def value(self, key: bytes) -> Any:
-        """A stream, or the value of a string; None where there is none."""
-        return self._data[key]
+    def text(self, key: bytes) -> bytes | None:
+        text: bytes | None = self._data[key]
+        return text
 
     def stream(self, key: bytes) -> Stream:
         return self._streams[key]
@@ -126,10 +131,12 @@ class _Lua:
         self.runtime = LuaRuntime(
             encoding=None, unpack_returned_tuples=True, register_eval=False, register_builtins=False
         )
-        parts = self.runtime.execute(_TEXT.read_bytes(), self.runtime.table_from(self._offered()))
+        parts = self.runtime.execute(
+            _TEXT.read_bytes(), self.runtime.table_from(self._python_functions())
+        )
         self.evalsha, self.command, self.page, self.copy = parts
 
-    def _offered(self) -> dict[bytes, Callable[..., Any]]:
+    def _python_functions(self) -> dict[bytes, Callable[..., Any]]:
         return {
             b"pack": _pack,
             b"pack_fraction": _pack_fraction,
@@ -150,11 +157,11 @@ class _Lua:
         return self._table([[id_of(n), list(chain(*fields.items()))] for n, fields in entries])
 
     def _pending(self, stream: Stream, name: bytes, *bounds: Any) -> Any:
-        pending = sorted(stream.groups[name].pending)
+        pending = sorted(stream.group(name).pending)
         if not bounds:
             ends = [id_of(pending[0]), id_of(pending[-1])] if pending else [False, False]
             return self._table([len(pending), *ends])
-        first, last, most = number_of(bounds[0]), number_of(bounds[1]), int(bounds[2])
+        first, last, most = *(number_of(bound.decode()) for bound in bounds[:2]), int(bounds[2])
         inside = [number for number in pending if first <= number <= last][:most]
         return self._table([[id_of(number)] for number in inside])
 
@@ -167,22 +174,18 @@ class _Lua:
 
 
 @cache
-def lua() -> _Lua:
-    return _Lua()
-
-
-@cache
 def compiled(text: bytes) -> Any:
-    return lua().runtime.compile(text)
+    """A script as a function of Lua."""
+    return LUA.runtime.compile(text)
 
 
 @cache
 def _keys(keys: tuple[bytes, ...]) -> Any:
     """As a table, which the scripts of a writer have in common: none of them changes it."""
-    return lua().runtime.table_from(keys)
+    return LUA.runtime.table_from(keys)
 
 
-# --- what Lua asks of Python --------------------------------------------------------------------
+# --- what Lua calls of Python --------------------------------------------------------------------
 
 
 @cache
@@ -195,7 +198,7 @@ def _pack(form: bytes, *values: float) -> bytes:
 
 
 def _pack_fraction(number: float) -> bytes:
-    """With half of the bytes where they hold it: the server's packing does so."""
+    """In 4 bytes where they hold it exactly, else in 8, as the server's cmsgpack does."""
     with suppress(OverflowError):
         short = struct.pack(">Bf", 0xCA, number)
         if struct.unpack_from(">f", short, 1)[0] == number:
@@ -217,7 +220,7 @@ def _sha1hex(data: bytes) -> bytes:
 
 
 def _answer(parts: Any) -> Any:
-    """What ``answer`` of server.lua returns, as a client gets it."""
+    """The answer that a client gets, of what ``answer`` in server.lua returns."""
     if parts is True:
         return []
     flat, *values = parts
@@ -227,6 +230,12 @@ def _answer(parts: Any) -> Any:
 def _plain(value: Any) -> Any:
     if value is False:
         return None
+    if value is True or isinstance(value, float):
+        return int(value)
     if lua_type(value) == "table":
         return [_plain(item) for item in value.values()]
     return value
+
+
+LUA = _Lua()
+"""The one state of Lua in this process."""

@@ -8,7 +8,10 @@ if early then return early end
 
 local REPAIRED, SOUND, STALE, UNKNOWN, DEFERRED = 0, 1, 2, 3, 4
 local OPEN_ENTRIES = 512  -- as in repair.py
-local UNSEEN_VERSION = 1099511627776  -- as in repair.py
+-- Takes the place of a negative counter of a cross-node rule: greater than any that a worker can have
+-- read. These counters are versions, checked with `le`: a statement that relies on an old one is
+-- refused, and its worker reads the counter again.
+local UNSEEN_VERSION = 1099511627776
 
 local asked_nodes, asked_queues, asked_jobs, asked_nominations, asked_domains, asked_tasks =
   unpack(munpack(ARGV[5]))

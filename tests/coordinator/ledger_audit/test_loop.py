@@ -124,9 +124,7 @@ async def test_a_repair_that_would_hold_up_the_ledger_is_not_asked_for(
 
 async def test_a_field_that_is_no_tasks_name_is_told_as_altered() -> None:
     desk = await damaged("a-node-with-too-much-used")
-    books = desk.ledger
-    assert isinstance(books, MemoryLedger)
-    page = await books.audit_page(Table.TASK, after=await books.log_tail())
+    page = await desk.ledger.audit_page(Table.TASK, after=await desk.ledger.log_tail())
     picture = AuditPass(since="0").picture
     with pytest.raises(LedgerAltered):
         picture.take(Table.TASK, [(b"seven", page.records[0][1])])

@@ -26,21 +26,21 @@ def change(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
     monkeypatch.setattr(server, "compiled", changed)
 
 
-def first_of_all(monkeypatch: pytest.MonkeyPatch, function: str, line: str) -> None:
+def insert_at_start(monkeypatch: pytest.MonkeyPatch, function: str, line: str) -> None:
     """Put a line at the beginning of a function, named by its head."""
     change(monkeypatch, f"{function}\n", f"{function}\n{line}\n")
 
 
-def never(monkeypatch: pytest.MonkeyPatch, condition: str) -> None:
+def disable(monkeypatch: pytest.MonkeyPatch, condition: str) -> None:
     """Let a condition never hold: ``if`` and ``then`` stand around it."""
     change(monkeypatch, f"if {condition} then", "if false then")
 
 
-def tell(
+def count_when(
     monkeypatch: pytest.MonkeyPatch, seen: Counter[str], line: str, met: dict[str, str]
 ) -> None:
-    """Let ``line`` say first what it meets, in ``seen``. ``met``: name -> its condition in Lua."""
-    globals_ = server.lua().runtime.globals()
-    globals_[b"meet"] = lambda name: seen.update((name.decode(),))
+    """Let ``line`` count in ``seen`` what it meets. ``met``: name -> its condition in Lua."""
+    declare = server.LUA.runtime.eval(b"function(met) rawset(_G, 'meet', met) end")
+    declare(lambda name: seen.update((name.decode(),)))
     said = [f"if {when} then meet('{name}') end " for name, when in met.items()]
     change(monkeypatch, line, "".join(said) + line)

@@ -1,4 +1,4 @@
-"""What readers of parts of the ledger should find, made of a whole snapshot."""
+"""Expected results of partial reads, computed from a whole snapshot."""
 
 from __future__ import annotations
 

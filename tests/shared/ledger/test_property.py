@@ -464,7 +464,7 @@ class Pair:
 
 @settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 25))
-def test_promises_hold_and_memory_agrees(
+def test_promises_hold_and_a_server_in_memory_agrees(
     embedded_server: EmbeddedServer, seed: int, steps: int
 ) -> None:
     async def example() -> None:

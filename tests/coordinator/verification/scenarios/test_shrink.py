@@ -13,7 +13,7 @@ from coordinator.verification.scenarios.generate import scenario
 from coordinator.verification.scenarios.play import play
 from coordinator.verification.scenarios.shrink import smallest
 from coordinator.verification.simulation.scenario import Scenario
-from tests.shared.ledger.changed_rules import first_of_all
+from tests.shared.ledger.changed_rules import insert_at_start
 
 
 @pytest.mark.parametrize("needed", [{3}, {0, 15}, {2, 3, 11}, set(range(16))])
@@ -47,7 +47,7 @@ def test_failing_seed_leaves_a_small_scenario_that_fails_again(
 ) -> None:
     """Without the check of fit, two workers that plan on old views overfill a node."""
     fits = "if true then return COMMITTED end"
-    first_of_all(monkeypatch, "local function misfit(row, cls, kind, devices)", fits)
+    insert_at_start(monkeypatch, "local function misfit(row, cls, kind, devices)", fits)
     seed = next(s for s in range(100) if play(scenario(s)).broken)
     only = ["--seeds", f"{seed}..{seed}", "--keep", str(tmp_path), "--shrink", "30"]
     code = run(["chaos", "sim", *only, "-o", "json"])

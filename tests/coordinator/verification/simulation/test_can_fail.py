@@ -14,7 +14,7 @@ from coordinator.verification.scenarios.play import play
 from coordinator.verification.simulation.scenario import Fault, FaultKind
 from coordinator.verification.simulation.virtual_time import CALM
 from shared.codec.packed import replace
-from tests.shared.ledger.changed_rules import first_of_all, never
+from tests.shared.ledger.changed_rules import disable, insert_at_start
 
 PAUSES = tuple(
     Fault(FaultKind.WORKER_PAUSED, at=at, seconds=0.8, shard=shard)
@@ -23,8 +23,8 @@ PAUSES = tuple(
 )
 """Long enough that another worker has the shard by then."""
 
-FITS = "if true then return COMMITTED end"
-AGAIN = "window[2]"
+ALWAYS_FITS = "if true then return COMMITTED end"
+REPLAYED = "window[2]"
 """Whether the window has an answer to this sequence."""
 
 
@@ -40,7 +40,7 @@ def _caught(rule: str, *, first: int = 0, **changes: Any) -> bool:
 
 def test_nodes_that_are_filled_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the check of fit, two workers that plan on old views overfill a node."""
-    first_of_all(monkeypatch, "local function misfit(row, cls, kind, devices)", FITS)
+    insert_at_start(monkeypatch, "local function misfit(row, cls, kind, devices)", ALWAYS_FITS)
     assert _caught("promise 2", first=1)
 
 
@@ -52,16 +52,16 @@ def test_nodes_that_come_back_empty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_requests_that_take_effect_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the window of sequences, a batch that comes again is judged again."""
-    never(monkeypatch, AGAIN)
+    disable(monkeypatch, REPLAYED)
     assert _caught("promise 5", first=2)
 
 
 def test_tasks_that_are_placed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the epoch and the state of tasks, a deposed worker places what another one has."""
-    never(monkeypatch, "owner[1] ~= epoch")
-    never(monkeypatch, "owner[2] and lease_left(owner[2]) <= 0")
-    never(monkeypatch, AGAIN)
-    never(monkeypatch, "taken[name] or (promised and promised[name])")
+    disable(monkeypatch, "owner[1] ~= epoch")
+    disable(monkeypatch, "owner[2] and lease_left(owner[2]) <= 0")
+    disable(monkeypatch, REPLAYED)
+    disable(monkeypatch, "taken[name] or (promised and promised[name])")
     assert _caught("promise 1", first=16, network=CALM, faults=PAUSES)
 
 
@@ -74,7 +74,7 @@ def test_deleted_jobs_that_are_never_stopped(monkeypatch: pytest.MonkeyPatch) ->
 def test_places_for_jobs_that_were_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look whether it is gone, a turn that was out places a deleted job."""
     gone = "if job[jid] and job[jid][3] ~= 0 then return COMMITTED, -1 end"
-    first_of_all(monkeypatch, "function judge_job(index, jid)", gone)
+    insert_at_start(monkeypatch, "function judge_job(index, jid)", gone)
     assert _caught("promise 6", first=1)
 
 

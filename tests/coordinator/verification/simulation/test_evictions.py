@@ -27,7 +27,7 @@ from shared.ledger.entries.stored import Evicted, TaskRecord
 from shared.ledger.memory.synchronous import at_once
 from shared.messages.messages import StatusItem, TaskState
 from tests.examples import THOROUGH
-from tests.shared.ledger.changed_rules import change, first_of_all, tell
+from tests.shared.ledger.changed_rules import change, count_when, insert_at_start
 
 SEEDS = 300
 
@@ -138,13 +138,13 @@ def _watch_ledger(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
     gang = "if group then return GANG, group end"
     guarantee = "if qid then return QUEUE_FULL, qid end"
     beside = "gang kept beside one that may break"
-    first_of_all(monkeypatch, "local function judge_guards(victims)", ANY_LOOSE)
-    tell(monkeypatch, seen, gang, {"gang kept": "group", beside: "group and any_loose()"})
-    tell(monkeypatch, seen, guarantee, {"guarantee kept": "qid"})
+    insert_at_start(monkeypatch, "local function judge_guards(victims)", ANY_LOOSE)
+    count_when(monkeypatch, seen, gang, {"gang kept": "group", beside: "group and any_loose()"})
+    count_when(monkeypatch, seen, guarantee, {"guarantee kept": "qid"})
     changed = "if not owner or owner[3] ~= 0 or owner[1] ~= run[2] then"
-    tell(monkeypatch, seen, changed, {"of a changed job": changed[3:-5]})
+    count_when(monkeypatch, seen, changed, {"of a changed job": changed[3:-5]})
     state = "if rec[1] ~= BOUND and rec[1] ~= RUNNING then return false end"
-    tell(monkeypatch, seen, state, {"a binding one is refused": "rec[1] == BINDING"})
+    count_when(monkeypatch, seen, state, {"a binding one is refused": "rec[1] == BINDING"})
 
 
 def test_a_victim_may_be_of_a_class_that_its_evictor_has_not_read_yet() -> None:
@@ -293,7 +293,7 @@ def test_queues_that_are_robbed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_victims_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a look at their state, what has ended is evicted."""
     may_go = "local function may_go(rec, run, row)"
-    first_of_all(monkeypatch, may_go, "if rec then return true end")
+    insert_at_start(monkeypatch, may_go, "if rec then return true end")
     assert _caught("promise", first=23)
 
 

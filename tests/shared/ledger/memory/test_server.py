@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from shared.ledger.memory.client import MemoryClient
 from shared.ledger.memory.server import MemoryServer
+from shared.ledger.memory.synchronous import at_once
 from shared.ledger.redis.server import EmbeddedServer
 from tests.shared.ledger.conftest import flush
 
@@ -66,7 +68,8 @@ def both(embedded_server: EmbeddedServer) -> Iterator[Both]:
 
 # --- packing ------------------------------------------------------------------------------------
 
-NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+WHOLE = st.integers(-(2**53), 2**53)
+NUMBERS = WHOLE | st.floats(allow_nan=False, allow_infinity=False)
 LEAVES = NUMBERS | st.booleans() | st.binary(max_size=300)
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=20), max_leaves=40)
 
@@ -103,7 +106,7 @@ def test_what_is_cut_off_is_refused(both: Both, cut: int) -> None:
 
 
 @given(
-    number=st.floats(allow_nan=False),
+    number=st.floats(allow_nan=False).map(lambda n: n + 0.0),  # -0.0 comes to Python as 0
     state=st.integers(0, 255),
     whole=st.integers(0, 2**32 - 1),
     small=st.integers(0, 2**16 - 1),
@@ -128,9 +131,9 @@ def test_numbers_have_the_same_bytes(both: Both, **parts: Any) -> None:
 FIELDS = st.sampled_from([b"a", b"b", b"1", b"17"])
 COMMANDS = st.one_of(
     st.tuples(st.just(b"HSET"), FIELDS, st.binary(max_size=3)).map(list),
-    st.tuples(st.just(b"HSET"), FIELDS, st.integers(-5, 2**40), FIELDS, FIELDS).map(list),
+    st.tuples(st.just(b"HSET"), FIELDS, WHOLE, FIELDS, FIELDS).map(list),
     st.tuples(st.just(b"HDEL"), FIELDS, FIELDS).map(list),
-    st.tuples(st.just(b"HGET"), FIELDS | st.integers(1, 17)).map(list),
+    st.tuples(st.just(b"HGET"), FIELDS | WHOLE).map(list),
     st.tuples(st.just(b"HMGET"), FIELDS, st.integers(1, 17), FIELDS).map(list),
     st.sampled_from([[b"HLEN"], [b"HKEYS"], [b"TYPE"], [b"DEL"]]),
 )
@@ -172,6 +175,30 @@ def test_pages_of_a_hash_have_each_field_once(both: Both, count: int) -> None:
     assert real == memory and len(memory) == 700
 
 
+@pytest.mark.parametrize("count", [3, 100])
+def test_who_stays_while_others_come_and_go_is_on_some_page(both: Both, count: int) -> None:
+    script = """
+        redis.call('DEL', KEYS[1])
+        for i = 1, 700 do redis.call('HSET', KEYS[1], 'f' .. i, string.rep('v', 100)) end
+        local cursor, stays, number = '0', {}, 0
+        repeat
+          local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', tonumber(ARGV[1]))
+          cursor = page[1]
+          for i = 1, #page[2], 2 do
+            local n = tonumber(string.match(page[2][i], '^f(%d+)$'))
+            if n and n % 2 == 0 then stays[n] = true end
+          end
+          number = number + 1
+          redis.call('HSET', KEYS[1], 'new' .. number, 'v')
+          redis.call('HDEL', KEYS[1], 'f' .. 2 * number - 1, 'new' .. number - 3)
+        until cursor == '0'
+        local n = 0
+        for _ in pairs(stays) do n = n + 1 end
+        return n
+    """
+    assert both.run(script, b"%d" % count) == (350, 350)
+
+
 def test_time_run_and_errors(both: Both) -> None:
     assert both.run("return redis.call('TIME')")[1] == [b"1", b"500000"]
     run = "return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')"
@@ -179,25 +206,72 @@ def test_time_run_and_errors(both: Both) -> None:
     real, memory = both.run("error('QUADRANT no such thing', 0)")
     assert memory == "QUADRANT no such thing" and memory in real
     assert both.run("return {1, false, 2}") == ([1, None, 2], [1, None, 2])
-    assert both.run("return {{1, {b'x'}}, {}}".replace("b'", "'")) == ([[1, [b"x"]], []],) * 2
+    assert both.run("return {{1, {'x'}}, {}}") == ([[1, [b"x"]], []],) * 2
+    assert both.run("return {2.7, -2.7, true, 'text'}") == ([2, -2, 1, b"text"],) * 2
+    many = "local l = {} for i = 1, 9000 do l[i] = i end return l"
+    assert both.run(many) == ([*range(1, 9001)],) * 2
     assert both.run("return nil") == (None, None)
 
 
-async def test_a_script_that_is_not_loaded_is_not_there() -> None:
-    client = MemoryClient(MemoryServer(clock=lambda: 0.0, nonce=lambda: ""))
-    with pytest.raises(NoScriptError):
-        await client.execute_command("EVALSHA", "0" * 40, 0)
+@pytest.mark.parametrize("text", ["return no_such_name", "new_name = 1", "KEY = KEYS"])
+def test_what_is_not_declared_is_a_mistake(both: Both, text: str) -> None:
+    for answer in both.run(text):
+        assert "nonexistent global variable" in answer or "readonly table" in answer
+
+
+def test_a_server_that_was_restarted_has_forgotten_its_scripts() -> None:
+    server = MemoryServer(clock=lambda: 0.0, nonce=lambda: "")
+    sha = hashlib.sha1(b"return 1", usedforsecurity=False).hexdigest()
+    for _ in range(2):
+        with pytest.raises(NoScriptError):
+            server.evalsha(sha, 0)
+        server.load(b"return 1")
+        assert server.evalsha(sha, 0) == 1
+        server.restart()
 
 
 # --- streams --------------------------------------------------------------------------------------
 
 ADD = "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '*', 'p', i) end return 1"
 
+LOOK = """
+    local function values(entries)
+      local found = {}
+      for i, entry in ipairs(entries) do found[i] = entry[2][1] .. entry[2][2] end
+      return table.concat(found, ' ')
+    end
+    local value_of = {}
+    for _, entry in ipairs(redis.call('XRANGE', KEYS[1], '-', '+')) do
+      value_of[entry[1]] = entry[2][2]
+    end
+    local waiting, all = {}, redis.call('XPENDING', KEYS[1], 'g')
+    for i, one in ipairs(redis.call('XPENDING', KEYS[1], 'g', ARGV[1], ARGV[2], 9)) do
+      waiting[i] = value_of[one[1]]
+    end
+    local group = {}
+    local flat = redis.call('XINFO', 'GROUPS', KEYS[1])[1]
+    for i = 1, #flat, 2 do group[flat[i]] = flat[i + 1] end
+    return {
+      values(redis.call('XRANGE', KEYS[1], '(' .. ARGV[1], '+', 'COUNT', 2)),
+      values(redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2])),
+      all[1], value_of[all[2]], value_of[all[3]], table.concat(waiting, ' '),
+      group.name, value_of[group['last-delivered-id']],
+    }
+"""
+"""What a script sees of the stream, entries by their values."""
 
-async def adding(client: Any, count: int) -> None:
-    await client.execute_command("SCRIPT LOAD", ADD.encode())
-    sha = hashlib.sha1(ADD.encode(), usedforsecurity=False).hexdigest()
-    await client.execute_command("EVALSHA", sha, 1, LOG, b"%d" % count)
+
+async def within_a_script(client: Any, text: str, *args: str) -> Any:
+    await client.execute_command("SCRIPT LOAD", text.encode())
+    sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    packed_args = (arg.encode() for arg in args)
+    return await client.execute_command("EVALSHA", sha, 1, LOG, *packed_args)
+
+
+def _between(entry_id: str) -> str:
+    """An id right behind this one, which no entry has."""
+    number, _, second = entry_id.partition("-")
+    return f"{number}-{int(second) + 1}"
 
 
 class Heard:
@@ -207,11 +281,12 @@ class Heard:
         self.all: list[Any] = []
         self._places: dict[bytes, int] = {}
 
-    def entries(self, told: list[tuple[bytes, dict[bytes, bytes]]]) -> list[bytes]:
+    def entries(self, told: list[tuple[bytes, dict[bytes, bytes]]]) -> list[str]:
+        """Their ids."""
         for entry_id, _ in told:
             self._places.setdefault(entry_id, len(self._places) + 1)
         self.all.append([(self._places[entry_id], fields) for entry_id, fields in told])
-        return [entry_id for entry_id, _ in told]
+        return [entry_id.decode() for entry_id, _ in told]
 
     def streams(self, told: list[Any]) -> None:
         """An answer to XREAD."""
@@ -228,22 +303,32 @@ async def story(client: Any) -> list[Any]:
         for _ in range(2):
             await client.xgroup_create(LOG, "g", id="0", mkstream=True)
     heard.facts(await client.xinfo_stream(LOG), "last-generated-id")
-    await adding(client, 7)
+    for _ in range(7):  # one by one, in moments of their own
+        await within_a_script(client, ADD, "1")
+        await asyncio.sleep(0.002)
     ids = heard.entries(await client.xrange(LOG))
     heard.facts(await client.xinfo_stream(LOG), "last-generated-id")
-    third, fifth, last = ids[2].decode(), ids[4].decode(), ids[6].decode()
+    third, fifth, last = ids[2], ids[4], ids[6]
+    before, after = _between(third), _between(fifth)
     heard.streams(await client.xread({LOG: third}, count=2, block=None))
     heard.streams(await client.xread({LOG: last}, count=2, block=1))
     heard.entries(await client.xrange(LOG, third, fifth))
-    heard.entries(await client.xrevrange(LOG, max=f"({fifth}", count=1))
+    heard.entries(await client.xrange(LOG, before, after))
+    heard.entries(await client.xrange(LOG, f"({before}", f"({after}"))
+    heard.entries(await client.xrange(LOG, before, before))
+    for most in (f"({fifth}", f"({after}"):
+        heard.entries(await client.xrevrange(LOG, max=most, count=1))
+    heard.streams(await client.xread({LOG: before}, count=2, block=None))
     for count in (2, 3):
         heard.streams(await client.xreadgroup("g", "c", {LOG: ">"}, count=count, block=None))
     await client.xack(LOG, "g", ids[0], third)
     heard.facts(await client.xpending(LOG, "g"), "pending", "min")
     heard.entries((await client.xautoclaim(LOG, "g", "d", min_idle_time=0, count=9))[1])
     heard.facts((await client.xinfo_groups(LOG))[0], "name", "last-delivered-id")
-    await client.xtrim(LOG, minid=fifth, approximate=False)
-    heard.entries(await client.xrange(LOG))
+    heard.all.append(await within_a_script(client, LOOK, third, fifth))
+    for lowest in (fifth, after):
+        await client.xtrim(LOG, minid=lowest, approximate=False)
+        heard.entries(await client.xrange(LOG))
     heard.streams(await client.xread({LOG: "0"}, count=9, block=None))
     await client.xack(LOG, "g", *ids)
     heard.facts(await client.xpending(LOG, "g"), "pending", "min")
@@ -260,4 +345,47 @@ async def test_a_stream_tells_the_same_story(embedded_server: EmbeddedServer) ->
     server = MemoryServer(clock=lambda: 0.0, nonce=lambda: "", streams=[LOG])
     memory = await story(MemoryClient(server))
     assert real == memory
-    assert len(real) == 18
+    assert len(real) == 25
+
+
+def test_without_its_group_a_stream_is_not_read() -> None:
+    client = MemoryClient(MemoryServer(clock=lambda: 0.0, nonce=lambda: "", streams=[LOG]))
+    with pytest.raises(ResponseError, match="NOGROUP"):
+        at_once(client.xreadgroup("g", "c", {LOG: ">"}, count=1, block=None))
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 2500])
+def test_a_hash_is_read_whole(size: int) -> None:
+    server = MemoryServer(clock=lambda: 0.0, nonce=lambda: "")
+    for number in range(size):
+        server.call(b"HSET", HASH, b"%d" % number, b"v%d" % number)
+    assert server.hash(HASH) == {b"%d" % n: b"v%d" % n for n in range(size)}
+
+
+def test_a_copy_has_nothing_of_what_came_after_it() -> None:
+    server = MemoryServer(clock=lambda: 0.0, nonce=lambda: "", streams=[LOG])
+    client = MemoryClient(server)
+
+    def go_on(number: int) -> None:
+        server.call(b"HSET", HASH, b"last", b"%d" % number)
+        at_once(within_a_script(client, ADD, "1"))
+        at_once(client.xreadgroup("g", "c", {LOG: ">"}, count=9, block=None))
+
+    def now() -> Any:
+        pending = at_once(client.xpending(LOG, "g"))["pending"]
+        ids = [entry_id for entry_id, _ in at_once(client.xrange(LOG))]
+        return server.hash(HASH), pending, ids
+
+    at_once(client.xgroup_create(LOG, "g", id="0", mkstream=True))
+    go_on(1)
+    then, copied = now(), server.copy()
+    for number in (2, 3):
+        go_on(number)
+        assert now() != then
+        server.bring_back(copied)
+        assert now() == then
+    go_on(4)
+    assert now()[2] == [b"1-0", b"4-0"], "an id was given twice"

@@ -1,5 +1,4 @@
-"""The conversion of host ports that were slots: what comes of each record, and that one in
-memory, filled anew with the same, has the same records."""
+"""The conversion of host ports that were slots: what comes of each record."""
 
 from __future__ import annotations
 
