@@ -16,7 +16,8 @@ import structlog
 
 from coordinator.bind.binder import BindPlan
 from coordinator.cluster.kubernetes.api.client import ApiError
-from coordinator.cluster.kubernetes.state.mirror import Mirror
+from coordinator.cluster.kubernetes.api.objects import version_number
+from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.kubernetes.writes.patch import ObjectServer, Outcome, Patched, patch
 from coordinator.controllers.device_books import CLAIM, DeviceUser, users_of
@@ -160,7 +161,9 @@ class ApiDevices:
         newer = []
         for claim in claims:
             meta = claim["metadata"]
-            document = self._intake.documents.get(Key(CLAIM, meta["namespace"], meta["name"]))
+            key = ObjectKey(CLAIM, meta["namespace"], meta["name"])
+            self._mirror.wrote(key, meta["resourceVersion"])
+            document = self._intake.documents.get(Key(*key))
             if document is not None and _version(document.object()) < _version(claim):
                 meta.pop("managedFields", None)
                 newer.append({"apiVersion": "resource.k8s.io/v1", "kind": CLAIM, **claim})
@@ -255,6 +258,4 @@ def _path(meta: Json) -> str:
 
 
 def _version(claim: Json) -> int:
-    """Versions of one object can be compared (Kubernetes 1.35, and with etcd before)."""
-    version = claim["metadata"].get("resourceVersion", "")
-    return int(version) if version.isdecimal() else 0
+    return version_number(claim["metadata"].get("resourceVersion", ""))

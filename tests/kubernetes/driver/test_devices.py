@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 import redis
 
+from coordinator.cluster.kubernetes.state.mirror import Mirror
 from coordinator.service.observed.devices import LOOK_SECONDS, PROTECTED
 from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
 from coordinator.verification.local_kubernetes.control_plane import ControlPlane
@@ -161,6 +163,41 @@ async def test_a_pod_that_is_not_bound_after_all_is_taken_off_its_claim(
         return not status.get("reservedFor") and not results(status)
 
     await until(free)
+
+
+@pytest.fixture
+def late_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch brings each form of a claim a quarter of a second after the one before it."""
+    take, last = Mirror.take, [0.0]
+
+    def late(self: Mirror, kind: str, raw: msgspec.Raw) -> None:
+        if kind != "ResourceClaim":
+            take(self, kind, raw)
+            return
+        loop = asyncio.get_running_loop()
+        last[0] = max(loop.time(), last[0]) + 0.25
+        loop.call_at(last[0], take, self, kind, raw.copy())
+
+    monkeypatch.setattr(Mirror, "take", late)
+
+
+@pytest.mark.usefixtures("late_claims")
+async def test_no_device_is_given_twice_while_the_watch_tells_what_claims_were(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
+    """The books have what was written into a claim before the watch tells of it, and the watch
+    first brings what was before: a claim without devices."""
+    names = ("a", "b", "c", "d", "e")
+    await cluster.create(*map(claim, names))
+    await asyncio.sleep(0.25 * len(names))
+    for name in names:
+        await cluster.create(using(name, name))
+        await asyncio.sleep(0.4)
+    await asyncio.sleep(4.0)
+    taken = [device for status in (await statuses(cluster)).values() for device in results(status)]
+    assert sorted(taken) == sorted({*taken})
+    assert sorted(taken) == [(node, f"gpu-{at}") for node in ("n1", "n2") for at in range(2)]
+    assert len(await quadrant.nodes_of(*names)) == 4
 
 
 async def test_what_others_reserve_stays(quadrant: Followed, cluster: ApiClient) -> None:

@@ -123,3 +123,9 @@ def status_of(body: bytes | msgspec.Raw, code: int) -> ApiStatus:
         return _status_of(body)
     except msgspec.DecodeError:
         return ApiStatus(code=code, message=bytes(body[:200]).decode(errors="replace"))
+
+
+def version_number(version: str) -> int:
+    """A resourceVersion as a number, 0 for one that is none. Those of one object can be compared
+    (Kubernetes 1.35, and with etcd before)."""
+    return int(version) if version.isdecimal() else 0

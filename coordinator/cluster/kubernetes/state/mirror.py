@@ -13,7 +13,13 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from coordinator.cluster.kubernetes.api.objects import PodObject, head_of, pod_of, spec_of
+from coordinator.cluster.kubernetes.api.objects import (
+    PodObject,
+    head_of,
+    pod_of,
+    spec_of,
+    version_number,
+)
 from coordinator.cluster.kubernetes.state.foreign import ForeignPods
 from coordinator.cluster.kubernetes.state.leaving import LeavingPods
 from coordinator.cluster.kubernetes.state.pods import (
@@ -102,6 +108,9 @@ class Mirror:
         uids, until we know which tasks they are."""
         self._changed: dict[ObjectKey, msgspec.Raw | PodObject] = {}
         self._gone: dict[ObjectKey, None] = {}
+        self._written: dict[ObjectKey, int] = {}
+        """Objects that the books have as we wrote them -> the version that they got. What the
+        watch has from before is not told any more."""
         self._kept_groups: dict[ObjectKey, str] = {}
         """PodGroups that were deleted before their pods -> their uid. Their pods go on running, so
         the job stays until they are gone."""
@@ -188,7 +197,22 @@ class Mirror:
         meta = head_of(raw).metadata
         key = ObjectKey(kind, meta.namespace, meta.name)
         self._note(key, meta.uid)
-        self._changed[key] = raw.copy()  # a raw part holds the whole page that it is of
+        if not self._is_past(key, meta.resource_version):
+            self._written.pop(key, None)
+            self._changed[key] = raw.copy()  # a raw part holds the whole page that it is of
+
+    def wrote(self, key: ObjectKey, version: str) -> None:
+        """The books have an object as we wrote it, before the watch tells of it. An earlier form of
+        it that the watch brings late would undo that in the books."""
+        self._written[key] = version_number(version)
+        change = self._changed.get(key)
+        if isinstance(change, msgspec.Raw) and self._is_past(
+            key, head_of(change).metadata.resource_version
+        ):
+            del self._changed[key]
+
+    def _is_past(self, key: ObjectKey, version: str) -> bool:
+        return version_number(version) < self._written.get(key, 0)
 
     def remove(self, kind: str, raw: msgspec.Raw) -> None:
         """An object that was deleted; ``raw`` is its last form."""
@@ -212,6 +236,7 @@ class Mirror:
             return
         del known[key.namespace, key.name]
         self._changed.pop(key, None)
+        self._written.pop(key, None)
         if key.kind == POD:
             self._expected.pop(key[1:], None)
             self._remove_pod(key)
@@ -376,6 +401,8 @@ class Mirror:
         for i in positions:
             key = delta.keys[i]
             if key in self._changed or key in self._gone or not self.exists(key):
+                continue
+            if self._is_past(key, delta.items[i]["metadata"].get("resourceVersion", "")):
                 continue
             self._changed[key] = msgspec.Raw(msgspec.json.encode(delta.items[i]))
 

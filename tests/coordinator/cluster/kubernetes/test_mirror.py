@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
@@ -38,6 +39,38 @@ def test_of_a_burst_of_events_intake_hears_the_newest_form_once() -> None:
     assert delta.keys == [A]
     assert delta.items[0]["metadata"]["annotations"] == {"x": "2"}
     assert not mirror.take_delta(10)
+
+
+def gang(version: int) -> msgspec.Raw:
+    metadata = {"name": "gang", "namespace": "default", "uid": "g"}
+    return raw({"metadata": {**metadata, "resourceVersion": str(version)}, "spec": {}})
+
+
+def told_versions(mirror: Mirror) -> list[str]:
+    return [item["metadata"]["resourceVersion"] for item in mirror.take_delta(10).items]
+
+
+def test_what_was_before_we_wrote_an_object_is_not_told_when_the_watch_brings_it_late() -> None:
+    """In the books: an earlier form of a claim would give its devices away again."""
+    mirror = listed()
+    mirror.take("PodGroup", gang(5))
+    before = mirror.take_delta(10)
+    assert before.keys == [GANG]
+    mirror.take("PodGroup", gang(6))  # on its way to intake while we write
+    mirror.wrote(GANG, "8")
+    mirror.take("PodGroup", gang(7))
+    mirror.put_back(before, [0])
+    assert told_versions(mirror) == []
+    mirror.take("PodGroup", gang(8))
+    assert told_versions(mirror) == ["8"]
+    mirror.take("PodGroup", gang(9))
+    mirror.wrote(GANG, "8")  # the answer came after the watch
+    assert told_versions(mirror) == ["9"]
+    mirror.wrote(GANG, "10")
+    mirror.remove("PodGroup", gang(10))
+    mirror.take_delta(10)
+    mirror.take("PodGroup", gang(2))  # of another server: its numbers begin anew
+    assert told_versions(mirror) == ["2"]
 
 
 def test_a_binding_is_reported_and_does_not_change_what_the_pod_asks_for() -> None:
