@@ -20,7 +20,7 @@ BOUND ?= 1.03
 POLICY ?= examples/policies/allocate-only.yaml
 OUTPUT ?= table
 DEMO := --backlog --mode soft --shards 4 --nodes 1000 --gpus-per-node 8 --jobs 2000
-CODE := coordinator shard_worker shared tests
+CODE := laboratory coordinator shard_worker shared tests
 
 # Bytecode is kept also where the shell says otherwise: without it each worker of the tests rewrites
 # and compiles all their files (20 s of processor time), and each `quadrant` that they start compiles
@@ -89,7 +89,7 @@ check: $(DEV_STAMP) ## Format, lint, types, import contract, dependencies
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/deptry coordinator shard_worker shared
+	@$(BIN)/deptry laboratory coordinator shard_worker shared
 	@$(BIN)/python -m pip check
 
 fmt: $(DEV_STAMP) ## Format and fix what can be fixed
@@ -97,7 +97,7 @@ fmt: $(DEV_STAMP) ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix $(CODE)
 
 reference: $(RUN_STAMP) ## Write docs/reference, docs/metrics.md, k8s/definitions.yaml and shared/wire_digest.py anew, from the code
-	@$(BIN)/python -m coordinator.cli.reference docs
+	@$(BIN)/python -m laboratory.cli.reference docs
 	@$(BIN)/python -m coordinator.service.metrics.table > docs/metrics.md
 	@$(BIN)/python -m coordinator.api.discovery.definitions > k8s/definitions.yaml
 	@page=$$($(BIN)/python -m shard_worker.worker.wire) && printf '%s\n' "$$page" > shared/wire_digest.py

@@ -1,4 +1,4 @@
-"""The shape of the repository: three rooms, one direction, and what a fresh clone needs."""
+"""The shape of the repository: four rooms, one direction, and what a fresh clone needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-ROOMS = ("coordinator", "shard_worker", "shared")
+ROOMS = ("laboratory", "coordinator", "shard_worker", "shared")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LONGEST_FILE = 450
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
@@ -65,7 +65,7 @@ def forbidden_import(contract: dict[str, Any]) -> tuple[str, str]:
             return contract["modules"][-2], contract["modules"][-1]
         case _:
             module = contract["forbidden_modules"][0]
-            return contract["source_modules"][0], module.replace("coordinator.*", "shared.errors")
+            return contract["source_modules"][0], module.replace("laboratory.*", "shared.errors")
 
 
 def ends(contract: dict[str, Any]) -> tuple[str, str]:
@@ -107,7 +107,7 @@ def folder_of(module: str) -> str:
 
 @cache
 def imports() -> dict[str, set[str]]:
-    """Module -> the modules of the three rooms that it imports, anywhere in its file."""
+    """Module -> the modules of the four rooms that it imports, anywhere in its file."""
     paths = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
     modules = {module_of(path): path for path in paths}
     graph: dict[str, set[str]] = {}

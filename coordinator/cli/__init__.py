@@ -1,4 +1,4 @@
-"""The command ``quadrant``, and ``kubectl quadrant``.
+"""The subcommands of the service: ``catalogue`` names them, and ``app`` makes a command of them.
 
-``catalogue`` names all subcommands without importing them; each stands in the folder of its topic.
+Each stands in the folder of its topic, and is imported when it is called.
 """

@@ -1,8 +1,8 @@
 """The command ``quadrant``, and ``kubectl quadrant``.
 
 Ray, NumPy, aiohttp and pydantic take a second to import, so that nothing here imports them before
-a command runs that needs them: ``quadrant --help`` answers at once. Which subcommands there are is
-told by :mod:`coordinator.cli.catalogue`.
+a command runs that needs them: ``quadrant --help`` answers at once. The subcommands are passed in:
+those of the service are in :mod:`coordinator.cli.catalogue`, and a room above adds its own.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from typing import cast
 
 import typer
 from typer.core import TyperGroup
 
-from coordinator.cli.catalogue import ENTRIES
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
-from coordinator.cli.options.lazy import group_of
+from coordinator.cli.options.lazy import CommandEntry, group_of
 from coordinator.cli.options.records import CommandGroup
 from coordinator.cli.output.terminal import say_error
 
@@ -28,10 +28,14 @@ COMPLETION = "_QUADRANT_COMPLETE"
 RAISED_AGAIN_AFTER = 0.1
 """Seconds. Raised here and now, it would be dropped with what drops the first one."""
 
-app = CommandGroup(name="quadrant", cls=group_of(ENTRIES), no_args_is_help=True)
+
+def application(entries: Iterable[CommandEntry]) -> CommandGroup:
+    """The command with these subcommands."""
+    app = CommandGroup(name="quadrant", cls=group_of(entries), no_args_is_help=True)
+    app.callback()(quadrant)
+    return app
 
 
-@app.callback()
 def quadrant() -> None:
     """Schedule gangs of tasks on a cluster that is cut into shards
 
@@ -42,13 +46,13 @@ def quadrant() -> None:
     """
 
 
-def main(prog_name: str | None = None) -> None:
+def main(app: CommandGroup, prog_name: str | None = None) -> None:
     """Run the command; a user's mistake ends in one sentence and an exit code, not a traceback."""
     sys.unraisablehook = _interrupt_again
-    sys.exit(run(sys.argv[1:], prog_name))
+    sys.exit(run(app, sys.argv[1:], prog_name))
 
 
-def run(arguments: list[str], prog_name: str | None = None) -> int:
+def run(app: CommandGroup, arguments: list[str], prog_name: str | None = None) -> int:
     """The exit code."""
     try:
         if COMPLETION in os.environ:
@@ -105,12 +109,7 @@ def _teach_shells() -> None:
     get_completion_inspect_parameters()
 
 
-def kubectl_plugin() -> None:
-    """``kubectl quadrant ...``: the same command."""
-    main("kubectl quadrant")
-
-
-def kubectl_complete() -> None:
+def kubectl_complete(app: CommandGroup) -> None:
     """``kubectl_complete-quadrant``: kubectl calls it for the words after ``kubectl quadrant``."""
     from coordinator.cli.completion import answer_kubectl
 

@@ -1,4 +1,4 @@
-"""All subcommands, with their one line of help; a test holds the lines to the commands' own."""
+"""The subcommands of the service, with their line of help; a test compares it with theirs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,6 @@ LOOK_AFTER = "Look after it"
 
 
 ENTRIES = (
-    CommandEntry(
-        "demo",
-        "coordinator.cli.run.demo",
-        "Run a workload on a simulated cluster, with real shards, a real ledger and real processes",
-        RUN,
-    ),
     CommandEntry(
         "up",
         "coordinator.cli.run.up",
@@ -96,37 +90,6 @@ ENTRIES = (
         "coordinator.cli.scheduling.shadow",
         "Compare with the scheduler of a Kubernetes cluster",
         ANSWERS,
-        "app",
-    ),
-    CommandEntry(
-        "replay",
-        "coordinator.cli.verify.replay",
-        "Decide recorded cluster states: what would be bound, evicted and promised, and why not",
-        ANSWERS,
-    ),
-    CommandEntry(
-        "snapshot",
-        "coordinator.cli.verify.snapshot",
-        "Write a dump of a running service: everything that decides, as objects",
-        ANSWERS,
-    ),
-    CommandEntry(
-        "bench",
-        "coordinator.cli.run.bench",
-        "Measure tasks per second, and what each task costs every process",
-        RUN,
-    ),
-    CommandEntry(
-        "scaling",
-        "coordinator.cli.verify.scaling",
-        "Run the same backlog with more and more shards, on virtual time, and compare",
-        RUN,
-    ),
-    CommandEntry(
-        "chaos",
-        "coordinator.cli.verify.chaos",
-        "Break things on purpose, and check histories",
-        RUN,
         "app",
     ),
     CommandEntry(

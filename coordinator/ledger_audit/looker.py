@@ -5,7 +5,7 @@ A slice is what a look does between two times of giving way. After it the audit 
 the machine, and everybody else comes in between. It is the pace of the audit of the books
 (:mod:`coordinator.service.reconcile_loop`: a fixed size, then a pause that grows with what was
 read), but measured: here a slice is of tasks, records, or operations of the log. A seeded run
-paces it by virtual time (:mod:`coordinator.verification.simulation.ledger_audit`).
+paces it by virtual time (:mod:`laboratory.simulation.ledger_audit`).
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ class Checkout:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.marker = root.parent / "began"
-        (root / "coordinator").mkdir(parents=True)
-        (root / "coordinator" / "__init__.py").touch()  # else the installed package is found first
+        (root / "laboratory").mkdir(parents=True)
+        (root / "laboratory" / "__init__.py").touch()  # else the installed package is found first
         (root / "requirements.lock").write_text("")
         (root / "pyproject.toml").write_text(PYPROJECT)
         (root / "backend.py").write_text(BACKEND)
@@ -82,7 +82,7 @@ class Checkout:
     def bench(self, cost: str) -> None:
         """From now on a run of the tree costs so much."""
         text = BENCH.format(cost=cost, marker=str(self.marker))
-        (self.root / "coordinator" / "cli.py").write_text(text)
+        (self.root / "laboratory" / "cli.py").write_text(text)
 
     def worktrees(self) -> int:
         return len(self.git("worktree", "list").splitlines())

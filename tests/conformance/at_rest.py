@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coordinator.verification.replay.outcome import ReplayResult
+from laboratory.replay.outcome import ReplayResult
 from tests.conformance.judge import KNOWN, lowest, pods_of
 
 

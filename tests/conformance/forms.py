@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from coordinator.verification.replay.outcome import ReplayResult
-from coordinator.verification.replay.scenario import read_scenario, replay
-from coordinator.verification.replay.sharded import QUIET, ShardedRun, run_sharded
+from laboratory.replay.outcome import ReplayResult
+from laboratory.replay.scenario import read_scenario, replay
+from laboratory.replay.sharded import QUIET, ShardedRun, run_sharded
 from shard_worker.view.mode import Mode
 from shared.codec.packed import replace
 from tests.conformance.at_rest import differences_at_rest

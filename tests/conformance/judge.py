@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator.verification.replay.outcome import ReplayResult
+from laboratory.replay.outcome import ReplayResult
 
 KNOWN = {
     "bindsNum",

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.verification.replay.kai.rounds import Round, observed_states
-from coordinator.verification.replay.kai.scenario import KaiScenario
-from coordinator.verification.replay.outcome import ReplayResult
+from laboratory.replay.kai.rounds import Round, observed_states
+from laboratory.replay.kai.scenario import KaiScenario
+from laboratory.replay.outcome import ReplayResult
 from shard_worker.framework.operation import OpKind
 from tests.conformance.kai_judge import members_of
 

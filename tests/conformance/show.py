@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer
 
-from coordinator.verification.replay.scenario import replay
+from laboratory.replay.scenario import replay
 from tests.conformance.forms import Form, differences_in
 from tests.conformance.judge import differences
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.replay.kai.outcome import as_json
-from coordinator.verification.replay.kai.rounds import observed_states
-from coordinator.verification.replay.kai.scenario import read_kai_scenario
+from laboratory.replay.kai.outcome import as_json
+from laboratory.replay.kai.rounds import observed_states
+from laboratory.replay.kai.scenario import read_kai_scenario
 from tests.conformance.conftest import scenarios
 from tests.conformance.kai_judge import wrong
 from tests.conformance.kai_names import NAMES

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.replay.kai.scenario import read_kai_scenario
-from coordinator.verification.replay.kai.service import run_kai_sharded
+from laboratory.replay.kai.scenario import read_kai_scenario
+from laboratory.replay.kai.service import run_kai_sharded
 from tests.conformance.forms import Form
 from tests.conformance.kai_at_rest import differences
 from tests.conformance.kai_differing import DIFFERS

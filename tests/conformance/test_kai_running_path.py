@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.replay.kai.rounds import observed_states
-from coordinator.verification.replay.kai.scenario import read_kai_scenario
-from coordinator.verification.replay.kai.service import run_kai_sharded
+from laboratory.replay.kai.rounds import observed_states
+from laboratory.replay.kai.scenario import read_kai_scenario
+from laboratory.replay.kai.service import run_kai_sharded
 from shared.codec.packed import replace
 from tests.conformance.forms import Form
 from tests.conformance.kai_at_rest import differences, plan_of

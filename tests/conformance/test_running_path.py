@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.replay.scenario import replay
+from laboratory.replay.scenario import replay
 from shared.codec.packed import replace
 from tests.conformance.at_rest import differences_at_rest
 from tests.conformance.forms import Form, differences_halted_in, differences_in

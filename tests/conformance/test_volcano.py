@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.replay.scenario import replay
+from laboratory.replay.scenario import replay
 from tests.conformance.judge import differences
 from tests.conformance.names import NAMES
 

@@ -12,9 +12,9 @@ import pytest_asyncio
 import yaml
 
 from coordinator.api.discovery.definitions import manifest
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install, remove
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install, remove
 from tests.coordinator.api.kubectl import SECONDS, found
 from tests.deploy.rendered import OVERLAYS, ROOT, Object, of_kind, pods_of, render
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from coordinator.api.app import make_app
 from coordinator.api.listener.certificate import ServingCertificate
 from coordinator.api.listener.listener import Listener, ListenerOptions
-from coordinator.verification.local_kubernetes.authority import Authority
+from laboratory.local_kubernetes.authority import Authority
 from tests.deploy.rendered import one, render
 from tests.end_to_end.one_process.harness import free_port
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.reference import command_page
+from laboratory.cli.reference import command_page
 from tests.conftest import ROOT
 from tests.docs.pages import PAGES, Block, blocks, mistakes, name
 from tests.docs.reader import FOLDERS, RUN_PAGES, START, read, starts_its_own

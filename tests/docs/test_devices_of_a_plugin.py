@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-from coordinator.verification.replay.sharded import ShardedRun, run_sharded
-from coordinator.verification.workloads.bulk_client import ApiClient
-from coordinator.verification.workloads.generators import lists
+from laboratory.replay.sharded import ShardedRun, run_sharded
+from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.generators import lists
 from shard_worker.harness import Cluster, Result
 from shard_worker.view.mode import Mode
 from shared.ledger.redis.server import EmbeddedServer
@@ -26,10 +26,10 @@ from shared.model.named_devices import ASSIGNED_DEVICES, DEVICES, read_devices, 
 from shared.policy.model import PluginOption
 from shared.units.things import Things
 from tests.conftest import ROOT
-from tests.coordinator.verification.replay.build import case, gang, node, sessions
 from tests.docs.pages import blocks
 from tests.docs.terminal import Up
 from tests.end_to_end.one_process.harness import PATIENCE, running
+from tests.laboratory.replay.build import case, gang, node, sessions
 from tests.shard_worker.framework.installed import package
 from tests.shared.ledger.conftest import flush
 

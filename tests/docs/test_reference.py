@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.catalogue import ENTRIES
 from coordinator.cli.plugin_reference import unexplained
-from coordinator.cli.reference import pages
+from laboratory.cli.catalogue import ENTRIES
+from laboratory.cli.reference import pages
 from shared.policy.volcano_names import PLUGINS_HERE
 from shared.settings.settings import PREFIX, Settings
 from tests.conftest import ROOT

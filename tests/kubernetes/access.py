@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coordinator.verification.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.client import ApiClient
 from tests.coordinator.api.client import Json
 
 RBAC = "rbac.authorization.k8s.io"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from coordinator.verification.local_kubernetes.client import ApiClient, Resource
+from laboratory.local_kubernetes.client import ApiClient, Resource
 from tests.coordinator.api.client import Json
 
 SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from coordinator.verification.local_kubernetes.binaries import Binaries
-from coordinator.verification.local_kubernetes.client import ApiClient, client_of
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.binaries import Binaries
+from laboratory.local_kubernetes.client import ApiClient, client_of
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.identity import Identity
 from tests.kubernetes.access import account, grant, token_of
 from tests.kubernetes.emptying import empty
 from tests.kubernetes.faults.proxy import FaultyProxy, faulty_proxy

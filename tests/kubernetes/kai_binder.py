@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
-from coordinator.verification.local_kubernetes.errors import UnexpectedAnswer
+from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
+from laboratory.local_kubernetes.errors import UnexpectedAnswer
 
 Json = dict[str, Any]
 REQUESTS = "/apis/scheduling.run.ai/v1alpha2/bindrequests"

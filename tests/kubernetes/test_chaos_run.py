@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.verification.chaos.kubernetes.volcano import GPU_AMOUNT, GPU_SHARES
-from coordinator.verification.checker.check import check, check_lines
-from coordinator.verification.checker.report.report import CheckReport
-from coordinator.verification.checker.report.rules import Rule
-from coordinator.verification.local_kubernetes.binaries import Binaries
+from laboratory.chaos.kubernetes.volcano import GPU_AMOUNT, GPU_SHARES
+from laboratory.checker.check import check, check_lines
+from laboratory.checker.report.report import CheckReport
+from laboratory.checker.report.rules import Rule
+from laboratory.local_kubernetes.binaries import Binaries
 
 SECONDS = 25
 SEED, KAI_SEED = 4, 24
@@ -28,7 +28,7 @@ KAI_LOADED = (*LOADED, Rule.QUEUE_TREE)
 
 
 def chaos(*options: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "coordinator.cli", "chaos", "run", *map(str, options)]
+    command = [sys.executable, "-m", "laboratory.cli", "chaos", "run", *map(str, options)]
     return subprocess.run(command, capture_output=True, text=True, timeout=460, check=False)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.verification.chaos.kubernetes.demands import ask_device, ask_volume
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.controllers.device_claims import free_claims
-from coordinator.verification.local_kubernetes.controllers.disruption import count_budgets
-from coordinator.verification.local_kubernetes.controllers.volumes import (
+from laboratory.chaos.kubernetes.demands import ask_device, ask_volume
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.controllers.device_claims import free_claims
+from laboratory.local_kubernetes.controllers.disruption import count_budgets
+from laboratory.local_kubernetes.controllers.volumes import (
     PROVISIONER,
     SELECTED,
     VolumeController,
 )
-from coordinator.verification.local_kubernetes.kubelets import started
-from coordinator.verification.workloads.demands import storage_class
-from coordinator.verification.workloads.manifests import manifest
+from laboratory.local_kubernetes.kubelets import started
+from laboratory.workloads.demands import storage_class
+from laboratory.workloads.manifests import manifest
 from tests.kubernetes.driver.harness import pod
 
 Json = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from coordinator.verification.local_kubernetes.client import ApiClient, client_of
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.client import ApiClient, client_of
+from laboratory.local_kubernetes.control_plane import ControlPlane
 from tests.coordinator.api.client import Json
 from tests.kubernetes.access import account, grant, token_of, user, username
 from tests.kubernetes.audit import Request, entries, requests_of

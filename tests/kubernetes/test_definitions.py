@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.definitions import KAI, VOLCANO, install, remove
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.definitions import KAI, VOLCANO, install, remove
 from tests.coordinator.api.client import Json
 from tests.coordinator.intake import objects
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.kubelets import LEASES, HollowKubelets
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.kubelets import LEASES, HollowKubelets
 from tests.coordinator.api.client import Json
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -12,7 +12,7 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
-from coordinator.verification.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.client import ApiClient
 from shared.units.quantity import amount
 
 Json = dict[str, Any]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coordinator.verification.local_kubernetes.authority import Authority
+from laboratory.local_kubernetes.authority import Authority
 from shared.secrets.secret_file import new_secret, write_secret
 from tests.machines.machine import ENTERING, RAY, Machine, machines
 
@@ -140,7 +140,7 @@ class Cluster:
         self.until(all_up)
 
     def start_quadrant(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "coordinator.cli", "up"]
+        command = [sys.executable, "-m", "laboratory.cli", "up"]
         return self.head.run(
             [*command, "--listen", f"127.0.0.1:{API_PORT}"], log="up", **self.settings
         )
@@ -148,7 +148,7 @@ class Cluster:
     # --- what users do --------------------------------------------------------------------------
 
     def quadrant(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "coordinator.cli", *words]
+        command = [sys.executable, "-m", "laboratory.cli", *words]
         return self.head.ask(command, QUADRANT_SERVER=",".join(self.urls))
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.checker.check import check
+from laboratory.checker.check import check
 from tests.machines.cluster import CUT_SECONDS, SHARDS, Cluster, all_up, three_machines
 from tests.machines.machine import possible
 

@@ -20,8 +20,8 @@ import aiohttp
 import typer
 
 from coordinator.supervisor.supervisor import Supervisor
-from coordinator.verification.workloads.bulk_client import ApiClient
-from coordinator.verification.workloads.generators import lists
+from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.generators import lists
 from shared.settings.settings import load_settings
 from tests.many_needs.objects import Item, job, need, node, own_term
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.verification.workloads.generators import GPU
+from laboratory.workloads.generators import GPU
 
 Item = dict[str, Any]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from coordinator.verification.replay.outcome import ReplayResult
-from coordinator.verification.replay.sharded import ShardedRun, run_sharded
-from coordinator.verification.workloads.drawn_policies import ONE_OF, plugins_of
+from laboratory.replay.outcome import ReplayResult
+from laboratory.replay.sharded import ShardedRun, run_sharded
+from laboratory.workloads.drawn_policies import ONE_OF, plugins_of
 from shard_worker.view.mode import Mode
-from tests.coordinator.verification.replay.build import Json, case, sessions
+from tests.laboratory.replay.build import Json, case, sessions
 
 
 def left_over(seed: int, policy: Json, objects: list[Json], shards: int, mode: Mode) -> list[str]:

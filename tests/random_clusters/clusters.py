@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from random import Random
 
-from coordinator.verification.workloads.demands import HOSTNAME
-from coordinator.verification.workloads.drawn_objects import (
+from laboratory.workloads.demands import HOSTNAME
+from laboratory.workloads.drawn_objects import (
     node_marks,
     objects_around,
     queue_spec,
 )
 from shared.model.model import Node
-from tests.coordinator.verification.replay.build import Json, foreign, node, priority, queue
+from tests.laboratory.replay.build import Json, foreign, node, priority, queue
 from tests.random_clusters.pods import group_of
 
 

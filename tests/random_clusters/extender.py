@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-from coordinator.verification.workloads.extender_answers import extender_answer
+from laboratory.workloads.extender_answers import extender_answer
 
 
 class _Answers(BaseHTTPRequestHandler):

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from coordinator.verification.checker.check import check_lines
-from coordinator.verification.checker.report.rules import Rule
-from coordinator.verification.replay.cases import Case
-from coordinator.verification.replay.cycles import run_cycles
-from coordinator.verification.replay.sharded import ShardedRun, run_sharded
-from coordinator.verification.simulation.history import Notes
-from coordinator.verification.workloads.drawn_policies import plugins_of, policy_of
-from coordinator.verification.workloads.extender_answers import refuses
+from laboratory.checker.check import check_lines
+from laboratory.checker.report.rules import Rule
+from laboratory.replay.cases import Case
+from laboratory.replay.cycles import run_cycles
+from laboratory.replay.sharded import ShardedRun, run_sharded
+from laboratory.simulation.history import Notes
+from laboratory.workloads.drawn_policies import plugins_of, policy_of
+from laboratory.workloads.extender_answers import refuses
 from shard_worker.view.mode import Mode
-from tests.coordinator.verification.replay.build import Json, case
+from tests.laboratory.replay.build import Json, case
 from tests.random_clusters.at_rest import left_over
 from tests.random_clusters.clusters import cluster, node_usage
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from coordinator.verification.workloads.drawn_demands import APPS, ask_for_more
-from coordinator.verification.workloads.drawn_objects import job_marks
-from tests.coordinator.verification.replay.build import Json, pod
+from laboratory.workloads.drawn_demands import APPS, ask_for_more
+from laboratory.workloads.drawn_objects import job_marks
+from tests.laboratory.replay.build import Json, pod
 
 
 def group_of(draw: Random, name: str, queues: list[str], room: dict[str, int]) -> list[Json]:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.verification.replay.session import run_session
-from coordinator.verification.workloads.drawn_policies import plugins_of
+from laboratory.replay.session import run_session
+from laboratory.workloads.drawn_policies import plugins_of
 from shard_worker.dialects.volcano.registry import PLUGINS
-from tests.coordinator.verification.replay.build import case, gang, node
 from tests.examples import examples
+from tests.laboratory.replay.build import case, gang, node
 from tests.random_clusters.extender import answering
 from tests.random_clusters.forms import Tried, drawn, try_cluster
 

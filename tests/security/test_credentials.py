@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 from typer.testing import CliRunner
 
 from coordinator.api.auth.roles import RECORD
-from coordinator.cli.app import app
+from laboratory.cli.app import app
 from shared.ledger.redis.server import EmbeddedServer
 from shared.policy.file import ACCEPTED_FILE
 from shared.secrets.credentials import hide_credentials

@@ -21,7 +21,7 @@ from tests.coordinator.api.auth.files import entry, write_tokens
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-COMMAND = [sys.executable, "-m", "coordinator.cli"]
+COMMAND = [sys.executable, "-m", "laboratory.cli"]
 START_SECONDS = 90.0
 
 LISTENING = "0A"

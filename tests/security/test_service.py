@@ -12,7 +12,7 @@ import redis
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.service import __main__
 from coordinator.service.service import Service
-from coordinator.verification.workloads.generators import pod_items
+from laboratory.workloads.generators import pod_items
 from shared.codec.checked import Malformed
 from shared.ledger.errors import LedgerAltered, LedgerError
 from shared.ledger.keys import key

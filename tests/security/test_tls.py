@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import redis
 
-from coordinator.verification.local_kubernetes.authority import Authority
+from laboratory.local_kubernetes.authority import Authority
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.access import Access
 from shared.ledger.redis.client import RedisLedger

@@ -1,1 +1,1 @@
-"""Commands that start everything: up, demo, bench."""
+"""The command that starts everything: up."""

@@ -106,7 +106,7 @@ def up(
     host, port = _host_and_port(listen)
     from coordinator.api.listener.listener import listener_options
     from coordinator.api.listener.policy import open_gate
-    from coordinator.cli.run.stack import run_to_exit_code
+    from coordinator.cli.run.exit_code import run_to_exit_code
     from shared.settings.settings import SettingsError, load_settings
 
     with as_command_errors(SettingsError):

@@ -14,8 +14,8 @@ from aiohttp import ClientSession
 
 from coordinator.api.auth.roles import needed
 from coordinator.api.debugging import BASE as ROUTE
-from coordinator.cli.app import run
 from coordinator.intake.principal import TokenRole
+from laboratory.cli.app import run
 from shared.telemetry.profiler import OTHERS, sample
 from tests.coordinator.explain.cluster import job, node, send, settled
 from tests.end_to_end.one_process.harness import running

@@ -13,8 +13,8 @@ import orjson
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.core.reasons.reasons import why
-from coordinator.verification.workloads.bulk_client import ApiClient
-from coordinator.verification.workloads.demands import ask_device, claim_template, devices
+from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.demands import ask_device, claim_template, devices
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import job, node, pod, task
 from tests.end_to_end.one_process.harness import Running, running

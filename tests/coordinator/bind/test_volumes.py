@@ -14,8 +14,8 @@ from coordinator.controllers.prebind import StoredPreBind
 from coordinator.controllers.volume_controller import WITHDRAWN, ClaimBinding
 from coordinator.core.pod_evictions import EvictionObstacle
 from coordinator.intake.admission.result import Admission
-from coordinator.verification.workloads.bulk_client import ApiClient
-from coordinator.verification.workloads.demands import HOSTNAME, disk, storage_class, volume_claim
+from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.demands import HOSTNAME, disk, storage_class, volume_claim
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import job, node, task
 from tests.end_to_end.one_process.drain.support import cordon, evict

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from coordinator.cli.app import run
+from laboratory.cli.app import run
 
 
 class Said(NamedTuple):

@@ -58,7 +58,7 @@ def interrupt(command: Sequence[str], *, when: Ready, run_dir: Path | None = Non
     if run_dir is not None:
         environ |= {"QUADRANT_RUN_DIR": str(run_dir), "HOME": str(run_dir)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "coordinator.cli", *command],
+        [sys.executable, "-m", "laboratory.cli", *command],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -20,7 +20,7 @@ import orjson
 import pytest
 
 from coordinator.supervisor.child_process import descendants
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import ApiClient
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import container, node, pod
 from tests.end_to_end.one_process.harness import Running, running
@@ -53,7 +53,7 @@ async def _interrupt(
     before = termios.tcgetattr(end) if screen else None
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "coordinator.cli", *words),
+        *("-m", "laboratory.cli", *words),
         stdin=terminal if screen else asyncio.subprocess.DEVNULL,
         stdout=terminal,
         stderr=asyncio.subprocess.PIPE,

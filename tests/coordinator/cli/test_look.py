@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.core import TyperArgument
 
-from coordinator.cli.catalogue import ENTRIES
+from laboratory.cli.catalogue import ENTRIES
 from shared.ledger.schema import SCHEMA
 from shared.wire_digest import WIRE
 from tests.coordinator.cli.conftest import Quadrant
@@ -208,7 +208,7 @@ def test_version_of_both(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) ->
 
 def _proposed(*words: str) -> list[str]:
     """As a shell asks: a new process each time."""
-    code = "import sys; from coordinator.cli.app import kubectl_complete as c; c()"
+    code = "import sys; from laboratory.cli.app import kubectl_complete as c; c()"
     done = subprocess.run(
         [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60, check=True
     )
@@ -371,7 +371,7 @@ def test_top_on_a_terminal_ends_with_q(answers: dict[tuple[str, str], Any]) -> N
     """On the terminal's second screen, drawn more than once; the first one is as it was."""
     master, slave = pty.openpty()
     with serving(answers) as server:
-        command = [sys.executable, "-m", "coordinator.cli", "top", "--interval=100ms"]
+        command = [sys.executable, "-m", "laboratory.cli", "top", "--interval=100ms"]
         top = subprocess.Popen(
             [*command, "-s", server.url],
             stdin=slave,

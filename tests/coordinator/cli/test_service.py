@@ -220,7 +220,7 @@ async def test_queues(gang: Command) -> None:
 
 async def test_a_watch_shows_what_happens(gang: Command) -> None:
     watching = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "coordinator.cli", "get", "pods", "-w", "-s", gang.service.url),
+        *(sys.executable, "-m", "laboratory.cli", "get", "pods", "-w", "-s", gang.service.url),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "HOME": "/nonexistent"},
@@ -281,7 +281,7 @@ async def test_at_a_glance(gang: Command) -> None:
     ],
 )
 async def test_every_verb_completes_names(gang: Command, words: str, names: list[str]) -> None:
-    code = "from coordinator.cli.app import kubectl_complete as c; c()"
+    code = "from laboratory.cli.app import kubectl_complete as c; c()"
     verb, *rest = words.split(" ")
     if verb in ("queue", "shard", "debug", "chaos"):
         verb, rest = f"{verb} {rest[0]}", rest[1:]

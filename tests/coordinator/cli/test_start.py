@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from coordinator.cli.app import app
-from coordinator.cli.catalogue import ENTRIES
 from coordinator.cli.options.lazy import CommandEntry
+from laboratory.cli.app import app
+from laboratory.cli.catalogue import ENTRIES
 from tests.conftest import ROOT
 from tests.coordinator.cli.conftest import Quadrant
 from tests.coordinator.cli.stand_in import QUEUES, listed, pod, serving, table
@@ -27,7 +27,7 @@ PODS = "/api/v1/namespaces/default/pods"
 def _loaded(*arguments: str) -> set[str]:
     """Top-level modules that a command imports, and ``rich``'s as one."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "coordinator.cli", *arguments],
+        [sys.executable, "-X", "importtime", "-m", "laboratory.cli", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
@@ -35,7 +35,7 @@ def _loaded(*arguments: str) -> set[str]:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     names = re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)
-    assert "coordinator.cli" in names or "typer" in names
+    assert "laboratory.cli" in names or "typer" in names
     return {name.partition(".")[0] for name in names}
 
 
@@ -45,7 +45,7 @@ READ_HELP = """
 import contextlib, io, json, sys
 
 known, told = set(), {}
-from coordinator.cli.app import run
+from laboratory.cli.app import run
 
 for words in sys.argv[1:]:
     with contextlib.redirect_stdout(io.StringIO()):
@@ -83,7 +83,7 @@ def test_help_loads_nothing_heavy(
 
 def test_what_help_loads_is_seen(of_help: dict[str, tuple[int, list[str]]]) -> None:
     _, loaded = of_help["--help"]
-    assert "coordinator.cli.app" in loaded
+    assert "laboratory.cli.app" in loaded
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_another_cluster_is_never_touched(quadrant: Quadrant) -> None:
 def test_the_reader_of_the_output_may_leave(tmp_path: Path) -> None:
     pods = [pod(f"pod-{n}") for n in range(20_000)]
     with serving({("GET", f"{PODS} table"): (200, table(*pods))}) as server:
-        command = f"{sys.executable} -m coordinator.cli get pods --server {server.url} | head -1"
+        command = f"{sys.executable} -m laboratory.cli get pods --server {server.url} | head -1"
         done = subprocess.run(
             ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
         )
@@ -236,7 +236,7 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
     with serving({("GET", f"{PODS} table"): (200, table(pod("a")))}) as server:
         server.holds_watches = True
         watching = subprocess.Popen(
-            [sys.executable, "-m", "coordinator.cli", "get", "pods", "-w", "-s", server.url],
+            [sys.executable, "-m", "laboratory.cli", "get", "pods", "-w", "-s", server.url],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -266,7 +266,7 @@ def test_both_scripts_are_one_command() -> None:
     from coordinator.cli import app as cli
 
     done = subprocess.run(
-        [sys.executable, "-c", "from coordinator.cli.app import kubectl_plugin as p; p()"],
+        [sys.executable, "-c", "from laboratory.cli.app import kubectl_plugin as p; p()"],
         capture_output=True,
         text=True,
         timeout=60,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.run import stack
+from coordinator.cli.run import exit_code
 from coordinator.cli.run.up import DEFAULT_PORT, KUBECONFIG, reachable
 from coordinator.supervisor.child_process import command_line, descendants
 from tests.coordinator.cli.conftest import Quadrant
@@ -78,7 +78,7 @@ def test_the_port(
     def run(main: Callable[[], object]) -> int:
         return 0
 
-    monkeypatch.setattr(stack, "run_to_exit_code", run)
+    monkeypatch.setattr(exit_code, "run_to_exit_code", run)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     assert quadrant("up", *words).code == 0
@@ -106,7 +106,7 @@ def test_a_bad_policy_is_told_before_anything_starts(
     def run(main: Callable[[], object]) -> int:
         return 0
 
-    monkeypatch.setattr(stack, "run_to_exit_code", run)
+    monkeypatch.setattr(exit_code, "run_to_exit_code", run)
     said = quadrant(*words)
     assert said.code == 0
     assert "Warning: the last policy that was good counts" in said.err
@@ -137,7 +137,7 @@ def test_the_end_of_the_terminal_stops_it_as_ctrl_c_does(
         return 0
 
     with handled(number, signal.SIG_DFL):
-        assert stack.run_to_exit_code(serve) == 130
+        assert exit_code.run_to_exit_code(serve) == 130
     assert ended == [number]
     assert "all processes are stopped" in capsys.readouterr().err
 
@@ -149,7 +149,7 @@ def test_under_nohup_the_end_of_the_terminal_stops_nothing() -> None:
         return 7
 
     with handled(signal.SIGHUP, signal.SIG_IGN):
-        assert stack.run_to_exit_code(serve) == 7
+        assert exit_code.run_to_exit_code(serve) == 7
 
 
 def test_a_client_on_this_machine_reaches_what_listens_everywhere() -> None:
@@ -163,7 +163,7 @@ def test_a_client_on_this_machine_reaches_what_listens_everywhere() -> None:
 def test_up_says_how_to_ask_it_and_answers_again_when_its_coordinator_was_killed(
     tmp_path: Path, short_dir: Path, quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = [sys.executable, "-m", "coordinator.cli", "up", "--shards", "1"]
+    command = [sys.executable, "-m", "laboratory.cli", "up", "--shards", "1"]
     said_on_stderr = tmp_path / "stderr"
     with said_on_stderr.open("wb") as stderr:
         up = subprocess.Popen(

@@ -23,7 +23,7 @@ import pytest
 
 from coordinator.cli.run.up import KUBECONFIG
 from tests.coordinator.cli.conftest import Quadrant
-from tests.coordinator.verification.simulation.contending import (
+from tests.laboratory.simulation.contending import (
     hyper_node,
     job,
     named_node,
@@ -78,7 +78,7 @@ def up(short_dir: Path) -> Iterator[Path]:
     words = ["up", "--shards", "2", "--listen", "127.0.0.1:0", "--policy", str(policy)]
     with tempfile.TemporaryFile("w+") as errors:
         service = subprocess.Popen(
-            [sys.executable, "-m", "coordinator.cli", *words],
+            [sys.executable, "-m", "laboratory.cli", *words],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

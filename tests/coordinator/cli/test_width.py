@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.catalogue import ENTRIES
 from coordinator.cli.objects.description import describe
 from coordinator.cli.output import terminal
 from coordinator.cli.output.printing import TextColumns
 from coordinator.cli.run.up import _next_steps
+from laboratory.cli.catalogue import ENTRIES
 from shared.settings.settings import load_settings
 from tests.coordinator.cli.conftest import Quadrant
 

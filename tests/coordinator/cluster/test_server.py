@@ -21,7 +21,7 @@ from coordinator.cluster.simulated.client import ClusterError, SocketCluster
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.host import ClusterHost
 from coordinator.cluster.simulated.kubelets import Kubelets
-from coordinator.verification.checker.check import check
+from laboratory.checker.check import check
 from shared.ledger.entries.intake_batch import IntakeBatch, PutObject
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.client import RedisLedger

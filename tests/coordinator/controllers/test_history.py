@@ -9,7 +9,7 @@ from coordinator.cluster.history.file import HistoryFile, LogFollower
 from coordinator.cluster.protocol import BindAnswers, BindRequests
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.faulty import Faults, FaultyCluster
-from coordinator.verification.checker.check import check
+from laboratory.checker.check import check
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.client import RedisLedger
 from tests.coordinator.controllers.support import gone, job, node, phase, status, submit, task, when

@@ -15,7 +15,7 @@ from coordinator.controllers.volume_controller import (
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.changes import Changes
 from coordinator.intake.intake import Intake
-from coordinator.verification.workloads.demands import disk, storage_class, volume_claim
+from laboratory.workloads.demands import disk, storage_class, volume_claim
 from shard_worker.kube_scheduler.filters.volumes import NOTHING_FREE, bound
 from shared.codec.packed import replace
 from shared.ledger.entries.stored import BindEntry

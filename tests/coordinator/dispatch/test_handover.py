@@ -1,7 +1,7 @@
 """Hand-over: two phases, nothing is two shards' own, and no crash or lost worker skips one.
 
 The core is driven step by step here; runs with everything in them are in
-``tests/coordinator/verification/simulation``.
+``tests/laboratory/simulation``.
 """
 
 from __future__ import annotations

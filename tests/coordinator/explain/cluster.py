@@ -7,8 +7,8 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from coordinator.cli.run.stack import Sender
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.cli.stack import Sender
+from laboratory.workloads.bulk_client import ApiClient
 from shared.ledger.redis.client import RedisLedger
 from tests.end_to_end.one_process.harness import Running
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.app import run
 from coordinator.cli.scheduling.explain_text import explanation
+from laboratory.cli.app import run
 from tests.coordinator.explain.cluster import GPU, Item, job, node, queue, send, settled
 from tests.end_to_end.one_process.harness import Running, running
 

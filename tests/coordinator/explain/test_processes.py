@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from coordinator.cli.run.stack import Sender, until_nodes_are_shared_out
 from coordinator.supervisor.supervisor import Supervisor
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.cli.stack import Sender, until_nodes_are_shared_out
+from laboratory.workloads.bulk_client import ApiClient
 from shared.settings.settings import load_settings
 from tests.coordinator.explain.cluster import Item, job, node
 from tests.coordinator.explain.test_plan import PLANS

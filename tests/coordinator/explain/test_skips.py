@@ -119,7 +119,7 @@ def test_every_word_of_the_list_is_written_out_once() -> None:
     words = "|".join(reason.value for reason in Reason)
     places = [
         (str(path.relative_to(ROOT)), match)
-        for room in ("coordinator", "shard_worker", "shared")
+        for room in ("laboratory", "coordinator", "shard_worker", "shared")
         for path in (ROOT / room).rglob("*.py")
         for match in re.findall(rf'"({words})"', path.read_text())
     ]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.app import run
 from coordinator.cli.scheduling.trace import lines
 from coordinator.explain.job_trace import MOST_TRACES
+from laboratory.cli.app import run
 from tests.coordinator.explain.cluster import GPU, asking, job, node, queue, send, settled
 from tests.end_to_end.one_process.harness import Running, running
 

@@ -10,9 +10,9 @@ import pytest
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.changes import Changes
 from coordinator.objects.store import Objects
-from coordinator.verification.scenarios.generate import scenario
-from coordinator.verification.scenarios.play import play
-from coordinator.verification.simulation.service_edges import ServiceEdges
+from laboratory.scenarios.generate import scenario
+from laboratory.scenarios.play import play
+from laboratory.simulation.service_edges import ServiceEdges
 from tests.coordinator.objects.test_watchers import FOLLOWED, Follower
 from tests.examples import examples
 

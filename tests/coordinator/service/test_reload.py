@@ -16,7 +16,7 @@ from structlog.typing import EventDict
 from coordinator.service import service
 from coordinator.service.policy_watch import PolicyFollower
 from coordinator.service.worker_lifecycle import WorkerTimes
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import ApiClient
 from shared.ledger.redis.server import EmbeddedServer
 from shared.policy.file import ACCEPTED_FILE
 from shared.settings.settings import SettingsError, load_settings

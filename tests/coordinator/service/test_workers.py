@@ -13,11 +13,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from coordinator.cli.run.stack import Sender
 from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.dispatch.worker_client import OtherVersion, WorkerLost
-from coordinator.verification.workloads.bulk_client import ApiClient
-from coordinator.verification.workloads.generators import (
+from laboratory.cli.stack import Sender
+from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.generators import (
     GPU,
     ClusterShape,
     job_items,

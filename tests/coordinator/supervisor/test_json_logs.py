@@ -16,7 +16,7 @@ import pytest
 def test_every_line_of_every_log_is_json(short_dir: Path) -> None:
     run_dir = short_dir / "run"
     up = subprocess.Popen(
-        [sys.executable, "-m", "coordinator.cli", "up", "--listen", "127.0.0.1:0", "--shards", "1"],
+        [sys.executable, "-m", "laboratory.cli", "up", "--listen", "127.0.0.1:0", "--shards", "1"],
         env=os.environ | {"QUADRANT_RUN_DIR": str(run_dir)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,7 +1,7 @@
 """A whole service in one event loop: real ledger, real HTTP, kubelets and workers in process.
 
 What it leaves out is Ray and the other processes (tests/end_to_end/real_processes and
-tests/coordinator/verification/chaos have those), so that a test of the service starts in a tenth of
+tests/laboratory/chaos have those), so that a test of the service starts in a tenth of
 a second and can look inside.
 """
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from coordinator.cli.run.stack import Sender
 from coordinator.cluster.history.events import LedgerEvents
-from coordinator.verification.checker.state.ownership import RowOwnership
-from coordinator.verification.workloads.bulk_client import ApiClient
-from coordinator.verification.workloads.generators import (
+from laboratory.checker.state.ownership import RowOwnership
+from laboratory.cli.stack import Sender
+from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.generators import (
     GPU,
     ClusterShape,
     job_items,

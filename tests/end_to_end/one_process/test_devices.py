@@ -16,7 +16,7 @@ import aiohttp
 import redis
 
 from coordinator.cluster.simulated.cluster import LocalCluster
-from coordinator.verification.workloads.generators import lists
+from laboratory.workloads.generators import lists
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.keys import key
 from shared.ledger.records import WIDTH, unpack_thing

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import redis
 
-from coordinator.verification.workloads.generators import DURATION
+from laboratory.workloads.generators import DURATION
 from shared.errors import first_of
 from shared.ledger.records import USED, WIDTH, unpack_node
 from shared.ledger.redis.client import RedisLedger

@@ -17,7 +17,7 @@ import pytest
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.instructions import Instruction
-from coordinator.verification.workloads.generators import lists
+from laboratory.workloads.generators import lists
 from tests.end_to_end.one_process.harness import Running, running
 from tests.many_needs.objects import Item, job, need, node, own_term
 

@@ -11,7 +11,7 @@ import aiohttp
 import orjson
 
 from coordinator.core.reasons.reasons import why
-from coordinator.verification.workloads.bulk_client import BASE, ApiClient
+from laboratory.workloads.bulk_client import BASE, ApiClient
 from shard_worker.session_model.demands import DEMANDS, Demand
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason

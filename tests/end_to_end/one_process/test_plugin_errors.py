@@ -10,7 +10,7 @@ import orjson
 import pytest
 from structlog.typing import EventDict
 
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import ApiClient
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import container, node, pod, pod_group, queue
 from tests.end_to_end.one_process.harness import running

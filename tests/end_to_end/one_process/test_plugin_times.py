@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import ApiClient
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import container, node, pod
 from tests.coordinator.service.metrics.scrape import scrape, total

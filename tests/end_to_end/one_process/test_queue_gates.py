@@ -9,7 +9,7 @@ import aiohttp
 import orjson
 
 from coordinator.core.reasons.reasons import why
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import ApiClient
 from shard_worker.session_model.queue_totals import QUEUE_GATE
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import container, job, node, pod, queue, task

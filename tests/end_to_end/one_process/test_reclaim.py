@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from coordinator.order import excerpts
-from coordinator.verification.workloads.generators import lists
+from laboratory.workloads.generators import lists
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import HOLDING
 from tests.end_to_end.one_process.harness import Running, running

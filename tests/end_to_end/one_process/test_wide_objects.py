@@ -20,7 +20,7 @@ from aiohttp import ClientSession
 
 from coordinator.api.auth.tokens import new_token
 from coordinator.ledger_refusals import WriteKind
-from coordinator.verification.workloads.generators import DURATION
+from laboratory.workloads.generators import DURATION
 from shared.ledger.keys import key
 from shared.ledger.records import (
     NOMINATED,

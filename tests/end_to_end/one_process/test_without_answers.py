@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer
 
 from coordinator.cli.scheduling.explain_text import explanation
 from coordinator.service.metrics.usage import FORGET_AFTER
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import ApiClient
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import node, pod
 from tests.end_to_end.one_process.harness import Running, running

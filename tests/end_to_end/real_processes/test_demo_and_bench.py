@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
-QUADRANT = [sys.executable, "-m", "coordinator.cli"]
+QUADRANT = [sys.executable, "-m", "laboratory.cli"]
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import orjson
 import pytest
 
 from coordinator.supervisor.supervisor import COORDINATOR, Supervisor
-from coordinator.verification.checker.check import check
-from coordinator.verification.workloads.bulk_client import ApiClient, BulkError
+from laboratory.checker.check import check
+from laboratory.workloads.bulk_client import ApiClient, BulkError
 from shared.settings.settings import load_settings
 from tests.end_to_end.one_process.test_kai_evictions import MOVING, at, pinned
 from tests.end_to_end.one_process.test_kai_order import leaf, single

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.supervisor.supervisor import Supervisor
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import ApiClient
 from shared.settings.settings import load_settings
 from tests.coordinator.intake.test_kai_objects import kai_group
 from tests.coordinator.service.metrics.scrape import scrape, total

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from coordinator.supervisor.supervisor import COORDINATOR, STANDBY, Supervisor
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import ApiClient
 from shared.settings.settings import load_settings
 from tests.coordinator.intake.objects import node, pod
 

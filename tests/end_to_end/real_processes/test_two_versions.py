@@ -15,9 +15,9 @@ import pytest
 
 from coordinator.dispatch.worker_client import OtherVersion, RayShards
 from coordinator.supervisor.supervisor import COORDINATOR, Supervisor
-from coordinator.verification.checker.check import check
-from coordinator.verification.workloads.bulk_client import ApiClient
-from coordinator.verification.workloads.generators import DURATION
+from laboratory.checker.check import check
+from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.generators import DURATION
 from shard_worker.worker.transport import WorkerConfig
 from shared.ledger.redis.access import Access
 from shared.messages.messages import Epoch

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from coordinator.verification.api_server.http_edge import HttpEdge
-from coordinator.verification.api_server.server import ApiServer
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.server_process import LOOPBACK
+from laboratory.api_server.http_edge import HttpEdge
+from laboratory.api_server.server import ApiServer
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.server_process import LOOPBACK
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from coordinator.verification.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.client import ApiClient
 from tests.kubernetes.api_server.steps import Json, Ref, Step
 
 _SECONDS = 20.0

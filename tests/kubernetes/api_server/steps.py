@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
-from coordinator.verification.local_kubernetes.client import MERGE_PATCH, STRATEGIC_PATCH
-from coordinator.verification.local_kubernetes.kubelets import ended, ready_node, started
+from laboratory.local_kubernetes.client import MERGE_PATCH, STRATEGIC_PATCH
+from laboratory.local_kubernetes.kubelets import ended, ready_node, started
 
 Json = dict[str, Any]
 

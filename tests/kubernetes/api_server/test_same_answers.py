@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
 from tests.examples import examples
 from tests.kubernetes.api_server.served import served_double
 from tests.kubernetes.api_server.side import Side, differences, ranked

@@ -13,7 +13,7 @@ from typing import Any
 from coordinator.jobs.state import JobState
 from coordinator.service.observed.kubernetes import open_kubernetes
 from coordinator.service.observed.observed import ObservedCluster
-from coordinator.verification.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.client import ApiClient
 from shared.settings.settings import Settings
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 

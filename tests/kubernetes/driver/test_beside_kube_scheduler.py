@@ -14,10 +14,10 @@ import aiohttp
 import pytest
 
 from coordinator.cluster.kubernetes.shadow.record import NAME as RECORD
-from coordinator.verification.local_kubernetes.binaries import Binaries
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.server_process import ServerProcess
+from laboratory.local_kubernetes.binaries import Binaries
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.server_process import ServerProcess
 from shared.settings.settings import load_settings
 from tests.conftest import ROOT
 from tests.deploy.rendered import of_kind, render

@@ -13,14 +13,14 @@ import pytest
 import pytest_asyncio
 
 from coordinator.cluster.kubernetes.writes import writes
-from coordinator.verification.local_kubernetes.binaries import Binaries
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
-from coordinator.verification.local_kubernetes.identity import Identity
-from coordinator.verification.local_kubernetes.kubelets import HollowKubelets
-from coordinator.verification.local_kubernetes.peers import peer
-from coordinator.verification.local_kubernetes.server_process import ServerProcess
+from laboratory.local_kubernetes.binaries import Binaries
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.kubelets import HollowKubelets
+from laboratory.local_kubernetes.peers import peer
+from laboratory.local_kubernetes.server_process import ServerProcess
 from shared.messages.messages import ENDED, TaskState
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.faults.effects import HoldAnswer, HoldRequest

@@ -15,11 +15,11 @@ import redis
 
 from coordinator.cluster.kubernetes.state.mirror import Mirror
 from coordinator.service.observed.devices import LOOK_SECONDS, PROTECTED
-from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
-from coordinator.verification.local_kubernetes.identity import Identity
-from coordinator.verification.local_kubernetes.kubelets import path_of, started
+from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.kubelets import path_of, started
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.faults.effects import Answer
 from tests.kubernetes.faults.proxy import FaultyProxy

@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from coordinator.cluster.kubernetes.state import leaving as leaving_pods
 from coordinator.cluster.overdue import Obstacle
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 
 pytestmark = pytest.mark.timeout(180)

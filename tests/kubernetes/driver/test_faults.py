@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.identity import Identity
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 from tests.kubernetes.faults.effects import Answer, CutStream, LoseAnswer, LoseRequest
 from tests.kubernetes.faults.proxy import FaultyProxy

@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from coordinator.cluster.kubernetes.cluster import DELTA
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.driver.test_evictions import priority
 

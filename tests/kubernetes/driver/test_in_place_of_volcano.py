@@ -15,10 +15,10 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
-from coordinator.verification.local_kubernetes.kubelets import DURATION, HollowKubelets
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.kubelets import DURATION, HollowKubelets
 from tests.kubernetes.driver.harness import Followed, followed, until
 from tests.kubernetes.volcano_controllers import GROUPS, JOBS, PODS, QUEUES, VolcanoControllers
 

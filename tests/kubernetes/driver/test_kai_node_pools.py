@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import KAI, install
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import KAI, install
 from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 

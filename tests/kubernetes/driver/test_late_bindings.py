@@ -13,9 +13,9 @@ import pytest
 
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from coordinator.service.observed import statuses
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.identity import Identity
 from tests.kubernetes.driver.harness import followed, node, pod, until
 from tests.kubernetes.driver.test_evictions import priority
 from tests.kubernetes.faults.effects import Answer, HoldRequest

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from coordinator.service.observed import volumes as observed_volumes
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.identity import Identity
 from tests.kubernetes.driver import test_devices as devices
 from tests.kubernetes.driver import test_volumes as volumes
 from tests.kubernetes.driver.harness import Followed, followed, node, until

@@ -12,9 +12,9 @@ import pytest
 import redis
 
 from coordinator.service.observed import statuses
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import KAI, VOLCANO, install
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import KAI, VOLCANO, install
 from shared.manifests.kai.groups import LAST_START
 from tests.conftest import ROOT
 from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue

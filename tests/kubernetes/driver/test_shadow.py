@@ -11,9 +11,9 @@ import pytest
 
 from coordinator.cluster.kubernetes.shadow.record import NAME as RECORD
 from coordinator.cluster.kubernetes.shadow.record import trace_rows
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
 from shared.settings.settings import load_settings
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of

@@ -16,10 +16,10 @@ import pytest_asyncio
 from coordinator.cluster.kubernetes.writes import status_queue
 from coordinator.service.observed import statuses
 from coordinator.service.observed.statuses import WRITES_A_TICK
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
-from coordinator.verification.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.identity import Identity
 from tests.docs.terminal import kubectl
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.faults.effects import Answer, Effect, LoseAnswer, LoseRequest

@@ -14,10 +14,10 @@ import pytest
 from coordinator.intake.admission.pods import CHANGED_IN_PLACE
 from coordinator.intake.intake import Intake, Parsed
 from coordinator.service import reconcile_loop
-from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.identity import Identity
-from coordinator.verification.local_kubernetes.kubelets import ended, path_of, started
+from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.kubelets import ended, path_of, started
 from shared.messages.messages import TaskState
 from shared.slices import Steps
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until

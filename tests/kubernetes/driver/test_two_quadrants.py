@@ -11,8 +11,8 @@ import pytest
 
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from coordinator.cluster.kubernetes.writes import cluster_lease
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 
 pytestmark = pytest.mark.timeout(180)

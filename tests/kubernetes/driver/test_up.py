@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
 from tests.kubernetes.driver.harness import node, pod
 
 pytestmark = pytest.mark.timeout(180)
@@ -22,7 +22,7 @@ SECONDS = 90.0
 
 
 def quadrant(*words: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "coordinator.cli", *words]
+    command = [sys.executable, "-m", "laboratory.cli", *words]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, env=environment, check=False
     )
@@ -46,7 +46,7 @@ def test_what_it_prints_leads_to_both(control_plane: ControlPlane, short_dir: Pa
     with said.open("w") as stderr:
         options = ["--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0"]
         up = subprocess.Popen(
-            [sys.executable, "-m", "coordinator.cli", "up", *options],
+            [sys.executable, "-m", "laboratory.cli", "up", *options],
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=stderr,

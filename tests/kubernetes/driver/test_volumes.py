@@ -13,9 +13,9 @@ import pytest_asyncio
 
 from coordinator.service.observed import volumes
 from coordinator.service.observed.volumes import BOUND_HERE, SELECTED
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
 from shared.messages.messages import TaskState
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of

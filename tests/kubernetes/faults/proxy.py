@@ -19,10 +19,10 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.identity import Identity
-from coordinator.verification.local_kubernetes.server_process import LOOPBACK
-from coordinator.verification.local_kubernetes.sockets import sockets
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.server_process import LOOPBACK
+from laboratory.local_kubernetes.sockets import sockets
 from tests.coordinator.api.client import SECONDS
 from tests.kubernetes.faults.effects import (
     Answer,

@@ -10,9 +10,9 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from coordinator.verification.local_kubernetes.client import ApiClient, client_of
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.client import ApiClient, client_of
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.identity import Identity
 from tests.coordinator.api.client import Json, Lines
 from tests.kubernetes.faults.effects import (
     Answer,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from coordinator.verification.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.identity import Identity
 
 
 def words_of(identity: Identity) -> list[str | Path]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from coordinator.verification.local_kubernetes.client import client_of
-from coordinator.verification.local_kubernetes.identity import Identity
-from coordinator.verification.local_kubernetes.kubelets import HollowKubelets
+from laboratory.local_kubernetes.client import client_of
+from laboratory.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.kubelets import HollowKubelets
 from tests.kubernetes.machines.identity import identity_of
 
 CORES = 8

@@ -9,9 +9,9 @@ import signal
 import sys
 from pathlib import Path
 
-from coordinator.verification.chaos.kubernetes.recorder import ledger_begun, recording
-from coordinator.verification.local_kubernetes.client import client_of
-from coordinator.verification.local_kubernetes.identity import Identity
+from laboratory.chaos.kubernetes.recorder import ledger_begun, recording
+from laboratory.local_kubernetes.client import client_of
+from laboratory.local_kubernetes.identity import Identity
 from shared.ledger.redis.client import RedisLedger
 from shared.settings.settings import load_settings
 from tests.kubernetes.driver.harness import QUADRANT

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.verification.checker.check import check
-from coordinator.verification.local_kubernetes.binaries import Binaries
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import VOLCANO
+from laboratory.checker.check import check
+from laboratory.local_kubernetes.binaries import Binaries
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO
 from tests.kubernetes.driver.harness import pod_group
 from tests.kubernetes.machines.identity import words_of
 from tests.kubernetes.machines.kubelets import CORES

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from coordinator.verification.local_kubernetes.client import ApiClient, client_of
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import install
-from coordinator.verification.local_kubernetes.kubelets import DURATION
+from laboratory.local_kubernetes.client import ApiClient, client_of
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import install
+from laboratory.local_kubernetes.kubelets import DURATION
 from tests.kubernetes.audit import entries
 from tests.kubernetes.driver.harness import pod, pod_group
 from tests.kubernetes.machines.kubelets import MACHINE

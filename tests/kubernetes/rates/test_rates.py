@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.local_kubernetes.binaries import Binaries
+from laboratory.local_kubernetes.binaries import Binaries
 from tests.coordinator.cli.interrupting import interrupt, shards_work
 
 pytestmark = pytest.mark.timeout(280)
@@ -18,7 +18,7 @@ PODS = 40
 
 
 def bench(*options: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "coordinator.cli", "bench", "kubernetes", *map(str, options)]
+    command = [sys.executable, "-m", "laboratory.cli", "bench", "kubernetes", *map(str, options)]
     return subprocess.run(command, capture_output=True, text=True, timeout=270, check=False)
 
 

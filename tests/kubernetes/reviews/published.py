@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from coordinator.verification.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.client import ApiClient
 from tests.kubernetes.driver.harness import pod
 
 Json = dict[str, Any]

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.local_kubernetes.authority import Authority
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import (
+from laboratory.local_kubernetes.authority import Authority
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import (
     COMMAND,
     VOLCANO,
     install,

@@ -16,8 +16,8 @@ import pytest
 
 from coordinator.api.auth import rechecks, reviews
 from coordinator.api.auth.tokens import new_token
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
 from tests.coordinator.api.auth.files import entry, write_tokens
 from tests.coordinator.service.metrics.scrape import read, total
 from tests.end_to_end.one_process.harness import PATIENCE

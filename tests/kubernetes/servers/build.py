@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from coordinator.verification.local_kubernetes.binaries import Binaries
+from laboratory.local_kubernetes.binaries import Binaries
 from shared.die_with_parent import die_with_parent
 
 MODULE = Path(__file__).parent

@@ -19,7 +19,7 @@ from coordinator.api.listener import certificate, connections, listener
 from coordinator.api.listener.certificate import ServingCertificate
 from coordinator.api.listener.listener import Listener, ListenerOptions, listener_options
 from coordinator.supervisor.readiness import answers_well
-from coordinator.verification.local_kubernetes.authority import Authority, openssl
+from laboratory.local_kubernetes.authority import Authority, openssl
 from shared.settings.settings import SettingsError, load_settings
 from tests.end_to_end.one_process.harness import free_port
 

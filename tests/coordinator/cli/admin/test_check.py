@@ -207,7 +207,7 @@ def test_another_object_is_not_a_policy() -> None:
 def test_standard_input() -> None:
     assert "standard input: valid" in check("-", stdin=GOOD)
     done = subprocess.run(
-        [sys.executable, "-m", "coordinator.cli", "config", "check", "-"],
+        [sys.executable, "-m", "laboratory.cli", "config", "check", "-"],
         input=b"\xff\xfe",
         capture_output=True,
         timeout=60,

@@ -44,7 +44,7 @@ def run(name: str, where: DoctorPlace) -> str:
 
 def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "coordinator.cli", "doctor", *arguments],
+        [sys.executable, "-m", "laboratory.cli", "doctor", *arguments],
         capture_output=True,
         text=True,
         timeout=100,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from coordinator.cluster.events import ClusterEvent
 from coordinator.cluster.history.events import LedgerEvents
 from coordinator.cluster.history.file import HistoryFile, LogFollower
-from coordinator.verification.checker.check import check
+from laboratory.checker.check import check
 from shared.ledger.entries.intake_batch import (
     DropClass,
     DropJob,

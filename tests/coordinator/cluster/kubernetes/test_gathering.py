@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.cluster.kubernetes.gathering import FEW, GATHER_SECONDS, Gathering
-from tests.coordinator.verification.simulation.test_virtual_loop import Stage
+from tests.laboratory.simulation.test_virtual_loop import Stage
 
 
 def test_few_things_wait_for_others_unless_it_was_quiet() -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from coordinator.cli.run.stack import Sender
 from coordinator.service.metrics.exporter import CoordinatorMetrics
-from coordinator.verification.workloads.bulk_client import ApiClient
-from coordinator.verification.workloads.generators import (
+from laboratory.cli.stack import Sender
+from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.generators import (
     GPU,
     ClusterShape,
     job_items,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.run.stack import Sender
-from coordinator.verification.workloads.bulk_client import ApiClient
+from laboratory.cli.stack import Sender
+from laboratory.workloads.bulk_client import ApiClient
 from tests.coordinator.service.metrics.scrape import Series, scrape, total
 from tests.end_to_end.one_process.harness import Running, running
 

@@ -14,8 +14,8 @@ import redis
 
 from coordinator.api.write.bulk import BASE
 from coordinator.cluster.history.file import HistoryFile, LogFollower
-from coordinator.verification.checker.check import check
-from coordinator.verification.checker.report.report import CheckReport
+from laboratory.checker.check import check
+from laboratory.checker.report.report import CheckReport
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.client import RedisLedger
 from tests.coordinator.controllers.test_history import Recorded

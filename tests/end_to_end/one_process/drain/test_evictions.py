@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from coordinator.cluster.simulated.cluster import LocalCluster
-from coordinator.verification.checker.report.report import CheckReport
+from laboratory.checker.report.report import CheckReport
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import TaskState
 from tests.coordinator.api.kubectl import Kubectl, found

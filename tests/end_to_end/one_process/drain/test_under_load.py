@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from coordinator.verification.checker.report.report import CheckReport
+from laboratory.checker.report.report import CheckReport
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.api.kubectl import Kubectl, found
 from tests.coordinator.intake.objects import node, pod

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import KAI, install
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import KAI, install
 from tests.kubernetes.driver.harness import Followed
 from tests.kubernetes.driver.kai.objects import QUEUES, beside_binder
 from tests.kubernetes.kai_binder import KaiBinder

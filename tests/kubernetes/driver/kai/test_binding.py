@@ -8,8 +8,8 @@ from coordinator.bind.quarantine import REFUSALS
 from coordinator.cluster.kubernetes.bind_requests import strays, writes
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from coordinator.service.bind_loop import CALLS
-from coordinator.verification.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
-from coordinator.verification.local_kubernetes.kubelets import started
+from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
+from laboratory.local_kubernetes.kubelets import started
 from shared.messages.messages import TaskState
 from tests.kubernetes.driver.harness import Followed, node, until
 from tests.kubernetes.driver.kai.objects import (

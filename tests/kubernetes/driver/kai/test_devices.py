@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
-from coordinator.verification.local_kubernetes.definitions import KAI, install
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import KAI, install
 from shared.model.kai_devices import shared_groups
 from tests.coordinator.service.metrics.scrape import scrape, total
 from tests.kubernetes.driver.harness import Followed, until

@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 
 from coordinator.cluster.kubernetes.api import reflector
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.definitions import KAI, install, remove
-from coordinator.verification.local_kubernetes.identity import Identity
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.definitions import KAI, install, remove
+from laboratory.local_kubernetes.identity import Identity
 from tests.kubernetes.driver.harness import Followed, node, until
 from tests.kubernetes.driver.kai.objects import beside_binder, binder_of, kai_pod, requests
 from tests.kubernetes.faults.effects import Answer, LoseAnswer, LoseRequest

@@ -8,8 +8,8 @@ import pytest
 
 from coordinator.cluster.kubernetes.bind_requests import strays
 from coordinator.cluster.kubernetes.state.pods import STATEMENT
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
 from tests.kubernetes.driver.harness import Followed, node, until
 from tests.kubernetes.driver.kai.objects import (
     PODS,

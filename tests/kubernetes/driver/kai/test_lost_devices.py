@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
 from shared.units.things import Things
 from tests.kubernetes.driver.harness import Followed, node, until
 from tests.kubernetes.driver.kai.objects import Json, beside_binder, gpu_node, kai_pod

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
 from tests.coordinator.intake.test_kai_objects import kai_queue
 from tests.kubernetes.driver.kai.objects import Json, beside_binder, gpu_node, kai_pod, requests
 

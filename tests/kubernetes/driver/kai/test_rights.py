@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.cluster.kubernetes.bind_requests import writes
-from coordinator.verification.local_kubernetes.client import ApiClient
-from coordinator.verification.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.control_plane import ControlPlane
 from tests.deploy.rendered import render, rights_of_ours
 from tests.kubernetes.access import grant, user
 from tests.kubernetes.audit import requests_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.verification.replay.scenario import ScenarioError, replay
+from laboratory.replay.scenario import ScenarioError, replay
 
 Json = dict[str, Any]
 TREE = {"name": "capacity", "enableHierarchy": True}

@@ -18,7 +18,7 @@ import redis
 from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.intake.documents.document import Key
-from coordinator.verification.workloads.generators import DURATION
+from laboratory.workloads.generators import DURATION
 from shared.ledger.redis.server import EmbeddedServer
 from shared.ledger.schema import SCHEMA
 from shared.messages.messages import TaskState

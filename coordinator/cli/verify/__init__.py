@@ -1,1 +1,0 @@
-"""Commands that verify: chaos, replay, snapshot, scaling."""

@@ -1,1 +1,0 @@
-"""Verification: the checker, the model, seeded runs, fault injection and replays."""

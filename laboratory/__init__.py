@@ -1,0 +1,1 @@
+"""Runs that judge the service: demo, bench, chaos, replay, scaling, seeded runs, the checker."""

@@ -1,0 +1,270 @@
+"""A hostile tenant during a chaos run: it sends everything that its tokens allow.
+
+It has two tokens, one to view and one to submit to its own queue, and attacks in ways that a review
+found to corrupt the ledger or stall the service. Each attack is bounded in count and time, with a
+pause between two. Its answers do not matter as long as there are some: what is judged are the
+others' promises and waiting times.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+
+from laboratory.workloads.bulk_client import BASE
+from laboratory.workloads.demands import ask_own_nodes, ask_ports
+from laboratory.workloads.generators import (
+    CPU,
+    LIST_LIMIT,
+    Item,
+    job_manifest,
+    pod_manifest,
+    pod_template,
+    role_of,
+)
+from laboratory.workloads.manifests import manifest
+
+QUEUE = "tenant"
+NAMESPACE = "tenant"
+
+REST_SECONDS = 1.0
+"""Pause between two attacks: the run tests the content of requests, not their rate."""
+
+ANSWER_SECONDS = 20.0
+"""Timeout of a request, long enough for a change of leader."""
+
+PORT_PODS = 1_100
+"""Pods with distinct host ports in one list. When a record grew by a slot per name, the ledger's
+script failed half way from some 1,000 on."""
+PORTS_OF_ONE = 3_000
+"""Host ports of a single pod: the same attack by one object."""
+OWN_TERM_JOBS = 200
+"""Jobs that each keep away from their own label: every pair of rules between pods is another."""
+NEEDS = 500
+"""Pods with pairwise different requests."""
+CONNECTIONS = 10
+DOCUMENT_BYTES = 1_000_000
+HALF_SENT = 1_000
+"""Connections that begin a request and never finish it."""
+HALF_SENT_SECONDS = 3.0
+
+DURATION = 0.2
+
+
+@dataclass(slots=True)
+class Hostile:
+    """``urls``: of all coordinators. :meth:`run` attacks until it is cancelled."""
+
+    urls: list[str]
+    view: str
+    """A token with role view."""
+    submit: str
+    """A token that may submit to :data:`QUEUE`."""
+    answered: Counter[str] = field(default_factory=Counter)
+    """Attack and HTTP status -> count; "no answer" for timeouts."""
+    _round: int = 0
+    _long_ago: str = ""
+    """Version of the first list of pods that was read."""
+
+    async def run(self) -> None:
+        timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+        connector = aiohttp.TCPConnector(limit=4 * CONNECTIONS)
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+            for attack in itertools.cycle(self._attacks()):
+                self._round += 1
+                await attack(session)
+                await asyncio.sleep(REST_SECONDS)
+
+    def _attacks(self) -> list[Callable[[aiohttp.ClientSession], Awaitable[None]]]:
+        return [
+            self._pods_with_a_port_each,
+            self._documents,
+            self._pod_with_many_ports,
+            self._jobs_with_own_terms,
+            self._half_sent,
+            self._different_needs,
+            self._watches_from_long_ago,
+            self._from_another_site,
+            self._what_is_not_its_own,
+        ]
+
+    # --- what corrupted the ledger ------------------------------------------------------------
+
+    async def _pods_with_a_port_each(self, session: aiohttp.ClientSession) -> None:
+        pods = [self._pod(number) for number in range(PORT_PODS)]
+        for number, pod in enumerate(pods):
+            ask_ports(pod, [20_000 + number])
+        await self._submit(session, "a port each", pods)
+
+    async def _pod_with_many_ports(self, session: aiohttp.ClientSession) -> None:
+        pod = self._pod(0)
+        ask_ports(pod, range(10_000, 10_000 + PORTS_OF_ONE))
+        await self._submit(session, "many ports", [pod])
+
+    # --- what held up the service -------------------------------------------------------------
+
+    async def _documents(self, session: aiohttp.ClientSession) -> None:
+        """Post large documents of several shapes on several connections at a time."""
+        async with asyncio.TaskGroup() as group:
+            for _, body in zip(range(CONNECTIONS), itertools.cycle(documents()), strict=False):
+                group.create_task(
+                    self._post(session, "documents", f"{BASE}/plans", body, kind="application/yaml")
+                )
+
+    async def _jobs_with_own_terms(self, session: aiohttp.ClientSession) -> None:
+        jobs = []
+        for number in range(OWN_TERM_JOBS):
+            name = self._name(number)
+            template = pod_template(CPU, duration=DURATION, amount="10m")
+            ask_own_nodes(template, name)
+            roles = [role_of(2, template)]
+            jobs.append(job_manifest(name, roles, minimum=2, namespace=NAMESPACE, queue=QUEUE))
+        await self._submit(session, "own terms", jobs)
+
+    async def _different_needs(self, session: aiohttp.ClientSession) -> None:
+        pods = [self._pod(number, cpu=f"{number + 1}m") for number in range(NEEDS)]
+        await self._submit(session, "different needs", pods)
+
+    async def _half_sent(self, session: aiohttp.ClientSession) -> None:
+        del session  # below what a client library lets one do
+        url = urlsplit(self._url)
+        opened: list[asyncio.StreamWriter] = []
+        try:
+            for _ in range(HALF_SENT):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    _, writer = await asyncio.open_connection(url.hostname, url.port)
+                writer.write(b"POST /api/v1/namespaces/tenant/pods HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+                opened.append(writer)
+            await asyncio.sleep(HALF_SENT_SECONDS)
+            self.answered["half sent: held"] += len(opened)
+        except (OSError, TimeoutError):
+            self.answered["half sent: turned away"] += 1
+        finally:
+            for writer in opened:
+                writer.close()
+
+    async def _watches_from_long_ago(self, session: aiohttp.ClientSession) -> None:
+        """Have everything told that happened since the first round, on several connections."""
+        sent = {"Authorization": f"Bearer {self.view}"}
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+
+        async def watch() -> None:
+            query = {"watch": "true", "resourceVersion": self._long_ago, "timeoutSeconds": "1"}
+            async with session.get(self._url + path, params=query, headers=sent) as told:
+                await told.read()
+                self.answered[f"old watch: {told.status}"] += 1
+
+        try:
+            if not self._long_ago:
+                async with session.get(self._url + path, headers=sent) as listed:
+                    whole = orjson.loads(await listed.read())
+                    self._long_ago = whole.get("metadata", {}).get("resourceVersion", "")
+            async with asyncio.TaskGroup() as group:
+                for _ in range(CONNECTIONS):
+                    group.create_task(watch())
+        except* (aiohttp.ClientError, TimeoutError):
+            self.answered["old watch: no answer"] += 1
+
+    # --- what it may not ----------------------------------------------------------------------
+
+    async def _from_another_site(self, session: aiohttp.ClientSession) -> None:
+        """Requests as from a page in a browser: from another site without a Content-Type, then for
+        another host."""
+        body = orjson.dumps(self._pod(0))
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        elsewhere = {"Sec-Fetch-Site": "cross-site", "Origin": "https://elsewhere.example"}
+        await self._post(session, "another site", path, body, kind="", headers=elsewhere)
+        rebound = {"Host": "elsewhere.example"}
+        await self._post(session, "another host", path, body, headers=rebound)
+
+    async def _what_is_not_its_own(self, session: aiohttp.ClientSession) -> None:
+        pods = [self._pod(number) for number in range(3)]
+        pods[0]["spec"]["priorityClassName"] = "system-node-critical"
+        pods[1]["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "default"
+        key = "node-role.kubernetes.io/control-plane"
+        pods[2]["spec"]["tolerations"] = [{"key": key, "operator": "Exists"}]
+        await self._submit(session, "not its own", pods)
+
+    # --- requests -----------------------------------------------------------------------------
+
+    async def _submit(self, session: aiohttp.ClientSession, attack: str, items: list[Item]) -> None:
+        """Submit everything in one request, since the limit on lists is tested too."""
+        body = orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items})
+        status = await self._post(session, attack, f"{BASE}/lists", body)
+        if status == 413 and len(items) > LIST_LIMIT:
+            for part in _parts(items):
+                body = orjson.dumps({"kind": "List", "apiVersion": "v1", "items": part})
+                await self._post(session, attack, f"{BASE}/lists", body)
+
+    async def _post(
+        self,
+        session: aiohttp.ClientSession,
+        attack: str,
+        path: str,
+        body: bytes,
+        *,
+        kind: str = "application/json",
+        headers: dict[str, str] | None = None,
+    ) -> int:
+        """The HTTP status; 0 without an answer."""
+        token = self.view if path.endswith("/plans") else self.submit
+        sent = {"Authorization": f"Bearer {token}", **(headers or {})}
+        if kind:
+            sent["Content-Type"] = kind
+        try:
+            async with session.post(
+                self._url + path,
+                data=body,
+                headers=sent,
+                skip_auto_headers=() if kind else ("Content-Type",),
+            ) as response:
+                await response.read()
+                self.answered[f"{attack}: {response.status}"] += 1
+                return response.status
+        except (aiohttp.ClientError, TimeoutError):
+            self.answered[f"{attack}: no answer"] += 1
+            return 0
+
+    @property
+    def _url(self) -> str:
+        return self.urls[self._round % len(self.urls)]
+
+    # --- objects ------------------------------------------------------------------------------
+
+    def _name(self, number: int) -> str:
+        return f"hostile-{self._round}-{number}"
+
+    def _pod(self, number: int, *, cpu: str = "10m") -> Item:
+        template = pod_template(CPU, duration=DURATION, amount=cpu)
+        queue = {"scheduling.volcano.sh/queue-name": QUEUE}
+        return pod_manifest(self._name(number), template, namespace=NAMESPACE, annotations=queue)
+
+
+def documents() -> list[bytes]:
+    """YAML documents of the maximum size, each slow to parse in another way."""
+    many_keys = b"".join(b"k%d: {a: [1, 2, 3], b: x}\n" % number for number in range(60_000))
+    deep = b"a: " + b"[" * 200 + b"]" * 200 + b"\n"
+    items = (
+        b"kind: List\napiVersion: v1\nitems:\n" + b"- {kind: Pod, metadata: {name: x}}\n" * 60_000
+    )
+    aliases = b"a: &a [x, x, x]\nb:\n" + b"- *a\n" * 400_000
+    shapes = (many_keys, deep * (DOCUMENT_BYTES // len(deep)), items, aliases)
+    return [shape[:DOCUMENT_BYTES].rsplit(b"\n", 1)[0] + b"\n" for shape in shapes]
+
+
+def queue() -> dict[str, Any]:
+    """The tenant's own queue."""
+    return manifest("Queue", QUEUE, {"weight": 1})
+
+
+def _parts(items: list[Item]) -> Iterator[list[Item]]:
+    for at in range(0, len(items), LIST_LIMIT):
+        yield items[at : at + LIST_LIMIT]

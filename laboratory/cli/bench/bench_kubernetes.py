@@ -1,0 +1,311 @@
+"""The run of ``quadrant bench kubernetes``: pods on a real API server, bound by us or others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from coordinator.cli.options.failure import CommandError
+from coordinator.cli.options.options import Output
+from coordinator.cli.output.progress import RunProgress
+from coordinator.supervisor import cpu_time
+from coordinator.supervisor.supervisor import Supervisor
+from laboratory.chaos.stage import beside
+from laboratory.cli.bench.bench_options import BenchOptions
+from laboratory.cli.control_plane import own_control_plane
+from laboratory.cli.stack import run_to_exit_code
+from laboratory.local_kubernetes.bind_watch import BindWatch, watching_binds
+from laboratory.local_kubernetes.client import ApiClient, client_of
+from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.errors import LocalClusterFailed
+from laboratory.local_kubernetes.kubelets import HollowKubelets
+from laboratory.local_kubernetes.load import AMOUNTS, create, nodes, running, waiting
+from laboratory.local_kubernetes.peers import peer
+from laboratory.local_kubernetes.server_process import ServerProcess
+from laboratory.workloads.bulk_client import ApiClient as Quadrant
+from shared.settings.settings import load_settings
+
+OURS = "quadrant"
+SERVERS = ("kube-apiserver", "etcd")
+"""What all schedulers share."""
+GOALS = {"rate": 1500.0, "gang_us": 250.0, "separate_us": 450.0}
+"""Binds a second, and microseconds of processor time a pod, on two cores with the API server."""
+NO_LEASES = 1e9
+LOOK_SECONDS = 0.05
+READ_SECONDS = 5.0
+"""By then a scheduler has read the nodes."""
+PATIENCE = 120.0
+"""Seconds without any bind after which a run has failed."""
+
+Item = dict[str, Any]
+Roots = dict[int, str]
+"""Process id -> name."""
+Spent = dict[str, float]
+"""Process -> seconds of processor time so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    scheduler: str
+    pods: int
+    seconds: float
+    """From the first bind to the last."""
+    first_bind: float
+    """Seconds to the first bind from the scheduler's start, or from that of creating the pods where
+    it was there before."""
+    again: float
+    """The same of a second start, with what the ledger has; 0: there was none."""
+    memory: dict[str, int]
+    """Process -> bytes at the end."""
+    costs: dict[str, float]
+    """Process -> seconds of processor time a pod, once all processes were up."""
+
+    def row(self) -> dict[str, Any]:
+        cost = {name: round(1e6 * seconds) for name, seconds in sorted(self.costs.items())}
+        servers = {name: cost.pop(name) for name in SERVERS if name in cost}
+        return {
+            "scheduler": self.scheduler,
+            "pods": self.pods,
+            "pods_per_second": round(self.pods / self.seconds, 1),
+            "first_bind_seconds": round(self.first_bind, 1),
+            "second_start_first_bind_seconds": round(self.again, 1),
+            "memory_mib": {name: size >> 20 for name, size in sorted(self.memory.items())},
+            "scheduler_us_per_pod": sum(cost.values()),
+            "by_process_us_per_pod": cost,
+            "servers_us_per_pod": servers,
+        }
+
+
+def run_on_kubernetes(options: BenchOptions) -> int:
+    """Returns the exit code. Raises CommandError."""
+    if options.servers is None:
+        raise CommandError("kubernetes: give the folder of etcd and kube-apiserver by --servers")
+    if options.running and options.kubelets:
+        raise CommandError("--running: leave it out, or --kubelets")
+    programs = options.against or []
+    for given in programs:
+        if not given.is_file():
+            raise CommandError(f"--against: there is no {given}; name the program's file")
+        try:
+            peer(given, given)  # before anything is started
+        except LocalClusterFailed as error:
+            raise CommandError(str(error)) from None
+    rows: list[dict[str, Any]] = []
+    console = Console(stderr=True, highlight=False)
+    for program in (None, *programs):
+        # A server of its own for each: what one leaves behind is no load for the next.
+        with own_control_plane(options.servers) as plane, RunProgress(console) as progress:
+            run = _Run(options, plane, progress, program)
+            if code := run_to_exit_code(run.measure):
+                return code
+        assert run.rates is not None
+        rows.append(run.rates.row())
+    _tell(options, rows)
+    return 0
+
+
+class _Run:
+    """One scheduler on a fresh API server."""
+
+    def __init__(
+        self,
+        options: BenchOptions,
+        plane: ControlPlane,
+        progress: RunProgress,
+        program: Path | None,
+    ) -> None:
+        """``program``: another scheduler; None: Quadrant."""
+        self._options, self._plane, self._progress = options, plane, progress
+        kubeconfig = plane.admin.kubeconfig
+        self._peer = None if program is None else peer(program.absolute(), kubeconfig)
+        self._name = OURS if program is None else program.name
+        self._url = ""
+        """Of Quadrant, once it runs."""
+        self.rates: Rates | None = None
+
+    async def measure(self) -> int:
+        options, progress = self._options, self._progress
+        kubeconfig = self._plane.admin.kubeconfig
+        async with client_of(self._plane.admin) as cluster, watching_binds(kubeconfig) as binds:
+            await install(cluster, *VOLCANO)
+            progress.phase(f"{self._name}: creating {options.nodes:,} nodes (not counted)")
+            if options.kubelets:
+                kubelets = HollowKubelets(cluster, lease_seconds=NO_LEASES)
+                await create(cluster, nodes(options.nodes))
+                kubelets.adopt((f"n{number}" for number in range(options.nodes)), AMOUNTS)
+                async with beside(kubelets.run()):
+                    self.rates = await self._arriving(cluster, binds)
+            else:
+                await create(cluster, nodes(options.nodes))
+                many = options.pods + options.running
+                progress.phase(f"{self._name}: creating {many:,} pods (not counted)")
+                await create(cluster, running(options.running, options.nodes, self._pods_name))
+                await create(cluster, self._pods())
+                await binds.until(options.running, PATIENCE)
+                binds.begin()
+                with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+                    self.rates = await self._waiting(binds, Path(folder))
+                    if options.running and self._peer is None:
+                        await self._second_start(cluster, binds, Path(folder))
+        return 0
+
+    @property
+    def _pods_name(self) -> str:
+        """The scheduler's name in its pods."""
+        return OURS if self._peer is None else self._peer.name
+
+    def _pods(self) -> Iterator[Item]:
+        return waiting(self._options.pods, self._options.gang, self._pods_name)
+
+    async def _waiting(self, binds: BindWatch, folder: Path) -> Rates:
+        """The pods are there before the scheduler is."""
+        began = time.monotonic()
+        async with self._scheduler(folder) as roots:
+            return await self._until_all(binds, roots, began)
+
+    async def _second_start(self, cluster: ApiClient, binds: BindWatch, folder: Path) -> None:
+        """One more pod waits, and the ledger has the others."""
+        binds.begin()
+        await create(cluster, waiting(1, 0, self._pods_name, prefix="again"))
+        began = time.monotonic()
+        async with self._scheduler(folder):
+            await binds.until(1, PATIENCE)
+        assert self.rates is not None
+        self.rates = replace(self.rates, again=binds.first_at - began)
+
+    async def _arriving(self, cluster: ApiClient, binds: BindWatch) -> Rates:
+        """The pods are created while it runs."""
+        with tempfile.TemporaryDirectory(prefix="qb-") as folder:
+            async with self._scheduler(Path(folder)) as roots, asyncio.TaskGroup() as group:
+                await asyncio.sleep(READ_SECONDS)
+                began = time.monotonic()
+                task = group.create_task(create(cluster, self._pods()))
+                rates = await self._until_all(binds, roots, began)
+                await task
+                return rates
+
+    async def _until_all(self, binds: BindWatch, roots: Callable[[], Roots], began: float) -> Rates:
+        pods = self._options.pods
+        try:
+            await binds.until(1, PATIENCE)
+            await self._started()
+            # What the start of the workers takes is no cost of a pod.
+            before, bound = _spent(roots()), binds.bound
+            self._progress.phase(f"{self._name}: measuring {pods:,} binds")
+            await binds.until(pods, PATIENCE)
+        except TimeoutError:
+            raise CommandError(f"{self._name} bound {binds.bound:,} of {pods:,} pods") from None
+        after = _spent(roots())
+        return Rates(
+            scheduler=self._name,
+            pods=pods,
+            seconds=binds.last_at - binds.first_at,
+            first_bind=binds.first_at - began,
+            again=0.0,
+            memory=_memory(roots()),
+            costs={n: (after[n] - before.get(n, 0.0)) / max(1, pods - bound) for n in after},
+        )
+
+    async def _started(self) -> None:
+        """Until every shard is up, while binds go on."""
+        if self._url:
+            async with Quadrant(self._url) as api, asyncio.timeout(PATIENCE):
+                while not all(shard["up"] for shard in (await api.status())["shards"]):  # noqa: ASYNC110
+                    await asyncio.sleep(LOOK_SECONDS)
+
+    @contextlib.asynccontextmanager
+    async def _scheduler(self, folder: Path) -> AsyncIterator[Callable[[], Roots]]:
+        """It runs, in this folder; its processes and the servers' can be asked for."""
+        servers = _pids({"etcd": self._plane.etcd, "kube-apiserver": self._plane.api_server})
+        self._progress.phase(f"{self._name}: starting")
+        if self._peer is not None:
+            process = ServerProcess(self._peer.command, folder)
+            process.start()
+            try:
+                roots = servers | _pids({self._name: process})
+                yield lambda: roots
+            finally:
+                process.kill()
+            return
+        settings = load_settings(
+            run_dir=folder,
+            shards=self._options.shards,
+            kubeconfig=self._plane.admin.kubeconfig,
+            policy=self._options.policy,
+        )
+        async with Supervisor(settings) as supervisor:
+            self._url = supervisor.url
+            yield lambda: servers | _ours(supervisor)
+
+
+def _pids(servers: dict[str, ServerProcess]) -> Roots:
+    return {server.pid: name for name, server in servers.items() if server.pid is not None}
+
+
+def _ours(supervisor: Supervisor) -> Roots:
+    roles: Roots = {pid: role for role, pid in supervisor.pids().items()}
+    return roles | dict.fromkeys(supervisor.worker_pids(), cpu_time.WORKERS)
+
+
+def _memory(roots: Roots) -> dict[str, int]:
+    """Resident bytes; of processes of one name that of the largest."""
+    sizes: dict[str, int] = {}
+    for pid, name in roots.items():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            sizes[name] = max(sizes.get(name, 0), psutil.Process(pid).memory_info().rss)
+    return sizes
+
+
+def _spent(roots: Roots) -> Spent:
+    """With the processes below them: Ray's head is several."""
+    return cpu_time.by_role(cpu_time.processes(), roots)
+
+
+# --- result -----------------------------------------------------------------------------------
+
+
+def _tell(options: BenchOptions, rows: list[dict[str, Any]]) -> None:
+    if options.output is Output.JSON:
+        result = {"bench": "kubernetes", "nodes": options.nodes, "gang": options.gang, "runs": rows}
+        typer.echo(orjson.dumps(result).decode())
+        return
+    shape = f"in gangs of {options.gang:,}" if options.gang else "each by itself"
+    when = "created meanwhile, kubelets on" if options.kubelets else "created before"
+    title = f"{options.pods:,} pods {shape} on {options.nodes:,} nodes, {when}"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column("scheduler", no_wrap=True)
+    for column in ("pods/s", "us a pod", *SERVERS):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("where it goes", style="dim")
+    for row in rows:
+        parts = row["by_process_us_per_pod"].items()
+        table.add_row(
+            row["scheduler"],
+            f"{row['pods_per_second']:,.0f}",
+            f"{row['scheduler_us_per_pod']:,}",
+            *(f"{row['servers_us_per_pod'].get(server, 0):,}" for server in SERVERS),
+            ", ".join(f"{name} {cost:,}" for name, cost in parts if cost),
+        )
+    cost = GOALS["gang_us" if options.gang else "separate_us"]
+    table.add_row("goal, on two cores", f"{GOALS['rate']:,.0f}", f"{cost:,.0f}", "", "", "")
+    Console().print(table)
+    for row in rows:
+        memory = ", ".join(f"{name} {size:,} MiB" for name, size in row["memory_mib"].items())
+        start = "the first pod" if options.kubelets else "its start"
+        starts = f"first bind {row['first_bind_seconds']} s after {start}"
+        if row["second_start_first_bind_seconds"]:
+            starts += f", {row['second_start_first_bind_seconds']} s after a second one"
+        Console().print(f"{row['scheduler']}: {starts}; {memory}", style="dim")

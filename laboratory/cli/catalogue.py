@@ -1,0 +1,50 @@
+"""All subcommands of ``quadrant``: those of the service, and the laboratory's own."""
+
+from __future__ import annotations
+
+from coordinator.cli import catalogue
+from coordinator.cli.options.lazy import CommandEntry
+
+LABORATORY = "Laboratory"
+
+OWN = (
+    CommandEntry(
+        "demo",
+        "laboratory.cli.demo.demo",
+        "Run a workload on a simulated cluster, with real shards, a real ledger and real processes",
+        LABORATORY,
+    ),
+    CommandEntry(
+        "bench",
+        "laboratory.cli.bench.bench",
+        "Measure tasks per second, and what each task costs every process",
+        LABORATORY,
+    ),
+    CommandEntry(
+        "scaling",
+        "laboratory.cli.replay.scaling",
+        "Run the same backlog with more and more shards, on virtual time, and compare",
+        LABORATORY,
+    ),
+    CommandEntry(
+        "chaos",
+        "laboratory.cli.chaos.chaos",
+        "Break things on purpose, and check histories",
+        LABORATORY,
+        "app",
+    ),
+    CommandEntry(
+        "replay",
+        "laboratory.cli.replay.replay",
+        "Decide recorded cluster states: what would be bound, evicted and promised, and why not",
+        LABORATORY,
+    ),
+    CommandEntry(
+        "snapshot",
+        "laboratory.cli.replay.snapshot",
+        "Write a dump of a running service: everything that decides, as objects",
+        LABORATORY,
+    ),
+)
+
+ENTRIES = (*catalogue.ENTRIES, *OWN)

@@ -1,0 +1,1 @@
+"""Break things on purpose, and check the histories of runs."""

@@ -1,0 +1,90 @@
+"""``quadrant chaos run``: real processes, real signals, and the check of what came of it."""
+
+from __future__ import annotations
+
+import typer
+
+from coordinator.cli.options.failure import CommandError
+from laboratory.cli.chaos.chaos_options import ChaosOptions, ClusterChoice
+
+NODES, UNITS = 24, 8
+
+
+def chaos_run(*, options: ChaosOptions) -> None:
+    """Kill, pause and restart every process at random while users work, then check all promises
+
+    Starts everything in a directory of its own: the embedded ledger, Ray with its workers, two
+    coordinators, a cluster that refuses and forgets to answer. For --duration seconds jobs, gangs
+    wider than a shard, edits, deletions and changes of the policy come in while faults strike and
+    nodes are drained, all as --seed draws them; a tenant with a small role does what harm it can
+    beside them.
+    Then no more faults strike, everything has to finish, and the history is checked by code that
+    shares nothing with the scheduler. Users' POSTs are held to --post-limit, except while a lost
+    leader, ledger or Ray head comes back. Ends with 1 where any promise was broken.
+
+    With --cluster kubernetes an API server and etcd of their own are started from the programs in
+    --servers, with hollow kubelets, and struck like the rest. Users write to the API server, and
+    its watch is the cluster's side of the history. Nobody is hostile there, no node is drained, and
+    --driver-faults are not needed: the server's are real. Of nine seeds three (6, 7, 8, 15, ...)
+    are KAI's there, and all with --kai.
+
+    Examples:
+
+      quadrant chaos run --seed 7 --duration 60
+
+      quadrant chaos run --kai --seed 3
+
+      quadrant chaos run --duration 600 -o json
+
+      quadrant chaos run --cluster kubernetes --servers ~/kubernetes/bin
+    """
+    if options.cluster is ClusterChoice.KUBERNETES:
+        from laboratory.cli.chaos.chaos_kubernetes import run_on_kubernetes
+
+        if options.servers is None:
+            raise CommandError("--cluster kubernetes: give the folder of its programs by --servers")
+        code = run_on_kubernetes(options, options.servers)
+    else:
+        code = _run_simulated(options)
+    if code:
+        raise typer.Exit(code)
+
+
+def _run_simulated(options: ChaosOptions) -> int:
+    """Returns the exit code. Raises CommandError."""
+    from rich.console import Console
+
+    from laboratory.chaos.draining import plan_drains
+    from laboratory.chaos.faults import kinds_of
+    from laboratory.chaos.plan import plan
+    from laboratory.chaos.run import Chaos
+    from laboratory.chaos.timeline import ChaosTimeline
+    from laboratory.cli.chaos.chaos_verdict import run_and_tell
+    from laboratory.cli.stack import workspace
+    from laboratory.workloads.generators import ClusterShape
+
+    console = Console(stderr=True, highlight=False)
+    seed, duration, kai = options.seed, options.duration, options.kai
+    with workspace(
+        history=options.history,
+        shards=options.shards,
+        mode=options.mode.value,
+        seed=seed,
+        standby=options.standby,
+        cluster_faults=options.driver_faults,
+        log_format="json",
+    ) as space:
+        blows = plan(seed, duration, targets=kinds_of(options.standby)) if options.faults else []
+        chaos = Chaos(
+            settings=space.settings,
+            shape=ClusterShape(NODES, UNITS),
+            seed=seed,
+            duration=duration,
+            blows=blows,
+            drains=plan_drains(seed, duration) if options.faults else [],
+            hostile=options.hostile and not kai,
+            of_kai=kai,
+            post_limit=options.post_limit / 1000,
+            timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
+        )
+        return run_and_tell(chaos, space, console, options.output)

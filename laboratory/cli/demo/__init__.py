@@ -1,0 +1,1 @@
+"""Run a workload on a simulated cluster and summarise it."""

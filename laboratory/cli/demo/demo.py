@@ -1,0 +1,35 @@
+"""``quadrant demo``: what the options must satisfy. The run itself is in demo_run."""
+
+from __future__ import annotations
+
+import typer
+
+from coordinator.cli.options.policy_file import check_policy_early
+from laboratory.cli.demo.demo_options import DemoOptions
+
+
+def demo(*, options: DemoOptions) -> None:
+    """Run a workload on a simulated cluster, with real shards, a real ledger and real processes
+
+    Starts everything, submits the jobs over HTTP, shows what happens, stops everything, and then
+    has the history of the run checked by code that shares nothing with the scheduler: was any task
+    bound twice, was any gang bound in part, was anything lost. Ends with 0 only if all is well.
+
+    Examples:
+
+      quadrant demo --backlog
+
+      quadrant demo --jobs 200 --nodes 100 --shards 2 --backlog -o json
+
+      quadrant demo --trace jobs.csv --columns submit=time,duration=secs,gpus=n
+    """
+    if options.gpus_per_node is not None and options.cpus_per_node is not None:
+        raise typer.BadParameter("give one of --gpus-per-node and --cpus-per-node, not both")
+    if options.columns is not None and options.trace is None:
+        raise typer.BadParameter("--columns needs --trace: it says what the file's columns mean")
+    check_policy_early()
+    from laboratory.cli.demo.demo_run import run_demo
+
+    code = run_demo(options)
+    if code:
+        raise typer.Exit(code)

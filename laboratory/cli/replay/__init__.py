@@ -1,0 +1,1 @@
+"""Decide recorded states and traces without a service: replay, scaling, snapshot."""

@@ -1,0 +1,172 @@
+"""``quadrant scaling``: what more shards cost in quality, and what they do not, on virtual time."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coordinator.cli.options.failure import EXIT_USAGE, CommandError, as_command_errors
+from coordinator.cli.options.options import ModeChoice, ModeOption, Output, OutputOption
+from coordinator.cli.options.policy_file import read_policy
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from laboratory.scenarios.scaling import Compared, ScalingBacklog, ScalingRun
+    from laboratory.workloads.generators import ClusterShape
+    from laboratory.workloads.trace import Trace
+
+SHARDS = "1,4,16"
+
+
+def scaling(
+    *,
+    trace: Annotated[
+        Path,
+        typer.Argument(help="Job trace: CSV (.gz too, see --columns) or Standard Workload Format"),
+    ],
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="NAME=COLUMN,...",
+            help="Which column of a CSV trace is submit, duration (seconds), gpus and queue",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, help="First N jobs by submission, all of them at once")
+    ] = 5000,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Number of nodes")] = 80,
+    gpus_per_node: Annotated[
+        int, typer.Option("--gpus-per-node", min=1, help="GPUs of every node; a task asks for one")
+    ] = 8,
+    shards: Annotated[
+        str,
+        typer.Option(
+            "--shards", metavar="N,...", help="Numbers of shards; all are compared with the first"
+        ),
+    ] = SHARDS,
+    seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Runs of each; a seed delays the messages anew")
+    ] = 10,
+    mode: ModeOption = ModeChoice.SOFT,
+    speedup: Annotated[
+        float,
+        typer.Option(
+            "--speedup",
+            min=1.0,
+            help="Durations are divided by this; messages are not: at 1000 one of 3 ms counts "
+            "as 3 s of a job",
+        ),
+    ] = 1000.0,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", metavar="FILE", help="Another policy")
+    ] = None,
+    processes: Annotated[
+        int,
+        typer.Option("--processes", min=0, help="Runs side by side; 0 is one per processor"),
+    ] = 0,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Run the same backlog with more and more shards, on virtual time, and compare
+
+    The figure is GPU-seconds used / (GPUs x time until the last task started): what a shard that
+    knows less, or somebody else who was faster, costs in packing and order. It does not measure how
+    fast the scheduler is; quadrant demo and quadrant bench do.
+
+      quadrant scaling philly.csv.gz --columns submit=timestamp,gpus=num_gpus,queue=cluster
+    """
+    from laboratory.scenarios.scaling import ScalingBacklog, compare
+    from laboratory.workloads.generators import ClusterShape
+    from shard_worker.view.mode import Mode as WorkerMode
+    from shared.policy.volcano import DEFAULT_POLICY
+
+    shape = ClusterShape(nodes, gpus_per_node)
+    read = _trace(trace, columns, jobs, shape)
+    chosen = DEFAULT_POLICY if policy is None else read_policy(policy)
+    backlog = ScalingBacklog(read, shape, speedup, WorkerMode(mode.value), chosen)
+    pairs = list(product(_numbers(shards), range(1, seeds + 1)))
+    runs = list(_all(backlog, pairs, processes or os.cpu_count() or 1))
+    compared = compare(runs)
+    match output:
+        case Output.JSON:
+            line = {"compared": list(map(asdict, compared)), "runs": list(map(asdict, runs))}
+            sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
+        case Output.TABLE:
+            from rich.console import Console
+
+            Console(soft_wrap=True).print(_table(compared, backlog))
+
+
+def _trace(file: Path, columns: str | None, jobs: int, shape: ClusterShape) -> Trace:
+    """The first jobs of a trace; all of them fit an empty cluster."""
+    from laboratory.workloads.trace import TraceError, parse_columns, read_trace
+
+    with as_command_errors(TraceError):
+        read = read_trace(file, columns=parse_columns(columns) if columns else None, limit=jobs)
+    widest = int(read.width.max())
+    if widest > shape.capacity:
+        raise CommandError(
+            f"{file}: its widest job has {widest} tasks, the cluster {shape.capacity} GPUs; "
+            "give more --nodes"
+        )
+    return read
+
+
+def _numbers(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and 0 < int(part) <= 256 for part in parts):
+        raise CommandError(
+            f"--shards: {text!r} is not a list of numbers from 1 to 256; write it as {SHARDS}",
+            code=EXIT_USAGE,
+        )
+    return [int(part) for part in parts]
+
+
+def _all(
+    backlog: ScalingBacklog, pairs: list[tuple[int, int]], processes: int
+) -> Iterator[ScalingRun]:
+    """Every run in the order asked for, with a bar where somebody looks."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from laboratory.scenarios.scaling import run_backlog
+    from laboratory.scenarios.worker_processes import worker_processes
+
+    console = Console(stderr=True)
+    with worker_processes(processes) as pool:
+        futures = [
+            pool.submit(run_backlog, backlog, shards=shards, seed=seed) for shards, seed in pairs
+        ]
+        shown = track(
+            futures, "Running", console=console, disable=not console.is_terminal, transient=True
+        )
+        for future in shown:
+            yield future.result()
+
+
+def _table(compared: list[Compared], backlog: ScalingBacklog) -> Table:
+    from rich.table import Table
+
+    trace, shape = backlog.trace, backlog.shape
+    table = Table(
+        title=f"{trace.jobs:,} jobs, {trace.tasks:,} tasks on {shape.nodes} x {shape.units} GPUs, "
+        f"mode {backlog.mode.value}: share of GPU time in use until the last start",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    for head in ("SHARDS", "MEDIAN", "LOWEST", "HIGHEST", "AGAINST THE FIRST"):
+        table.add_column(head, justify="right")
+    for row in compared:
+        cells = (row.median, row.low, row.high)
+        table.add_row(str(row.shards), *(f"{cell:.2%}" for cell in cells), f"{row.against:+.2%}")
+    return table

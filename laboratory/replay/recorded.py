@@ -1,0 +1,141 @@
+"""A recorded cluster: numbered Kubernetes objects and the state of each pod."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.admission.step import PlacedPod
+from coordinator.intake.intake import Intake
+from laboratory.replay.unmatched import NOWHERE, without_stray
+from shard_worker.session_model.full_world import PlacedJob
+from shard_worker.session_model.status import Status
+from shard_worker.view.known_objects import KnownObjects
+from shared.codec.packed import replace
+from shared.errors import Refusal
+from shared.ledger.entries.intake_batch import PutObject
+from shared.manifests.parse import parse
+from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass
+from shared.model.node_devices import assigned_devices
+from shared.model.objects import ClusterObjects
+from shared.model.topology import HyperNode
+from shared.policy.model import Dialect
+
+_BY_PHASE = {
+    "Running": Status.RUNNING,
+    "Succeeded": Status.SUCCEEDED,
+    "Failed": Status.FAILED,
+    "Unknown": Status.UNKNOWN,
+}
+_TOLD = 5
+_ENDED = Status.SUCCEEDED | Status.FAILED
+
+
+class RecordError(ValueError):
+    """The record cannot be replayed; the message has the object, field and remedy."""
+
+
+@dataclass(slots=True)
+class Recorded:
+    """The objects, numbered as by intake."""
+
+    admission: Admission
+    nodes: list[Node]
+    queues: list[Queue]
+    classes: dict[int, TaskClass]
+    standings: list[PlacedJob]
+    """The state of every job, in order of jid."""
+    hyper_nodes: list[HyperNode]
+    priority_classes: dict[str, PriorityClass]
+    objects: ClusterObjects = field(default_factory=ClusterObjects)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        return {node.name: node.row for node in self.nodes}
+
+
+def read_recorded(
+    items: Sequence[Mapping[str, Any]],
+    now: float = 0.0,
+    *,
+    foreign: Container[str] = (),
+    dialect: Dialect = Dialect.VOLCANO,
+    flat: bool = False,
+) -> Recorded:
+    """Number the objects, in any order. ``now``: creation time of objects without one; ``foreign``:
+    pods (``namespace/name``) that only use their nodes; ``dialect``, ``flat``: of the policy, see
+    :class:`Intake`. Raises RecordError if objects are refused.
+    """
+    intake = Intake(observe=True, dialect=dialect, flat=flat)
+    items, stray = without_stray(items)
+    admission = intake.admit(items, now)
+    if admission.refused:
+        raise RecordError(_told(admission.refused))
+    registry = intake.registry
+    recorded = Recorded(
+        admission=admission,
+        nodes=sorted(admission.nodes, key=lambda node: node.row),
+        queues=[
+            replace(queue, parent=NOWHERE) if queue.name in stray else queue
+            for queue in admission.queues
+        ],
+        classes=admission.classes,
+        standings=[],
+        hyper_nodes=list(admission.hyper_nodes),
+        priority_classes=dict(registry.priority_classes),
+    )
+    known_objects = KnownObjects()
+    for op in admission.ops:
+        if isinstance(op, PutObject):
+            known_objects.put(op.key, op.spec)
+    recorded.objects = known_objects.objects
+    recorded.standings = _standings(admission.jobs, admission.placed, recorded.nodes)
+    for standing in recorded.standings:
+        job = standing.job
+        standing.foreign = job.dangling or (job.kind == "Pod" and job.key in foreign)
+    return recorded
+
+
+def check_each(items: Iterable[Mapping[str, Any]]) -> None:
+    """Raise RecordError unless each object can be read by itself, before anybody looks into it."""
+    if refused := [read for read in map(parse, items) if isinstance(read, Refusal)]:
+        raise RecordError(_told(refused))
+
+
+def _standings(
+    jobs: Iterable[Job], placed: Iterable[PlacedPod], nodes: Iterable[Node]
+) -> list[PlacedJob]:
+    by_name = {node.name: node for node in nodes}
+    by_jid = {job.jid: PlacedJob(job) for job in sorted(jobs, key=lambda job: job.jid)}
+    for pod in placed:
+        standing, status = by_jid[pod.jid], pod.status
+        standing.states[pod.tix] = state = _status(pod)
+        if pod.node in by_name and not state & _ENDED:
+            node, role = by_name[pod.node], standing.job.role_of(pod.tix)
+            standing.rows[pod.tix] = node.row
+            if devices := assigned_devices(node, dict(role.annotations)):
+                standing.devices[pod.tix] = devices
+        if status.nominated in by_name:
+            standing.nominated[pod.tix] = by_name[status.nominated].row
+        if status.started is not None:
+            standing.started[pod.tix] = status.started
+    return list(by_jid.values())
+
+
+def _status(pod: PlacedPod) -> Status:
+    """The pod's state in Volcano's terms."""
+    if pod.phase in _BY_PHASE:
+        running = pod.phase == "Running"
+        return Status.RELEASING if running and pod.deleting else _BY_PHASE[pod.phase]
+    if pod.deleting:
+        return Status.RELEASING
+    return Status.BOUND if pod.node else Status.PENDING
+
+
+def _told(refusals: Sequence[Refusal]) -> str:
+    """The first refusals, one per line, and the number of further ones."""
+    lines = [str(refusal) for refusal in refusals[:_TOLD]]
+    more = len(refusals) - _TOLD
+    return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])

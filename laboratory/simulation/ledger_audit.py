@@ -1,0 +1,86 @@
+"""The ledger audit in a seeded run: the service's reader, paced by virtual time.
+
+It reads the ledger directly and draws nothing from the seed, so that a run is the same with and
+without it. Confirmed findings are repaired as in the service, and fail the run all the same: no
+script may cause them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
+
+from coordinator.ledger_audit.bind_watch import BindWatch
+from coordinator.ledger_audit.figures import AuditFigures
+from coordinator.ledger_audit.findings import Finding, Subject, confirmed
+from coordinator.ledger_audit.look import AuditPass
+from coordinator.ledger_audit.looker import AuditReader
+from coordinator.ledger_audit.repairing import request_of
+from laboratory.simulation.service_edges import ServiceEdges
+from shared.ledger.memory.ledger import MemoryLedger
+from shared.ledger.memory.synchronous import at_once
+
+PAUSE_SECONDS = 0.025
+"""What a pass rests where the service's gives way. In a run of a few seconds there are several
+passes, with most changes in the middle of one."""
+PAGE_RECORDS = 12
+"""Few, so that tables have several pages and change between them."""
+TASKS = 256
+"""Room that a pass begins with. That of the service, 20 MB, took a sixth of a run's time to get and
+give back."""
+BIND_SECONDS = 1.0
+"""Shorter than in the service: here answers are lost for tenths of a second, not for seconds."""
+
+T = TypeVar("T")
+
+
+class VirtualPace:
+    """Implements :class:`coordinator.ledger_audit.looker.Pace`."""
+
+    used = 0.0
+    is_over = False
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return await work
+
+    async def give_way(self, rest: float) -> None:
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+class SimulatedAudit:
+    def __init__(
+        self, ledger: MemoryLedger, edges: ServiceEdges, *, now: Callable[[], float]
+    ) -> None:
+        self.found: list[Finding] = []
+        """Confirmed findings."""
+        self._ledger = ledger
+        self._edges = edges
+        self._reader = AuditReader(
+            ledger,
+            figures=AuditFigures(),
+            watch=BindWatch(BIND_SECONDS),
+            pace=VirtualPace(now),
+            begin=partial(AuditPass, count=PAGE_RECORDS, tasks=TASKS),
+        )
+
+    async def run_forever(self) -> None:
+        before: list[Finding] = []
+        clean_at = ""
+        while True:
+            await asyncio.sleep(PAUSE_SECONDS)
+            # Another pass over the same ledger would find the same.
+            if (since := at_once(self._ledger.log_tail())) == clean_at:
+                continue
+            findings = await self._reader.look()
+            if counted := confirmed(before, findings):
+                self.found += counted
+                tasks = [(f.name[0], f.name[1]) for f in counted if f.subject is Subject.TASK]
+                records = await self._reader.task_records(tasks)
+                self._edges.repair(request_of(counted, records))
+            clean_at = "" if findings or self._reader.binding else since
+            before = findings

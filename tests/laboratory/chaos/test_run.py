@@ -1,0 +1,39 @@
+"""Half a minute of faults on real processes, as a user starts it; every promise is checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.timeout(330)]
+
+COMMAND = ["chaos", "run", "--seed", "4", "--duration", "30", "-o", "json"]
+COMMAND += ["--post-limit", "0"]  # how long others wait on a busy machine is no part of the test
+
+
+def test_nothing_is_lost_and_nothing_is_done_twice_whatever_is_killed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "laboratory.cli", *COMMAND],
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    print(done.stderr)  # noqa: T201 - the timeline, shown where it fails
+    assert done.stdout, "it came to no verdict"
+    result = json.loads(done.stdout.splitlines()[-1])
+    print(json.dumps(result, indent=1))  # noqa: T201 - figures, shown by pytest -s
+    assert result["violations"] == []
+    assert done.returncode == 0
+    assert result["seeds"] == 1
+    assert result["tasks_bound"] > 100
+    killed = {kind.split()[1] for kind in result["faults"] if kind.startswith("kill")}
+    assert len(killed) >= 4, "too few were there to be struck"
+    assert result["faults"]["drain node"] == 2
+    assert set(result["recovery_s"]) & {"worker", "coordinator", "redis", "ray", "cluster"}
+    assert all(0 < entry["median"] <= entry["max"] for entry in result["recovery_s"].values())

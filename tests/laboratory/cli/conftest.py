@@ -1,0 +1,5 @@
+"""The command, run in this process."""
+
+from tests.coordinator.cli.conftest import quadrant
+
+__all__ = ["quadrant"]

@@ -1,0 +1,111 @@
+"""Objects as kubectl writes them, in few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from laboratory.replay.cases import Case, read_cases
+from laboratory.replay.cycles import run_cycles
+from laboratory.replay.outcome import ReplayResult
+from shared.policy.dialect import parse_policy
+
+Json = dict[str, Any]
+
+
+def node(name: str, *, cpu: int = 4, **labels: str) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}},
+    }
+
+
+def pod(
+    name: str,
+    *,
+    group: str = "",
+    cpu: float = 1,
+    on: str = "",
+    phase: str = "",
+    scheduler: str = "volcano",
+    **status: Any,
+) -> Json:
+    """``on``: the node it runs on; else it waits."""
+    spec: Json = {
+        "schedulerName": scheduler,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": str(cpu)}}}],
+    }
+    if on:
+        spec["nodeName"] = on
+    marks = {"scheduling.k8s.io/group-name": group} if group else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ns", "annotations": marks},
+        "spec": spec,
+        "status": {"phase": phase or ("Running" if on else "Pending"), **status},
+    }
+
+
+def group(name: str, *, minimum: int = 1, phase: str = "Inqueue", **spec: Any) -> Json:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"minMember": minimum, "queue": "default", **spec},
+        "status": {"phase": phase},
+    }
+
+
+def gang(name: str, *, pods: int, cpu: float = 1, on: str = "", **spec: Any) -> list[Json]:
+    """A PodGroup that needs all its pods, as a user submits it or, with ``on``, as it runs."""
+    members = [pod(f"{name}-{i}", group=name, cpu=cpu, on=on) for i in range(pods)]
+    return [group(name, minimum=pods, **spec), *members]
+
+
+def foreign(name: str, *, on: str, cpu: float = 1, **spec: Any) -> Json:
+    """A pod of another scheduler, with whatever its author wrote."""
+    made = pod(name, cpu=cpu, on=on, scheduler="default-scheduler")
+    made["metadata"]["namespace"] = "kube-system"
+    made["spec"] |= spec
+    return made
+
+
+def priority(name: str, value: int) -> Json:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+    }
+
+
+def queue(name: str, **spec: Any) -> Json:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"weight": 1, **spec},
+    }
+
+
+def policy(actions: str, *plugins: str, **flags: bool) -> Json:
+    """One tier. ``flags`` of all its plugins."""
+    return {"actions": actions, "tiers": [{"plugins": [{"name": p, **flags} for p in plugins]}]}
+
+
+def case(*items: Json, under: Json) -> Case:
+    """A dump of these objects, to be decided under a policy."""
+    documents = [{"apiVersion": "v1", "kind": "List", "items": list(items)}]
+    [made] = read_cases([("now.yaml", documents)], policy=parse_policy(under))
+    return made
+
+
+def sessions(made: Case, cycles: int = 1) -> list[ReplayResult]:
+    return list(run_cycles(made.policy, made.recorded, name=made.id, cycles=cycles, now=made.now))
+
+
+def session(*items: Json, under: Json) -> ReplayResult:
+    [result] = sessions(case(*items, under=under))
+    return result

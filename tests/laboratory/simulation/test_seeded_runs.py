@@ -1,0 +1,60 @@
+"""Whole runs from a seed: everything finishes, no promise breaks, and the run can be repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from laboratory.scenarios.generate import scenario
+from laboratory.scenarios.play import play
+from laboratory.simulation.scenario import FaultKind
+from shared.codec.packed import replace
+from tests.examples import examples
+from tests.laboratory.simulation.same_history import check_same_history
+
+ROOT = Path(__file__).resolve().parents[3]
+SEEDS = examples(50)
+"""``.ci/run`` plays half of the fifty here, and those up to 499 as a part of its own: they cost
+six minutes of processor time, which nobody waits for at each ``make test``."""
+PER_TEST = 8
+"""Seeds of one test: so many runs share what pytest costs, and a failure still names its seed."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
+def test_every_job_finishes_and_no_promise_breaks(first: int) -> None:
+    for seed in range(first, min(first + PER_TEST, SEEDS)):
+        played = play(scenario(seed))
+        again = f"quadrant chaos sim --seed {seed}"
+        assert not played.broken, f"{again}: {played.broken[0]}"
+        assert played.report is not None
+        assert played.report.summary.jobs_submitted > 0, again
+
+
+# --- repeating --------------------------------------------------------------------------------
+
+
+def test_same_seed_leaves_the_same_history_to_the_byte(tmp_path: Path) -> None:
+    seed = _seed_with(FaultKind.WORKER_PAUSED, FaultKind.LEADER_KILLED)
+    check_same_history(tmp_path, seed)
+
+
+def _seed_with(*kinds: FaultKind) -> int:
+    """The first seed with all these faults."""
+    for seed in range(1000):
+        if {fault.kind for fault in scenario(seed).faults} >= set(kinds):
+            return seed
+    raise AssertionError(f"no seed has {kinds}")
+
+
+def test_messages_alone_make_another_history() -> None:
+    """The same objects and faults, another seed for the delays."""
+    wanted = scenario(7)
+    first, other = play(wanted), play(replace(wanted, seed=8))
+    assert first.notes.lines != other.notes.lines
+
+
+def test_books_agree_after_every_single_event() -> None:
+    for seed in (29, 44):
+        played = play(scenario(seed), inspect=lambda simulation: simulation.life.validate())
+        assert not played.broken
