@@ -62,7 +62,7 @@ def test_a_ctrl_c_that_compiled_code_dropped_is_not_lost() -> None:
     """Python drops what a finalizer raises as it does what a callback of pydantic's core raises."""
     program = """
 import time
-from coordinator.cli import app
+from laboratory.cli import app
 
 class Dropping:
     def __del__(self):
