@@ -53,7 +53,7 @@ Named = str | PluginOption | type
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a session did; tasks by ``namespace/name``, nodes by name."""
+    """Result of a session; tasks by ``namespace/name``, nodes by name."""
 
     binds: dict[str, str]
     pipelined: dict[str, str]

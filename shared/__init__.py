@@ -1,1 +1,1 @@
-"""What the coordinator and the shard workers both speak: objects, messages, the ledger."""
+"""Objects, messages and the ledger: the base that coordinator and shard workers share."""

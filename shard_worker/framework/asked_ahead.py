@@ -1,4 +1,4 @@
-"""What rules of plugins from outside raise about a job, asked before the job gets into line.
+"""Probe of a job by external plugins' rules before it joins the line, to catch what they raise.
 
 The coordinator asks one rule about many jobs at once, and contains what it raises with the answer
 that lets nothing happen (:mod:`shard_worker.framework.plugin_errors`). Such an answer looks like a
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class OrderRules(Protocol):
-    """What the coordinator asks a session about a job; see the session's own methods."""
+    """Rules of a session about a job that the coordinator asks; see the session's own methods."""
 
     policy: Policy
 

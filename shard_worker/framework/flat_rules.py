@@ -1,5 +1,5 @@
-"""What a policy may decide for turns without a session beside filters and scores: how own and idle
-nodes rank, and which devices of a node a task takes."""
+"""Policy choices for turns without a session, beside filters and scores: how own and idle nodes
+rank, and which devices of a node a task takes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class LevelScores(NamedTuple):
-    """What idle room, and a node of the own shard, are worth beside other scores, where one sum of
-    scores decides (KAI) and not one level after the other (Volcano)."""
+    """Weight of idle room, and of a node of the own shard, where one sum of scores decides (KAI)
+    and not one level after the other (Volcano)."""
 
     idle: float
     own: float

@@ -30,5 +30,5 @@ class Operation(NamedTuple):
 
     @property
     def taking(self) -> TaskClass:
-        """What the task takes of the row."""
+        """Task class with the devices that the operation takes of the row."""
         return self.task.taking if self.left is None else self.task.cls.with_devices(self.left)

@@ -33,7 +33,7 @@ AnyRule = Registered[Any, Any]
 
 
 class RuleTime:
-    """What one plugin's rules at one point took, since they were last taken."""
+    """Time and calls of one plugin's rules at one point since the last reading."""
 
     __slots__ = ("_clock", "calls", "seconds", "weight")
 

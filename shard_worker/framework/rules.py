@@ -33,7 +33,7 @@ Rows = NDArray[np.intp] | slice
 
 
 class Scope(Enum):
-    """What the result for a task and a node depends on, and so how long it may be cached."""
+    """Dependency of a rule's result for a task and a node, and so its lifetime in the cache."""
 
     STATIC = "class and specification of the node: kept until one of them changes"
     NODE = "what is on the node itself: kept until that row changes"

@@ -100,7 +100,7 @@ class WorldStatement:
         self.operations.append(operation)
 
     def _devices(self, task: TaskInfo, row: int) -> Things:
-        """What the task takes of the node's devices if it is placed there now."""
+        """Devices of the node that the task takes if it is placed there now."""
         rules, world = self._ssn.rules(DEVICE_CHOICE), self._ssn.world
         return joined_devices(taken for rule in rules for taken in rule.scalar(task, row, world))
 

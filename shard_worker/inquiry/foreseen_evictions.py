@@ -1,4 +1,4 @@
-"""What the evicting turns of one inquiry would do, as those after them would find it.
+"""Effects of an inquiry's evicting turns, applied to its later turns.
 
 Between two real turns the log tells the second one that the victims of the first are leaving, and
 Order charges the queues. In an inquiry nothing of that happens: the tasks count as leaving here,

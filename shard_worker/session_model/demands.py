@@ -314,7 +314,7 @@ def unserved_preferences(job: Job, served: Collection[Served]) -> Iterator[Prefe
 
 
 def remedy(entry: DemandEntry) -> str:
-    """What to do for the field to count."""
+    """Advice on how to make the field count."""
     if not entry.plugin:
         return "no plugin of Volcano's does: use a policy of KAI's, or take it out of the object"
     needs = f"plugin {entry.plugin}"

@@ -72,7 +72,7 @@ class TaskInfo:
 
     @property
     def charged(self) -> Requests:
-        """What its job and its queue count of it."""
+        """Amounts that the task counts for its job and its queue."""
         return self.cls.charged
 
     @property

@@ -1,4 +1,4 @@
-"""What the specifications of jobs on nodes say, as columns: to put them in order, none is decoded.
+"""Specifications of the jobs on nodes as columns, so that ordering decodes none of them.
 
 Kept from turn to turn: of a job whose specification is the one that was read, nothing is decoded.
 """

@@ -67,7 +67,7 @@ class Window:
 
 @dataclass(slots=True)
 class Reading:
-    """What the turns of a worker keep of their reading."""
+    """Caches that a worker's turns share when they read jobs."""
 
     decoded: Decoded = field(default_factory=Decoded)
     window: Window = field(default_factory=Window)

@@ -122,7 +122,7 @@ def charge_total(
 
 
 def used(queue: QueueInfo) -> Amounts:
-    """What the queue and all below it have allocated. Not to be changed by the caller."""
+    """Amounts allocated to the queue and all below it. Not to be changed by the caller."""
     return _with_below(queue.allocated, None if queue.below is None else queue.below.allocated)
 
 

@@ -125,7 +125,8 @@ class QueueInfo:
 
 @dataclass(slots=True)
 class ClusterInfo:
-    """What Order's plugins may read. ``total`` is the sum of all nodes' allocatable."""
+    """Cluster state that Order's plugins may read. ``total`` is the sum of all nodes'
+    allocatable."""
 
     total: Amounts = field(default_factory=dict)
     queues: dict[int, QueueInfo] = field(default_factory=dict)

@@ -161,7 +161,8 @@ class World(ClusterInfo):
             yield from job.tasks
 
     def linked_residents(self) -> Iterator[TaskInfo]:
-        """Those of them that are on a node; also others' pods, where the world is whole."""
+        """Yield the linked tasks that are on a node; also others' pods, where the world is
+        whole."""
         if self.whole:
             for tasks in self.resident.values():
                 yield from tasks
@@ -285,8 +286,8 @@ class World(ClusterInfo):
         return self._places[1]
 
     def devices(self, prefix: str, dimension: int = 0) -> Devices:
-        """What all nodes have of devices whose names begin so, and what is left of it now and once
-        all that leaves has left, with what this session did."""
+        """Per node: total, idle and future-idle amounts of devices with this name prefix, including
+        this session's own changes."""
         return self.view.things.devices(prefix, dimension, self.size)
 
     def idle(self, slot: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What the ledger has to hold whole when an action evicts."""
+"""Guards: the gangs that the ledger has to keep whole when an action evicts."""
 
 from __future__ import annotations
 

@@ -138,8 +138,8 @@ _NOBODY = _Thing()
 
 
 def _promised(amounts: NDArray[np.int64], *, later: bool) -> NDArray[np.int64]:
-    """What promises take of what is idle. Of what leaves they take first: later the rest of that
-    is free, too."""
+    """Part of the idle amount that promises take. Leaving amounts serve them first; ``later``:
+    their rest is free, too."""
     taken: NDArray[np.int64] = amounts[NOMINATED] - amounts[RELEASING]
     return taken if later else np.maximum(taken, 0)
 
@@ -284,8 +284,7 @@ class NodeThings:
         return True
 
     def future_at(self, name: str, dimensions: int, row: int) -> list[int]:
-        """What one row will have of a thing once all that leaves has left and all promises are
-        kept, by dimension."""
+        """Free amount of a thing on one row after all leaving and all promises, by dimension."""
         offered = np.array(implied(name, dimensions))
         thing = self._things.get(name)
         if thing is None or row not in thing.at:
@@ -304,7 +303,7 @@ class NodeThings:
         return names
 
     def device_columns(self, prefix: str, size: int) -> DeviceRooms:
-        """What the things whose names begin so have left, over ``size`` rows."""
+        """Idle and future-idle amounts of the things with this name prefix, over ``size`` rows."""
         names = self.names(prefix)
         there = np.zeros((len(names), size), np.bool_)
         idle = np.zeros((len(names), size), np.int64)
@@ -340,8 +339,8 @@ class NodeThings:
         return Devices(names, offered, free, later)
 
     def free(self, name: str, dimensions: int, size: int, *, later: bool = False) -> Column:
-        """What is neither used nor promised of a thing, ``[dimension][row]``. Below 0 where more is
-        used than there is. ``later``: once all that leaves has left."""
+        """Unused and unpromised amount of a thing, ``[dimension][row]``. Negative where more is
+        used than there is. ``later``: after all leaving."""
         totals = np.repeat(np.array(implied(name, dimensions))[:, np.newaxis], size, axis=1)
         thing = self._things.get(name)
         if thing is not None:
@@ -365,7 +364,7 @@ class NodeThings:
         return tuple(most.tolist()), tuple(free.tolist())
 
     def offered(self, name: str, dimensions: int, size: int) -> Column:
-        """What each row offers of a thing, ``[dimension][row]``."""
+        """Capacity of each row for a thing, ``[dimension][row]``."""
         totals = np.repeat(np.array(implied(name, dimensions))[:, np.newaxis], size, axis=1)
         thing = self._things.get(name)
         if thing is not None:

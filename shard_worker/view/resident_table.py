@@ -144,7 +144,7 @@ class ResidentTable:
         )
 
     def devices(self, lines: slice) -> list[Things]:
-        """What the tasks of these lines take of devices."""
+        """Devices that the tasks of these lines take."""
         codes, taken = self._columns["devices"][lines], self._codes
         return [taken[code] for code in codes.tolist()]
 

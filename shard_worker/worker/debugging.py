@@ -1,4 +1,4 @@
-"""What an administrator may ask a worker's process: its stacks, its view, another log level."""
+"""Debug requests of an administrator to a worker: its stacks, its view, another log level."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ DEBUG = Codec(b"debug", DebugRequest)
 
 
 def answer_of_process(request: DebugRequest) -> dict[str, Any]:
-    """What needs nothing but the process: a profile, which blocks for its time, or a log level."""
+    """Answer a request that needs only the process: a profile, which blocks for its time, or a log
+    level."""
     if request.verb is DebugVerb.LOG_LEVEL:
         return {"level": request.level, "before": set_log_level(request.level)}
     profile = sample(request.seconds)
@@ -50,7 +51,7 @@ def answer_of_process(request: DebugRequest) -> dict[str, Any]:
 
 
 def dump_of_view(view: View) -> dict[str, Any]:
-    """What a worker believes of the cluster, with the versions it read."""
+    """Dump a worker's view of the cluster with the versions that it read."""
     exists = view.exists()
     rows = np.flatnonzero(exists)
     totals = {

@@ -1,4 +1,4 @@
-"""What a worker counts and measures for the metrics.
+"""Counts and times of a worker, for the metrics.
 
 Sent with each answer to the coordinator, which adds it up: there is one place to scrape, and a
 worker that dies loses only its last call's figures.

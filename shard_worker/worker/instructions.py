@@ -1,4 +1,4 @@
-"""What a worker asks of whoever runs it."""
+"""Instructions of a worker to its runner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator and its workers must have in common, as one digest.
+"""Digest of everything that a coordinator and its workers must agree on.
 
 Two versions with the same digest may serve one ledger side by side: they read each other's
 messages, they read what the other one stored, and their commits are judged by the same scripts

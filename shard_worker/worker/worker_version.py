@@ -1,4 +1,4 @@
-"""What a worker says of itself before it is given a shard.
+"""Version that a worker reports before it is assigned a shard.
 
 Coordinators of other versions call :func:`own_version` here, by this name, and read its JSON: both
 must stay. Fields that a reader does not know are left alone, and one that is missing makes the two

@@ -1,4 +1,4 @@
-"""What became of a part of a search for victims: some of the policy's generators of scenarios."""
+"""Outcome of one part of a victim search, which tries some of the policy's scenario generators."""
 
 from __future__ import annotations
 

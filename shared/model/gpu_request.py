@@ -1,4 +1,4 @@
-"""What a pod asks of GPUs: whole devices, or parts of some by KAI's annotations.
+"""A pod's GPU request: whole devices, or parts of some by KAI's annotations.
 
 A device has a memory of a thousand parts. A request by GPU memory comes to a part of it that
 depends on the node.
@@ -21,7 +21,7 @@ NUMBER = "gpu-fraction-num-devices"
 
 
 class GpuRequest(Packed, frozen=True):
-    """What a pod asks of each of ``devices`` distinct devices."""
+    """Request for a share of each of ``devices`` distinct devices."""
 
     devices: Count
     part: Count = 0
@@ -37,8 +37,8 @@ class GpuRequest(Packed, frozen=True):
 
 
 def gpu_request(annotations: Mapping[str, str], whole: int) -> GpuRequest | None:
-    """What a pod's annotations ask for, or else so many whole devices; None for nothing. What
-    cannot be read counts as absent: such pods are refused before they come here."""
+    """Read the GPU request in a pod's annotations, or else request ``whole`` devices; None for
+    nothing. Unreadable annotations count as absent: such pods are refused earlier."""
     number = _whole_number(annotations.get(NUMBER, "1")) or 1
     if FRACTION in annotations:
         part = _share(annotations[FRACTION])

@@ -38,7 +38,7 @@ DEFAULT_PRIORITY = PRIORITY_CLASSES["train"]
 
 
 class KaiShare(Packed, frozen=True):
-    """What a queue has of one resource."""
+    """A queue's quota, weight and limit for one resource."""
 
     quota: int = 0
     """What it deserves; UNLIMITED: all."""

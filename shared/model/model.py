@@ -51,7 +51,7 @@ class TaskClass(Packed, frozen=True):
 
     @property
     def charged(self) -> Requests:
-        """What jobs and queues count of a task: its requests, and its charges."""
+        """Amounts that a task counts for its job and queue: its requests and its charges."""
         return self.requests + self.charges if self.charges else self.requests
 
     @property

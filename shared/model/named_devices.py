@@ -45,7 +45,7 @@ def read_devices(text: str) -> Things:
 
 
 def devices_of(annotations: Mapping[str, str], key: str) -> Things:
-    """What the annotation says; nothing where it is absent or cannot be read."""
+    """Read a task's devices from the annotation; none where it is absent or cannot be read."""
     try:
         return read_devices(annotations[key]) if key in annotations else ()
     except ValueError:

@@ -45,7 +45,8 @@ class NodePool:
 
 
 def labels_of_job(job: Job) -> dict[str, str]:
-    """Those that tell its node pool: of a PodGroup or Job its own, of a pod alone the pod's."""
+    """Labels that decide the job's node pool: its own, or those of the pod where the job is a
+    single pod."""
     if job.kind == "Pod" and job.roles:
         return dict(job.roles[0].labels)
     return dict(job.labels)

@@ -1,4 +1,4 @@
-"""What a KAI policy says beside actions and plugins: options, depths, budgets and usage."""
+"""Settings of a KAI policy beside actions and plugins: options, depths, budgets and usage."""
 
 from __future__ import annotations
 

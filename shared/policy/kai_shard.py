@@ -160,6 +160,6 @@ class _Switches:
                 self.priorities[name] = typed(override["priority"], int, f"{at}.priority")
 
     def names(self) -> list[str]:
-        """Those that are on: the highest priority first, then by name."""
+        """Names of the enabled entries: the highest priority first, then by name."""
         names = (name for name, is_on in self.on.items() if is_on)
         return sorted(names, key=lambda name: (-self.priorities[name], name))

@@ -23,7 +23,7 @@ METRICS = {
 
 
 class UsageClient(Enum):
-    """Who knows what queues used."""
+    """Source of the queues' past usage."""
 
     LEDGER = "ledger"
     """This scheduler, by samples of its own; KAI has no such client."""
@@ -73,7 +73,7 @@ class UsageWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSettings:
-    """What a policy says of usage over time. Times in seconds."""
+    """A policy's settings for usage over time. Times in seconds."""
 
     client: UsageClient = UsageClient.LEDGER
     address: str = ""

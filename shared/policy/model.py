@@ -13,7 +13,7 @@ from shared.policy.volcano_names import OFF_BY_DEFAULT
 
 
 class Dialect(StrEnum):
-    """Whose rules a policy asks for."""
+    """The scheduler whose rules a policy follows."""
 
     VOLCANO = "volcano"
     KAI = "kai"
@@ -25,7 +25,7 @@ class Dialect(StrEnum):
 
     @property
     def most(self) -> str:
-        """What it calls the most that a queue may have."""
+        """The dialect's word for the most that a queue may have."""
         return "limit" if self is Dialect.KAI else "capability"
 
 

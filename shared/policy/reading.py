@@ -1,5 +1,5 @@
-"""What both readers of policies share: YAML, types of values, and mistakes collected with the
-nearest name."""
+"""Tools of both policy readers: YAML, types of values, and mistakes collected with the nearest
+name."""
 
 from __future__ import annotations
 

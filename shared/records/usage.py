@@ -1,4 +1,4 @@
-"""What queues used over time: buckets of samples, as the ledger keeps them."""
+"""Past usage of queues: buckets of samples, as the ledger keeps them."""
 
 from __future__ import annotations
 

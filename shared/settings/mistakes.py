@@ -1,4 +1,4 @@
-"""What is said of a setting that is wrong or not known: its variable, and the nearest that is."""
+"""Messages about a wrong or unknown setting: its variable, and the nearest known name."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def unknown_variables(environment: Mapping[str, str], fields: Fields) -> list[st
 
 
 def near(name: str, fields: Fields) -> str:
-    """What to write in the place of an unknown name of a settings file."""
+    """Suggest a replacement for an unknown name in a settings file."""
     candidates = difflib.get_close_matches(name.lower(), fields, n=1)
     return f"; did you mean {candidates[0]}?" if candidates else "; leave it out"
 

@@ -324,7 +324,7 @@ class Settings(BaseSettings):
 
     @property
     def scheme(self) -> str:
-        """What the listener speaks: http or https."""
+        """Scheme of the listener: http or https."""
         return "http" if self.tls_cert_file is None else "https"
 
     @property

@@ -63,8 +63,8 @@ def port_text(name: str) -> str:
 
 
 def joined_devices(taken: Iterable[tuple[str, Sequence[int]]]) -> Things:
-    """What one task takes of devices, each named once. Errors: ValueError, for what the ledger
-    would refuse."""
+    """Sum the devices of one task, each named once. Raises ValueError for amounts or names that the
+    ledger would refuse."""
     total: dict[str, Vector] = {}
     for name, amounts in taken:
         if not 0 < len(name.encode()) <= LONGEST_NAME or "\0" in name or is_port(name):
@@ -90,5 +90,5 @@ def lacking(name: str) -> str:
 
 
 def implied(name: str, dimensions: int) -> Vector:
-    """What every node has of a thing without declaring it."""
+    """Amount that every node offers of a thing without declaring it."""
     return (1 if is_port(name) else 0,) * dimensions

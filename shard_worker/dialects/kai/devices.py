@@ -56,7 +56,7 @@ class DeviceColumns:
 
     @property
     def free_parts(self) -> NDArray[np.int64]:
-        """What will be free on each row's devices, in thousandths."""
+        """Future idle share of the devices of each row, in thousandths."""
         return self.counted("parts", _parts)
 
     @property
@@ -65,7 +65,7 @@ class DeviceColumns:
         return self.counted("there", _there)
 
     def counted(self, key: object, count: Count) -> NDArray[np.int64]:
-        """What ``count`` says of each row; one ``key`` for one rule."""
+        """Return ``count`` of each row, cached by ``key``; use one key for one rule."""
         found = self._counts.get(key)
         if found is None:
             if len(self._counts) == KEPT_COUNTS:
@@ -112,12 +112,12 @@ def _marked(marks: Mask) -> NDArray[np.int64]:
 
 
 def request_of(task: TaskInfo, names: Sequence[str]) -> GpuRequest | None:
-    """What a task asks of GPUs; None for nothing. ``names``: of slots."""
+    """GPU request of a task; None for none. ``names``: of slots."""
     return request_by(task.cls, task.role.annotations, names)
 
 
 def request_by(cls: TaskClass, annotations: Pairs, names: Sequence[str]) -> GpuRequest | None:
-    """What a task of the class with these annotations asks of GPUs."""
+    """GPU request of a task of this class with these annotations."""
     if cls.gpu_share is not None:
         return cls.gpu_share
     gpus = sum(
@@ -264,7 +264,7 @@ def choice_at(task: TaskInfo, row: int, world: World, score: Score) -> DeviceCho
 
 
 def things_of(task: TaskInfo, row: int, world: World, score: Score) -> Things:
-    """What a task takes of the devices of a node, as things."""
+    """Devices of the row that the task takes, as things; none where it needs or finds none."""
     choice, request = (
         choice_at(task, row, world, score),
         request_of(task, world.view.slot_names),

@@ -1,4 +1,4 @@
-"""What a search for victims asks and answers: units that go together, scenarios, probes."""
+"""Questions and answers of a victim search: eviction units, scenarios, probes."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class SearchRecord:
 
 @dataclass(slots=True)
 class SearchFigures:
-    """What the searches of a session did, for whoever explains or measures."""
+    """Counts of a session's victim searches, for explanations and metrics."""
 
     searches: int = 0
     simulated: int = 0

@@ -31,7 +31,7 @@ def slices(name: str) -> int:
 
 
 def mig_amount(requests: Requests, names: Sequence[str]) -> int:
-    """What instances come to of GPUs in quotas, in thousandths. ``names``: of slots."""
+    """Thousandths of a GPU that MIG instances count for in quotas. ``names``: of slots."""
     return sum(slices(names[slot]) * amount for slot, amount in requests if slot < len(names))
 
 

@@ -1,5 +1,5 @@
-"""What a KAI session knows beside its world: the tree of queues with what they hold, and jobs as
-trees of sub groups."""
+"""State of a KAI session beside its world: the tree of queues with their amounts, and jobs as trees
+of sub groups."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ Member = PodSet[TaskInfo] | Tree
 
 
 def amounts_of(requests: Requests, names: Sequence[str]) -> Amounts:
-    """What a request comes to of what is divided among queues. ``names``: of slots. Every resource
-    whose name ends in ``gpu`` is a GPU; a MIG instance counts for the slices of its profile."""
+    """Convert a request to the amounts that are divided among queues. ``names``: of slots. Every
+    resource whose name ends in ``gpu`` is a GPU; a MIG instance counts for the slices of its
+    profile."""
     cpu = memory = gpu = 0
     for slot, amount in requests:
         if slot == CPU:

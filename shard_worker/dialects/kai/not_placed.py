@@ -49,7 +49,7 @@ def _over(refusal: OverCapacity) -> str:
 
 
 def _missing_level(job: KaiJob, world: World) -> str:
-    """What of a topology that the job names is not there; "" for nothing."""
+    """Explain which topology or level that the job names does not exist; "" if all do."""
     constraints = (job.group.topology, *(sub.topology for sub in job.group.sub_groups))
     for constraint in filter(None, constraints):
         topology = world.objects.kai_topologies.get(constraint.topology)

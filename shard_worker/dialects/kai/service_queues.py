@@ -55,7 +55,7 @@ class QueueShares:
     # --- figures --------------------------------------------------------------------------------
 
     def total(self, cluster: ClusterInfo) -> Amounts:
-        """What there is to divide among the queues."""
+        """Amounts to divide among the queues."""
         self._refresh(cluster)
         return self._total
 
@@ -91,7 +91,8 @@ class QueueShares:
         return [replace(record, parent="") for record in by_age if record.name not in inner]
 
     def requested(self, cluster: ClusterInfo) -> dict[str, Amounts]:
-        """What each queue and all below it hold or ask for. Pods with gates do not count yet."""
+        """Amounts that each queue and all below it hold or request. Pods with gates do not count
+        yet."""
         totals: dict[str, Amounts] = {}
         for info in cluster.queues.values():
             own = self._amounts(info.requested, cluster)
@@ -103,8 +104,8 @@ class QueueShares:
         return totals
 
     def usage(self, cluster: ClusterInfo) -> dict[str, Amounts]:
-        """What queues used over time, in billionths of the cluster; without those of which nothing
-        is known."""
+        """Past usage of queues, in billionths of the cluster; queues without samples are left
+        out."""
         return {name: Amounts(*used) for name, used in cluster.objects.queue_usage.items()}
 
     # --- the choice (framework/queue_choice.py) ---------------------------------------------------
@@ -175,8 +176,8 @@ class QueueShares:
     # --- amounts --------------------------------------------------------------------------------
 
     def _amounts(self, amounts: BySlot, cluster: ClusterInfo) -> Amounts:
-        """What queues count of an amount. GPUs of every kind have a slot of their own there
-        (docs/decisions/0064), which also has parts of devices."""
+        """Convert an amount to the resources that queues count. GPUs of every kind have a slot of
+        their own there (docs/decisions/0064), which also has parts of devices."""
         names, at = cluster.names, self._gpu_slot
         if at < 0 or names[at] != GPU_SHARE:  # a slot that nothing uses may get another name
             at = self._gpu_slot = names.index(GPU_SHARE) if GPU_SHARE in names else -1
@@ -186,7 +187,7 @@ class QueueShares:
 
 
 def demand_of(record: KaiQueue, requested: Amounts, *, usage: Amounts = NOTHING) -> QueueDemand:
-    """What a queue brings to the division."""
+    """Input of one queue for the division."""
     return QueueDemand(
         uid=record.name,
         parent=record.parent or None,

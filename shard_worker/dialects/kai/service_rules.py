@@ -75,7 +75,8 @@ def open_service_session(policy: Policy) -> Session:
 
 
 def _deviations(kai: KaiPolicy) -> Iterator[str]:
-    """What the policy asks for and a service decides otherwise, for whoever checks or starts it."""
+    """Yield the settings of the policy that a service decides otherwise, to report at check and
+    start."""
     for action in sorted(EVICTING.keys() & kai.queue_depth.keys()):
         yield f"queueDepthPerAction.{action}: victims are searched for one job after the other"
     if kai.budgets != SearchBudgets():

@@ -1,4 +1,4 @@
-"""What a service has to divide among KAI's queues."""
+"""Total amounts that a service divides among KAI's queues."""
 
 from __future__ import annotations
 

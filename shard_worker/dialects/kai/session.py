@@ -175,14 +175,14 @@ class KaiSession(Session):
         return self.kai_jobs.get(job.job.jid)
 
     def asked_by(self, tasks: Sequence[TaskInfo], *, at_least: bool = False) -> Amounts:
-        """What tasks hold of their queue together, or ask of it while they have no node. A request
-        by GPU memory then counts as on the node with the smallest devices; ``at_least``: with the
+        """Amounts that tasks hold in their queue, or request while they have no node. A request by
+        GPU memory then counts as on the node with the smallest devices; ``at_least``: with the
         largest."""
         memory = self._memories[at_least]
         return total(self.amounts_of_task(task, self.world, memory) for task in tasks)
 
     def asks_next(self, job: KaiJob) -> Amounts:
-        """What a job asks for in its next turn."""
+        """Requests of the job's next turn."""
         return self.asked_by(tasks_to_allocate(job.root, simulated=True))
 
     def amounts_of_task(self, task: TaskInfo, world: World, memory: int) -> Amounts:
@@ -199,8 +199,8 @@ class KaiSession(Session):
         return amounts._replace(gpu=request.part_of(memory) * request.devices)
 
     def amounts_anywhere(self, cls: TaskClass, annotations: Pairs, world: World) -> Amounts | None:
-        """What a task of a class holds of its queue, on whatever node; None where that depends on
-        the memory of a node's devices."""
+        """Amounts of a task of a class in its queue, independent of its node; None where they
+        depend on the memory of the node's devices."""
         # Asked of every victim of a search, several times.
         known = self._amounts.get((cls, annotations))
         if known is not None:

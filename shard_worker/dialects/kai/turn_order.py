@@ -1,4 +1,4 @@
-"""Whose turn it is: jobs of leaf queues, each in job order, below a tree of queues.
+"""Turn order: jobs of leaf queues, each in job order, below a tree of queues.
 
 Down from the roots the queue goes first that the policy puts first, each with the job that it, or a
 queue below it, would place next. What stands at a queue is kept until something below it changed,

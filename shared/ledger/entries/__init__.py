@@ -1,1 +1,1 @@
-"""What the ledger stores and returns: records, log entries, snapshots, batches of objects."""
+"""Types that the ledger stores and returns: records, log entries, snapshots, batches of objects."""

@@ -1,4 +1,4 @@
-"""What intake asks the ledger to store: accepted objects, as operations in one batch."""
+"""Accepted objects as one batch of operations for the ledger to store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may write to the ledger: its identity, epochs and their leases, the blessing of a run."""
+"""Write permission in the ledger: its identity, epochs and their leases, the blessing of a run."""
 
 from __future__ import annotations
 

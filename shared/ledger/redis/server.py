@@ -65,7 +65,7 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """What :class:`RedisLedger` connects to; it does not contain the password."""
+        """URL for :class:`RedisLedger` to connect to; it does not contain the password."""
         return f"unix://{self.socket}"
 
     @property

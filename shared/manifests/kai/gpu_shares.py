@@ -20,7 +20,7 @@ _WORDS = (FRACTION, MEMORY, NUMBER)
 
 
 def gpu_share_of(marks: Pairs, template: PodTemplate, at: str = "metadata") -> GpuRequest | None:
-    """What a pod asks of shared GPUs; None where it shares none. Raises InvalidInput."""
+    """Return the pod's request for shared GPUs; None where it shares none. Raises InvalidInput."""
     words = {key: value for key, value in marks if key in _WORDS}
     if not words:
         return None

@@ -1,5 +1,5 @@
-"""What queues used in the past, as a file says it: queue -> ``{cpu, memory, gpu}``, each the part
-of what the cluster had over the window, as the ``usageDBConfig`` of a KAI policy defines it."""
+"""Usage of queues in the past, read from a file: queue -> ``{cpu, memory, gpu}``, each as a part of
+the cluster's capacity over the window, as the ``usageDBConfig`` of a KAI policy defines it."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def topology_problems(
     *,
     topology: KaiTopology | None = None,
 ) -> Iterator[TopologyProblem]:
-    """What is wrong with the constraints of a group and its sub groups, field by field.
+    """Yield the problems of a group's topology constraints and of its sub groups', field by field.
 
     ``stored``: the topology of a name. With ``topology``: only constraints that name this one."""
     constraints = [("spec.topologyConstraint", group.topology)]

@@ -62,8 +62,7 @@ class PodTemplate:
 
 @dataclass(frozen=True, slots=True)
 class PodStatus:
-    """What the cluster reports about a pod in addition to its phase. Times in seconds since
-    1970."""
+    """Facts that the cluster reports about a pod beside its phase. Times in seconds since 1970."""
 
     started: float | None = None
     scheduled: float | None = None

@@ -34,7 +34,7 @@ class JobPlugins:
 
     @property
     def notice(self) -> str:
-        """What the Job's author should know; "" for nothing."""
+        """Notice for the Job's author about its plugins; "" for none."""
         if not self.arguments:
             return ""
         names = ", ".join(sorted(self.arguments))

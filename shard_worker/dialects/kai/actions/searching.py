@@ -1,5 +1,4 @@
-"""What the actions have in common that search victims for jobs: whose turn it is, what is not
-searched for, and the search."""
+"""Shared part of the actions that search victims for jobs: turn order, jobs to skip, the search."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ def all_of(job: KaiJob, columns: ResidentColumns) -> Mask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictingAction:
-    """What tells one evicting action from another."""
+    """The differences between one evicting action and another."""
 
     name: str
     victim: Callable[[KaiJob, KaiJob], bool]
@@ -203,7 +202,7 @@ class _Run:
         )
 
     def _victims(self, job: KaiJob) -> VictimOrder:
-        """Those that may be victims, in their order."""
+        """Return the candidate victims of the job in eviction order."""
         is_victim, most = self._action.victim, self._action.most_victims
         may_be, decided = partial(self._action.may_be_victims, job), self._action.columns_decide
 
@@ -259,7 +258,7 @@ def _is_waiting(job: KaiJob) -> bool:
 
 
 def reason_for(job: KaiJob, action: str) -> str:
-    """Of an eviction, for people: the action, and for whom."""
+    """Describe an eviction for people: the action and the job that it makes room for."""
     return f"{action}: for {job.key} of queue {job.queue.record.name}"
 
 
@@ -287,7 +286,7 @@ def signature_of(job: KaiJob) -> Hashable:
 
 
 def footprint_of(job: KaiJob) -> Footprint:
-    """What the waiting tasks ask for, the largest first."""
+    """Requests of the job's waiting tasks, the largest first."""
     return sorted((dict(task.requests) for task in _waiting(job)), key=sorted)
 
 

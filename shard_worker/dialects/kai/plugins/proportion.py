@@ -72,7 +72,7 @@ class Proportion:
 
 
 def demand_of(queue: QueueState, *, usage: Amounts) -> QueueDemand:
-    """What a queue brings to the division. ``usage``: over time, in billionths of the cluster."""
+    """Input of one queue for the division. ``usage``: over time, in billionths of the cluster."""
     return QueueDemand(
         uid=queue.uid,
         parent=queue.chain[1].uid if len(queue.chain) > 1 else None,

@@ -1,4 +1,4 @@
-"""What proportion says of evictions between queues: who reclaims, who loses, and how far."""
+"""Rules of proportion for evictions between queues: who may reclaim, who loses, and how far."""
 
 from __future__ import annotations
 

@@ -106,8 +106,9 @@ def tree_of(topology: KaiTopology, world: World, within: Mask) -> Domain:
 
 
 def asked_by(tasks: Sequence[TaskInfo], world: World, *, own: Mask | None) -> Asked:
-    """What tasks ask for. Tasks are of one kind where each resource, but for cores and memory, is
-    asked for by all of them or by none. ``own``: the rows whose domains go first."""
+    """Sum up the requests of tasks. Their ``pods`` are counted only if, apart from cores and
+    memory, every resource is requested by all tasks or by none. ``own``: the rows whose domains go
+    first."""
     totals: dict[int, int] = {}
     largest: dict[int, int] = {}
     askers: dict[int, int] = {}

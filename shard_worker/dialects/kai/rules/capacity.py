@@ -20,7 +20,7 @@ from shard_worker.dialects.kai.rules.amounts import (
 
 
 class Bound(Enum):
-    """What a queue's bound is, in KAI's words for conditions."""
+    """The bound that a queue exceeds, in KAI's words for conditions."""
 
     LIMIT = "OverLimit"
     QUOTA = "NonPreemptibleOverQuota"

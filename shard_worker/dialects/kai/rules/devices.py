@@ -14,7 +14,7 @@ from shared.model.gpu_request import WHOLE
 
 
 class DeviceRoom(NamedTuple):
-    """What is left of one device."""
+    """Free share of one device, in thousandths."""
 
     idle: int
     future: int

@@ -78,7 +78,7 @@ def _grown(
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the tasks of a group ask for together, against what each row has free."""
+    """The joint requests of a group's tasks, against the free amounts of each row."""
 
     tasks: int
     pods: NDArray[np.int64] | None

@@ -27,7 +27,7 @@ EVEN_WEIGHTS = Amounts(WEIGHT_ONE, WEIGHT_ONE, WEIGHT_ONE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueDemand:
-    """What one queue brings to the division. ``requested`` covers its descendants."""
+    """Input of one queue for the division. ``requested`` covers its descendants."""
 
     uid: str
     parent: str | None = None
@@ -76,7 +76,7 @@ def divide_siblings(
 
 
 class Claim(NamedTuple):
-    """What one queue brings to the division of one resource."""
+    """Input of one queue for the division of one resource."""
 
     uid: str
     created: float

@@ -27,7 +27,7 @@ ALIVE = IN_USE | Status.PENDING
 
 
 class GroupTask(Protocol):
-    """What the rules read of a task."""
+    """The part of a task that the group rules read."""
 
     @property
     def status(self) -> Status: ...
@@ -257,7 +257,7 @@ class ElasticClass(IntEnum):
 
 
 def elastic_class(root: SubGroupSet[T]) -> ElasticClass:
-    """Of a job: below the minimum of some pod set, at all of them, or above one."""
+    """Classify a job: below the minimum of some pod set, at all minima, or above one."""
     above = False
     for pod_set in root.pod_sets():
         held = pod_set.number(ACTIVE)

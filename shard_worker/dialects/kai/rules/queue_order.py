@@ -58,7 +58,8 @@ class QueueFigures:
 
 
 def allocatable(queue: QueueFigures) -> Amounts:
-    """What a queue may hold without being in anybody's way."""
+    """Amounts that a queue may hold without obstructing others: its fair share, bounded by its
+    limit."""
     return Amounts(*map(_allocatable, queue.quota, queue.limit, queue.fair_share))
 
 

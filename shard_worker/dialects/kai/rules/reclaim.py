@@ -48,7 +48,7 @@ class QueueBalance:
 
 
 class Reclaimer(NamedTuple):
-    """Who reclaims: the uid of its leaf queue, and what it asks for."""
+    """The reclaiming job: the uid of its leaf queue, and its request."""
 
     queue: str
     asks: Amounts
@@ -56,7 +56,7 @@ class Reclaimer(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """What is taken together of one queue: a task beyond its job's minimum, or a job's core."""
+    """Unit of eviction from one queue: a surplus task, or a job's core."""
 
     queue: str
     amounts: Amounts
@@ -183,8 +183,8 @@ def _named(amounts: Amounts) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class LargestParts:
-    """Of the jobs of a leaf: what is taken together at most, and how resources come along with each
-    other."""
+    """Upper bounds over the jobs of a leaf queue: the largest eviction unit, and the ratios in
+    which resources leave together."""
 
     largest: Amounts = NOTHING
     ratios: tuple[tuple[Fraction | None, ...], ...] = ()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Staleness(NamedTuple):
-    """What becomes of a job that was looked at."""
+    """Verdict on a job's staleness."""
 
     since: float | None
     """The stamp that it keeps; None where it is whole."""

@@ -106,7 +106,7 @@ def usage_of(buckets: Iterable[UsageBucket], window: UsageWindow, now: float) ->
 
 
 def _mean_weight(bucket: UsageBucket, half_life: float, since: float, now: float) -> int:
-    """What one of its samples counts in the mean; one of now counts :data:`_WEIGHT_ONE`."""
+    """Weight of one sample of the bucket in the mean; a sample of now has :data:`_WEIGHT_ONE`."""
     points = min(bucket.samples, POINTS)
     length, total = bucket.last - bucket.first, 0
     for number in range(points):

@@ -175,5 +175,5 @@ def entry_of(ssn: KaiSession, job: KaiJob) -> Entry:
 
 
 def order_of(entry: VictimEntry) -> tuple[SortKey, int]:
-    """What entries are sorted by."""
+    """Sort key of an entry."""
     return entry[0], entry[1]

@@ -14,8 +14,7 @@ from shard_worker.session_model.world import World
 
 
 def gpu_room(world: World) -> NDArray[np.int64]:
-    """What each row has of GPUs that nobody holds, or that are about to be free: thousandths, MIG
-    instances by their slices."""
+    """GPUs of each row that are idle or will be: thousandths, MIG instances by their slices."""
     columns = device_columns(world)
     room = np.zeros(world.size, np.int64)
     for slot in gpu_slots(world):
@@ -27,7 +26,7 @@ def gpu_room(world: World) -> NDArray[np.int64]:
 
 
 def gpus_in_use(world: World) -> NDArray[np.int64]:
-    """What each row has of GPUs without :func:`gpu_room`: thousandths."""
+    """GPUs of each row that are in use and not about to leave: thousandths."""
     offered = np.zeros(world.size, np.int64)
     for slot in gpu_slots(world):
         offered += world.view.column("allocatable", slot)
@@ -37,7 +36,7 @@ def gpus_in_use(world: World) -> NDArray[np.int64]:
 
 
 class NodeCapacities:
-    """What nodes with victims would have of GPUs without them; grows unit by unit."""
+    """Free GPUs of nodes after the evictions of the units added so far; grows unit by unit."""
 
     def __init__(self, probe: Probe) -> None:
         self._gpus_of = probe.gpus_of

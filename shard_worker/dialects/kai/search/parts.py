@@ -16,9 +16,9 @@ TRIED = (Ended.EXHAUSTED, Ended.BUDGET)
 
 
 def result_of(ended: Ended, part: tuple[int, int] | None) -> Ended:
-    """What a worker counts: of a search in parts one result, if all is as expected. The first part
-    says the result unless it was tried in vain, and then a later one does; what a later one found
-    is counted when it is committed."""
+    """Result to count for a search. A search in parts must count once: its first part counts unless
+    it tried in vain, otherwise a later one does; success of a later part is counted at its
+    commit."""
     if part is None:
         return ended
     is_first = part[0] == 0

@@ -90,7 +90,7 @@ class _Kind:
 
 
 class Room:
-    """What is free on each row once the leaving have left, and what tasks ask of it."""
+    """Future idle amounts of each row, compared with the requests of tasks."""
 
     def __init__(self, ssn: KaiSession, job: KaiJob, tasks: Sequence[TaskInfo]) -> None:
         self._ssn = ssn
@@ -155,7 +155,7 @@ class Room:
         return Gathering(self, self._kinds, self._free, self._before, self._places)
 
     def freed_by(self, task: Occupant) -> Freed:
-        """What a task leaves of each column."""
+        """Amounts of each column that the task's eviction frees."""
         held = sum(amounts[0] for _, amounts in task.devices)
         freed = self._freed.get((task.cid, held))
         if freed is None:

@@ -44,7 +44,7 @@ one."""
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is searched for a job by one action."""
+    """A victim search by one action for one job."""
 
     ssn: KaiSession
     job: KaiJob
@@ -105,7 +105,7 @@ def _is_possible(search: Search, tasks: Sequence[TaskInfo]) -> bool:
 
 
 def least_cost(ssn: KaiSession, tasks: Sequence[TaskInfo]) -> Amounts:
-    """What others lose at least if the tasks are placed: what they ask for beyond all that is
+    """Lower bound of the others' loss if the tasks are placed: their requests beyond everything
     free."""
     world = ssn.world
     here = ssn.rows()

@@ -100,7 +100,7 @@ class SearchStatement(WorldStatement):
         return True
 
     def _promised(self, device: str, row: int) -> TaskInfo | None:
-        """Who was promised all of a device by this statement."""
+        """Task to which this statement promised the whole device; None for none."""
         for step in reversed(self._steps):
             if not isinstance(step, Operation) or step.kind is not OpKind.PIPELINE:
                 continue

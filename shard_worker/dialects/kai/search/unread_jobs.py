@@ -31,7 +31,7 @@ class UnreadJob:
 
     @property
     def amounts(self) -> Amounts:
-        """What it holds of its queue."""
+        """Amounts that the job holds in its queue."""
         columns = self._jobs.columns
         return total(columns.shapes[columns.shape.item(self._line)])
 

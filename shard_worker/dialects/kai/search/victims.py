@@ -1,4 +1,4 @@
-"""Who goes first: the reverse of the order in which jobs are placed.
+"""Order of victims: the reverse of the order in which jobs are placed.
 
 The queue that uses most of its share loses first, in it the job that was placed last; of a job its
 surplus tasks one by one, then what is left as a whole. The order does not depend on what a search
@@ -126,7 +126,7 @@ class VictimOrder:
         return Candidate(figures_of(queue), cluster=self._ssn.cluster, victims=victims)
 
     def _amounts(self, job: KaiJob | UnreadJob) -> Amounts:
-        """What a job, or what is left of it, holds."""
+        """Amounts that the rest of a job holds."""
         if isinstance(job, UnreadJob):
             return job.amounts
         bits = ACTIVE._value_

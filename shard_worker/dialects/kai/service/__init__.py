@@ -1,1 +1,1 @@
-"""What a service has of KAI in place of a session over everything: columns, gangs, one turn."""
+"""KAI in the service, by turns instead of sessions over everything: columns, gangs, one turn."""

@@ -29,7 +29,7 @@ class ServiceDevices:
         self._score = score
 
     def request(self, cls: TaskClass, view: NodeColumns) -> GpuRequest | None:
-        """What a task of the class asks of GPUs; None for nothing."""
+        """GPU request of a task of the class; None for none."""
         if cls.gpu_share is not None:
             return cls.gpu_share
         names = view.slot_names

@@ -49,7 +49,7 @@ class ResidentReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Of each job, by the states of its tasks."""
+    """Counts and flags of each job, from the states of its tasks."""
 
     settled: Mask
     """Whether each of its tasks has a place or had one, and the table has no other."""
@@ -150,7 +150,7 @@ class ResidentJobs:
 
 
 class _FactsOf:
-    """What specifications say of some jobs."""
+    """Specifications of a selection of jobs, as columns."""
 
     def __init__(self, facts: JobFacts, lines: Ints) -> None:
         self._facts = facts
@@ -197,8 +197,8 @@ def _counted(table: ResidentTable, slots: Ints, tasks: Ints, usable: Mask) -> _C
 
 
 def _groups_of(facts: _FactsOf, groups: Mapping[str, KaiPodGroup]) -> _Groups:
-    """What PodGroups say of jobs, or would if there were one
-    (:func:`shard_worker.dialects.kai.model.kai_job_of`)."""
+    """Columns of the jobs' PodGroups; a job without one gets the values of the group that KAI would
+    create (:func:`shard_worker.dialects.kai.model.kai_job_of`)."""
     get = groups.get
     found = [get(key, _NO_GROUP) for key in facts.column("group").tolist()]
     own = np.array([group is not _NO_GROUP for group in found], np.bool_)

@@ -126,7 +126,7 @@ class TurnSession(KaiSession):
         return reading.others
 
     def _residents(self) -> ResidentJobs:
-        """What turns keep of the jobs on nodes."""
+        """Cached jobs on nodes, shared by the turns."""
         residents = self.world.lasting.get(RESIDENTS)
         if not isinstance(residents, ResidentJobs) or residents.pool != self.pool:
             residents = self.world.lasting[RESIDENTS] = ResidentJobs(self.pool)

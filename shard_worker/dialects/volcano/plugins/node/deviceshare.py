@@ -84,7 +84,7 @@ class SharedGpu:
         return self.shares if ask.cores == ALL_CORES else 1
 
     def part(self, ask: Ask) -> tuple[str, tuple[int, int, int]]:
-        """What the request takes of the thing."""
+        """Share, memory and cores that the request takes of the device."""
         return self.name, (self.share(ask), self.need(ask), ask.cores)
 
     def give(self, ask: Ask, times: int = 1) -> None:
@@ -292,7 +292,8 @@ class DeviceShare:
 
 
 def _read_usage(device: SharedGpu, world: World, row: int, *, later: bool) -> None:
-    """What the ledger says of the device: a node's declaration of now may be ahead of it."""
+    """Read the device's usage from the ledger: the node's present declaration may be ahead of
+    it."""
     offered, free = world.view.things.at(device.name, DIMENSIONS, row, later=later)
     device.shares, device.memory = offered[SHARES], offered[MEMORY]
     device.users = device.shares - free[SHARES]

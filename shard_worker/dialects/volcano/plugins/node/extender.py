@@ -168,7 +168,7 @@ class Extender:
     # --- what has no answer -------------------------------------------------------------------
 
     def unanswered(self, answers: Mapping[str, object]) -> dict[str, int]:
-        """What was decided without an answer: sentence -> number of questions."""
+        """Count the decisions made without an answer: sentence -> number of questions."""
         points = {f"{self.url}/{verb}": point for point, verb in self._verbs.items() if verb}
         counts: Counter[str] = Counter()
         for key, answer in answers.items():
