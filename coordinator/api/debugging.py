@@ -1,4 +1,4 @@
-"""What an administrator may ask a process of the service, while it works.
+"""Debugging requests of an administrator to a process of the running service.
 
 =================================================  =================================================
 ``GET .../debug/ROLE/dump``                        its own view: nodes, queues, jobs, versions

@@ -207,7 +207,7 @@ class Serving:
 
 
 def _first(options: ListenerOptions) -> list[Middleware]:
-    """What looks at every request before anything else does."""
+    """Middlewares that see every request before all others."""
     return [provenance(options.hosts, authenticated=options.authenticated)]
 
 

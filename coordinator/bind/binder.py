@@ -159,7 +159,7 @@ class BindResult:
 
 
 def judge_answers(plan: BindPlan, answers: BindAnswers) -> BindResult:
-    """What the ledger must record for these answers."""
+    """Derive the task states to record in the ledger from the cluster's answers."""
     outcome: dict[tuple[int, TaskState], tuple[list[int], list[int]]] = {}
     unrecorded: dict[int, list[int]] = {}
     for i, answer in enumerate(answers.answers):
@@ -207,7 +207,7 @@ def adopt(
     rows: Mapping[str, int],
     devices: Callable[[Job, int, int], Things],
 ) -> list[StatusItem]:
-    """What to record of tasks that the cluster has on other nodes than requested; tasks whose job
+    """Status items for tasks that the cluster runs on other nodes than requested; tasks whose job
     or node is unknown are left out."""
     items: list[StatusItem] = []
     for i in positions:
@@ -309,7 +309,7 @@ def read_reports(
 def _adopted(
     job: Job, tix: int, row: int, devices: Callable[[Job, int, int], Things]
 ) -> StatusItem:
-    """What to record of a task that is on a node, whoever bound it there."""
+    """Status item of a task that is bound to a node, whoever bound it there."""
     role, taken = job.role_of(tix), devices(job, tix, row)
     return StatusItem(TaskState.BOUND, job.jid, [tix], [row], role.cid, role.group, taken)
 

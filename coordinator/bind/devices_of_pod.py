@@ -31,7 +31,8 @@ class PodDevices:
         """(jid, tix) -> what of the task's pod tells its devices; replaced by who watches pods."""
 
     def of(self, job: Job, tix: int, row: int) -> Things:
-        """What a task of the job has on the node; nothing where nobody says it."""
+        """Devices that a task of the job has on the node, by its marks; none where it has no
+        marks."""
         marks, node = self.marks(job.jid, tix), self._nodes.get(row)
         if not marks or node is None:
             return ()

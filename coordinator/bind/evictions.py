@@ -174,7 +174,7 @@ class Victims:
     def elsewhere(
         self, plan: BindPlan, answers: BindAnswers, positions: list[int], rows: Mapping[str, int]
     ) -> list[StatusItem]:
-        """What to record of tasks that the cluster has on other nodes than requested."""
+        """Status items for tasks that the cluster runs on other nodes than requested."""
         devices = self.devices.of
         return adopt(plan, answers, positions, jobs=self._job, rows=rows, devices=devices)
 

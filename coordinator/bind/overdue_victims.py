@@ -30,7 +30,7 @@ class OverdueVictims:
         return fresh
 
     def on(self, rows: Iterable[int]) -> list[OverduePod]:
-        """Those on these nodes."""
+        """Overdue pods on these nodes."""
         return [pod for row in rows for pod in self._on.get(row, ())]
 
     def rows(self) -> Iterable[int]:

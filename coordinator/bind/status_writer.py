@@ -26,7 +26,7 @@ BATCH_TASKS = 2000
 
 
 class RecordsBatches(Protocol):
-    """What it needs of the ledger."""
+    """The ledger's methods that the status writer uses."""
 
     async def record(self, batch: StatusBatch) -> StatusReply: ...
 

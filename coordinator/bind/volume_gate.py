@@ -52,7 +52,7 @@ class VolumeGate:
         return [f"{job.namespace}/{name}" for name in names]
 
     def unbound(self, job: Job, tix: int) -> list[str]:
-        """Those that have no volume."""
+        """Claims of the task that have no volume."""
         return [key for key in self.claims(job, tix) if self.objects.unbound(key)]
 
     def wanted(self, plan: BindPlan) -> BindPlan:

@@ -91,7 +91,7 @@ def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def _usage(error: typer.TyperException) -> int:
-    """What is wrong with the words of the command, and where its help is."""
+    """Report a wrong use of the command and where its help is; return the exit code."""
     if type(error).__name__ == "NoArgsIsHelpError":  # its text has been printed: the help
         return EXIT_USAGE
     message = " ".join(error.format_message().split())

@@ -51,7 +51,7 @@ def answer_kubectl(command: TyperGroup, words: list[str]) -> int:
 
 
 def proposals(command: TyperGroup, before: list[str], incomplete: str) -> list[str]:
-    """What may stand next, by the same rules as in the shells' scripts."""
+    """Complete the next word by the same rules as the shells' scripts."""
     os.environ["COMP_WORDS"] = " ".join(map(_quoted, [PROGRAM, *before, incomplete]))
     os.environ["COMP_CWORD"] = str(len(before) + 1)
     output = io.StringIO()

@@ -219,7 +219,7 @@ def _points(plugin: PluginReport) -> list[str]:
 
 
 def _about(name: str) -> str:
-    """What the plugin's module says of itself, up to where it comes to arguments."""
+    """Description in the plugin module's docstring, without its arguments."""
     module = importlib.import_module(PLUGINS[name].__module__)
     text = (module.__doc__ or "").strip().removeprefix(f"{name}: ")
     parts = [part for part in text.split("\n\n") if not part.startswith("Argument")]

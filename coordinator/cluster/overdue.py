@@ -9,7 +9,7 @@ from shared.units.times import rfc3339
 
 
 class Obstacle(StrEnum):
-    """What keeps a pod on its node."""
+    """Cause that keeps a pod on its node."""
 
     REFUSED = "refused"
     """The cluster does not let it be evicted: a disruption budget, mostly."""
@@ -39,7 +39,7 @@ class OverduePod:
 
     @property
     def sentence(self) -> str:
-        """Who does not go, since when, why, and what to do."""
+        """Sentence that names the pod, since when it should be gone, the cause and the remedy."""
         who = f"{self.namespace}/{self.name} on {self.node}"
         at = rfc3339(self.since)
         force = f"kubectl delete pod {self.name} -n {self.namespace} --grace-period=0 --force"

@@ -139,7 +139,7 @@ class NotLetGo(ClusterTimeout):
 
 
 class BindsAndReports(Protocol):
-    """What binding asks of a cluster."""
+    """Cluster methods for binding."""
 
     async def bind(self, requests: BindRequests) -> BindAnswers: ...
 
@@ -159,7 +159,7 @@ class BindsAndReports(Protocol):
 
 
 class ListsTasks(Protocol):
-    """What reconciling asks of a cluster."""
+    """Cluster methods for reconciling."""
 
     async def listing(self, token: str) -> Listed:
         """One part of all our tasks in the cluster; ``token`` "" begins. Raises ClusterTimeout."""
@@ -176,7 +176,7 @@ class ListsTasks(Protocol):
 
 
 class RunsTasks(BindsAndReports, ListsTasks, Protocol):
-    """What a leader asks of a cluster for its tasks."""
+    """Cluster methods that a leader uses for its tasks."""
 
 
 class ClusterDriver(RunsTasks, Protocol):

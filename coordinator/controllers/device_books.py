@@ -204,8 +204,8 @@ class ClaimBooks:
         return allocation
 
     def _config(self, claim: _Claim) -> Iterator[Json]:
-        """What drivers are told: by the class of each request, then by the claim, as Kubernetes'
-        scheduler hands it on."""
+        """Configuration for the drivers: by the class of each request, then by the claim, as
+        Kubernetes' scheduler passes it on."""
         spec = claim.written["spec"].get("devices") or {}
         for request in spec.get("requests") or ():
             exact = request.get("exactly")

@@ -1,4 +1,4 @@
-"""What Kubernetes' scheduler and controllers write about ResourceClaims.
+"""ResourceClaims' allocation and release, as Kubernetes' scheduler and controllers write them.
 
 Before the bind of a task goes out, each of its claims has devices of its node, found as the task's
 session found them, and names the pod that uses them; a claim of a template is made for its pod.

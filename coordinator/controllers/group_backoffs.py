@@ -58,7 +58,7 @@ class GroupBackoffs:
                     self._groups.add(value.key)
 
     def look(self) -> dict[str, tuple[str, Why]]:
-        """Those that failed now: their node pool, and why."""
+        """Groups that failed now: their node pool, and the reason."""
         core, failed = self._core, dict[str, tuple[str, Why]]()
         groups = core.order.accounts.cluster.objects.kai_groups
         label = node_pool_label(core.order.session.policy.kai)

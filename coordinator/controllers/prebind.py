@@ -1,4 +1,4 @@
-"""What happens to volumes and devices between a placement and its bind.
+"""Volumes and devices of a task, served between its placement and its bind.
 
 kube-scheduler's extension point of this name: the claims of a task have to be served before a
 kubelet starts it. Here both are written by the single writer of objects; on a Kubernetes cluster

@@ -42,7 +42,7 @@ _TRIGGERS = {
 
 
 def incarnations(state: Mapping[str, Any]) -> dict[int, int]:
-    """What the state of a Job's document says of incarnations."""
+    """Incarnations of tasks in the state of a Job's document."""
     return {int(tix): life for tix, life in (state.get("incarnations") or {}).items()}
 
 

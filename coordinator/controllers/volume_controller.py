@@ -1,4 +1,4 @@
-"""What Kubernetes' volume controllers do once a task with unbound claims has a node.
+"""Binding of claims to volumes after a placement, as Kubernetes' volume controllers do it.
 
 The claim's volume is chosen (the smallest free one that fits and that the node reaches, as in the
 task's session) or created, where the claim's class has a provisioner; then volume and claim name
@@ -57,7 +57,7 @@ class ClaimBinding:
 
 @dataclass(slots=True)
 class VolumeLook:
-    """What is due about binds that wait for volumes."""
+    """Next steps of binds that wait for volumes."""
 
     ready: BindPlan
     """Their volumes are bound: they go out."""

@@ -1,4 +1,4 @@
-"""What the coordinator believes, for an administrator: nodes, queues, jobs, shards, versions."""
+"""Dump of the coordinator's state for an administrator: nodes, queues, jobs, shards, versions."""
 
 from __future__ import annotations
 

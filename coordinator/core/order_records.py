@@ -1,4 +1,4 @@
-"""What Order decided that is to be stored."""
+"""Decisions of Order that have to be stored."""
 
 from __future__ import annotations
 

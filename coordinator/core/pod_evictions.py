@@ -45,7 +45,7 @@ EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
 
 
 class Action(Enum):
-    """Who is asked about an eviction; the first word of its reason."""
+    """Kind of a requested eviction, with the checks that apply; the first word of its reason."""
 
     EVICT = "evict"
     """Disruption budgets are kept (``.../pods/NAME/eviction``)."""

@@ -57,7 +57,7 @@ def _of_demands(core: Coordinator, state: JobState) -> Iterator[Notice]:
 
 
 def _of_other_pools(core: Coordinator, changes: Changes) -> Iterator[Notice]:
-    """Of nodes and queues; jobs have a reason that says it."""
+    """Yield notices for nodes and queues of other node pools; jobs have a reason for it."""
     pool = core.order.session.eligibility.pool
     if pool is None:
         return

@@ -61,7 +61,8 @@ class Shuffling:
         state.outstanding += 1
 
     def outcome(self, outcome: Outcome) -> None:
-        """What came of one job's part of a shuffle: it evicts in the name of that job itself."""
+        """Apply the outcome of one job's part of a shuffle: it evicts in the name of that job
+        itself."""
         for run in outcome.evictions[:1]:
             self._order.spanning.accepted(run.jid, outcome.moved, evicts=True, out_as=NOBODY)
 

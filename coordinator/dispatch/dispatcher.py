@@ -286,7 +286,7 @@ class Dispatcher:
         )
 
     def turns(self) -> Iterator[Turn]:
-        """Those that were sent and have no outcome yet, and those that wait to be sent."""
+        """Yield turns without an outcome: sent, or waiting to be sent."""
         for state in self.shards.values():
             yield from chain(*state.calls.values(), state.waiting)
 

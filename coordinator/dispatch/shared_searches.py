@@ -48,7 +48,7 @@ class StopHelp:
 
 
 class HelpResult(StrEnum):
-    """What became of the help with a search."""
+    """Result of a helper's part in a search."""
 
     COMMITTED = "committed"
     """Its scenario is the one that was sent to the ledger."""

@@ -115,7 +115,7 @@ class Shards(Protocol):
         ...
 
     async def inquire(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
-        """What would come of these turns, on the worker's view and without side effects.
+        """Ask for the outcome of these turns on the worker's view, without side effects.
 
         Raises WorkerLost where the shard has no worker, or one that misses the deadline. Only the
         inquiry fails then: the worker is not given up.
@@ -184,8 +184,7 @@ class RayShards:
         await self._ray.keep(on_joined=self._look_for_workers)
 
     async def _look_for_workers(self) -> None:
-        """Those of a lost head are not ours to call any more. A few may have outlived it on other
-        machines."""
+        """Forget the workers of a lost head, and find those that outlived it on other machines."""
         self._actors.clear()
         self._left.clear()
         if (shards := self._inherits) is not None:

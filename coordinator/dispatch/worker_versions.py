@@ -28,7 +28,7 @@ _ADDRESS = re.compile(r"\bip=([^,) ]+)")
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a worker said at its start, and where it runs."""
+    """A worker's reported version at its start, and its location."""
 
     said: bytes
     """An encoded :class:`WorkerVersion`; b"" from a version that does not say what it is."""
@@ -42,7 +42,7 @@ class Introduction:
 
     @property
     def version(self) -> str:
-        """Of the package; "" where it does not tell."""
+        """Version of its package; "" where it reports none."""
         return "" if self.worker is None else self.worker.version
 
 

@@ -153,7 +153,8 @@ it that does not let the job in; ``most``: what its bound is called."""
 
 
 def next_step(why: Why, job: Job, dialect: Dialect = Dialect.VOLCANO) -> str:
-    """What happens next, or what somebody has to do. ``dialect``: whose words queues go by."""
+    """Sentence on the next step: what happens, or what somebody has to do. ``dialect``: whose words
+    for queues to use."""
     queue, most = job.queue, dialect.most
     if why.bound is not None:
         queue = why.bound.queue

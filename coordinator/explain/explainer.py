@@ -142,7 +142,7 @@ class Explainer:
     # --- parts ----------------------------------------------------------------------------------
 
     async def _past(self, state: JobState) -> Story | None:
-        """What happened to a job before this coordinator led, as far as the history says."""
+        """Past of a job before this coordinator led, as far as the history has it."""
         jid, created = state.job.jid, state.job.created
         if self._history is None or created >= self._since:
             return None
@@ -199,7 +199,7 @@ class Explainer:
         return head
 
     def _without_answers(self, state: JobState) -> list[dict[str, Any]]:
-        """What is decided for the job without the answer of another server."""
+        """Decisions about the job that were made without the answer of another server."""
         reports = [
             {"message": text, "questions": count} for text, count in state.tries.unanswered.items()
         ]

@@ -33,7 +33,7 @@ def story_of(
     *,
     past: Story | None = None,
 ) -> list[Entry]:
-    """What happened to a job, or to one task of it, oldest first.
+    """Story of a job, or of one task of it, oldest first.
 
     ``story``: what this coordinator saw, which is not durable. ``past``: what the history says of
     the time before it led. Each entry: ``time`` and ``lastTime`` (RFC 3339), ``count``, ``reason``

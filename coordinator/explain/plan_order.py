@@ -147,8 +147,8 @@ def _key(
     classes: dict[int, TaskClass],
     cluster: ClusterInfo,
 ) -> tuple[Any, ...]:
-    """What is within its queue's share comes first; only then what borrows beyond it, where the
-    policy does not choose by a tree of queues."""
+    """Sort key of a planned job: jobs within their queue's share first, then jobs that borrow,
+    where the policy does not choose by a tree of queues."""
     session, queue = order.session, cluster.queues[job.queue.queue.qid]
     written = job.state.job
     borrows = session.overused(queue, cluster)

@@ -164,8 +164,8 @@ class Planner:
         candidates: list[PlanCandidate],
         placed_on: dict[int, list[PlanCandidate]],
     ) -> None:
-        """Whom the policy would evict for those that found no place. ``placed_on``: shard -> what
-        it gave a place, to be there before."""
+        """Plan evictions for candidates that found no place. ``placed_on``: shard -> candidates
+        with a place there, to be replayed before."""
         turns = await in_slices(evicting(self._core, drawn, candidates))
         for shard, before in placed_on.items():
             if not turns:

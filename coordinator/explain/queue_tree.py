@@ -36,7 +36,7 @@ NAMES = ("cpu", "memory", "nvidia.com/gpu")
 
 @dataclass(slots=True)
 class QueueBooks:
-    """What one queue brings: amounts with all queues below it."""
+    """Input of one queue for the division: amounts with all queues below it."""
 
     record: KaiQueue
     allocated: Amounts = NOTHING
@@ -302,7 +302,7 @@ def tree_figures(tree: ShareTree) -> Iterator[tuple[str, str, str, float]]:
 
 
 def share_figures(tree: ShareTree, name: str, resources: Sequence[str]) -> Json:
-    """What an explanation says of a queue: figures of these resources by the name of the figure."""
+    """Figures of a queue for an explanation: name of the figure -> resource -> text."""
     own = tree.books[name]
     figures = {
         "allocated": own.allocated,

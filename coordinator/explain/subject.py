@@ -1,4 +1,4 @@
-"""What a question is about: a job, or one member of it, by the name of an object."""
+"""Subject of a question: a job, or one member of it, by the name of an object."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _ever(role: RoleFunnel) -> str:
 
 
 def _asks(requested: Mapping[int, float], give: Mapping[int, float], names: Sequence[str]) -> str:
-    """What a task requests and what a node could give. A single resource is not named again,
+    """Compare a task's request with the node's free amounts. A single resource is not named again,
     because the previous sentence did."""
     if len(requested) != 1:
         return f"asks {listed(requested, names)}, could give {listed(give, names)}"

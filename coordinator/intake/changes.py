@@ -1,5 +1,5 @@
-"""What intake publishes to the coordinator: objects that became durable together, and removed
-ones."""
+"""Changes that intake publishes to the coordinator: objects that became durable together, and
+removed ones."""
 
 from __future__ import annotations
 

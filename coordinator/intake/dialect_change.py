@@ -86,7 +86,7 @@ def _other(registry: Registry) -> Dialect:
 
 
 def _queues_of_other(registry: Registry) -> list[Queue]:
-    """Those that only the other dialect has, children before their parents."""
+    """Queues that exist only in the other dialect, children before their parents."""
     ours, theirs = _QUEUES[registry.dialect], _QUEUES[_other(registry)]
     documents, depth = registry.documents, dict[int, int]()
     for queue in sorted(registry.queues.values(), key=lambda queue: queue.qid):

@@ -57,7 +57,7 @@ _OWN = "the coordinator"
 
 
 class StoresBatches(Protocol):
-    """What it needs of the ledger."""
+    """The ledger's methods that the intake writer uses."""
 
     async def store(self, batch: IntakeBatch) -> IntakeReply: ...
 

@@ -1,5 +1,5 @@
-"""What a queue and its ancestors may still take under their capability. The ledger checks the same
-when it judges a statement."""
+"""Room of a queue and its ancestors under their capability. The ledger checks the same when it
+judges a statement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Queues = Mapping[int, PendingQueue]
 
 
 class BoundKind(Enum):
-    """What a queue holds a job to, in KAI's words."""
+    """Kind of a queue's bound, in KAI's words."""
 
     LIMIT = "OverLimit"
     QUOTA = "NonPreemptibleOverQuota"
@@ -63,7 +63,7 @@ def upwards(queues: Queues, queue: QueueInfo) -> Iterator[QueueInfo]:
 
 
 def held(queues: Queues, top: QueueInfo, slot: int) -> int:
-    """What a queue and its descendants hold of a slot, leaving tasks included."""
+    """Amount of a slot that a queue and its descendants hold, leaving tasks included."""
     if top.below is None:
         return top.allocated.get(slot, 0) + top.releasing.get(slot, 0)
     return sum(

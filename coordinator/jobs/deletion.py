@@ -31,7 +31,7 @@ Task = tuple[int, int]
 
 
 class Departing(NamedTuple):
-    """What :class:`Departures` has collected."""
+    """Work that :class:`Departures` has collected."""
 
     stop: list[Task]
     fail: list[Task]
@@ -67,7 +67,7 @@ class Departures:
         self._now = 0.0
 
     def take(self) -> Departing:
-        """What is due, once."""
+        """Return the due work and clear it."""
         due = Departing(self.stop, self.fail, self.purge_jobs, self.purge_members)
         self.stop, self.fail, self.purge_jobs, self.purge_members = [], [], [], []
         return due

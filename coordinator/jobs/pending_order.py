@@ -33,7 +33,7 @@ PROBE_LIMIT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LineBlock:
-    """What a blocked line waits for; see :class:`Line`."""
+    """State of a blocked line: when it may be tried again; see :class:`Line`."""
 
     infeasible_at: int
     not_before: float
@@ -75,7 +75,7 @@ class Line:
 
     @property
     def block(self) -> LineBlock | None:
-        """What it waits for since a worker found it infeasible; None if it may be tried."""
+        """Block since a worker found the line infeasible; None if it may be tried."""
         if self.infeasible_at < 0:
             return None
         return LineBlock(self.infeasible_at, self.not_before, self.wait)

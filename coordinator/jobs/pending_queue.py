@@ -264,8 +264,8 @@ class Lines:
         return state is not None and state.stamp == entry[3] and state.standing is Standing.READY
 
     def first(self, queue: PendingQueue, room: Room) -> tuple[Line, Entry] | None:
-        """Of the lines whose need fits into ``room``, the one with the first job, and that job's
-        entry."""
+        """Find the first job in order among the lines whose need fits into ``room``; return its
+        line and entry."""
         order = queue.order
         while order is not None and (node := order.tree.first(room)) is not None:
             top = self.top(node.line)

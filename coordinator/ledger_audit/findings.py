@@ -65,7 +65,8 @@ class Finding:
         key: str = "",
         repairable: bool = True,
     ) -> Finding:
-        """Of a record that differs from what the tasks come to; an amount below 0 is worse."""
+        """Finding about a record that differs from the sums of its tasks; an amount below 0 is
+        worse."""
         if any(has < 0 for _, has, _ in difference):
             kind = AuditKind.NEGATIVE
         return cls(kind, subject, name, record, difference, key, repairable=repairable)

@@ -30,7 +30,7 @@ class PartedDict(MutableMapping[int, V]):
         return self._parts[_part(key)][key]
 
     def get(self, key: int, default: Any = None) -> Any:
-        """That of Mapping takes four times as long: it tries and catches."""
+        """Look up a key; four times as fast as Mapping's method, which tries and catches."""
         return self._parts[_part(key)].get(key, default)
 
     def __setitem__(self, key: int, value: V) -> None:

@@ -90,7 +90,7 @@ class TaskColumns:
         return self._columns[name][: self.count]
 
     def holding(self, lines: Ints) -> Ints:
-        """Those of the lines whose tasks hold a node."""
+        """Select the lines whose tasks hold a node."""
         state = self.column("state")[lines]
         return lines[(state >= TaskState.BINDING) & (state <= TaskState.RELEASING)]
 

@@ -117,7 +117,7 @@ class ReadModel:
 
     @cached_property
     def requested(self) -> Mapping[str, Amounts]:
-        """What each queue of the tree, and all below it, hold or ask for."""
+        """Amounts that each queue of the tree, with all below it, holds or requests."""
         return requested_below(self.core.order.accounts.cluster)
 
     @cached_property

@@ -250,7 +250,7 @@ def event_of(read_model: ReadModel, state: JobState, happening: Happening) -> Ev
 def of_member(
     read_model: ReadModel, stories: Stories, pod: Key, task: PodTask
 ) -> list[EventEntry] | None:
-    """What concerns one pod of a gang, as events about that pod; None where it is no gang's.
+    """Events about one pod of a gang; None where it is no gang's.
 
     The gang has each of these once. Of its pods they are made where a client asks about one of
     them, as ``kubectl describe pod`` does: Volcano writes the same sentence to each pod of a gang.

@@ -77,7 +77,7 @@ def _orphan(parent: object) -> Json:
 
 
 def held_below(info: QueueInfo) -> dict[int, int]:
-    """What a queue and all queues below it hold, by slot."""
+    """Amounts that a queue and all queues below it hold, by slot."""
     below = {} if info.below is None else info.below.allocated
     slots = info.allocated.keys() | below.keys()
     return {slot: info.allocated.get(slot, 0) + below.get(slot, 0) for slot in slots}

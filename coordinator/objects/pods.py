@@ -196,7 +196,7 @@ def _devices(read_model: ReadModel, task: PodTask) -> dict[str, str]:
 
 
 def _taken(read_model: ReadModel, task: PodTask) -> Things:
-    """What the task takes of devices of its node."""
+    """Devices of its node that the task takes."""
     state = read_model.state(task.jid)
     return () if state is None or task.row < 0 else state.devices.get(task.tix, ())
 

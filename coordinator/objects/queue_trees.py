@@ -10,7 +10,7 @@ from shard_worker.session_model.workload import Amounts, ClusterInfo, add
 
 
 def requested_below(cluster: ClusterInfo) -> dict[str, Amounts]:
-    """What each queue and all queues below it hold or ask for."""
+    """Amounts that each queue, with all queues below it, holds or requests."""
     totals: dict[str, Amounts] = {}
     for info in cluster.queues.values():
         for queue in (info, *info.above):

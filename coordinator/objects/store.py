@@ -250,7 +250,7 @@ class Objects(Observing):
         return "" if entry is None else entry.field("spec.nodeName")
 
     def events_of_pod(self, namespace: str, name: str) -> Sequence[ObjectEntry] | None:
-        """What concerns a member of a gang, as events about it; None where the pod is none."""
+        """Events about a member of a gang; None where the pod is none."""
         pod = self.entry(POD, namespace, name)
         if pod is None or pod.task is None:
             return None

@@ -43,12 +43,13 @@ def nominated_text(count: int, shard: int) -> str:
 
 
 def evicted_text(by: str, reason: str) -> str:
-    """Of the victim. ``by``: the job that it makes room for; empty where that is itself."""
+    """Describe an eviction for the victim. ``by``: the job that it makes room for; empty where that
+    is itself."""
     return f"evicted for {by}{_rule(reason)}" if by else f"evicted{_rule(reason)}"
 
 
 def evicting_text(count: int, victim: str, reason: str) -> str:
-    """Of the job that room is made for."""
+    """Describe an eviction for the job that it makes room for."""
     return f"{plural(count, 'task')} of {victim} evicted for it{_rule(reason)}"
 
 

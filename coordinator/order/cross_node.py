@@ -380,6 +380,6 @@ class Spanning:
 
 
 def _awaiting_word(by: int) -> int:
-    """Who holds the keys of a job's statement until the bind stream tells what it evicts: below the
-    numbers of jobs, and of those who ask without being one."""
+    """Owner id of a statement's keys until the bind stream reports its evictions: -10 or less,
+    because -1 to -9 stand for requests without a job."""
     return -10 - by

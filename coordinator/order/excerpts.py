@@ -174,7 +174,7 @@ class Excerpts:
         return cluster.now if self.began is None else self.began
 
     def _shares(self, session: Session) -> Mapping[str, tuple[int, int, int]]:
-        """What queues have, under a policy that divides the cluster among them."""
+        """Shares of queues, under a policy that divides the cluster among them."""
         choice = session.queue_choice
         return {} if choice is None else choice.shares(self._accounts.cluster)
 

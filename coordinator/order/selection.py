@@ -148,7 +148,7 @@ class Picking:
         return (key, queue.info.queue.name)
 
     def _best_line(self, queue: PendingQueue) -> tuple[Line, Entry] | None:
-        """Of the lines that are not blocked, the one whose first job is first in order."""
+        """Find the line whose first job is first in order, among the lines that are not blocked."""
         if queue.order is not None:
             return self._search(queue, queue.order, borrowing=False)
         qid = queue.info.queue.qid

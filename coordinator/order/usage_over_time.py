@@ -43,7 +43,7 @@ class UsageOverTime:
 
     @property
     def settings(self) -> UsageSettings | None:
-        """What the policy in force says."""
+        """Usage settings of the policy in force."""
         kai = self._session.policy.kai
         return None if kai is None else kai.usage
 

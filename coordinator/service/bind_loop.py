@@ -66,7 +66,7 @@ log = structlog.get_logger(__name__)
 
 
 class HasBindStream(Protocol):
-    """What it needs of the ledger."""
+    """The ledger's methods that the bind loop uses."""
 
     async def read_binds(
         self, consumer: str, *, count: int = 64, block: float | None = None, own: bool = False
@@ -80,7 +80,7 @@ class HasBindStream(Protocol):
 
 
 class Stopped(Enum):
-    """What became of a call that is to stop tasks."""
+    """Result of a call that stops tasks."""
 
     DONE = auto()
     REFUSED = auto()
@@ -98,8 +98,8 @@ class StopRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """What is left of entries after the calls to the cluster. It does not count among those, or it
-    would hold up tasks that wait for nothing."""
+    """Rest of entries after the calls to the cluster. It is not counted with the calls under way,
+    where it would hold up tasks that wait for nothing."""
 
     volumes: BindPlan
     """Binds that wait for volumes."""

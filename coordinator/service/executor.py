@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 
 class ReadsBooks(Protocol):
-    """What it reads of the ledger."""
+    """The ledger's methods that the executor uses."""
 
     async def read_tasks(
         self, jids: list[int]
@@ -66,13 +66,13 @@ class ReadsBooks(Protocol):
 
 
 class StopsTasks(Protocol):
-    """Who has the cluster end incarnations of tasks (jid, tix)."""
+    """Port that has the cluster end incarnations of tasks (jid, tix)."""
 
     async def stop(self, tasks: list[tuple[int, int]], uids: list[str]) -> None: ...
 
 
 class CallsWorkers(Protocol):
-    """Who sends turns to their worker and takes its answer."""
+    """Port that sends turns to their worker and takes its answer."""
 
     async def call(self, send: SendTurns) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What plugins raised: counted by plugin, one traceback of each kind in the log."""
+"""Exceptions of plugins: counted by plugin, one traceback of each kind in the log."""
 
 from __future__ import annotations
 

@@ -121,8 +121,8 @@ class PolicyFollower:
         return self._in_service(session)
 
     def open_intake(self, policy: Policy, *, observed: bool = False) -> Intake:
-        """What admits objects under a policy. ``observed``: those of a cluster that is watched,
-        which gives on the pods that are ours alone, with the times of their creation."""
+        """Create the intake that admits objects under a policy. ``observed``: of a watched cluster,
+        which passes on only pods for this scheduler, with their creation times."""
         return Intake(
             ours=None if observed else self.ours,
             dialect=policy.dialect,

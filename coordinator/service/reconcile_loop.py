@@ -70,7 +70,7 @@ log = structlog.get_logger(__name__)
 
 
 class ReadsLedger(ReadsCounts, Protocol):
-    """What it reads of the ledger."""
+    """The ledger's methods that reconciling uses."""
 
     async def snapshot(self, *, workload: bool = True) -> Snapshot: ...
 

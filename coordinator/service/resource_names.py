@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class ReadsCounts(Protocol):
-    """What it reads of the ledger."""
+    """The ledger's methods that resource names need."""
 
     async def read_moved(self, changed: Moved) -> Snapshot: ...
 

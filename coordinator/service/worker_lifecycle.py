@@ -55,7 +55,7 @@ class WorkerTimes:
 
 
 class ClaimsShards(Protocol):
-    """What they ask of the ledger."""
+    """The ledger's methods that worker management uses."""
 
     async def claim(
         self, writer: str, *, leader: Epoch | None = None, lease: float = 0.0, holder: str = ""

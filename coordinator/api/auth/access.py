@@ -1,4 +1,4 @@
-"""What a request is in Kubernetes' terms: the attributes that its RBAC judges.
+"""A request in Kubernetes' terms: the attributes that its RBAC judges.
 
 One rule: a path below ``/api`` or ``/apis`` is what an API server would take it for (its
 ``RequestInfo``), every other one is a ``nonResourceURL``. So an explanation is ``get`` on
@@ -58,7 +58,7 @@ Access = ResourceAccess | PathAccess
 def access_of(
     method: str, route: str, values: Mapping[str, str], *, watch: bool = False
 ) -> Access | None:
-    """What a request needs; None if it needs nothing.
+    """Access right that a request needs; None if it needs none.
 
     ``route`` is the pattern of the path, which identifies the handler however the path was
     written; ``values`` are those of its ``{fields}``.

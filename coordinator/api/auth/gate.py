@@ -12,7 +12,8 @@ from coordinator.api.http.health import HealthCheck
 
 
 class Gate:
-    """Who is let in. Without any authenticator everybody may do everything."""
+    """Authentication and authorization of requests. Without any authenticator everything is
+    allowed."""
 
     def __init__(self, tokens: TokenFile | None, server: ReviewServer | None = None) -> None:
         self.tokens = tokens
@@ -37,7 +38,7 @@ class Gate:
                 await self._server.close()
 
     def checks(self) -> list[HealthCheck]:
-        """What health says of the authenticators that are on."""
+        """Health checks of the configured authenticators."""
         checks: list[HealthCheck] = []
         if (tokens := self.tokens) is not None:
             checks.append(_check("tokens", lambda: _of_file(tokens.error)))

@@ -93,8 +93,8 @@ def _always() -> bool:
 async def _admitted(
     request: web.Request, gate: Gate, stack: contextlib.ExitStack
 ) -> tuple[Principal, Stands]:
-    """Who asks, if they may. What lasts as long as the request is put on the stack. Raises
-    Problem."""
+    """Authenticate and authorize the request; return the sender and a test that the permission
+    still holds. Resources that last as long as the request go on the stack. Raises Problem."""
     route = _route(request)
     role = needed(request.method, route)
     if role is None:

@@ -1,4 +1,4 @@
-"""Who a bearer token is, and whether they may: asked of a Kubernetes API server.
+"""Token and access reviews: ask a Kubernetes API server who sent a token and whether they may.
 
 Answers count for :data:`CACHE_SECONDS`, which bounds how long a revoked token or right is still
 good. No answer is never a yes. Who sends many bad tokens is turned away before the API server is
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ClusterUser:
-    """Who a token is, by the API server."""
+    """User of a token, as the API server reports it."""
 
     name: str
     uid: str = ""
@@ -92,7 +92,7 @@ class AccessRefused(Exception):
 
 
 class Question(StrEnum):
-    """What the API server is asked."""
+    """Kind of review that the API server is asked for."""
 
     TOKEN = "token"
     ACCESS = "access"
@@ -114,7 +114,7 @@ REVIEW_SECONDS = exponential(0.001, 2, 14)
 
 @dataclass(slots=True)
 class ReviewCounts:
-    """What became of questions since the start of this process."""
+    """Counts of review answers since the start of this process."""
 
     answers: Counter[tuple[Question, Answer]] = field(
         default_factory=Counter[tuple[Question, Answer]]
@@ -170,8 +170,8 @@ class Reviews:
         """Why the last question had no answer; "" if it had one."""
 
     async def judge(self, token: str, access: Access | None, *, source: str = "") -> Judged:
-        """Who sent the token, if they may. ``access`` None: whoever is known may. ``source``: the
-        client's address, to which bad tokens are counted.
+        """Return the token's user if they may access; with ``access`` None every known user may.
+        ``source``: the client's address, to which bad tokens are counted.
 
         Raises TokenUnknown, AccessRefused, TooManyBadTokens; ReviewFailed where nobody knows.
         """

@@ -56,7 +56,8 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who writes, and when (RFC 3339). ``force``: take over fields of other managers."""
+    """Field manager of a write, and its time (RFC 3339). ``force``: take over fields of other
+    managers."""
 
     manager: str
     time: str

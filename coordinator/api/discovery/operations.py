@@ -103,7 +103,7 @@ def _named(schema: str) -> Json:
 
 
 def answers(schema: Json, *codes: int) -> Json:
-    """What may come back; without codes a 200 alone."""
+    """OpenAPI responses for these status codes; without codes for 200 alone."""
     content = {"application/json": {"schema": schema}}
     failure = {"application/json": {"schema": _named("Status")}}
     done: Json = {"description": "Done.", "content": content}

@@ -109,7 +109,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def serving_certificate(settings: Settings) -> ServingCertificate | None:
-    """What the settings name; None = plain HTTP. Raises SettingsError."""
+    """Certificate that the settings name; None = plain HTTP. Raises SettingsError."""
     if settings.tls_cert_file is None or settings.tls_key_file is None:
         return None
     return ServingCertificate(settings.tls_cert_file, settings.tls_key_file)

@@ -24,8 +24,8 @@ _IPV6_PREFIX = 64
 
 
 class WaitingFor(Enum):
-    """What a connection waits for from its client. The order is that in which connections are
-    closed: first those that never sent a complete request, last those that a client may reuse."""
+    """The input that a connection waits for from its client. In order of closing: first connections
+    that never sent a complete request, last those that a client may reuse."""
 
     BYTE = "its first byte"
     HEAD = "the rest of the head of its request"

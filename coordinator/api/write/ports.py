@@ -1,4 +1,4 @@
-"""What the handlers that write need of others."""
+"""Ports of the handlers that write."""
 
 from __future__ import annotations
 

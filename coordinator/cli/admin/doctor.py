@@ -26,7 +26,7 @@ class DoctorVerdict(StrEnum):
 
 
 class CheckEnded(Exception):
-    """What a check found wrong, and what to do about it."""
+    """Raised by a check that does not pass, with its finding and the remedy."""
 
     verdict = DoctorVerdict.FAIL
 
@@ -57,7 +57,7 @@ class Skipped(CheckEnded):
 
 @dataclass(frozen=True, slots=True)
 class DoctorPlace:
-    """What the checks look at. ``settings`` is None if they are invalid, which a check of its own
+    """Input of doctor's checks. ``settings`` is None if they are invalid, which a check of its own
     reports."""
 
     settings: Settings | None

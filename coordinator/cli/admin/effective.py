@@ -43,7 +43,7 @@ class Effective:
 
 
 def effective(flags: Mapping[str, Any]) -> Effective:
-    """What a process started now, with these flags, would run with.
+    """Settings and policy that a process started now with these flags would run with.
 
     Raises SettingsError, and PolicyError where a plugin refuses the policy.
     """

@@ -1,4 +1,4 @@
-"""What a policy means here: which plugin speaks where, with which arguments, and what is ignored.
+"""Report on a policy: which plugin acts at which point, with which arguments, and what is ignored.
 
 It is asked of the plugins themselves: each is made from its option and registers with a listener.
 So the report cannot tell other points or other defaults than those the scheduler runs with.

@@ -49,7 +49,7 @@ def show(report: PolicyReport, console: Console) -> None:
 
 
 def _of_kai(policy: Policy) -> list[tuple[str, Argument]]:
-    """What a KAI policy sets beside its plugins."""
+    """Settings of a KAI policy beside its plugins that differ from the defaults."""
     if policy.kai is None:
         return []
     usual = asdict(KaiOptions())

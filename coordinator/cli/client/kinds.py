@@ -32,7 +32,7 @@ class Resource:
 
     @property
     def label(self) -> str:
-        """What stands before the slash in ``TYPE/NAME``: ``pod``, ``queue.scheduling...``."""
+        """Prefix before the slash in ``TYPE/NAME``: ``pod``, ``queue.scheduling...``."""
         return f"{self.singular}.{self.group}" if self.group else self.singular
 
     @property

@@ -150,7 +150,7 @@ def _user_token(user: Section, origin: str) -> str | None:
 
 
 def _printed_token(user: Section, origin: str) -> str | None:
-    """Of a credential program."""
+    """Token that a credential program prints."""
     import asyncio  # only here: it takes as long to import as everything else together
 
     from coordinator.cluster.kubernetes.api.credentials import token_source

@@ -40,7 +40,7 @@ class ProxiedService:
 
     @property
     def resource_name(self) -> str:
-        """What rules of RBAC call it."""
+        """Resource name of the service's proxy in rules of RBAC."""
         return f"https:{self.name}:{self.port}"
 
 
@@ -120,7 +120,7 @@ def why_no_token(account: Account, origin: str, code: int, message: str) -> str:
 
 
 def why_not_reached(service: ProxiedService, origin: str, code: int, message: str) -> str:
-    """What an answer means that is the API server's own and not Quadrant's, and the remedy."""
+    """Explain an error that the API server, not Quadrant, answered, with its remedy."""
     what = f"service {service.namespace}/{service.name} ({origin})"
     match code:
         case HTTPStatus.UNAUTHORIZED:
@@ -151,6 +151,6 @@ def why_not_reached(service: ProxiedService, origin: str, code: int, message: st
 
 
 def token_of(answer: Mapping[str, object]) -> str:
-    """Of a TokenRequest that was answered well."""
+    """Token of a successful TokenRequest; "" without one."""
     status = answer.get("status")
     return str(status.get("token") or "") if isinstance(status, Mapping) else ""

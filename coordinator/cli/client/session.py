@@ -1,4 +1,4 @@
-"""What a command that asks a server begins with: the client, the kinds, the namespace."""
+"""Session of a command with a server: the client, the kinds, the namespace."""
 
 from __future__ import annotations
 

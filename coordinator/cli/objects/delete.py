@@ -174,7 +174,8 @@ class _Deletion:
         return None
 
     def wait_until_gone(self) -> None:
-        """Those that are still there when the time is over have failed."""
+        """Wait until the deleted objects are gone; objects that remain after the timeout have
+        failed."""
         from coordinator.cli.output.terminal import say_error
 
         deadline = time.monotonic() + self._patience if self._patience else None

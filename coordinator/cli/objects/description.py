@@ -102,7 +102,8 @@ def waiting_for(value: Object) -> str:
 
 
 def _sentence(fields: Mapping[str, Any]) -> str:
-    """Of a condition whose reason is Kubernetes' general word, the message begins with ours."""
+    """Sentence of a condition. Where its reason is Kubernetes' general word, the message already
+    begins with our reason."""
     reason, message = str(fields.get("reason") or ""), str(fields.get("message") or "")
     if re.match(r"[A-Z][A-Za-z]+: ", message):
         return message

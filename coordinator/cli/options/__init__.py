@@ -1,1 +1,1 @@
-"""What all commands share: option types, errors with an exit code, loading when called."""
+"""Shared parts of all commands: option types, errors with an exit code, loading when called."""

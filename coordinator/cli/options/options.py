@@ -9,7 +9,7 @@ import typer
 
 
 class ModeChoice(StrEnum):
-    """What a shard's border means to its worker."""
+    """A worker's preference between own and other shards' nodes."""
 
     NONE = "none"
     SOFT = "soft"

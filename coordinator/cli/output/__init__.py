@@ -1,1 +1,1 @@
-"""What commands print: tables, colours, progress, times and durations in words."""
+"""Output of commands: tables, colours, progress, times and durations in words."""

@@ -29,7 +29,7 @@ Write = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class OutputForm:
-    """What ``-o`` asks for. ``template`` is set for jsonpath alone."""
+    """Output form that ``-o`` selects. ``template`` is set for jsonpath alone."""
 
     word: str = ""
     template: JsonPath | None = None
@@ -148,7 +148,7 @@ def cell(value: Any) -> str:
 
 
 def one_or_list(objects: list[Object], *, single: bool) -> Object:
-    """What ``-o json`` shows: the object itself where one was asked for by its name."""
+    """Object for ``-o json``: the single object where one was named, else a List."""
     if single and len(objects) == 1:
         return objects[0]
     return {

@@ -1,4 +1,4 @@
-"""What is different on a terminal: colour, where it is wanted."""
+"""Terminal output: colour where it is wanted, width, progress."""
 
 from __future__ import annotations
 

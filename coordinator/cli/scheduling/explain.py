@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class SubjectKind(StrEnum):
-    """What can be asked about."""
+    """Kind of object that an explanation can be requested for."""
 
     JOB = "job"
     POD = "pod"

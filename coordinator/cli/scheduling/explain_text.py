@@ -75,7 +75,7 @@ def _why(answer: Answer, now: float) -> list[str]:
 
 
 def _without(row: Answer) -> str:
-    """What was decided without the answer of another server."""
+    """Describe a decision that was made without the answer of another server."""
     times = f" ({plural(row['questions'], 'question')})" if row.get("questions") else ""
     return f"{row['message']}{times}"
 
@@ -168,7 +168,7 @@ def _lack(lack: Answer) -> str:
 
 
 def _evicted(answer: Answer) -> list[str]:
-    """Who evicted those that wait, and by which rule: the last time."""
+    """Describe the last eviction of the waiting tasks: who evicted them, and by which rule."""
     evictions = [entry for entry in answer.get("story") or () if entry["reason"] == "Evicted"]
     if not evictions or answer.get("reason") is None:
         return []

@@ -96,7 +96,7 @@ def _ahead(job: Answer) -> str:
 
 
 def _evicts(job: Answer) -> str:
-    """Whom it waits for because they would be evicted for it; "" for nobody."""
+    """Describe the jobs that would be evicted for this one; "" for none."""
     victims = [f"{plural(v['tasks'], 'task')} of {v['job']}" for v in job.get("evicts") or ()]
     if not victims:
         return ""

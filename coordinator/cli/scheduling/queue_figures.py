@@ -1,4 +1,5 @@
-"""What the server measures of its queues, read from ``/metrics``: share, amounts, who waits why."""
+"""Figures of the server's queues, read from ``/metrics``: share, amounts, waiting jobs by
+reason."""
 
 from __future__ import annotations
 

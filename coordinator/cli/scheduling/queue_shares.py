@@ -1,4 +1,4 @@
-"""What a file describes, divided among its queues by KAI's rules: no server is asked."""
+"""Fair shares of the queues in a file, computed by KAI's rules without a server."""
 
 from __future__ import annotations
 

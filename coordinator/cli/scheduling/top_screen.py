@@ -1,4 +1,4 @@
-"""What ``quadrant top`` draws, from the coordinator's counts and its queues."""
+"""Screen of ``quadrant top``, from the coordinator's counts and its queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the checker needs to know of objects, as JSON: requirements of task classes, facts of nodes.
+"""Facts about objects that the checker reads, as JSON: requirements of task classes, facts of
+nodes.
 
 Fields with default values are left out, so that a plain task class or node costs nothing.
 """
@@ -65,7 +66,7 @@ def requirements(cls: TaskClass) -> Facts:
 
 
 def node_facts(node: Node) -> Facts:
-    """What predicates read of a node, without its amounts."""
+    """Facts of a node that predicates read, without its amounts."""
     node_rules: Facts = {"labels": node.labels} if node.labels else {}
     if node.taints:
         node_rules["taints"] = facts(node.taints)
@@ -75,7 +76,7 @@ def node_facts(node: Node) -> Facts:
 
 
 def role_facts(job: Job, role: Role) -> Facts:
-    """What rules between pods, and rules about victims, read of a role's members."""
+    """Facts of a role's members that rules between pods, and rules about victims, read."""
     role_rules: Facts = {"labels": dict(role.labels)} if role.labels else {}
     if role.priority != 1:
         role_rules["priority"] = role.priority

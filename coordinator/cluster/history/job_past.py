@@ -1,4 +1,4 @@
-"""What a history says of one job: for a leader that was none when it happened.
+"""Past of one job from the history, for a leader that did not see it happen.
 
 Only for who asks about a job: the part of the file since the job was stored is read, and nothing is
 kept. Its lines are in the order of their times but for what a follower of the ledger's log wrote
@@ -58,7 +58,7 @@ PastEvent = PastPlacement | PastEviction | PastStates
 
 
 def past_of_job(path: Path, jid: int, *, since: float, until: float) -> list[PastEvent]:
-    """What the file says of a job between two times (seconds since 1970). Raises OSError."""
+    """Events of the job in the file between two times (seconds since 1970). Raises OSError."""
     mark = re.compile(rb'"ev":"(?:commit|status|adopted)".*[\[,:]%d[,\]]' % jid)
     events: list[PastEvent] = []
     with path.open("rb") as file:

@@ -57,7 +57,7 @@ Clock = Callable[[], float]
 
 
 class Writes(Protocol):
-    """What changes pods."""
+    """Writes to pods."""
 
     async def bind(self, requests: BindRequests, rows: Sequence[PodRow | None]) -> BindAnswers: ...
 

@@ -1,4 +1,4 @@
-"""What the watch tells one by one waits a moment, so that it is stored together (decision 0111)."""
+"""Gathering of watch events: they wait a moment to be stored together (decision 0111)."""
 
 from __future__ import annotations
 

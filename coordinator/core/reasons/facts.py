@@ -21,7 +21,7 @@ from shared.units.slots import PODS
 
 
 class Obstacle(NamedTuple):
-    """What no waiting lifts."""
+    """Obstacle that waiting does not remove."""
 
     reason: Reason
     message: str

@@ -109,7 +109,7 @@ def _line_word(core: Coordinator, line: Line, reason: WaitReason, last: Reason |
 
 
 class HeldBy(Enum):
-    """What keeps a job that may be picked from being placed."""
+    """Cause that keeps an eligible job from being placed."""
 
     LAST_TURN = "last turn"
     ROOM = "room"
@@ -137,7 +137,7 @@ def held_by(
     reason: WaitReason,
     last: Reason | None,
 ) -> HeldBy | None:
-    """What holds such a job back; None where nothing is known to.
+    """Return the cause that holds an eligible job back; None where none is known.
 
     The only place that ranks room, quota and the last turn: an explanation and the counts by reason
     both ask it. ``needed``: the amounts of ``need``. ``reason``: the job's own; ``last``: that of

@@ -230,7 +230,7 @@ class Draft:
         return cid
 
     def _charges(self, cls: TaskClass, *, protected: bool) -> Amounts:
-        """What queues count of a task beside its requests, by the rules of the dialect."""
+        """Amounts that queues count of a task beside its requests, by the rules of the dialect."""
         if self._base.dialect is not Dialect.KAI:
             return ()
         return kai_charges(cls, self._all_slots().names, self.nodes.values(), protected=protected)

@@ -240,8 +240,8 @@ def _amounts(record: KaiQueue, part: str) -> tuple[tuple[str, int], ...]:
 
 
 def _bounds(record: KaiQueue) -> tuple[tuple[str, int], ...]:
-    """What the ledger holds a queue to: the limits of all that it has, and its quotas of what may
-    not be evicted. GPUs are those of any kind."""
+    """Bounds of a queue for the ledger: limits for everything it holds, quotas for what may not be
+    evicted. GPUs are those of any kind."""
     shares = (record.cpu, record.memory, record.gpu)
     limits = zip(("cpu", "memory", GPU_SHARE), (share.limit for share in shares), strict=True)
     quotas = zip(NON_PREEMPTIBLE, (share.quota for share in shares), strict=True)

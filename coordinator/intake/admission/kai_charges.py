@@ -1,5 +1,6 @@
-"""What KAI's queues count of a task beside its requests: all GPUs as one resource, and what may not
-be evicted by itself. So the ledger judges both at every level of the tree."""
+"""Amounts that KAI's queues count of a task beside its requests: all GPUs as one resource, and
+separate sums for tasks that may not be evicted. So the ledger judges both at every level of the
+tree."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def amend(job: Job, tix: int, more: More) -> Job:
 
 
 def part_of_role(role: Role, start: int, end: int) -> Role:
-    """Those members alone, with their indices."""
+    """Role with members ``start`` to ``end`` alone, with their indices."""
     return replace(
         role,
         first=role.first + start,

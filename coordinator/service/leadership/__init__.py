@@ -1,1 +1,1 @@
-"""Who leads: the lease, standing by, following the ledger, taking over."""
+"""Leadership: the lease, standing by, following the ledger, taking over."""

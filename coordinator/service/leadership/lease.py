@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeepsLease(Protocol):
-    """What a leadership asks of the ledger."""
+    """The ledger's methods that a leadership uses."""
 
     async def renew(self, writer: str, epoch: Epoch, *, lease: float) -> bool: ...
 
@@ -134,7 +134,7 @@ class Leadership:
 
 
 class CertainToLead(Protocol):
-    """Who knows whether this coordinator leads."""
+    """Port that confirms that this coordinator leads."""
 
     async def surely(self) -> None:
         """Wait until this coordinator is certain to lead."""

@@ -1,4 +1,4 @@
-"""What renews the leader's lease, whatever holds the event loop up: its rules, and the thread.
+"""Renewal of the leader's lease, even while the event loop is held up: its rules, and the thread.
 
 The thread has a connection of its own, shares nothing with requests, and needs no more of the
 interpreter than a fraction of a millisecond three times a lease. When it may renew is decided by

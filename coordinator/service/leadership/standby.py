@@ -65,7 +65,7 @@ class Takeover:
 
 
 class FollowsLedger(KeepsLease, Protocol):
-    """What it needs of the ledger."""
+    """The ledger's methods that a standby uses."""
 
     async def claim(
         self, writer: str, *, leader: Epoch | None = None, lease: float = 0.0, holder: str = ""

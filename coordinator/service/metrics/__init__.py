@@ -1,1 +1,1 @@
-"""What is measured, and how it is exported."""
+"""Metrics: measuring and exporting."""

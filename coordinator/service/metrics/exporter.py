@@ -278,7 +278,7 @@ class CoordinatorMetrics(Collector):
             page.put("evictions_total", evicted[action], action)
 
     def _kubernetes(self, page: MetricsPage) -> None:
-        """What the API server and KAI's binder were asked."""
+        """Put the requests to the API server and to KAI's binder on the page."""
         reviews, requests = self._probes.reviews, self._probes.bind_requests
         for question in Question:
             for answer in Answer:

@@ -1,4 +1,4 @@
-"""What a leader's health is made of."""
+"""Health checks of a leader."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class LoopTime:
 
 
 def where(handle: Any) -> str:
-    """What a callback belongs to: the coroutine of its task, and the await at which it stopped."""
+    """Owner of a callback: the coroutine of its task, and the await at which it stopped."""
     task = getattr(handle._callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
         return getattr(handle._callback, "__qualname__", type(handle._callback).__name__)

@@ -1,4 +1,4 @@
-"""What queues used over time, asked of a Prometheus server (``usageDBConfig`` of a KAI policy).
+"""Past usage of queues from a Prometheus server (``usageDBConfig`` of a KAI policy).
 
 KAI's queries, with two differences (docs/decisions/0095): a tumbling window and one by cron are
 asked for as a range up to now, because KAI's own query for them is none; and series of one queue
@@ -60,7 +60,8 @@ class QueueUsageSource:
         self._failing = ""
 
     def missing(self) -> str:
-        """What is decided without the server's answer; "" where it answers or none is asked."""
+        """Warn that queues share without a current answer of the server; "" where it answers or
+        none is asked."""
         settings = self._named()
         if settings is None or not self._failing:
             return ""

@@ -1,4 +1,4 @@
-"""What searches for victims did under a KAI policy, as series."""
+"""Metrics of searches for victims under a KAI policy."""
 
 from __future__ import annotations
 

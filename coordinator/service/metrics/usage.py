@@ -69,7 +69,8 @@ class UsageSource:
         return self._usage if fresh and self._asked == self._source() else {}
 
     def missing(self) -> str:
-        """What is decided without the source's answer; "" where it answers or none is named."""
+        """Warn that decisions lack a current answer of the metrics source; "" where it answers or
+        none is named."""
         source = self._source()
         if source is None or not self._failing:
             return ""

@@ -157,7 +157,8 @@ class ApiDevices:
                 return
 
     def _adopt_newer(self, claims: Sequence[Json], now: float) -> Admission:
-        """Of these, what the watch has not brought yet, or passed."""
+        """Admit the claims whose version is newer than the one in intake; the watch has not brought
+        them yet, or passed them."""
         newer = []
         for claim in claims:
             meta = claim["metadata"]

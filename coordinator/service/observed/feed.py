@@ -93,7 +93,8 @@ class ClusterFeed:
             group.create_task(self._observe_forever())
 
     def _known(self) -> list[tuple[ObjectKey, str]]:
-        """What intake has of the kinds that are followed; what is in no list is gone."""
+        """Objects in intake of the followed kinds, with their uids. An object that is in no list is
+        gone."""
         known = []
         for key, document in self._intake.documents.items():
             if key.kind in self._kinds and key != DEFAULT_QUEUE and document.deleting is None:

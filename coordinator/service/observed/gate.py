@@ -1,5 +1,5 @@
-"""Who may use the service's HTTP: by tokens of its own, and beside a Kubernetes cluster by the
-reviews of the API server."""
+"""Authorization for the service's HTTP: by tokens of its own, and beside a Kubernetes cluster by
+the reviews of the API server."""
 
 from __future__ import annotations
 

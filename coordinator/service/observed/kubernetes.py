@@ -76,7 +76,7 @@ _OF_DIALECT = {
 
 
 def followed_kinds(dialect: Dialect) -> list[WatchedKind]:
-    """What is read of a cluster under a policy of this dialect."""
+    """Kinds to watch in a cluster under a policy of this dialect."""
     return [_watched(kind) for kind in (*_OF_DIALECT[dialect], *_KINDS)]
 
 

@@ -200,7 +200,7 @@ def facts_of(core: Coordinator, intake: Intake) -> ShadowFacts:
 def prebind_of(
     observed: ObservedCluster | None, core: Coordinator, intake: Intake, writer: IntakeWriter
 ) -> PreBind | None:
-    """Who gives claims their volumes and devices; None in the shadow, where nobody does."""
+    """Provider of volumes and devices for claims; None in the shadow, which writes nothing."""
     if observed is None:
         return StoredPreBind(core, intake, writer)
     if observed.writes is None:
@@ -210,7 +210,7 @@ def prebind_of(
 
 
 def checks_of(observed: ObservedCluster | None) -> list[HealthCheck]:
-    """What health says of the cluster."""
+    """Health checks of the cluster."""
     if observed is None or observed.writes is None:
         return []
     leases, binder = observed.writes.leases, observed.binder
@@ -221,7 +221,7 @@ def checks_of(observed: ObservedCluster | None) -> list[HealthCheck]:
 
 
 def walls(observed: ObservedCluster | None) -> list[Middleware]:
-    """What turns away whoever would write objects here that live in the cluster."""
+    """Middlewares that refuse writes of objects that live in the cluster."""
     if observed is None:
         return []
 

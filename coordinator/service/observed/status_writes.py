@@ -1,4 +1,4 @@
-"""What is written of a queue, and of a PodGroup of KAI's. Pure: values in, a request out."""
+"""Status writes for queues and KAI's PodGroups. Pure: values in, a request out."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ class StatusWrite:
 
     @property
     def content(self) -> bytes:
-        """What makes it worth a write. Of an event that is its sentence: that it happened once more
-        is told with the next one."""
+        """Content that makes a write worth sending. For an event only its message: a repeat is
+        reported with the next one."""
         return msgspec.json.encode(self.body.get("message") or self.body)
 
 
 def queue_write(read_model: ReadModel, name: str, uid: str) -> StatusWrite | None:
-    """What the tasks of a queue have. Its state and its counts are the queue controller's."""
+    """Status write with the amounts allocated to a queue. Its state and its counts are the queue
+    controller's."""
     queues = read_model.core.order.lines.queues
     queue = queues.get(read_model.queue_id(QUEUE.kind, name))
     if queue is None:

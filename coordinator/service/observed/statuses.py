@@ -1,4 +1,4 @@
-"""What a Kubernetes cluster is told: why pods and gangs wait, and what queues have.
+"""Status reports to a Kubernetes cluster: why pods and gangs wait, and the amounts of queues.
 
 ::
 
@@ -73,7 +73,7 @@ log = structlog.get_logger(__name__)
 
 
 class StatusWriter(Protocol):
-    """What sends a write within the lease."""
+    """Client that sends a write within the lease."""
 
     async def report(self, method: str, path: str, body: bytes, form: str) -> HttpAnswer | None:
         """None where there is no answer."""
@@ -85,8 +85,7 @@ class StatusWriter(Protocol):
 
 
 class About(NamedTuple):
-    """What a write is about: a gang, one of its pods, something that happened to either, or a
-    queue."""
+    """Subject of a write: a gang, one of its pods, an event of either, or a queue."""
 
     importance: Importance
     jid: int

@@ -40,7 +40,7 @@ class WatchedKind:
 
 
 class ObjectSink(Protocol):
-    """What gets the objects of a kind, in order. A call that waits holds the stream back."""
+    """Receiver of the objects of a kind, in order. A call that waits holds the stream back."""
 
     def absent(self, kind: WatchedKind) -> None:
         """The server does not have this kind."""
@@ -61,7 +61,7 @@ class ObjectSink(Protocol):
 
 @dataclass(slots=True)
 class ReflectorCounts:
-    """What happened to the stream of one kind."""
+    """Counts of one kind's list and watch stream."""
 
     lists: int = 0
     watches: int = 0

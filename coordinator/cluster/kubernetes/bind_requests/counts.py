@@ -1,4 +1,4 @@
-"""What became of BindRequests since the start of this process."""
+"""Counts of BindRequests by outcome since the start of this process."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _LONGEST_LABEL = 63
 
 
 class Statement(NamedTuple):
-    """Who decided a bind, and when."""
+    """The author of a bind, and its position in the bind stream."""
 
     ledger: str
     """"" where that was not Quadrant."""
@@ -52,7 +52,7 @@ class Statement(NamedTuple):
 
 
 class BindPhase(Enum):
-    """What a request means for its pod."""
+    """State of a BindRequest, as far as it matters for its pod."""
 
     WAITING = auto()
     """The binder has it to do, or tries again."""
@@ -90,7 +90,7 @@ class RequestStatus(msgspec.Struct, rename="camel"):
 
 
 class BindRequest(msgspec.Struct):
-    """What is read of one; the rest is skipped."""
+    """The part of a BindRequest that is read; the rest is skipped."""
 
     metadata: RequestMetadata
     spec: RequestSpec = msgspec.field(default_factory=RequestSpec)
@@ -98,7 +98,7 @@ class BindRequest(msgspec.Struct):
 
     @property
     def key(self) -> PodKey:
-        """Of its pod."""
+        """Key of its pod."""
         return self.metadata.namespace, self.metadata.name
 
     @property
@@ -138,7 +138,7 @@ request_of = msgspec.json.Decoder(BindRequest).decode
 
 
 def read_statement(text: str) -> Statement:
-    """Of an annotation: ``LEDGER/NUMBER:DRAWN/ENTRY``."""
+    """Parse the annotation ``LEDGER/NUMBER:DRAWN/ENTRY``."""
     ledger, _, rest = text.partition("/")
     leader, _, entry = rest.partition("/")
     number = leader.partition(":")[0]

@@ -29,7 +29,7 @@ class Deletion(Enum):
 
 
 class RequestServer:
-    """What it hears goes into the book."""
+    """Reads and deletes BindRequests at the API server and keeps the book current."""
 
     def __init__(self, server: ObjectServer, book: BindRequestBook) -> None:
         self.looks = 0

@@ -92,7 +92,7 @@ class RequestWrites:
 
     @property
     def problem(self) -> str:
-        """What whoever runs the cluster has to look at; "" for nothing."""
+        """Problem that the cluster's administrator has to look at; "" for none."""
         if self._book.missing:
             return (
                 "the API server has no BindRequests of scheduling.run.ai/v1alpha2: install KAI's "

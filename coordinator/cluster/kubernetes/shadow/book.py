@@ -1,4 +1,5 @@
-"""What we would have done beside what was done, per pod and per queue. No I/O and no clock."""
+"""Comparison of the shadow's decisions with the cluster's, per pod and per queue. No I/O and no
+clock."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ class QueueTotals:
 
 @dataclass(frozen=True, slots=True)
 class ShadowFacts:
-    """What the coordinator knows of jobs."""
+    """Look-ups of the coordinator's facts about jobs."""
 
     queue: Callable[[int], str] = lambda jid: ""
     why: Callable[[int], str] = lambda jid: ""

@@ -1,4 +1,4 @@
-"""What the shadow saw, as lines of JSON in a file, and the trace of jobs that is in them."""
+"""Record of the shadow: lines of JSON in a file, and the trace of jobs in them."""
 
 from __future__ import annotations
 

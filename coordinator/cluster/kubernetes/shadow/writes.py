@@ -1,4 +1,4 @@
-"""What a binder asks for, noted and not done."""
+"""Writes of a shadow: the binder's requests are recorded instead of sent."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the watches said, without I/O: pods and other objects, and what follows from them."""
+"""State of the watched cluster, without I/O: pods and other objects, and their consequences."""

@@ -1,4 +1,4 @@
-"""What pods that are not ours use of their nodes, kept as sums."""
+"""Usage of nodes by pods of others, kept as sums."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class ObjectKey(NamedTuple):
 
 @dataclass(slots=True)
 class ObjectDelta:
-    """What intake has to hear, in this order: removals, then objects."""
+    """Changes for intake, in this order: removals, then objects."""
 
     gone: list[ObjectKey] = field(default_factory=list)
     keys: list[ObjectKey] = field(default_factory=list)
@@ -61,7 +61,7 @@ class ObjectDelta:
 
 
 class MirrorObserver(Protocol):
-    """Who wants to know what becomes of pods, besides the books."""
+    """Observer of pods' arrival, placement and end, beside the books."""
 
     def arrived(self, row: PodRow, now: float) -> None:
         """The pod is a task now."""
@@ -141,7 +141,7 @@ class Mirror:
         return (key.namespace, key.name) in self._known.get(key.kind, ())
 
     def names(self, kind: str) -> list[str]:
-        """Of what exists of a cluster-wide kind."""
+        """Names of the existing objects of a cluster-wide kind."""
         return [name for _, name in self._known.get(kind, ())]
 
     def uid(self, key: ObjectKey) -> str:

@@ -164,7 +164,8 @@ def update(row: PodRow, pod: PodObject) -> bool:
 
 
 def _marks(annotations: Mapping[str, str], labels: Mapping[str, str] | None) -> Mapping[str, str]:
-    """What tells the pod's devices. Almost no pod has any: one mapping serves them all."""
+    """Annotations and labels that name the pod's devices. Almost no pod has any: one mapping serves
+    them all."""
     marks = {name: annotations[name] for name in DEVICE_MARKS if name in annotations}
     marks |= {name: text for name, text in (labels or {}).items() if is_group_label(name)}
     return marks or _NO_MARKS

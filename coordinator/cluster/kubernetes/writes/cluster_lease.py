@@ -224,7 +224,7 @@ class ClusterLease:
         self.other, self.why, self._until = "", "", until
 
     def _missed(self, why: str) -> None:
-        """What is held stays so until its time is over."""
+        """Log the failure once. A held lease stays held until it expires."""
         if self.why != why:
             log.warning("Cannot take the Lease of the cluster", lease=self.name, why=why)
         self.why = why

@@ -17,7 +17,7 @@ _AGAIN = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED})
 
 
 class ObjectServer(Protocol):
-    """What reads objects, and writes them within the lease."""
+    """Client that reads objects, and writes them within the lease."""
 
     async def read(self, path: str) -> Json | None:
         """The object; None where it does not exist. Raises ApiError."""

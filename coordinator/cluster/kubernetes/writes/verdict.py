@@ -1,4 +1,4 @@
-"""What an answer to a binding means, and what a look at the pod says. No I/O."""
+"""Meaning of the answer to a binding, and of the pod read afterwards. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from coordinator.cluster.protocol import BindAnswer
 
 
 class Next(Enum):
-    """What to do where the answer alone says nothing."""
+    """Next step where the answer alone decides nothing."""
 
     LOOK = auto()
     """Read the pod: it may be bound, to us or to somebody else, or be another pod."""
@@ -59,7 +59,7 @@ class Looked:
 
 
 def of_pod(pod: PodObject | None, *, uid: str, node: str) -> Looked:
-    """What the pod says about a binding of the pod with this uid to this node. None: it is gone."""
+    """Judge from the pod whether the pod with this uid is bound to this node. None: it is gone."""
     if pod is None or pod.metadata.uid != uid:
         return Looked(BindAnswer.GONE)
     on = spec_of(pod.spec).node_name
