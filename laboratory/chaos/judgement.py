@@ -1,4 +1,4 @@
-"""What the history of a chaos run is judged by, and what the run itself knows."""
+"""Judgement of a chaos run by its history and by the facts that the run itself recorded."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a chaos run under a KAI policy has in place of Volcano's words: its policies, a tree of
-queues whose limits change, PodGroups and their pods."""
+"""KAI's side of a chaos run: its policies, a tree of queues whose limits change, PodGroups and
+their pods."""
 
 from __future__ import annotations
 

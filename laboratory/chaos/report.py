@@ -1,4 +1,4 @@
-"""What a run of faults has to say, whether the processes were real or simulated.
+"""Report of a run of faults, whether the processes were real or simulated.
 
 ::
 
@@ -35,7 +35,7 @@ from it."""
 
 
 class PostsVerdict(StrEnum):
-    """What the response times of the load come to."""
+    """Verdict on the response times of the load."""
 
     HELD = "held"
     VIOLATED = "violated"

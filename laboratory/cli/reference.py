@@ -106,7 +106,7 @@ _WORDS = {"int range": "NUMBER", "float range": "NUMBER", "str": "TEXT", "path":
 
 
 def _value(param: Any, context: Any) -> str:
-    """What stands for the value: a choice, FILE, or its type."""
+    """Placeholder of the option's value: a choice, FILE, or its type."""
     text: str = param.metavar or param.display_type(context)
     text = text.strip("{}<>").replace("|", "/")
     return _WORDS.get(text, text)

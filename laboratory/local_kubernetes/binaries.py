@@ -25,5 +25,5 @@ class Binaries:
         return self.folder / "kube-scheduler"
 
     def missing(self) -> list[str]:
-        """Those without which there is no cluster."""
+        """Needed binaries that the folder lacks."""
         return [name for name in NEEDED if not (self.folder / name).is_file()]

@@ -54,7 +54,6 @@ class BindWatch:
         await self.changed(kind, [(False, item) for item in items])
 
     async def list_ended(self, kind: WatchedKind) -> None:
-        """What is gone was bound before."""
 
     async def changed(self, kind: WatchedKind, item: list[tuple[bool, msgspec.Raw]]) -> None:
         before = len(self._uids)

@@ -39,7 +39,7 @@ class Resource:
     verbs: frozenset[str]
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """Of an object, or of all of them: in a namespace, or in the whole cluster."""
+        """Path of an object, or of all objects: in a namespace, or in the whole cluster."""
         root = (
             f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         )
@@ -76,7 +76,7 @@ class ApiClient:
             yield answer
 
     async def resources(self) -> list[Resource]:
-        """What discovery tells now."""
+        """Resources that discovery lists now."""
         found: list[Resource] = []
         for root in ("/api", "/apis"):
             groups = (await self.get(root, accept=_AGGREGATED))["items"]
@@ -143,7 +143,7 @@ class ApiClient:
         return value
 
     async def bind(self, pod: Json, node: str, *, code: int | None = 201) -> Json:
-        """What a scheduler writes."""
+        """Bind the pod to the node, as a scheduler does."""
         metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
         body = {
             "apiVersion": "v1",
@@ -169,7 +169,7 @@ class ApiClient:
 
 @contextlib.asynccontextmanager
 async def client_of(identity: Identity) -> AsyncIterator[ApiClient]:
-    """What this identity may do, it can do by the client."""
+    """Open a client with the rights of this identity."""
     async with (
         sockets() as make,
         aiohttp.ClientSession(

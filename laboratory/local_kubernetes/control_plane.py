@@ -134,12 +134,12 @@ class ControlPlane:
         return self._identity(name, certificate=certificate)
 
     def bearer(self, name: str, token: str, *, server: str | None = None) -> Identity:
-        """Who shows this token, such as one that a service account was given. ``server``: an
-        address that leads here, with the same certificate."""
+        """Identity with this token, such as a service account's. ``server``: an address that leads
+        here, with the same certificate."""
         return self._identity(name, token=token, server=server)
 
     def trust(self) -> ssl.SSLContext:
-        """Who believes the API server's certificate and shows none."""
+        """TLS context that trusts the API server's certificate and presents none."""
         return ssl.create_default_context(cafile=str(self._authority.certificate))
 
     def compact(self) -> None:

@@ -24,7 +24,8 @@ _KEPT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def _definition(group: str, version: str, kind: str, fields: Json, *, status: bool) -> Json:
-    """Of a kind with a namespace. ``fields``: schemas beside apiVersion, kind and metadata."""
+    """CustomResourceDefinition of a kind with a namespace. ``fields``: schemas beside apiVersion,
+    kind and metadata."""
     properties = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"type": "object"}} | fields
     plural = f"{kind.lower()}s"
     names = {

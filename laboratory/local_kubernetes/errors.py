@@ -1,4 +1,4 @@
-"""What goes wrong with a cluster of our own."""
+"""Errors of a cluster of our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks the API server: kubeconfig files with certificates or tokens in them."""
+"""Identities at the API server: kubeconfig files with certificates or tokens in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kubelet admits: the pods on a node may not ask for more than the node has."""
+"""Admission of a kubelet: the pods on a node may not request more than the node has."""
 
 from __future__ import annotations
 

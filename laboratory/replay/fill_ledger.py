@@ -168,7 +168,7 @@ def named_usage(recorded: Recorded) -> Mapping[int, list[tuple[str, Vector]]]:
 
 
 def by_names(recorded: Recorded) -> Foreign:
-    """What other schedulers' pods use, as a cluster tells it: by node and resource, or port."""
+    """Usage by other schedulers' pods, as a cluster reports it: by node and resource, or port."""
     rows, things = usage(recorded), named_usage(recorded)
     slots = _slot_names(recorded)
     return {

@@ -108,8 +108,8 @@ def _node(item: Item, marks: Item) -> Item:
 
 
 def _queue(draw: Random, item: Item, *, tree: bool) -> Item:
-    """What the queue says already stays, and it gets no capability: its jobs are as wide as the one
-    that it has."""
+    """Complete the queue's spec with drawn fields. Its own fields stay, and it gets no capability:
+    its jobs are as wide as the one that it has."""
     drawn = queue_spec(draw)
     drawn.pop("capability", None)
     spec: Item = {**drawn, **item["spec"]}

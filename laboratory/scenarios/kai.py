@@ -98,7 +98,7 @@ def _changes(draw: Random, names: _Names) -> Iterator[Item]:
 
 
 class _Names:
-    """What each name stands for."""
+    """KAI's objects and names in place of a workload's."""
 
     def __init__(self, seed: int, wishes: list[Wish]) -> None:
         self._seed = seed
@@ -136,7 +136,7 @@ class _Names:
                 return [item]
 
     def key(self, key: Key) -> Key:
-        """What is deleted instead."""
+        """Key of the object to delete instead."""
         match key.kind:
             case "Queue" | "PodGroup":
                 return Key(f"Kai{key.kind}", key.namespace, key.name)

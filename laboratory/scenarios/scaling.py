@@ -1,4 +1,4 @@
-"""What sharding costs in quality: the same backlog on virtual time, cut into more and more shards.
+"""Cost of sharding in quality: the same backlog on virtual time, cut into more and more shards.
 
 Every job is there from the start, so that the figure is about packing and order alone: GPU-seconds
 used / (GPUs x time until the last task started). Real coordinator, workers and scripts of the

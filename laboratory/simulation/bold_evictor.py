@@ -56,7 +56,7 @@ MOST = 8
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What the ledger has."""
+    """Contents of the ledger."""
 
     jobs: Mapping[int, JobRecord]
     tasks: Mapping[int, Mapping[int, TaskRecord]]

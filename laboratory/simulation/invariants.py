@@ -47,7 +47,7 @@ def broken_rules(wanted: Scenario, simulation: Simulation, report: CheckReport) 
 
 
 def run_violations(simulation: Simulation, report: CheckReport) -> list[Broken]:
-    """What checker, audits and ledger found while it ran."""
+    """Violations that checker, audits and ledger found while the run lasted."""
     broken = [Broken(f"promise {v.promise}", str(v)) for v in report.violations]
     broken += _audited(simulation)
     broken += _refused(simulation)
@@ -55,7 +55,7 @@ def run_violations(simulation: Simulation, report: CheckReport) -> list[Broken]:
 
 
 def final_violations(simulation: Simulation) -> list[Broken]:
-    """What does not hold at the end of a run in which every job has ended."""
+    """Violations at the end of a run in which every job has ended."""
     broken: list[Broken] = []
     try:
         simulation.core.validate()

@@ -61,7 +61,7 @@ class FollowedCluster(Protocol):
         ...
 
     def follow(self, process: Process) -> ObservedCluster:
-        """What a coordinator follows it by."""
+        """Create the follower of the cluster for a coordinator's process."""
         ...
 
     def dropped(self, process: Process) -> None:
@@ -73,7 +73,7 @@ class FollowedCluster(Protocol):
         ...
 
     def drain(self) -> list[ClusterEvent]:
-        """What happened since the last call."""
+        """Return the events since the last call."""
         ...
 
 
@@ -232,7 +232,8 @@ class Life:
         self.edges.admit([], self._open)
 
     def _read_model(self, leadership: Leadership) -> Objects | None:
-        """What a cluster that is followed is told from."""
+        """Create the read model that reports to a followed cluster are made from; None without
+        one."""
         if self._observed is None:
             return None
         self._observed.lead(LEDGER, leadership)

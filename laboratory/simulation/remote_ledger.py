@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 
 class RemoteLedger:
-    """What one process asks. Requests under way at the same time may overtake each other; one whose
-    answer is lost is sent again, as the client of the real server does."""
+    """Requests of one process to the ledger. Requests under way at the same time may overtake each
+    other; one whose answer is lost is sent again, as the client of the real server does."""
 
     sent_once: frozenset[str] = frozenset()
     """Requests that are not sent again: who asks does that."""

@@ -409,7 +409,8 @@ def _going(refusal: Refusal) -> bool:
 
 
 class Draining:
-    """What ``kubectl drain`` asks of a leader. ``happened``: counts what users see, by name."""
+    """Drains of nodes, as ``kubectl drain`` requests them of a leader. ``happened``: counts events
+    visible to users, by name."""
 
     def __init__(self, core: Coordinator, evictor: PodEvictor, *, happened: Counter[str]) -> None:
         self._core = core

@@ -122,7 +122,7 @@ def kai_group(name: str, spec: Json, *, namespace: str = "ns") -> Json:
 
 
 def group_marks(draw: Random) -> Json:
-    """What a PodGroup says beside its queue and minima."""
+    """Drawn fields of a PodGroup beside its queue and minima."""
     marks: Json = {}
     if draw.random() < 0.5:
         classes = ("train", "build-preemptible", "build", "inference", "high")
@@ -154,6 +154,6 @@ def pod_requests(draw: Random) -> tuple[Json, Json]:
 
 
 def node_gpus(draw: Random) -> Json:
-    """What a node offers beside its cores."""
+    """Amounts that a node offers beside its cores."""
     gpus = draw.choice([0, 2, 4, 4])
     return {"nvidia.com/gpu": str(gpus)} if gpus else {}

@@ -35,7 +35,7 @@ def objects_around(draw: Random, nodes: list[str]) -> list[Json]:
 
 
 def node_marks(draw: Random) -> Json:
-    """What a node has beside its cores: parts of its metadata, spec and allocatable."""
+    """Properties of a node beside its cores: parts of its metadata, spec and allocatable."""
     labels: Json = {}
     annotations: Json = {}
     spec: Json = {}

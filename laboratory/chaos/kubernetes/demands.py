@@ -1,4 +1,4 @@
-"""What pods of a chaos run on a real API server ask for beside cores, and the objects for it.
+"""Requests of a chaos run's pods on a real API server beside cores, and the objects for them.
 
 Each node has two devices for claims. Pods without an end stand under a budget.
 """

@@ -1,5 +1,5 @@
-"""What a chaos run on a real API server says in Volcano's words, or in KAI's: its kinds, its
-policies and what it asks of GPUs. A run keeps its dialect from the first object to the last."""
+"""Dialect of a chaos run on a real API server, Volcano's or KAI's: its kinds, policies and GPU
+requests. A run keeps its dialect from the first object to the last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GPUS = 2
 
 @dataclass(frozen=True, slots=True)
 class GpuNodes:
-    """What every node has for the GPUs in it."""
+    """Amounts and labels that every node has for its GPUs."""
 
     amounts: Mapping[str, str]
     labels: Mapping[str, str] = field(default_factory=dict)

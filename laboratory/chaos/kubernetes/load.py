@@ -67,7 +67,7 @@ Operation = Create | Patch | Remove | Evict | NewPolicy
 
 
 def first_objects(nodes: Sequence[str], dialect: ChaosDialect) -> list[Item]:
-    """What exists from the start, besides the nodes."""
+    """Objects that exist from the start, besides the nodes."""
     ranks = [
         manifest("PriorityClass", f"rank-{name}", value=value) for name, value in RANKS.items()
     ]

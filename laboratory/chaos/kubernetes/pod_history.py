@@ -68,7 +68,7 @@ class TaskNames:
         return uid in self._tasks
 
     def named(self, uid: str) -> NamedTask:
-        """Of one that is known."""
+        """Look up a known task by the uid of its pod."""
         return self._tasks[uid]
 
     async def of(self, uid: str) -> NamedTask:
@@ -93,7 +93,7 @@ class _Pod:
 
 
 class PodHistory:
-    """What the watch says in, events out. Pods without a node are nobody's yet.
+    """Translation of watched pods to cluster events. Pods without a node cause none.
 
     Between ``begin_list`` and ``end_list`` nothing comes out: who is in no new list went before
     those came that took its place, and is told of first.
@@ -157,7 +157,7 @@ class PodHistory:
         self._listed, self.listing = set(), True
 
     def end_list(self, at: float) -> list[ClusterEvent]:
-        """What the list did not have is gone; then all that it had."""
+        """Finish the list: report pods that it lacks as ended, then the pods that it has."""
         absent = [uid for uid in self._pods if uid not in self._listed]
         tasks = {self._pods[uid].task.name for uid in absent}
         # A list that broke off may have been the only one that had a pod.
@@ -169,8 +169,8 @@ class PodHistory:
 
 
 def _devices(pod: PodObject) -> Things:
-    """What its binding wrote on it. Read here by hand: what the product makes of the same text is
-    what is judged."""
+    """Devices in the annotation that its binding wrote. Parsed by hand, because the product's own
+    parser is judged here."""
     written = orjson.loads((pod.metadata.annotations or {}).get(ASSIGNED_DEVICES, "{}"))
     return tuple(
         (name, tuple(held) if isinstance(held, list) else (held,))
@@ -179,8 +179,8 @@ def _devices(pod: PodObject) -> Things:
 
 
 def _kai_gpus(pod: PodObject) -> list[Things]:
-    """What KAI's own marks say of its GPUs, for the one pod; none where another's scheduler is
-    named. Read by hand, too."""
+    """Possible GPUs of the pod by KAI's marks; none where another scheduler is named. Parsed by
+    hand, too."""
     if spec_of(pod.spec).scheduler_name != KAI_SCHEDULER:
         return []
     notes, labels = pod.metadata.annotations or {}, pod.metadata.labels or {}

@@ -1,4 +1,4 @@
-"""What a reclaim may take from a queue of KAI's, as far as a history tells.
+"""Bound of a reclaim in a KAI queue, as far as a history shows it.
 
 A queue loses what it has beyond its share, or, to one within its quota, what it has beyond its own
 quota. Shares depend on all that was asked for at the moment of the decision and are not known here.
@@ -56,8 +56,9 @@ class KaiShares:
         return next((name for name in reversed(branch) if name not in shared), "")
 
     def _left(self, name: str, victims: list[CheckedVictim]) -> str:
-        """What a queue has left of too little; "" where it may lose that much, or what it has of
-        GPUs is not known (those that share one say it otherwise). Who moves stays in it."""
+        """Explain how much too little the queue keeps; "" where it may lose that much, or where its
+        GPUs are not known (pods that share one report it otherwise). Tasks that move stay in the
+        queue."""
         queues = self._books.kai_queues
         jobs = [job for job in self._books.jobs.values() if name in queues.branch(job.qid)]
         if any(self._shares_gpus(job) for job in jobs):
@@ -88,14 +89,14 @@ class KaiShares:
         return f"queue {name} keeps {listed or 'all it has: it is unlimited'}"
 
     def _promised(self, job: CheckedJob) -> Amounts:
-        """What a job is promised, or was while the turn was on its way. It counts in its queue as
-        in KAI's session, where allocate has come before."""
+        """Amounts promised to a job, also just before the turn. They count in its queue as in KAI's
+        session, where allocate has come before."""
         if job.unpromised is not None and job.unpromised <= self._books.t - TURN_SECONDS:
             return _NONE
         return _sum([self._of_class(job, cid) for cid in job.promised])
 
     def _amounts(self, job: CheckedJob, tix: int) -> Amounts:
-        """What a task counts in its queues."""
+        """Amounts of a task in its queues."""
         return self._of_class(job, job.cids[tix])
 
     def _of_class(self, job: CheckedJob, cid: int) -> Amounts:
@@ -104,8 +105,8 @@ class KaiShares:
         return _NONE if charge is None else charge[1]
 
     def _ended(self, job: CheckedJob) -> Amounts:
-        """What tasks of a job had that ended, or began to, by themselves while the turn was on its
-        way."""
+        """Amounts of the job's tasks that ended, or began to, by themselves while the turn was on
+        its way."""
         since = self._books.t - TURN_SECONDS
         ended = (tix for tix, at in job.left.items() if at > since)
         return _sum([self._amounts(job, tix) for tix in ended if job.states[tix] >= RELEASING])

@@ -1,4 +1,4 @@
-"""What KAI's actions never do to a victim, whatever their plugins say.
+"""Rules for victims that KAI's actions keep whatever their plugins decide.
 
 Judged from KAI's own objects. Fair shares are not: they depend on all that was asked for at that
 moment.
@@ -29,7 +29,7 @@ class KaiVictims:
         self._shares = KaiShares(books)
 
     def misnamed(self, eviction: Eviction) -> str:
-        """Who gets what the victims leave; "" where that is as the action says."""
+        """Explain a wrong beneficiary of the eviction; "" where it is as the action says."""
         gets = eviction.statement["alloc"] or eviction.statement["nominate"]
         if eviction.action == STALE:
             return "somebody gets what they leave" if gets else ""
@@ -42,7 +42,7 @@ class KaiVictims:
     def wrong(
         self, eviction: Eviction, policies: list[CheckedPolicy]
     ) -> Iterator[tuple[Rule, str]]:
-        """What is wrong with each victim. ``policies``: those that may have been followed."""
+        """Yield the violations of each victim. ``policies``: those that may have been in force."""
         for victim in eviction.victims:
             name = f"task {victim.jid}.{victim.tix} of {victim.job.key}"
             if why := self._forbidden(eviction, victim):

@@ -109,7 +109,8 @@ class VictimChecks:
                 self._tell(Rule.EVICTION_REASON, eviction, message)
 
     def _whole_gangs(self, eviction: Eviction, policies: list[CheckedPolicy]) -> None:
-        """What somebody asked for leaves no gang in part, whatever the statement guards."""
+        """Check that evictions on request never leave a gang in part, even without a guard in the
+        statement."""
         if not all(policy.keeps_gangs() for policy in policies):
             return
         for victim in eviction.victims:

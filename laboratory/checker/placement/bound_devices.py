@@ -61,7 +61,7 @@ class BoundDevices:
                 )
 
     def _add(self, node: str, name: str, amounts: list[int], sign: int) -> list[int]:
-        """What is used of the device then."""
+        """Add the amounts and return the new usage of the device."""
         used = self._used[node]
         for dimension, amount in enumerate(amounts):
             used[name, dimension] += sign * amount

@@ -1,4 +1,4 @@
-"""What others say of nodes: how busy they are, and which of them an extender refuses.
+"""Checks by outside figures: how busy nodes are, and which of them an extender refuses.
 
 A node whose measured usage is above the policy's threshold takes nothing (plugin usage). Judged by
 the figures that turns had, of which at least one in :data:`RECENT` seconds must let the task in:

@@ -86,7 +86,7 @@ class CheckerBooks:
         return f"task {jid}.{tix} of {self.jobs[jid].key}"
 
     def came(self, binding: ClusterBinding, rule: Rule, problem: str) -> None:
-        """What is wrong with a pod that came to its node on the cluster."""
+        """Record a problem with a pod's binding on the cluster."""
         task = f"task {binding.jid}.{binding.tix}"
         message = f"{task} came to node {binding.node} on the cluster, {problem}"
         self.findings.add_at(binding.line, "bind", rule, message)

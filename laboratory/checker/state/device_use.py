@@ -1,4 +1,4 @@
-"""What tasks take of single devices of nodes, added up from the statements that say which ones."""
+"""Usage of single devices of nodes, added up from the statements that name them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DeviceUse:
         self._nominated: Counter[_At] = Counter()
 
     def declare(self, row: int, devices: Iterable[tuple[str, list[int]]]) -> None:
-        """What a node has of the devices named; of others it has what it had."""
+        """Update the capacity of the named devices; others keep theirs."""
         for name, amounts in devices:
             self._capacity[row][name] = amounts
             before = self._most[row].get(name, [0] * len(amounts))

@@ -109,8 +109,7 @@ class CheckedKaiQueues:
     def charge_of(
         self, qid: int, key: str, priority: int, requests: list[tuple[int, int]]
     ) -> Charge | None:
-        """What a task of a job holds of its queue once it is placed; None where the queue is none
-        of KAI's."""
+        """Charge of a placed task to its queue; None where the queue is none of KAI's."""
         name = self._names.get(qid, "")
         if name not in self._queues:
             return None
@@ -159,14 +158,14 @@ class CheckedKaiQueues:
                 queue.leaving[at] += sign * amounts[at]
 
     def staying(self, name: str) -> Amounts:
-        """What a queue holds, with those below it, and does not begin to leave."""
+        """Amounts that a queue and those below it hold, without leaving tasks."""
         queue = self._queues[name]
         stays = [used - gone for used, gone in zip(queue.used, queue.leaving, strict=True)]
         return _amounts(stays)
 
     def least_bound(self, name: str) -> Amounts:
-        """What a queue may have whatever its fair share: its quota, as far as its limit lets it; -1
-        for any amount."""
+        """Amounts that a queue may hold whatever its fair share: its quota, as far as its limit
+        allows; -1 for any amount."""
         queue = self._queues[name]
         bounds = zip(queue.quota, queue.limit, strict=True)
         return _amounts([_least(quota, limit) for quota, limit in bounds])

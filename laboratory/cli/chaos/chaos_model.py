@@ -31,7 +31,7 @@ def _removable(name: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Exploration:
-    """What came of exploring one model with one set of faults."""
+    """Result of exploring one model with one set of faults."""
 
     scope: str
     found: Explored | eviction.ExploredEvictions
@@ -107,7 +107,7 @@ def _scope(faults: FaultBudget) -> str:
 
 
 def shortest(explorations: Sequence[Exploration]) -> Exploration | None:
-    """Of the runs that broke a promise the one with the fewest steps."""
+    """Return the exploration with the shortest violation; None if none was found."""
     broken = [exploration for exploration in explorations if exploration.found.broken]
     return min(broken, key=lambda exploration: len(exploration.found.trace), default=None)
 

@@ -1,4 +1,4 @@
-"""What ``quadrant chaos run`` takes."""
+"""Options of ``quadrant chaos run``."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def _run_many(seeds: range, *, processes: int, shrink: _Shrinking | None) -> Cha
 
 
 def _interrupted(finished: range, failing: list[int]) -> str:
-    """What is known of the seeds that ran before the interruption."""
+    """Summarize the seeds that ran before the interruption."""
     if not finished:
         return "interrupted before the first seed was finished"
     seeds = f"interrupted: seeds {finished[0]}..{finished[-1]} are finished"

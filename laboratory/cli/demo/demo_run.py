@@ -203,7 +203,7 @@ def _tell(run: DemoRun, console: Console, values: Result, busy: Busy) -> None:
 
 
 def _advise(run: DemoRun, space: Workspace, console: Console, complaints: list[str]) -> None:
-    """What to do next: after a fault where to look, otherwise what else there is to see."""
+    """Print the next steps: after a fault where to look, otherwise what else there is to see."""
     tell_faults(complaints, space, console)
     if run.stalled:
         counts = run.status.get("pending_reasons", {}).items()

@@ -82,8 +82,7 @@ def progress(label: str, total: int | None) -> Iterator[Step]:
 
 
 def table_of(result: ReplayResult, title: str) -> str:
-    """What was decided, pods bound, evicted and promised, one a line; then every PodGroup, and the
-    pods without one that wait."""
+    """Table of the decisions, one a line; then every PodGroup, and the waiting pods without one."""
     decided = [
         *(("bind", pod, node, "") for pod, node in sorted(result.binds.items())),
         *(("evict", pod, *result.victims.get(pod, ("", ""))) for pod in sorted(result.evicted)),

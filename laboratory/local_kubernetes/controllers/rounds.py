@@ -1,4 +1,5 @@
-"""What the doubles share: each looks at everything again and again, and writes what is missing."""
+"""Loop of the controller doubles: each looks at everything again and again, and writes what is
+missing."""
 
 from __future__ import annotations
 

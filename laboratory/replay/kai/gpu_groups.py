@@ -35,7 +35,7 @@ def key_of(item: Mapping[str, Any]) -> str:
 
 
 def request_of_annotations(annotations: Mapping[str, str]) -> GpuRequest | None:
-    """What a pod asks of shared devices; None where it shares none."""
+    """Request of a pod for shared devices; None where it shares none."""
     return gpu_request(annotations, 0)
 
 

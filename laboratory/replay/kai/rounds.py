@@ -37,7 +37,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class RoundCounts:
-    """What one round committed, over all tasks."""
+    """Counts of one round's commits, over all tasks."""
 
     binds: int
     evictions: int
