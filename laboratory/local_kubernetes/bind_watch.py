@@ -54,6 +54,7 @@ class BindWatch:
         await self.changed(kind, [(False, item) for item in items])
 
     async def list_ended(self, kind: WatchedKind) -> None:
+        """Do nothing: a pod that is gone was bound before."""
 
     async def changed(self, kind: WatchedKind, item: list[tuple[bool, msgspec.Raw]]) -> None:
         before = len(self._uids)
