@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from shard_worker.dialects.kai.rules.capacity import OverCapacity
+from shard_worker.dialects.kai.rules.groups import ALIVE, tasks_to_allocate
 from shared.messages.reason import Reason
+from shared.units.amount_text import some
 from shared.units.quantity import quantity
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from shard_worker.session_model.job import SessionJob
     from shard_worker.session_model.world import World
 
+GATED = "all of its waiting pods have a scheduling gate"
 NO_NODES = "no set of nodes has room for all of it together"
 
 
@@ -31,11 +34,24 @@ def why_not_placed(ssn: KaiSession, job: KaiJob) -> tuple[Reason, str] | None:
     refusal = ssn.over_capacity.get(job.job.job.jid)
     if refusal is not None:
         return Reason.WAITING_FOR_QUOTA, _over(refusal)
+    if not tasks_to_allocate(job.root):
+        return Reason.NOT_ENOUGH_TASKS, _too_few(job)
     if missing := _missing_level(job, ssn.world):
         return Reason.MISCONFIGURED, missing
     if not job.job.unschedulable:
         return Reason.TOPOLOGY_PLACEMENT_FAILED, NO_NODES
     return None
+
+
+def _too_few(job: KaiJob) -> str:
+    """The pod sets that no turn can fill: some of their pods are missing, or gated."""
+    lacking = [
+        f"{pod_set.name or 'the job'} has {there} of the {pod_set.minimum} pods that it needs"
+        for pod_set in job.root.pod_sets()
+        if not pod_set.ready
+        for there in [pod_set.number(ALIVE) - pod_set.gated]
+    ]
+    return f"sub group {some(lacking)}" if lacking else GATED
 
 
 def _over(refusal: OverCapacity) -> str:

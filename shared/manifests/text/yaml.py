@@ -2,7 +2,8 @@
 
 Values are built from parser events with an explicit stack, so that neither depth nor repetition can
 cost more than the limits allow. Unlike a plain YAML loader: duplicate keys are refused, times stay
-strings, integers have at most 64 bits, keys are strings, and every alias is a copy.
+strings, integers have at most 64 bits, keys are strings, and every alias is a copy. Kubernetes'
+tools turn YAML into JSON before they read it, where ``2.0`` is written as ``2``: so it is here.
 """
 
 from __future__ import annotations
@@ -322,8 +323,8 @@ def _whole(text: str) -> int | str:
     return value
 
 
-def _real(text: str) -> float:
+def _real(text: str) -> int | float:
     value = float(text.replace("_", "")) if len(text) <= _LONGEST_NUMBER else math.inf
     if math.isinf(value):
         raise ValueError("a number that is too large; put it in quotes or write a smaller one")
-    return value
+    return int(value) if value.is_integer() and abs(value) < 1 << 63 else value

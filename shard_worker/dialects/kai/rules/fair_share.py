@@ -4,7 +4,8 @@ Each resource is divided by itself, from the top down: the roots share the clust
 children of a queue share what it got. Among siblings every queue first gets its quota, as far as it
 asks for it. What remains is divided priority by priority, within a priority by weight, in rounds: a
 queue that asks for less than its part leaves the rest to a further round. Parts are rounded down to
-KAI's own unit (whole devices); what the rounding left goes to the largest remainders.
+KAI's own unit (whole devices). What the rounding left goes to the next priority like all else; only
+what is left after the last goes to the largest remainders, the higher priority first.
 
 KAI computes this in floating point over maps. Here amounts are whole numbers and parts exact
 fractions, so that neither the order of the queues nor that of the additions can change a share.
@@ -112,11 +113,12 @@ def divide(
         for claim in claims
     }
     left = total - sum(shares.values())
+    of_priorities: list[Mapping[Claim, Fraction]] = []
     for priority in sorted({claim.priority for claim in claims}, reverse=True):
-        if left <= 0:
-            break
         peers = [claim for claim in claims if claim.priority == priority]
         left, remainders = _by_weight(left, peers, shares, unit=unit, k=k)
+        of_priorities.append(remainders)
+    for remainders in of_priorities:
         left = _by_remainder(left, remainders, shares, unit=unit)
     return shares
 

@@ -74,10 +74,14 @@ class PodSet(Generic[T]):
         return self.number(IN_USE) >= self.minimum
 
     @property
+    def gated(self) -> int:
+        """Tasks that wait behind a scheduling gate."""
+        return sum(1 for task in self.tasks if task.gated and task.status is Status.PENDING)
+
+    @property
     def ready(self) -> bool:
         """Whether there are tasks enough to be worth a try."""
-        gated = sum(1 for task in self.tasks if task.gated and task.status is Status.PENDING)
-        return self.number(ALIVE) - gated >= self.minimum
+        return self.number(ALIVE) - self.gated >= self.minimum
 
     @property
     def order_key(self) -> OrderKey:

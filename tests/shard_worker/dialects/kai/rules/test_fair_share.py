@@ -92,10 +92,20 @@ CASES = [
         {"a": 4, "b": 1},
     ),
     DivisionCase(
-        "the remainders of a priority go before the next priority",
+        "the next priority goes before the remainders of the one above",
         3,
         [claim("a", 5, priority=200), claim("b", 5, priority=200, created=1), claim("c", 5)],
-        {"a": 2, "b": 1, "c": 0},
+        {"a": 1, "b": 1, "c": 1},
+    ),
+    DivisionCase(
+        "what the last priority leaves goes to the remainders, here of the oldest",
+        5,
+        [
+            claim("a", 9, priority=200),
+            claim("b", 9, priority=200, created=1),
+            claim("c", 0.5),
+        ],
+        {"a": 2.5, "b": 2, "c": 0.5},
     ),
     DivisionCase(
         "the largest remainder gets the device",
