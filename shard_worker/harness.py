@@ -61,7 +61,7 @@ class Result:
     phases: dict[str, str] = field(default_factory=dict)
     """Phase of each job's PodGroup."""
     devices: dict[str, Things] = field(default_factory=dict)
-    """What bound tasks take of devices of their nodes, of those that take any."""
+    """Devices of their nodes that bound tasks take, for tasks that take any."""
 
 
 class Cluster:

@@ -42,7 +42,7 @@ class Refusal:
     """Kubernetes' word: Invalid, NotFound, AlreadyExists (its name is taken by an object that is
     being deleted) or Conflict (others still need it)."""
     more: tuple[Mistake, ...] = ()
-    """What else is wrong with it, so that one attempt tells all."""
+    """Its other mistakes, so that one attempt reports all."""
 
     def __str__(self) -> str:
         at = f": {self.field}" if self.field else ""

@@ -32,7 +32,7 @@ class SliceClock:
     passed: Callable[[], float]
     """Looked at after each step, since it is ten times as cheap."""
     used: Callable[[], float]
-    """What counts."""
+    """Clock of the used time."""
 
 
 MACHINE = SliceClock(passed=time.perf_counter, used=time.thread_time)

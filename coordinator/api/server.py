@@ -71,7 +71,7 @@ class ServedParts:
     list_codes: Counter[int]
     objects: Source | None = None
     streams: Streams | None = None
-    """Of these objects, where routes have streams too."""
+    """Streams of these objects, where routes have streams too."""
     parsers: Parsers | None = None
     routes: Iterable[web.RouteDef] = ()
     virtual: Iterable[tuple[str, dict[str, Any]]] = ()

@@ -27,13 +27,13 @@ class ClusterEvent:
     answers: list[str]
     durations: list[float | None] = field(default_factory=list)
     exit_codes: list[int] = field(default_factory=list)
-    """Of binds, like ``durations``, as requested: a restarted process learns from both how long
-    pods run and how they end."""
+    """Requested exit codes of binds, like ``durations``: a restarted process learns from both how
+    long pods run and how they end."""
     devices: list[Things] = field(default_factory=list)
-    """Of binds on a Kubernetes cluster: those that the pod itself says it has."""
+    """Devices of binds on a Kubernetes cluster, as the pod itself names them."""
     gpus: list[Things] = field(default_factory=list)
-    """Of binds under KAI's scheduler's name: (group, thousandths) of shares of GPUs by KAI's own
-    labels on the pod, and ("", thousandths) of those that it has whole."""
+    """GPUs of binds under the name of KAI's scheduler: (group, thousandths) of shares of GPUs by
+    KAI's own labels on the pod, and ("", thousandths) of whole ones."""
 
 
 @dataclass(frozen=True, slots=True)

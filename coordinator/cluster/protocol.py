@@ -53,8 +53,8 @@ class BindRequests:
     entries: list[str] = field(default_factory=list)
     """The entry of the bind stream that placed each; empty where nobody asks."""
     devices: list[Things] = field(default_factory=list)
-    """What each got of devices of its node; empty if none got any. Written to pods of a Kubernetes
-    cluster; the simulated one is not sent it."""
+    """Devices of its node that each task takes; empty if none takes any. Written to pods of a
+    Kubernetes cluster; the simulated one is not sent it."""
 
     def select(self, positions: Sequence[int]) -> BindRequests:
         """The requests at these positions; columns that are empty stay so."""

@@ -65,7 +65,7 @@ class VolumeLook:
     items: list[StatusItem]
     """The places that are given up."""
     bindings: list[ClaimBinding]
-    """What to write; one task's claims follow each other."""
+    """Bindings to write; one task's claims follow each other."""
 
 
 class VolumeController:

@@ -43,7 +43,7 @@ class Stop:
 
     tasks: list[tuple[int, int]]
     uids: list[str]
-    """Of the incarnations meant. By the time that the cluster is asked, the end of one may be
+    """Uids of the incarnations meant. By the time that the cluster is asked, the end of one may be
     recorded: asked by its task alone, the cluster would refuse to ever start the next one."""
 
 

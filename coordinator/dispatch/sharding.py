@@ -43,7 +43,7 @@ class ClusterPartition:
         with (giver, taker) of each node that has changed its shard."""
         self.nodes: dict[int, Node] = {}
         self.outside: dict[int, Node] = {}
-        """Those that the ledger has, in no shard and no total: they are in another node pool."""
+        """Nodes of the ledger in no shard and no total: they are in another node pool."""
         self._pool = pool
         self.names: dict[int, str] = {}
         """Row -> name of every node ever known: a bind to a deleted node may be under way."""

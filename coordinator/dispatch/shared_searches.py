@@ -82,7 +82,7 @@ class SharedSearch:
     helps: list[Help]
     """In the order of generators."""
     own: Outcome | None = None
-    """That of its own worker, which found nothing; None before it came."""
+    """Outcome of its own worker, which found nothing; None before it came."""
 
 
 class SharedSearches:

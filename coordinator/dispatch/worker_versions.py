@@ -23,7 +23,7 @@ image waits for it."""
 
 _NOT_LOADED = "failed to import on the worker"
 _ADDRESS = re.compile(r"\bip=([^,) ]+)")
-"""What Ray writes of an actor whose class cannot be loaded."""
+"""Address in Ray's error about an actor whose class cannot be loaded."""
 
 
 @dataclass(frozen=True, slots=True)

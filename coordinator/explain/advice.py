@@ -148,8 +148,8 @@ _NEXT = {
     Reason.WAITING_FOR_TURN: "its turn comes",
     Reason.PENDING_EVALUATION: "its turn comes",
 }
-"""What happens next by itself, or what somebody has to do. ``queue``: the job's, or the one above
-it that does not let the job in; ``most``: what its bound is called."""
+"""Next step, by itself or by somebody. ``queue``: the job's, or the one above it that does not let
+the job in; ``most``: its dialect's word for the bound."""
 
 
 def next_step(why: Why, job: Job, dialect: Dialect = Dialect.VOLCANO) -> str:

@@ -22,7 +22,7 @@ class FairTurns:
         self._free = slots
         self._size = size
         self._lines: dict[str, deque[asyncio.Future[None]]] = {}
-        """Who waits; an empty line is not kept."""
+        """Waiting callers; an empty line is not kept."""
         self._waiting = 0
         self._used = TimeUsed()
 

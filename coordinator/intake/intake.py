@@ -75,7 +75,7 @@ _KAI: dict[type, Callable[[AdmissionStep, Any], None]] = {
     KaiQueue: admit_kai_queue,
     KaiPodGroup: admit_kai_pod_group,
 }
-"""Of KAI's kinds: a PodGroup is held against the queues and topologies of its list."""
+"""Handlers of KAI's kinds: a PodGroup is held against the queues and topologies of its list."""
 _JUDGES: dict[type, Callable[[AdmissionStep, Any], None]] = {
     PriorityClass: admit_priority_class,
     HyperNode: admit_hyper_node,

@@ -34,8 +34,9 @@ from shared.slices import SLICE_SECONDS, GiveWay, Steps, in_slices
 from shared.telemetry.tracing import span
 
 FRESH_SECONDS = 0.001
-"""What a callback may have used when the next request, or the next part of a batch, is begun in it:
-one step of a large object takes 5 to 15 ms, so that two of them are too long a callback."""
+"""Maximum time that a callback has used when the next request, or the next part of a batch, is
+begun in it: one step of a large object takes 5 to 15 ms, so that two of them are too long a
+callback."""
 
 BATCH_OPS = 4000
 """Operations of one store call: bounds how long the ledger's one thread is busy with it."""
@@ -94,7 +95,7 @@ class _StoreRequest:
     """Steps where the objects are somebody else's: they may be many or large."""
     reply: asyncio.Future[Any]
     caller: str
-    """Whose time it takes."""
+    """Caller whose share of time it uses."""
     reads: Key | None = None
     """The object whose published form it looks at."""
 

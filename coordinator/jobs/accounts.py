@@ -50,8 +50,8 @@ class ClusterCapacity:
     idle: Amounts = field(default_factory=dict)
     """Allocatable less what tasks hold, of all nodes: an overfull node lowers it."""
     overfull: Mapping[int, int] = field(default_factory=dict)
-    """What tasks hold beyond their nodes' allocatable, by the Dispatcher, which knows the nodes:
-    without it one overfull node hides what others have, and a gang waits for ever."""
+    """Amount that tasks hold beyond their nodes' allocatable, by the Dispatcher, which knows the
+    nodes: without it one overfull node hides what others have, and a gang waits for ever."""
     releasing: Amounts = field(default_factory=dict)
     promised: Amounts = field(default_factory=dict)
     """Nominations and open turns: amounts that may not be promised twice."""
@@ -93,13 +93,13 @@ class Accounts:
         self.tasks: Counter[int] = Counter()
         """Tasks of all jobs by state."""
         self.deleted = 0
-        """Those of them that ended because their pods were deleted."""
+        """Tasks that ended because their pods were deleted."""
         self.started = 0
         """Jobs that hold a member and are neither done nor deleted."""
         self.nowhere = QueueInfo(queue=Queue(qid=-1, name=""))
         """The totals of jobs whose queue does not exist."""
         self.queueless: dict[int, JobInfo] = {}
-        """Those jobs."""
+        """Jobs whose queue does not exist."""
         self.unlinked = False
         """A queue came, went or moved since it was told which ones are above it."""
         self.claims = ClaimBook(self.cluster)

@@ -59,7 +59,7 @@ class Line:
     """Whether that order leaves it out because a worker found it infeasible."""
     heap: list[Entry] = field(default_factory=list)
     starving: list[Entry] = field(default_factory=list)
-    """Those of the heap whose jobs may evict others; also a heap."""
+    """Heap of the entries whose jobs may evict others."""
     infeasible_at: int = -1
     """Count of capacity changes that the worker had seen which found it infeasible; -1 for none."""
     not_before: float = 0.0

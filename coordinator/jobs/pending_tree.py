@@ -28,7 +28,7 @@ Room = Mapping[int, float]
 """slot -> the most that a line may request; a missing slot has no limit."""
 
 SEED = 1
-"""Of the balance; no result depends on it."""
+"""Seed of the balance; no result depends on it."""
 
 NO_LIMIT = float("inf")
 

@@ -101,8 +101,8 @@ class Tries:
     shards: int = 0
     """Bit mask: bit s is set where shard s had a turn."""
     unanswered: dict[str, int] = field(default_factory=dict)
-    """What the last turn decided without the answer of another server: sentence -> number of
-    questions."""
+    """Decisions of the last turn that were made without the answer of another server: sentence ->
+    number of questions."""
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class JobState:
     """True while its turn is open, comes back by itself, or brought it a promise: it stands in no
     line, and none of its queue that comes after it may pass for the first."""
     need: Need | None = None
-    """What the next turn must place; None: recompute it, because tasks have changed."""
+    """Tasks for the next turn to place; None: recompute, because tasks have changed."""
     tried: set[int] = field(default_factory=set)
     """Shards that found no place for it since capacity last changed (hard mode)."""
     releasing_nominations: bool = False

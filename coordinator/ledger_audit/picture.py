@@ -44,7 +44,7 @@ from shared.units.things import Things
 Requests = tuple[tuple[int, int], ...]
 """(slot, amount) with amounts above 0."""
 Promised = tuple[tuple[int, tuple[int, ...], Things], ...]
-"""What a nomination holds: (cid, rows, devices)."""
+"""Contents of a nomination: (cid, rows, devices)."""
 
 STEP_TASKS = 200
 """Tasks processed per step when following the log: 0.5 ms. A statement or an item of a

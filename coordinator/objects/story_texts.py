@@ -31,7 +31,7 @@ OF_CLUSTER: dict[str, str] = {
     EventReason.NODE_RETURNED: "its time aside is over: it may take tasks again",
     EventReason.QUEUE_CLOSED: "it takes no new work; what runs goes on",
 }
-"""What is said of cluster objects, by the reason of the event."""
+"""Messages of cluster events, by reason."""
 
 
 def stopped_text(count: int) -> str:

@@ -27,7 +27,7 @@ class Contenders:
     contention: Contention
     depth: EvictionDepth
     need: Callable[[JobState], Need]
-    """What a job's next turn has to place."""
+    """Tasks that a job's next turn has to place."""
     searched: Callable[[JobState, str, Session], set[str]]
     """The keys of the queues that the search of an action is judged by."""
     touched: Callable[[set[str]], bool]

@@ -87,8 +87,9 @@ class Spanning:
         self._waiting: dict[str, list[tuple[int, int]]] = {}
         """Key -> (jid, stamp) of jobs that wait for that turn."""
         self._told: dict[int, set[int]] = {}
-        """What is out -> the jobs of whose evictions the bind stream has told since. Of a job's own
-        turn that is the job; a shuffle, or what somebody asked for, evicts in the name of any."""
+        """Outstanding owner -> jobs of whose evictions the bind stream has reported since. The
+        owner of a turn is its job; a shuffle, or an eviction on request, evicts in the name of
+        any."""
 
     # --- members ------------------------------------------------------------------------------
 

@@ -116,7 +116,7 @@ class Service:
         self.jobs = JobLoop(self.core, self.intake)
         self.counts = WaitingCounts(self.core, lambda: self.intake.registry.slots.names)
         self.objects: Objects
-        """What the API serves; set as soon as we lead."""
+        """Read model of the API; set as soon as we lead."""
         self._guard, self._kicked = asyncio.Lock(), asyncio.Event()
         self._settled = asyncio.Event()
         """Set when we were asked to stop and no worker has an open call."""

@@ -24,9 +24,9 @@ CLUSTER = "cluster"
 API_SERVER = "api-server"
 ETCD = "etcd"
 TARGETS = (WORKER, LEADER, STANDBY, REDIS, RAY, CLUSTER)
-"""Of a run on the simulated cluster."""
+"""Targets of a run on the simulated cluster."""
 KUBERNETES_TARGETS = (WORKER, LEADER, STANDBY, REDIS, RAY, API_SERVER, ETCD)
-"""Of a run on a real API server."""
+"""Targets of a run on a real API server."""
 _ALL = (*TARGETS, API_SERVER, ETCD)
 
 WARM_UP = 3.0

@@ -35,8 +35,8 @@ _AGREED = {
     **dict.fromkeys(UNSUCCESSFUL, (_NEVER, _LOST, _FORGOTTEN)),
 }
 _TAKEN = (_LIVE, _DONE, _LOST, _FORGOTTEN)
-"""What the cluster may have of a task in every state that is not in :data:`_AGREED`: it accepted
-the task."""
+"""Possible states at the cluster for every state that is not in :data:`_AGREED`: it accepted the
+task."""
 
 _TOLD = {
     _NEVER: "never bound it",

@@ -94,7 +94,7 @@ COMMAND = _definition(
     {"action": _TEXT, "target": _KEPT, "reason": _TEXT, "message": _TEXT},
     status=False,
 )
-"""What Volcano's controllers are told to do with a Job or a Queue."""
+"""Commands to Volcano's controllers about a Job or a Queue."""
 
 VOLCANO = (
     definition(QUEUE, status=True),

@@ -12,7 +12,7 @@ from laboratory.workloads.manifests import manifest
 WRITERS = 48
 GROUP = "scheduling.k8s.io/group-name"
 AMOUNTS = {"cpu": "32", "memory": "256Gi", "pods": "110"}
-"""What each node has."""
+"""Capacity of each node."""
 
 
 def nodes(count: int) -> Iterator[Json]:

@@ -61,7 +61,7 @@ class Dump:
     events: list[Json] = field(default_factory=list)
     """Events in the dump."""
     usage: UsageParts | None = None
-    """What queues used in the past; None: the dump does not say."""
+    """Past usage of queues; None: the dump has none."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Kind -> number of objects left out."""
     now: float = 0.0

@@ -23,8 +23,8 @@ from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 
 PAUSE_SECONDS = 0.025
-"""What a pass rests where the service's gives way. In a run of a few seconds there are several
-passes, with most changes in the middle of one."""
+"""Pause of a pass in place of the service's. In a run of a few seconds there are several passes,
+with most changes in the middle of one."""
 PAGE_RECORDS = 12
 """Few, so that tables have several pages and change between them."""
 TASKS = 256

@@ -43,7 +43,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def __init__(self, process: Process, *, seed: int) -> None:
         self._process = process
         self._ready: deque[tuple[asyncio.Handle, bool]] = deque()
-        """What is to be called, and whether in the background."""
+        """Handles to call, and whether in the background."""
         self._scheduled = False
         self._failure: BaseException | None = None
         self._tasks: dict[asyncio.Task[Any], None] = {}
@@ -51,7 +51,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         context = contextvars.copy_context()
         context.run(SLICE_CLOCK.set, seeded_slices(seed))
         self._foreground, self._background = context, context.copy()
-        """What callbacks from outside begin with: copied for each of them."""
+        """Contexts of callbacks from outside: copied for each of them."""
         self._background.run(_BACKGROUND.set, True)
 
     def start(self, main: Coroutine[Any, Any, None]) -> None:

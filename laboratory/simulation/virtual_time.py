@@ -16,8 +16,9 @@ Due = tuple[str, Event, bool]
 """(name, event, whether it happens in the background)"""
 
 WORK, ROUND, BACKGROUND = range(3)
-"""What keeps a run going, what does not, and what does not with all that follows from it. In the
-heap beside the event: a function around each event that says it would cost as much as the loop."""
+"""Kinds of events: one that keeps a run going, one that does not, and one whose consequences do not
+either. In the heap beside the event: a function around each event that says it would cost as much
+as the loop."""
 
 
 class Place(StrEnum):

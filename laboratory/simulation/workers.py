@@ -35,7 +35,8 @@ ENDED_WITH_COORDINATOR = 0.5
 """Fraction of the workers that end with their coordinator; the successor deposes the others."""
 
 ROLLING = 11
-"""Of so many seeds one has Ray nodes with another version of the package: it is being upgraded."""
+"""One of this many seeds has Ray nodes with another version of the package: it is being
+upgraded."""
 ROLLING_FIRST = 6
 
 OTHER_VERSION = 0.4

@@ -22,7 +22,7 @@ from shared.model.gpu_request import FRACTION
 GPUS_PER_NODE = 8
 QUEUE = "team"
 PREFIX = "default/pod-"
-"""What the keys of its jobs begin with."""
+"""Prefix of its jobs' keys."""
 
 POLICY = "dialect: kai\n"
 """KAI's built-in configuration."""

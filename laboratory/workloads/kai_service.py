@@ -29,7 +29,7 @@ from shared.manifests.kai.groups import GROUP_NAME, QUEUE_LABEL
 from shared.policy.model import Dialect
 
 PREFIX = "default/wants-"
-"""What the keys of the measured jobs begin with."""
+"""Prefix of the measured jobs' keys."""
 
 RACK_NODES, BLOCK_RACKS = 16, 25
 """Nodes of a rack, racks of a block. The lowest level is the rack; above blocks is the hall."""
@@ -40,7 +40,7 @@ WIDE_GANG = 64
 IDLE_PODS, IDLE_JOB = 35, 500
 """Pods of a node, and of one job."""
 IDLE_CORES = 48
-"""Of a node: more than its pods ask for."""
+"""Cores of a node: more than its pods request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class ServiceShape:
     running: Callable[[int], int]
     """Tasks of these."""
     jobs: Callable[[int], Iterator[Item]]
-    """What is measured."""
+    """Jobs to measure."""
     placed: Callable[[int], int]
     """How many of its tasks get a place."""
     gpus: int
-    """Of each of these tasks."""
+    """GPUs of each of these tasks."""
     goals: Mapping[int, float]
     """Nodes -> seconds, from the first submission until the last of them has its place."""
     promised: bool = False

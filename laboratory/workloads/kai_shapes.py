@@ -27,7 +27,7 @@ from shared.model.kai import (
 from shared.policy.dialect import parse_policy
 
 GPUS = 8
-"""Of a node."""
+"""GPUs of a node."""
 GPU = "nvidia.com/gpu"
 RACK = "rack"
 NODES_OF_A_RACK = 9

@@ -32,7 +32,7 @@ class EvictionUnit:
     job: SessionJob
     whole: bool
     named: tuple[TaskInfo, ...]
-    """Of a whole bundle: its tasks in the domain."""
+    """Tasks of a whole bundle in the domain."""
     gain: float = 0.0
     """Sum over resources of the fraction of the gang's need that it frees in the domain, per
     evicted task."""

@@ -55,7 +55,7 @@ def waiting_tasks(ssn: Session, job: SessionJob) -> PriorityQueue[TaskInfo]:
 
 
 _REASON = re.compile(r"(\w+) \(([^)]*)\)(.*)")
-"""What :func:`reason` makes: the action, the rules, and the rest."""
+"""Parts of the text that :func:`reason` returns: the action, the rules, and the rest."""
 
 
 def reason(ssn: Session, action: str, evictor: str) -> str:

@@ -16,12 +16,12 @@ from shared.model.node_pool import NodePool, labels_of_job
 @dataclass(slots=True)
 class Eligibility:
     served: set[Served] = field(default_factory=set)
-    """What fields of objects ask for and a plugin of the policy serves."""
+    """Requested fields of objects that a plugin of the policy serves."""
     ours: frozenset[str] | None = None
     """The scheduler names that are ours. None: jobs of all names are placed, also those with fields
     that no plugin serves, as in Volcano: in a replay."""
     pool: NodePool | None = None
-    """What exists for this scheduler; None: everything."""
+    """Nodes and queues visible to this scheduler; None: everything."""
 
     def in_pool(self, job: Job) -> bool:
         """Whether the job exists for this scheduler."""

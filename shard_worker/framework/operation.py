@@ -26,7 +26,7 @@ class Operation(NamedTuple):
     reason: str = ""
     """Evictions: the action and plugins, for people."""
     left: Things | None = None
-    """Of a committed eviction: the devices that the task had there, where it moves to others."""
+    """After a committed eviction: the devices that the task had there, where it moves to others."""
 
     @property
     def taking(self) -> TaskClass:

@@ -109,9 +109,10 @@ class Session(Answers):
         super().__init__(policy)
         self.eligibility = Eligibility()
         self.deserved: Shares = lambda *_: {}
-        """What a queue deserves by slot; empty where it has no jobs, or no plugin deals shares."""
+        """Deserved amounts of a queue by slot; empty where it has no jobs, or no plugin deals
+        shares."""
         self.most: Shares = lambda *_: {}
-        """What a queue may have at most by slot, as things stand; empty as above."""
+        """Present maximum of a queue by slot; empty as above."""
         self.queue_choice: QueueChoice[Any] | None = None
         """Chooses among sibling queues with the next job of each; None: by QueueOrder alone."""
         self.group_key: Callable[[JobInfo, int], Key] | None = None
@@ -137,8 +138,8 @@ class Session(Answers):
         self.skipped: dict[int, tuple[Reason, str]] = {}
         """jid -> (reason, detail) of jobs that an action skipped; the last one recorded."""
         self.memory: dict[str, float] = {}
-        """What rules remember from one session to the next, by their own keys, where whoever opens
-        the sessions hands it on."""
+        """Memory of rules from one session to the next, by their own keys, where the opener of the
+        sessions passes it on."""
         self.spared: dict[int, dict[str, int]] = {}
         """jid -> why no task was evicted for the job, if the session tried: reason -> number of
         tasks."""

@@ -49,9 +49,9 @@ class Sheet:
 
     job: SessionJob
     subs: list[SubSheet]
-    """Those with tasks."""
+    """Sub sheets with tasks."""
     queued: list[SubSheet]
-    """Those that may still get a turn."""
+    """Sub sheets that may still get a turn."""
 
     def __len__(self) -> int:
         return sum(map(len, self.queued))

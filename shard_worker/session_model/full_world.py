@@ -34,7 +34,7 @@ class PlacedJob:
     started: dict[int, float] = field(default_factory=dict)
     """Seconds since 1970."""
     devices: dict[int, Things] = field(default_factory=dict)
-    """What tasks on nodes take of devices of theirs, of those that take any."""
+    """Devices of their nodes that tasks take, for tasks that take any."""
     stuck: set[int] = field(default_factory=set)
     """Leaving tasks that have been so for too long: their room is promised to nobody."""
     foreign: bool = False

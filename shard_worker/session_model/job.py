@@ -40,7 +40,7 @@ class TaskInfo:
     role: Role
     cls: TaskClass
     name: str
-    """Of its pod."""
+    """Name of its pod."""
     status: Status = Status.PENDING
     row: int = -1
     """The node it is on, was on, or is pipelined to; -1 for none."""
@@ -53,8 +53,7 @@ class TaskInfo:
     """When it began to run, seconds since 1970; 0 where unknown."""
     uid: str = ""
     devices: Things = ()
-    """What it takes of devices of the node that it is on, was placed on in this session, or is
-    leaving."""
+    """Devices that it takes of its node: where it is, was placed in this session, or is leaving."""
     evicted: bool = False
     """Whether a statement of this session evicted it; False for tasks that were leaving before."""
 

@@ -16,7 +16,7 @@ from shared.model.model import Job, Pairs
 from shared.records.specs_jobs import decode_job
 
 Shape = tuple[tuple[int, Pairs, int], ...]
-"""Of each role of a job: class, annotations, number of tasks."""
+"""One tuple for each role of a job: class, annotations, number of tasks."""
 
 _DTYPES: dict[str, type] = {
     "jid": np.int64,

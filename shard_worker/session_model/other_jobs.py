@@ -30,12 +30,14 @@ _STATUSES = tuple(STATUS_OF[state] for state in TaskState)
 _OF_LEAVING_JOBS = tuple(
     Status.RELEASING if state in HOLDING else STATUS_OF[state] for state in TaskState
 )
-"""What a deleted job has on nodes is about to leave, also where nobody was told to stop it yet."""
+"""Status of a deleted job's tasks: those on nodes are about to leave, even before they are told to
+stop."""
 _OF_SPARED_JOBS = tuple(
     Status.BINDING if state in (TaskState.BOUND, TaskState.RUNNING) else STATUS_OF[state]
     for state in TaskState
 )
-"""What may not be evicted in this turn: on its node and counted, and nobody's victim."""
+"""Status of tasks that may not be evicted in this turn: on their node and counted, but no
+victims."""
 
 
 @dataclass(slots=True)
@@ -72,7 +74,8 @@ class Reading:
     decoded: Decoded = field(default_factory=Decoded)
     window: Window = field(default_factory=Window)
     derived: dict[str, object] = field(default_factory=dict)
-    """What rules read of the table and keep for the turns to come, each by a name of its own."""
+    """Values that rules derive from the table and keep for later turns, each by a name of its
+    own."""
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ class JobFigures(NamedTuple):
     inqueue: Amounts
     """Part of its minResources that it was admitted with and does not hold yet."""
     kept: Amounts
-    """What it holds, up to its minResources; Volcano's allocated less elastic."""
+    """Amount that it holds, up to its minResources; Volcano's allocated less elastic."""
     promised: Amounts
     """As ``inqueue``, but all of minResources while its PodGroup is Inqueue: what overcommit
     counts."""
@@ -103,8 +103,8 @@ class QueueInfo:
     requested: Amounts = field(default_factory=dict)
     """allocated + pending of its jobs: what the queue would use if it could."""
     releasing: Amounts = field(default_factory=dict)
-    """What its leaving tasks still hold: not in ``allocated``, as in Volcano, but the ledger counts
-    it against the capability until they have left."""
+    """Amount that its leaving tasks still hold: not in ``allocated``, as in Volcano, but the ledger
+    counts it against the capability until they have left."""
     jobs: int = 0
     inqueue: Amounts = field(default_factory=dict)
     """Part of its jobs' minResources that they were admitted with and do not hold yet."""
@@ -138,11 +138,11 @@ class ClusterInfo:
     kept: Amounts = field(default_factory=dict)
     """As those of a queue, over all queues."""
     promised: Amounts = field(default_factory=dict)
-    """What admitted jobs may still request, see :class:`JobFigures`."""
+    """Amount that admitted jobs may still request, see :class:`JobFigures`."""
     now: float = 0.0
     """Seconds since 1970."""
     names: Sequence[str] = BASE
-    """Of slots."""
+    """Names of slots."""
     nodes: dict[int, Node] = field(default_factory=dict)
     """By row. A session over a world has them in its view instead."""
     foreign: dict[int, dict[int | str, int | Vector]] = field(default_factory=dict)

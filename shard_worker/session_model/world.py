@@ -71,7 +71,7 @@ class World(ClusterInfo):
     whole: bool = True
     """True if it has every job from the start; False where a turn brought some along."""
     others: Others | None = None
-    """What else there is, where it is not whole; None where nothing else is known."""
+    """Source of the jobs outside this world, where it is not whole; None for none."""
     tree: HyperTree | None = None
     """None where there are no hyper nodes, or they are not ready."""
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
@@ -85,7 +85,8 @@ class World(ClusterInfo):
     job_starts: Mapping[int, float] = field(default_factory=dict)
     """jid -> when the job started, seconds since 1970, where the coordinator told it."""
     derived: dict[str, object] = field(default_factory=dict)
-    """What rules read of the view and keep for the next question, each by a name of its own."""
+    """Values that rules derive from the view and keep for the next question, each by a name of its
+    own."""
     lasting: dict[str, object] = field(default_factory=dict)
     """The same for the worlds of the turns to come, where a worker has several."""
 
@@ -93,17 +94,17 @@ class World(ClusterInfo):
     _rows_read: set[int] = field(default_factory=set)
     _all_read: bool = False
     _evictable: Mask | None = None
-    """What :meth:`evictable_rows` said last."""
+    """Last result of :meth:`evictable_rows`."""
     _inhabited: Mask | None = None
     """Rows of jobs that a rule knows by columns, see :meth:`inhabit`."""
     _unread: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """What the others said of rows that were not read yet."""
+    """Evictable rows as the others report them, for rows that were not read yet."""
     _changed_rows: set[int] = field(default_factory=set)
     """Rows whose tasks changed since."""
     _rows: tuple[int, Mapping[str, int]] | None = None
     """Rows by name, as of a revision of the view."""
     _places: tuple[int, NDArray[np.intp]] | None = None
-    """What :meth:`name_order` said, as of one."""
+    """Last result of :meth:`name_order` as (revision, places)."""
 
     # --- jobs ---------------------------------------------------------------------------------
 

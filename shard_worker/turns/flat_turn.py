@@ -43,7 +43,7 @@ class PlacedTurn:
     promise_seconds: float = 0.0
     """How long its promises hold at least."""
     unanswered: dict[str, int] = field(default_factory=dict)
-    """What was decided without the answer of another server: sentence -> number of questions."""
+    """Decisions made without the answer of another server: sentence -> number of questions."""
 
     @property
     def empty(self) -> bool:

@@ -84,7 +84,7 @@ class SessionPlaced(PlacedTurn):
     stale: bool = False
     """Whether the view does not know the job's classes yet."""
     part: SearchPart | None = None
-    """Of a turn with a part of a search: how that ended."""
+    """Outcome of a search in parts, in a turn with a part."""
 
     @property
     def empty(self) -> bool:

@@ -23,7 +23,7 @@ class Did:
     task: TaskInfo
     row: int
     taking: TaskClass
-    """What the task takes of that row."""
+    """Task class with the devices that the task takes of that row."""
     reason: str = ""
 
 

@@ -27,9 +27,9 @@ class Devices(NamedTuple):
     offered: NDArray[np.int64]
     """0 where a node has no such device."""
     free: NDArray[np.int64]
-    """What is neither used nor promised; below 0 where more is used than there is."""
+    """Unused and unpromised amount; below 0 where more is used than there is."""
     later: NDArray[np.int64]
-    """What is not promised once all that leaves has left: at least what is free."""
+    """Unpromised amount after all leaving: at least ``free``."""
 
 
 class DeviceRooms(NamedTuple):
@@ -40,8 +40,7 @@ class DeviceRooms(NamedTuple):
     """Whether the row has such a device."""
     idle: NDArray[np.int64]
     future: NDArray[np.int64]
-    """What is free now, and once the leaving have left and the promised have come; 0 where there is
-    no such device."""
+    """Free amount now, and after all leaving and all promises; 0 where there is no such device."""
 
 
 _FIRST = 8

@@ -57,7 +57,7 @@ class ResidentJob:
     rows: list[int]
     started: dict[int, float]
     devices: dict[int, Things]
-    """Of the tasks on nodes that take any."""
+    """Devices of tasks on nodes that take any."""
 
 
 class ResidentTable:

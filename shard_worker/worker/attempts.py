@@ -20,7 +20,7 @@ class Tally:
     conflicts_true: int = 0
     conflicts_read: int = 0
     steps: tuple[TraceStep, ...] = ()
-    """Of a traced turn: what happened so far."""
+    """Trace so far, in a traced turn."""
 
     def count(self, verdict: Verdict) -> None:
         """Count the verdict on a statement, or on a refused tail operation."""

@@ -58,18 +58,18 @@ class WorkerFigures(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
     plugin_errors: dict[str, Count] = msgspec.field(default_factory=dict)
     """Turns that ended because a plugin from outside raised, by plugin."""
     tracebacks: dict[str, str] = msgspec.field(default_factory=dict)
-    """What plugins raised, ``PLUGIN POINT EXCEPTION`` -> traceback; the first of each alone."""
+    """Exceptions of plugins, ``PLUGIN POINT EXCEPTION`` -> traceback; the first of each alone."""
     rule_seconds: dict[str, float] = msgspec.field(default_factory=dict)
     """Time in the rules of plugins, by ``PLUGIN POINT``: from a share of their calls."""
     rule_calls: dict[str, Count] = msgspec.field(default_factory=dict)
     searches: dict[str, Count] = msgspec.field(default_factory=dict)
     """Searches for victims, by ``ACTION RESULT``."""
     search_budgets: dict[str, Count] = msgspec.field(default_factory=dict)
-    """Those that a budget ended, by ``ACTION BUDGET``."""
+    """Searches that a budget ended, by ``ACTION BUDGET``."""
     scenarios: dict[str, Count] = msgspec.field(default_factory=dict)
     """Sets of victims that they went through, by ``ACTION STEP``: :data:`STEPS`."""
     search_seconds: dict[str, float] = msgspec.field(default_factory=dict)
-    """What they took, by action."""
+    """Duration of searches, by action."""
     operations: Histogram = msgspec.field(default_factory=lambda: Histogram(OPERATIONS))
     commit_seconds: Histogram = msgspec.field(default_factory=lambda: Histogram(COMMIT_SECONDS))
     session_seconds: Histogram = msgspec.field(default_factory=lambda: Histogram(SESSION_SECONDS))

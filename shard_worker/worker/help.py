@@ -18,7 +18,7 @@ class HelpRequest(Packed, frozen=True):
     number: Count
     """Rises with each request of one coordinator."""
     epoch: Epoch
-    """Of the worker that is asked."""
+    """Epoch of the helping worker."""
     turn: Turn
 
 

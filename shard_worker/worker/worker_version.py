@@ -19,9 +19,9 @@ from shared.ledger.schema import SCHEMA
 @dataclass(frozen=True, slots=True)
 class WorkerVersion:
     version: str
-    """Of the package; for people."""
+    """Version of the package; for people."""
     schema: int
-    """Of the ledger's records that it reads and writes."""
+    """Version of the ledger's records that it reads and writes."""
     wire: str
     """See :func:`shard_worker.worker.wire.own_wire`."""
 

@@ -71,7 +71,7 @@ class Excerpt(Packed, frozen=True):
     free: Amounts
     """The part of it that no task holds."""
     promised: Amounts
-    """What admitted jobs may still request."""
+    """Further requests that admitted jobs may still make."""
     queues: list[QueueExcerpt]
     jobs: list[JobExcerpt]
     versions: dict[str, Count] = msgspec.field(default_factory=dict)

@@ -35,8 +35,8 @@ GUARD_GANG = 1
 GUARD_GUARANTEE = 2
 """Bit of a run's guards: its job's queue and all above it keep what is guaranteed."""
 GUARD_REST = 4
-"""So many times this in a run's guards: members that GUARD_GANG lets stay below the minimum. They
-have ended, and are counted for their gang still (docs/decisions/0034)."""
+"""Factor in a run's guards for the number of members that GUARD_GANG lets stay below the minimum.
+They have ended, and still count for their gang (docs/decisions/0034)."""
 
 
 class Level(IntEnum):
@@ -155,8 +155,8 @@ class Turn(Packed, frozen=True, kw_only=True):
     traced: bool = False
     """Whether somebody wants to see its steps: the outcome brings them."""
     part: tuple[Count, Count] | None = None
-    """Of the policy's generators of scenarios those that it tries, from the first to before the
-    second: other workers try the others. None: all."""
+    """Range of the policy's scenario generators to try, as [first, end): other workers try the
+    others. None: all."""
     prepared: Count = 0
     """Number of the help in which this worker prepared its statement; 0: it is yet to be found."""
     total: Count  # last and without a default: an array that lacks a field is refused
@@ -181,8 +181,8 @@ class Run:
     """Node specification version each operation relied on: part of the read set."""
     levels: list[int]
     devices: Things = field(default=(), kw_only=True)
-    """What each of its tasks takes of devices of its node, as the writer chose it. Disjoint from
-    what the class names."""
+    """Devices of its node that each of its tasks takes, as the writer chose them. Disjoint from the
+    devices that the class names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,18 +214,18 @@ class EvictRun(Packed, frozen=True):
     tasks: list[Index]
     rows: list[Index]
     guards: Count
-    """What must be whole when all of the statement's victims have left: GUARD_GANG,
-    GUARD_GUARANTEE, and times GUARD_REST the rest. Each run has its own: a gang that is in part
-    already, and would be refused for ever, takes nothing from the check of the others."""
+    """Groups to keep whole after all of the statement's evictions: GUARD_GANG, GUARD_GUARANTEE,
+    plus GUARD_REST times the rest. Each run has its own: a gang that is in part already, and would
+    be refused for ever, takes nothing from the check of the others."""
     to: list[Index] = msgspec.field(default_factory=list)
     """Where the tasks move: rows that are promised to them in the same statement, parallel to
     ``tasks``; empty where they only go. Their job must have no promise yet."""
     specs: list[Count] = msgspec.field(default_factory=list)
     """Specification versions of those nodes, as a run of placements has them."""
     priority: int = 0
-    """Of the promises: that of the tasks' job."""
+    """Priority of the tasks' job, for the promises."""
     devices: Things = ()
-    """What each of the tasks is promised of devices of its new node."""
+    """Devices of the new node that are promised to each of the tasks."""
 
     def __post_init__(self) -> None:
         if len(self.tasks) != len(self.rows):
@@ -353,13 +353,13 @@ class StatusItem:
     """Class of adopted tasks, and of failed ones that the ledger has as pending; -1: not given."""
     group: int = -1
     devices: Things = ()
-    """Of adopted tasks: the devices that each of them has on its node."""
+    """Devices that each adopted task has on its node."""
     incarnations: tuple[int, ...] = field(default=(), compare=False, kw_only=True)
     """Parallel to ``tasks``: the incarnations that the cluster spoke of; () where all are first
     ones. Not sent: the sender looks whether the next ones have begun meanwhile."""
     restarts: tuple[int, ...] = field(default=(), kw_only=True)
-    """Of ended tasks that begin anew, parallel to ``tasks``: which incarnation ended. ``state`` is
-    PENDING. Not in the log: a task that had ended and is pending was restarted."""
+    """Ended incarnations of tasks that begin anew, parallel to ``tasks``. ``state`` is PENDING. Not
+    in the log: a task that had ended and is pending was restarted."""
 
     @property
     def adopted(self) -> bool:
@@ -396,7 +396,7 @@ class Placement(Packed, frozen=True):
     rows: list[Index]
     levels: list[Index]
     devices: Things = ()
-    """What each of them takes of devices of its node."""
+    """Devices of its node that each of them takes."""
 
     def __post_init__(self) -> None:
         if not len(self.tasks) == len(self.rows) == len(self.levels):
@@ -431,17 +431,17 @@ class Outcome(Packed, frozen=True, kw_only=True):
     session: Count = 0
     """Number of the worker's session that decided, from 1; 0 where none did."""
     evictions: list[EvictRun] = msgspec.field(default_factory=list)
-    """What the accepted statement evicts."""
+    """Evictions of the accepted statement."""
     reason: str = ""
-    """Of those evictions, as in the statement."""
+    """Reason of the evictions, as in the statement."""
     moved: dict[str, Count] = msgspec.field(default_factory=dict)
     """Version keys that the accepted statement moved -> by how much."""
     steps: tuple[TraceStep, ...] = ()
-    """What happened on the way; of a traced turn alone."""
+    """Trace of a traced turn."""
     ungated: list[Index] = msgspec.field(default_factory=list)
     """Tasks of the job whose queue has room for them, and whose own scheduling gate may go."""
     unanswered: dict[str, Count] = msgspec.field(default_factory=dict)
-    """What was decided without the answer of another server: sentence -> number of questions."""
+    """Decisions made without the answer of another server: sentence -> number of questions."""
     part: SearchPart | None = None
     """Set where its part of a search failed, and others may have found something."""
     reasons: dict[str, Count]  # last and without a default, as in a turn

@@ -23,7 +23,7 @@ PREEMPTIBLE_BELOW = 100
 NEVER_BACK_OFF = -1
 """``schedulingBackoff`` of a PodGroup that stays in its node pool."""
 DEFAULT_POOL = "default"
-"""What KAI calls the node pool of what has no label of one."""
+"""KAI's name for the node pool of objects without the pool label."""
 DEFAULT_POD_SET = "default"
 """The only pod set of a PodGroup without sub groups."""
 
@@ -41,7 +41,7 @@ class KaiShare(Packed, frozen=True):
     """A queue's quota, weight and limit for one resource."""
 
     quota: int = 0
-    """What it deserves; UNLIMITED: all."""
+    """Deserved amount; UNLIMITED: all."""
     weight: int = 0
     """Thousandths of its weight among its siblings for what is left after quotas; may be -1000."""
     limit: int = 0
@@ -101,7 +101,7 @@ class KaiPodGroup(Packed, frozen=True):
     preemptible: bool | None = None
     """None: its priority decides."""
     min_member: Count = 1
-    """Of the pod set ``default``, where there are no sub groups."""
+    """Minimum of the pod set ``default``, where there are no sub groups."""
     min_sub_group: Count | None = None
     """Children of the root that must be satisfied; None = all."""
     sub_groups: tuple[KaiSubGroup, ...] = ()

@@ -44,10 +44,10 @@ class TaskClass(Packed, frozen=True):
     things: Things = ()
     """Named things of the node that every task takes: its host ports."""
     charges: Requests = ()
-    """What its queue counts beside the requests, and no node has to have; amounts > 0
+    """Amounts > 0 that its queue counts beside the requests, and no node has to have
     (docs/decisions/0064)."""
     gpu_share: GpuRequest | None = None
-    """What every task asks of shared devices; None: it shares none."""
+    """Request of every task for shared devices; None: it shares none."""
 
     @property
     def charged(self) -> Requests:

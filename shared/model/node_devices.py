@@ -53,7 +53,7 @@ ENDLESS = 1 << 30
 @dataclass(frozen=True, slots=True)
 class NodeDevice:
     name: str
-    """Of the thing."""
+    """Name of the thing."""
     id: str
     """As the node and pods' annotations of Volcano have it."""
     type: str

@@ -19,7 +19,7 @@ from shared.policy.model import Policy
 class NodePool:
     label: str
     value: str
-    """Of the label; "": the pool of what does not have the label."""
+    """Value of the label; "": the pool of objects without the label."""
 
     @property
     def name(self) -> str:

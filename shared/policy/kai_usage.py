@@ -19,7 +19,7 @@ METRICS = {
     "memoryCapacityMetric": 'sum(kube_node_status_capacity{resource="memory"})',
     "gpuCapacityMetric": 'sum(kube_node_status_capacity{resource="nvidia_com_gpu"})',
 }
-"""What Prometheus is asked for, by the names of KAI's extra parameters; KAI's defaults."""
+"""Prometheus queries by the names of KAI's extra parameters; KAI's defaults."""
 
 
 class UsageClient(Enum):
@@ -77,7 +77,7 @@ class UsageSettings:
 
     client: UsageClient = UsageClient.LEDGER
     address: str = ""
-    """Of a Prometheus server; may carry credentials."""
+    """Address of a Prometheus server; may carry credentials."""
     variable: str = ""
     """The environment variable that has the address instead."""
     window: UsageWindow = UsageWindow()

@@ -22,9 +22,9 @@ class UsageBucket(Packed, frozen=True):
     last: Count
     samples: Count
     capacity: Sums
-    """Of the whole cluster."""
+    """Capacity of the whole cluster."""
     queues: dict[str, Sums]
-    """Of each queue that held something, with all queues below it."""
+    """Usage of each queue that held something, with all queues below it."""
 
 
 _BUCKET = Codec(b"usage", UsageBucket)

@@ -23,7 +23,8 @@ OF_CLIENTS = frozenset(
 """Variables of the command line client (server and token), which are no settings of a server."""
 
 _KUBERNETES = re.compile(r"QUADRANT_(SERVICE_HOST|SERVICE_PORT\w*|PORT|PORT_\d+_\w+)")
-"""What Kubernetes puts into every container beside a service named ``quadrant``: not for us."""
+"""Variables that Kubernetes sets in every container beside a service named ``quadrant``: no
+settings of ours."""
 
 Fields = Mapping[str, FieldInfo]
 

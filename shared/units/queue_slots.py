@@ -11,7 +11,7 @@ from __future__ import annotations
 GPU_SHARE = "queue:gpus"
 """Whatever counts as a GPU, in thousandths of a device. A colon is in no name of a resource."""
 NON_PREEMPTIBLE = ("non-preemptible:cpu", "non-preemptible:memory", "non-preemptible:gpus")
-"""What tasks hold that nobody may evict, of the three resources that KAI divides."""
+"""Amounts of tasks that may not be evicted, for the three resources that KAI divides."""
 QUEUE_SLOTS = (GPU_SHARE, *NON_PREEMPTIBLE)
 OFFERED = 2**46
 """The amount of such a slot that every node offers: more than any node can be asked for, and a sum

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 Vector = tuple[int, ...]
 """Amounts of one thing, by dimension; integers below 2**53."""
 Things = tuple[tuple[str, Vector], ...]
-"""What a task takes: (name, amounts) sorted by name, with at least one amount above 0 each."""
+"""A task's things: (name, amounts) sorted by name, with at least one amount above 0 each."""
 
 DIMENSIONS = 4
 """Maximum number of dimensions of a thing: a device has memory and cores, and two are spare."""

@@ -60,8 +60,8 @@ COLUMNS: dict[str, tuple[PrinterColumn, ...]] = {
 }
 
 INSTALLED = ((QUEUE, True), (POD_GROUP, False), (HYPER_NODE, True))
-"""What ``k8s/definitions.yaml`` installs: a kind, and whether its status is a sub resource.
-Volcano's PodGroup has none: who writes its status patches the object."""
+"""Kinds that ``k8s/definitions.yaml`` installs, and whether their status is a sub resource.
+Volcano's PodGroup has none: writers of its status patch the object."""
 
 
 def definition(kind: Kind, *, status: bool) -> Json:

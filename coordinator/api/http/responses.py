@@ -13,7 +13,7 @@ def json_answer(value: Any, *, status: int = 200) -> web.Response:
 
 
 SERVER = "quadrant"
-"""Of every answer, so that a client behind somebody's proxy knows whose answer it is."""
+"""Header of every answer, so that a client behind somebody's proxy knows whose answer it is."""
 
 
 async def signed(_: web.Request, response: web.StreamResponse) -> None:

@@ -30,10 +30,10 @@ DISK_BYTES = 512 * MIB
 """Free space of the ledger's files below which a run of a day may stop."""
 
 MEMORY_BYTES = 1 * GIB
-"""What ledger, Ray head and coordinator take before the first worker."""
+"""Memory of ledger, Ray head and coordinator before the first worker."""
 
 WORKER_BYTES = 200 * MIB
-"""What one shard worker takes."""
+"""Memory of one shard worker."""
 
 FILES = 4096
 FSYNC_SECONDS = 0.05

@@ -20,7 +20,7 @@ _WEAKER = {
     "everysec": "about the last second before a power failure",
     "no": "what its system had not written before a power failure, often 30 seconds",
 }
-"""What each way to sync may lose."""
+"""Possible loss with each way to sync."""
 
 
 def external_ledger(settings: Settings) -> str:

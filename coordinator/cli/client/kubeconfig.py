@@ -25,7 +25,7 @@ from shared.kubeconfig import (
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 NAME = "quadrant"
-"""Of the cluster, the user and the context in the files that we write."""
+"""Name of the cluster, the user and the context in the files that we write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ServerAccess:
     """Several addresses of one server, of whose coordinators one leads, stand with commas between
     them."""
     origin: str
-    """Who named the server, for messages: ``--server``, ``context prod``, ..."""
+    """Source of the server's address, for messages: ``--server``, ``context prod``, ..."""
     token: str | None = None
     namespace: str | None = None
     """The context's default namespace."""
@@ -44,7 +44,7 @@ class ServerAccess:
     """Certificates that may sign the server's, PEM; None = those of the system."""
     verify: bool = True
     certificate: tuple[bytes, bytes] | None = None
-    """What is shown to the server and its key, PEM."""
+    """Client certificate and its key, PEM."""
     of_context: bool = False
     """Whether a kubeconfig named the server: then it may be a Kubernetes API server."""
     user_token: str | None = None

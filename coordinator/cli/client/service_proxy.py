@@ -21,7 +21,7 @@ PORT = "https"
 AUDIENCE = "quadrant"
 FORWARDED = "X-Quadrant-Authorization"
 SERVER = "quadrant"
-"""What the header ``Server`` of each answer of ours says."""
+"""Header ``Server`` of each answer of ours."""
 _OF_KUBERNETES = ("X-Kubernetes-Pf-Flowschema-Uid", "Audit-Id")
 """Headers of an API server's answers; its proxy and its refusals of unknown users lack the first.
 None of ours has them."""

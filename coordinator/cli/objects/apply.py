@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from coordinator.cli.client.session import ServerSession
 
 MANAGER = "quadrant"
-"""Who owns the fields that this command writes."""
+"""Manager of the fields that this command writes."""
 
 
 def apply(

@@ -110,7 +110,7 @@ class _Log:
         return {"fieldSelector": ",".join(f"{k}={v}" for k, v in fields.items())}
 
     _everywhere_in_path = False
-    """What happened to a thing without namespace may be told in any."""
+    """Whether events of an object without namespace may be in any namespace."""
 
     @property
     def _path(self) -> str:

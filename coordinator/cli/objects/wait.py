@@ -34,7 +34,7 @@ class Goal:
 
     met: Callable[[Object | None], bool]
     success_text: str
-    """What is printed behind the object once it is met."""
+    """Text printed behind the object once the goal is met."""
     description: str
     """For the message of a time-out."""
     absent: bool = False

@@ -16,7 +16,8 @@ _ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
 @dataclass(slots=True)
 class QueueMetrics:
     share: float = 0.0
-    """Of what is deserved, of the resource it has most of; above 1 it has more than its due."""
+    """Share of the deserved amount, of the resource it has most of; above 1 it has more than its
+    due."""
     amounts: dict[str, dict[str, float]] = field(default_factory=dict)
     """By kind (allocated, deserved, ...) and resource, in wholes: cores, bytes, devices."""
     waiting: dict[str, int] = field(default_factory=dict)

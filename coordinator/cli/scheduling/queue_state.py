@@ -33,7 +33,7 @@ class QueueStates:
     client: KubeClient
     resource: Resource
     manager: str
-    """Who is named as the author of a change."""
+    """Author of a change."""
     on_api_server: bool
 
     def write(self, name: str, state: str, dry_run: DryRunChoice) -> None:

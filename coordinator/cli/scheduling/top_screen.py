@@ -45,7 +45,7 @@ class Screen:
 
     server: str
     trouble: str = ""
-    """What went wrong at the last look; "" where nothing did."""
+    """Error of the last refresh; "" for none."""
     _look: ScreenSample = field(default_factory=ScreenSample)
     _rate: Rate = field(default_factory=Rate)
     _per_second: float = 0.0

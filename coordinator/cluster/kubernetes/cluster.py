@@ -42,8 +42,8 @@ from coordinator.cluster.protocol import (
 )
 
 BACKLOG = 20_000
-"""So many objects may wait for intake; beyond them the streams wait, and the server keeps the rest.
-An initial list of 100,000 pods is held in such parts."""
+"""Maximum number of objects that wait for intake; beyond it the streams wait, and the server keeps
+the rest. An initial list of 100,000 pods is held in such parts."""
 DELTA = 500
 """Objects given to intake at once."""
 LISTING = 5000

@@ -36,7 +36,7 @@ from shared.messages.messages import Group
 from shared.model.model import Job, Pairs, Role
 
 CHANGED_IN_PLACE = "it changed after it was taken; until it ends it counts as it was"
-"""Of a pod of a watched cluster, for people."""
+"""Notice for a pod of a watched cluster."""
 
 _ALONE = (Group(-1, 1),)
 _OWN_LABELS = frozenset(

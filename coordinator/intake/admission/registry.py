@@ -72,9 +72,9 @@ class Registry:
     objects: dict[str, WorldObject] = field(default_factory=dict)
     """Volumes, budgets, devices and the like, by their ledger keys."""
     dialect: Dialect = Dialect.VOLCANO
+    """Dialect of the policy in force: its queues and PodGroups are queues and jobs here."""
     flat: bool = False
     """No queue counts for another above it (KAI's ``full-hierarchy-fairness: false``)."""
-    """Of the policy in force: whose queues and PodGroups are queues and jobs here."""
     images: bool = False
     """Whether images on nodes, and those that tasks need, are kept; they separate task classes."""
     jobs: dict[int, Job] = field(default_factory=dict)

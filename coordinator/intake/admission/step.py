@@ -83,7 +83,7 @@ class AdmissionStep:
     ours: frozenset[str] | None = None
     """The scheduler names that are ours; None: all."""
     dialect: Dialect = Dialect.VOLCANO
-    """Of the policy in force."""
+    """Dialect of the policy in force."""
     refused: list[Refusal] = field(default_factory=list)
     out: set[int] = field(default_factory=set)
     """``id()`` of the refused manifests."""

@@ -25,8 +25,9 @@ from shared.telemetry.histogram import Histogram
 
 CALLBACK_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 LONG_SECONDS = 0.02
-"""What no callback may take: a fiftieth of the time in which a lease of 2 s has to be renewed, and
-ten of them in a row are still a tenth of what a client waits for before it counts as slow."""
+"""Duration that no callback may exceed: a fiftieth of the time in which a lease of 2 s has to be
+renewed, and ten of them in a row are still a tenth of what a client waits for before it counts as
+slow."""
 _SHORT = CALLBACK_SECONDS[0]
 _SAY_SECONDS = 1.0
 """One log line about long callbacks in so much time: what makes one makes many."""

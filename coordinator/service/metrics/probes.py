@@ -39,7 +39,7 @@ ATTEMPT = {
     OutcomeCode.STALE: "error",
     OutcomeCode.FENCED: "error",
 }
-"""What a turn came to, in the words of the metrics."""
+"""Outcome of a turn, in the words of the metrics."""
 ATTEMPT_RESULTS = tuple(dict.fromkeys(ATTEMPT.values()))
 
 BINDS = {answer.value: answer.name.lower() for answer in BindAnswer}

@@ -39,7 +39,7 @@ class Metric:
     labels: tuple[str, ...]
     text: str
     bounds: tuple[float, ...] = ()
-    """Of a histogram's buckets."""
+    """Bounds of a histogram's buckets."""
     stability: str = ALPHA
 
 

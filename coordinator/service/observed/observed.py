@@ -59,13 +59,13 @@ class ObservedCluster:
     address: str
     """Where the objects live, for messages."""
     book: ShadowBook | None = None
-    """What would have been done; None where it is done."""
+    """Decisions of the shadow; None outside of it."""
     writes: ApiWrites | None = None
-    """What writes; None in the shadow."""
+    """Writer to the API server; None in the shadow."""
     binder: RequestWrites | None = None
-    """What has KAI's binder bind; None where pods are bound by us."""
+    """Requests to KAI's binder; None where we bind pods ourselves."""
     reviews: ReviewServer | None = None
-    """Who tells who asks us and what they may; None where that is not asked."""
+    """Reviewer of clients' tokens and rights; None where the API server is not asked."""
     clock: Callable[[], float] = time.time
     """Seconds since 1970, for what is told."""
 

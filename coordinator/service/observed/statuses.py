@@ -54,8 +54,8 @@ WRITES_A_TICK = 10
 """100 writes a second: some 4% of what an API server on two cores takes (0.35 ms of its time each),
 and 500 pods of a gang are told in five seconds."""
 PODS_OF_A_JOB = 1000
-"""So many pods of one job are told, the first that wait: what holds for them holds for the rest,
-and stands on their PodGroup."""
+"""Maximum number of pods of one job to write statuses to, the first that wait: what holds for them
+holds for the rest, and stands on their PodGroup."""
 LOOKS_A_TICK = 100
 """Objects looked at, most of which say what they said before: 0.1 ms each."""
 QUEUES_SECONDS = 1.0
@@ -91,7 +91,7 @@ class About(NamedTuple):
     jid: int
     tix: int = -1
     number: int = 0
-    """Of a happening; 0 for none."""
+    """Number of the event; 0 for none."""
     queue: str = ""
     """The name of a queue; "" for what is not about one."""
 

@@ -14,13 +14,13 @@ from laboratory.workloads.manifests import manifest
 Item = dict[str, Any]
 
 CLAIMED_DEVICES = 2
-"""Of each node."""
+"""Devices for claims on each node."""
 MOST_LASTING = 16
 """Pods of the lowest rank without an end, at a time. Of those, the budget keeps :data:`KEPT`."""
 KEPT = 4
 LASTING_CORES = 4
-"""Of each: together they leave a third of the cluster, so that wide gangs have to displace some.
-What the budget keeps leaves room for every gang."""
+"""Cores of each lasting pod: together they leave a third of the cluster, so that wide gangs have to
+displace some. What the budget keeps leaves room for every gang."""
 
 # --- budgets ------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from laboratory.chaos.kubernetes.demands import Item
 
 QUEUES = ("default", "batch")
 GPUS = 2
-"""Of each node."""
+"""GPUs of each node."""
 
 
 @dataclass(frozen=True, slots=True)

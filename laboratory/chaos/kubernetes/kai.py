@@ -27,7 +27,7 @@ KAI_EVERY = 3
 """One in this many groups of three seeds is KAI's: all that may happen to a ledger is drawn by the
 seed within such a group."""
 WHOLE_OFTEN = 0.3
-"""Of the pods that ask for GPUs."""
+"""Fraction of whole devices among the pods that request GPUs."""
 LIMITS = (8, 24)
 """GPUs that a queue may use: the widest gang has eight."""
 

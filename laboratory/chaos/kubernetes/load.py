@@ -42,7 +42,7 @@ class Create:
 @dataclass(frozen=True, slots=True)
 class Patch:
     path: str
-    """Of one object on the API server."""
+    """Path of one object on the API server."""
     change: Item
 
 
@@ -93,9 +93,9 @@ class KubernetesLoad:
         self._endless: list[str] = []
         """Pods of their own without an end."""
         self._shares: list[str] = []
-        """Those of them that have a share of a GPU."""
+        """Endless pods that have a share of a GPU."""
         self._asked: set[str] = set()
-        """Of all of them, whose eviction somebody asked for: a budget may have kept them."""
+        """Pods whose eviction was requested: a budget may have kept them."""
         self._recent: list[tuple[str, int]] = []
         """(gang, width)"""
         self._kinds: tuple[tuple[Callable[[], list[Operation]], int], ...] = (

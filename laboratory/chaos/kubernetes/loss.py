@@ -20,13 +20,14 @@ from laboratory.chaos.report import RunFailed
 from shared.codec.packed import replace
 
 FILES = "appendonlydir"
-"""Of the data directory: what the server keeps. Beside it stands what is known of the ledger."""
+"""Subdirectory of the server's own files in the data directory. Beside it stands what is known of
+the ledger."""
 AGES = (8.0, 16.0)
 """Seconds by which a copy is older. What was seen of a ledger is noted five seconds late, so that a
 younger one is what a server may lose by itself."""
 COPY_TRIES = 5
 LONGEST_ACT = 0.6
-"""Of the duration; the rest is for the act after the loss."""
+"""Fraction of the duration; the rest is for the act after the loss."""
 
 
 class LossKind(StrEnum):
@@ -38,7 +39,7 @@ class LossKind(StrEnum):
 class LedgerLoss:
     kind: LossKind
     age: float = 0.0
-    """Of a copy, in seconds."""
+    """Age of a copy, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ PATIENCE_SECONDS = 90.0
 """The run fails after this time without an answer from the API server."""
 AGAIN_SECONDS = 0.2
 STEPS_WITHOUT_US = 5
-"""Of the load, while the ledger is lost."""
+"""Steps of the load while the ledger is lost."""
 REPORTED = b"The ledger is lost and begun anew"
 """In a coordinator's log."""
 _MIGHT = ("Pending", "Running")
@@ -109,7 +109,7 @@ class KubernetesChaos:
     """It runs."""
     nodes: int
     cores: int
-    """Of each node."""
+    """Cores of each node."""
     dialect: ChaosDialect
     seed: int
     duration: float

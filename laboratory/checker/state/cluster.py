@@ -41,7 +41,7 @@ class ClusterBinding:
     began: float | None = None
     """When it started; None: not yet, or nothing was said of it."""
     devices: Taken | None = None
-    """Those that its pod says it has; None: nothing is known of that."""
+    """Devices that its pod names; None: it names none."""
     gpus: Taken | None = None
     """(group of KAI's, parts) by KAI's own marks on the pod, "" for GPUs that it has whole; None:
     nothing is known of that."""

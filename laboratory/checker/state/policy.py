@@ -54,7 +54,7 @@ class CheckedPolicy:
         self.flat: bool = not mapping.get("options", {}).get("full_hierarchy_fairness", True)
         """KAI's queues are compared as leaves alone."""
         self.metrics: Any = mapping.get("metrics")
-        """Who is asked how busy nodes are."""
+        """Source of measured node usage."""
         self._tiers: list[list[dict[str, Any]]] = mapping["tiers"]
 
     def tiers(self, action: str) -> Iterator[frozenset[str]]:

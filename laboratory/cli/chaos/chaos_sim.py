@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SEEDS = "1..100"
 SHRUNK = 3
-"""So many failing seeds are made small."""
+"""Maximum number of failing seeds to shrink."""
 LAST_LINES = 5
 """Lines of a failing history that are shown."""
 

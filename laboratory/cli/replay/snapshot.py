@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 RECORD = "/apis/quadrant.dev/v1alpha1/record"
 TRIES = 3
-"""So often a snapshot is begun anew where something moved while it was read."""
+"""Attempts to read a snapshot before giving up: one fails where the cluster changed meanwhile."""
 
 
 def snapshot(

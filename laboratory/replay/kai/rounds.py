@@ -55,7 +55,7 @@ class Observed:
     """``state``: fed back, with nothing run on it; ``result``: after a round."""
     round: Round
     counts: tuple[RoundCounts, ...]
-    """Of the rounds since the state before."""
+    """Counts of the rounds since the state before."""
 
 
 def observed_states(scenario: KaiScenario) -> Iterator[Observed]:

@@ -31,7 +31,7 @@ class UnreadTask(NamedTuple):
 
 
 Occupant = TaskInfo | UnreadTask
-"""Who leaves a row, as counts read it."""
+"""A task that leaves a row, as counts read it."""
 
 
 class EvictionUnit:
@@ -133,7 +133,7 @@ class Probe:
     """As if it waited for these tasks alone."""
     tasks: Sequence[TaskInfo]
     order: Iterable[EvictionUnit]
-    """Who may go, the first to go first."""
+    """Candidates for eviction, the first to go first."""
     feasible: NDArray[np.bool_]
     """Rows that are looked at without anybody leaving them."""
     gpus: NDArray[np.int64]
@@ -169,11 +169,11 @@ class Proposal:
     job: KaiJob
     """For which it is."""
     asks: Amounts
-    """What the job asks for next, as a whole."""
+    """The job's next request as a whole."""
     victims: Sequence[tuple[KaiJob, Sequence[TaskInfo]]]
     """Each job once, with its tasks of the scenario."""
     amounts_of: Callable[[TaskInfo], Amounts]
-    """What a victim holds where it was."""
+    """Amounts of a victim on its present node."""
 
 
 class Ended(Enum):

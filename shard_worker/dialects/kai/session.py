@@ -75,9 +75,9 @@ class KaiSession(Session):
         self._memories = (0, 0)
         """MiB of the smallest device of any node, and of the largest."""
         self._amounts: dict[tuple[TaskClass, Pairs], Amounts] = {}
-        """What tasks hold of their queues, of classes of which that is the same everywhere."""
+        """Amounts of tasks in their queues, for classes where they are the same on all nodes."""
         self.cluster = Amounts()
-        """What there is to divide among queues."""
+        """Amounts to divide among the queues."""
         self.over_capacity: dict[int, OverCapacity] = {}
         """jid -> the last refusal by a queue of its chain."""
         self.started: dict[int, float] = {}

@@ -57,7 +57,7 @@ class Fold:
     name: str
     body: Node
     where: Node | None = None
-    """Of ``map`` with a filter: the condition on elements to keep."""
+    """Condition of ``map`` with a filter: elements to keep."""
 
 
 @dataclass(frozen=True, slots=True)

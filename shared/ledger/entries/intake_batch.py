@@ -45,7 +45,7 @@ class DropNode:
 
     row: int
     things: Things = ()
-    """What it had declared, with 0."""
+    """Its declared things, with 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class TaskRecord:
     """The job it is being evicted for; -1 where it is not being evicted."""
     why: str = ""
     devices: Things = ()
-    """What it takes of devices of its node; also what it had when it ended."""
+    """Devices of its node that it takes; after its end, those that it had."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class PodTemplate:
     scheduler: str = ""
     """``schedulerName``; "" if none is written."""
     gpu_share: GpuRequest | None = None
-    """What it asks of shared GPUs, under a policy of KAI's."""
+    """Its request for shared GPUs, under a policy of KAI's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class RoleManifest:
     labels: Pairs = ()
     annotations: Pairs = ()
     notices: tuple[str, ...] = field(default=(), compare=False)
-    """What of it is only kept."""
+    """Notices for its fields that are stored without effect."""
     partition: SubGroupPolicy | None = None
     """Splits the role into sub jobs of ``partition.size`` members each."""
 
@@ -93,7 +93,7 @@ class JobManifest:
     min_success: int = 0
     """Pods that have to succeed for the job to be complete; 0: not set."""
     notices: tuple[str, ...] = field(default=(), compare=False)
-    """What of it is only kept."""
+    """Notices for its fields that are stored without effect."""
     labels: Pairs = ()
     annotations: Pairs = ()
     topology: Topology | None = None

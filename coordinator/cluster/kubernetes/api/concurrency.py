@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 LOWEST = 4
 _SHRINK = 0.7
-"""Of the limit, where the server refuses: milder than half, because priority and fairness answers
-429 to many requests of one moment."""
+"""Factor for the limit when the server refuses: milder than half, because priority and fairness
+answers 429 to many requests of one moment."""
 _QUIET_SECONDS = 0.5
 """After the limit shrank it stays for as long: the answers to what was under way are no news."""
 

@@ -152,7 +152,7 @@ class ApiServer:
 
     url: str
     origin: str
-    """Who named it, for messages."""
+    """Source of its address, for messages."""
     tls: ssl.SSLContext | None
     """None: plain HTTP."""
     tokens: TokenSource = field(default_factory=FixedToken)

@@ -33,7 +33,7 @@ class WatchedKind:
 
     name: str
     path: str
-    """Of the list over all namespaces: ``/api/v1/pods``."""
+    """Path of the list over all namespaces: ``/api/v1/pods``."""
     api_version: str
     written: str
     """The kind as its objects have it: the API server leaves it out in lists."""

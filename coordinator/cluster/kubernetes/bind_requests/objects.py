@@ -40,7 +40,7 @@ class Statement(NamedTuple):
     """Its epoch as written: a number that grows, and a drawn part."""
     epoch: int
     entry: tuple[int, ...]
-    """Of the bind stream."""
+    """Position in the bind stream."""
 
     def is_of_the_leader_of(self, other: Statement) -> bool:
         return (self.ledger, self.leader) == (other.ledger, other.leader)

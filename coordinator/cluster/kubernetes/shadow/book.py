@@ -12,7 +12,7 @@ from coordinator.cluster.kubernetes.shadow.record import ShadowRecord
 from coordinator.cluster.kubernetes.state.pods import PodRow
 
 ENTRIES = 20_000
-"""So many pods are kept one by one; the totals of queues go on beyond them."""
+"""Maximum number of pods with an entry of their own; the totals of queues go on beyond it."""
 
 
 class ShadowVerdict(StrEnum):

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import orjson
 
 NAME = "shadow.jsonl"
-"""Of the file, in the directory of what is kept."""
+"""Name of the file in the data directory."""
 HEAD = ("submit", "duration", "gpus", "queue")
 """Columns of a trace of jobs, as ``quadrant demo --trace`` has them by default."""
 

@@ -31,7 +31,7 @@ Task = tuple[int, int]
 
 _PHASES = {"Running": Phase.RUNNING, "Succeeded": Phase.SUCCEEDED, "Failed": Phase.FAILED}
 _GONE_PODS = 100_000
-"""So many deleted pods are remembered for questions about their tasks."""
+"""Number of deleted pods to remember for questions about their tasks."""
 UNBOUND = -1
 """``reported`` of a pod that was not reported to be on a node."""
 

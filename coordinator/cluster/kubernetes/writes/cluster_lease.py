@@ -119,7 +119,7 @@ class ClusterLease:
     ) -> None:
         self.name = f"quadrant-{scheduler}".replace(ALL_SCHEDULERS, "all")
         self.other = ""
-        """Who has it, where that is not us."""
+        """Present holder, where another process has it."""
         self.before = ""
         """The ledger that had it last, where that is not ours: what it sent may be on its way."""
         self._void = ""

@@ -19,8 +19,8 @@ a sentence change with every turn, and who waits for an hour does not need each 
 LONGEST_PAUSE_SECONDS = 16.0
 """After as long without a write the pauses begin anew."""
 LONGEST = 20_000
-"""So many objects may wait for their turn; the least important ones beyond them are dropped. At the
-rate of writes they would be told something that is minutes old."""
+"""Maximum number of objects that wait for their write; the least important ones beyond it are
+dropped. At the rate of writes they would be told something that is minutes old."""
 
 
 class Importance(IntEnum):
@@ -57,7 +57,7 @@ class StatusQueue(Generic[K]):
     )
     _later: list[tuple[float, int, Importance, K]] = field(default_factory=list)
     _waits: set[K] = field(default_factory=set)
-    """Those in ``_later``."""
+    """Keys in ``_later``."""
     _written: dict[K, _Written] = field(default_factory=dict)
     _number: count[int] = field(default_factory=count)
 

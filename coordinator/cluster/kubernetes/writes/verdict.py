@@ -24,7 +24,7 @@ class Refused:
     """The server will not bind the pod to this node."""
 
     reason: str
-    """Of a closed set: the server's words for kinds of errors."""
+    """The server's word for the kind of error, of a closed set."""
     message: str
 
 

@@ -46,7 +46,8 @@ TRIES = 3
 LONGEST_SECONDS = 5.0
 """How long one write may take, where the lease leaves as much."""
 _SHARE = 0.8
-"""Of what is left of the lease: the server gives a write up before somebody else may lead."""
+"""Fraction of the lease's rest to wait for an answer: the server gives a write up before somebody
+else may lead."""
 _LEAST_SECONDS = 0.05
 BIND_FAILED = "SchedulerError"
 """Reason of a condition: kube-scheduler's word for a binding that failed."""

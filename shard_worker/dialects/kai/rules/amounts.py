@@ -28,7 +28,7 @@ class Amounts(NamedTuple):
 NOTHING = Amounts()
 NO_BOUND = Amounts(UNLIMITED, UNLIMITED, UNLIMITED)
 UNITS = Amounts(cpu=1, memory=1, gpu=1000)
-"""What KAI counts in: a thousandth of a core, a byte, a whole device."""
+"""KAI's units: a thousandth of a core, a byte, a whole device."""
 
 
 def total(parts: Iterable[Amounts]) -> Amounts:

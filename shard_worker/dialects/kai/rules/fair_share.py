@@ -39,7 +39,7 @@ class QueueDemand:
     quota: Amounts = NOTHING
     limit: Amounts = NO_BOUND
     weight: Amounts = EVEN_WEIGHTS
-    """Of what is beyond quotas, in thousandths."""
+    """Share of the amounts beyond quotas, in thousandths."""
     requested: Amounts = NOTHING
     """Allocated and pending."""
     usage: Amounts = NOTHING
@@ -84,7 +84,7 @@ class Claim(NamedTuple):
     priority: int
     quota: int
     requestable: int
-    """What it asks for, within its limit."""
+    """Its request, bounded by its limit."""
     weight: int
     usage: int
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Footprint = Sequence[Mapping[int, int]]
-"""What each pending task requests by slot, in one order for all jobs."""
+"""Requests of each pending task by slot, in one order for all jobs."""
 
 
 @dataclass(slots=True)

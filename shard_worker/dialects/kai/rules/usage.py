@@ -17,11 +17,12 @@ from shared.policy.kai_usage import USAGE_ONE, UsageWindow
 from shared.records.usage import MEMORY_UNIT, Sums, UsageBucket
 
 BUCKETS = 120
-"""Of a whole window: one of a week is of 84 minutes."""
+"""Number of buckets in a whole window: one of a week has buckets of 84 minutes."""
 LIMIT = 2 * BUCKETS
-"""Of all that are kept. There are more than :data:`BUCKETS` after a change of the window only."""
+"""Maximum number of stored buckets. There are more than :data:`BUCKETS` after a change of the
+window only."""
 HALF_LIVES = 12
-"""What is older counts less than a 4,000th and is not kept."""
+"""Older samples weigh less than a 4,000th and are dropped."""
 POINTS = 64
 """At most so many moments of a bucket are weighed, where it has more samples."""
 _WEIGHT_ONE = 2**40

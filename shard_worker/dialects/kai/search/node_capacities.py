@@ -46,7 +46,7 @@ class NodeCapacities:
         for task in probe.recorded:
             self._free[task.row] += probe.gpus_of(task)
         self._elsewhere = int(self._free[probe.feasible].sum())
-        """What rows without victims of the order have."""
+        """Free GPUs of rows without victims of the order."""
         self._feasible = probe.feasible
         self._freed: dict[int, int] = {}
         """Row -> what its victims hold, in the order of their first victims."""

@@ -45,7 +45,7 @@ class ResidentColumns:
     shape: Ints
     """Index in ``shapes``."""
     shapes: Sequence[tuple[Amounts, ...]]
-    """What tasks hold of their queue, task by task; () where no job has the shape."""
+    """Amounts that each task holds in its queue; () where no job has the shape."""
     classes: Sequence[tuple[tuple[int, Requests], ...]]
     """By shape: number and requests of each task's class."""
     at_once: Mask

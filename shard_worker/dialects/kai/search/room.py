@@ -31,7 +31,7 @@ from shared.model.gpu_request import WHOLE
 
 Amounts = NDArray[np.int64]
 Freed = tuple[int, ...]
-"""What a task leaves of each column."""
+"""Amounts of each column that a task's eviction frees."""
 _ENDLESS = np.iinfo(np.int64).max
 
 
@@ -42,7 +42,7 @@ class _Kind:
     columns: list[int]
     """The columns that it asks for."""
     asks: list[Amounts]
-    """What it asks of each of them, by row; 0 for nothing."""
+    """Its request of each of them, by row; 0 for nothing."""
     rows: Mask
     number: int
     apart: Amounts | None

@@ -34,7 +34,7 @@ class Solution:
 
     statement: SearchStatement
     victims: tuple[TaskInfo, ...]
-    """Those that go or move; the others stay."""
+    """Tasks that are evicted or moved; the others stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Simulator:
     """All jobs that wait, for the order of turns."""
     validate: Validator
     reason: str
-    """Of the evictions, for people."""
+    """Reason of the evictions, for people."""
 
     def run(self, probe: Probe, scenario: Scenario) -> Solution | None:
         """The scenario in effect; None, and nothing in effect, where it does not come out."""

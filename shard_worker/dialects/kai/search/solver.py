@@ -49,7 +49,7 @@ class Search:
     ssn: KaiSession
     job: KaiJob
     victims: Iterable[EvictionUnit]
-    """Who may go, the first to go first."""
+    """Candidates for eviction, the first to go first."""
     simulator: Simulator
     budget: JobBudget
     may_cost: Callable[[KaiJob, Amounts], bool]
@@ -57,7 +57,7 @@ class Search:
     counts: bool = True
     """Whether what cannot succeed by the counts is left out; the outcome is the same."""
     part: tuple[int, int] | None = None
-    """Of the policy's generators those that are tried, from the first to before the second."""
+    """Range of the policy's generators to try, as [first, end)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class VictimOrder:
             queue: [child for child in queue.children if child in queues] for queue in queues
         }
         self._gone = dict.fromkeys(self._lines, NOTHING)
-        """What was taken from each leaf so far."""
+        """Amount taken from each leaf so far."""
         self._first: dict[QueueState, QueueState | None] = {}
         """Queue -> the leaf at or below it that loses next."""
         self._units: list[EvictionUnit] = []

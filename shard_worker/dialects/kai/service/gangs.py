@@ -33,7 +33,7 @@ class GangGroups:
     """Name -> how many of the groups in it must have what they need; 0 for a pod set. "" is the
     job."""
     optional: set[str] = field(default_factory=set)
-    """Those that the job can do without."""
+    """Groups that the job can do without."""
 
     @property
     def always(self) -> tuple[tuple[str, int], ...]:

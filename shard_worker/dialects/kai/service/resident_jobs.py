@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _OCCUPIES = np.array([bool(STATUS_OF[state] & OCCUPYING) for state in TaskState], np.bool_)
 _EVICTABLE = np.array([bool(STATUS_OF[state] & EVICTABLE) for state in TaskState], np.bool_)
 _SAID = {None: -1, False: 0, True: 1}
-"""What a PodGroup says of whether it may be evicted, as a number."""
+"""A PodGroup's preemptibility as a number."""
 _NO_GROUP = KaiPodGroup("", "", "")
 
 
@@ -61,7 +61,7 @@ class _Counts:
     """Whether one is on a row that may not be used."""
     owner: Ints
     row: Ints
-    """Of each task on a node: line of its job, and row."""
+    """For each task on a node: line of its job, and row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class _Shapes:
     """By code of a shape."""
 
     amounts: list[tuple[Amounts, ...] | None]
-    """What its tasks hold of their queue, task by task. None: the view does not know a class of it;
-    (): it is another amount on each node, or no job of these has the shape."""
+    """Amounts that each of its tasks holds in its queue. None: the view does not know a class of
+    it; (): it is another amount on each node, or no job of these has the shape."""
     classes: list[tuple[tuple[int, Requests], ...]]
     """Number and requests of the class of each task."""
 

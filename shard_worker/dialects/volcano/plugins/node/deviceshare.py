@@ -55,7 +55,7 @@ class SharedGpu:
     """A GPU and what tasks use of it."""
 
     name: str
-    """Of the thing in the ledger."""
+    """Name of the thing in the ledger."""
     id: str
     shares: int
     """Maximum number of tasks that share it."""

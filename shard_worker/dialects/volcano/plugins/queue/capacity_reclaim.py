@@ -31,12 +31,12 @@ class Reclaim:
     reclaimer: Branch
     requests: Requests
     gives: Callable[[TaskInfo], Requests]
-    """What evicting a task frees, with devices if they count."""
+    """Amounts that evicting a task frees, with devices if they count."""
     level: int
     has: Callable[[Branch], Amounts]
-    """What a queue and those below it use now."""
+    """Present usage of a queue and those below it."""
     remaining: dict[int, Amounts] = field(default_factory=dict)
-    """What queues are left with, for those that victims were taken from."""
+    """Amounts left to the queues that victims were taken from."""
 
     def victims(self, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
         """The candidates that may be evicted, in the given order."""
