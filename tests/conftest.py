@@ -1,4 +1,4 @@
-"""What the tests of every part share."""
+"""Fixtures and hooks of all tests."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _restore_logging() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """What is collected stays to the end: 400,000 objects that no full collection need walk.
+    """Freeze the collected tests: 400,000 objects that no full collection need walk.
 
     And young ones are walked at every ten thousandth, not at every 700th: collections were a tenth
     of the processor time of all tests."""
@@ -111,8 +111,8 @@ def _restore_collector() -> Iterator[None]:
 
 @pytest.fixture
 def log_lines() -> Iterator[list[EventDict]]:
-    """What is logged through structlog during the test, as events: wherever it would be written,
-    and at every level. Not for a test that configures logging itself."""
+    """Lines logged through structlog during the test, as events: at every level, wherever they
+    would be written. Not for a test that configures logging itself."""
     with capture_logs() as lines:
         yield lines
 

@@ -44,7 +44,7 @@ class Pair:
         return self.base if side is Side.BASE else self.tree
 
     def total(self, side: Side) -> float:
-        """Of all processes together, in microseconds a task."""
+        """Sum over all processes, in microseconds a task."""
         return sum(self.of(side).values())
 
     @property
@@ -88,7 +88,7 @@ class Comparison:
 
 
 def order_of(number: int) -> tuple[Side, Side]:
-    """Who is measured first in the pair with this number, from 0."""
+    """Order of the sides in the pair with this number, from 0: the first one alternates."""
     return (Side.BASE, Side.TREE) if number % 2 == 0 else (Side.TREE, Side.BASE)
 
 
@@ -122,7 +122,8 @@ def comparisons(size: str, pairs: Sequence[Mapping[Side, Figures]]) -> list[Comp
 
 
 def figures_of(result: Mapping[str, Any]) -> Figures:
-    """Of what ``quadrant bench -o json`` printed. Raises NotMeasured where a figure is missing."""
+    """Parse the output of ``quadrant bench -o json``. Raises NotMeasured where a figure is
+    missing."""
     try:
         return {
             name: {role: float(us) for role, us in part["cpu_us_per_task"].items()}
@@ -133,12 +134,12 @@ def figures_of(result: Mapping[str, Any]) -> Figures:
 
 
 def above(found: Sequence[Comparison], bound: float) -> list[Comparison]:
-    """Those whose median is above the bound: the working tree costs more than it may."""
+    """Comparisons whose median is above the bound: the working tree costs more than it may."""
     return [one for one in found if one.median > bound]
 
 
 def report(found: Sequence[Comparison], *, base: str, policy: str, bound: float) -> dict[str, Any]:
-    """What ``-o json`` prints."""
+    """Build the JSON output of the comparison."""
     return {
         "base": base,
         "policy": policy,

@@ -30,7 +30,7 @@ SAID = 2_000
 
 
 class NoSuchRevision(Exception):
-    """What was named as the base is no commit here."""
+    """The base that was named is no commit here."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ def _of_victims(
 def _of_binds(
     scenario: Mapping[str, Any], session: ReplayResult, rest: ReplayResult, *, anywhere: bool
 ) -> Iterator[str]:
-    """What was bound is bound, and else only what was promised a place, or evicted."""
+    """Differences in binds: the service binds all that the session bound, and beyond that only pods
+    that were promised a place or evicted."""
     expect: Mapping[str, Any] = scenario["expect"]
     wanted: Mapping[str, str] = expect.get("bindMap", {})
     for pod, node in wanted.items():
@@ -89,7 +90,7 @@ def _leaving(scenario: Mapping[str, Any]) -> bool:
 def _of_promises(
     scenario: Mapping[str, Any], session: ReplayResult, rest: ReplayResult, *, anywhere: bool
 ) -> Iterator[str]:
-    """What was promised is promised or bound, where it was promised."""
+    """Differences in promises: each promised pod is promised or bound at its promised place."""
     places = rest.binds | rest.pipelined
     for pod, node in session.pipelined.items():
         place = places.get(pod)

@@ -31,7 +31,7 @@ AT_REST = {
 
 @dataclass(slots=True)
 class SessionPlan:
-    """What one session decided, by pod (``namespace/name``)."""
+    """Decisions of one session, by pod (``namespace/name``)."""
 
     binds: dict[str, str] = field(default_factory=dict)
     promises: dict[str, str] = field(default_factory=dict)

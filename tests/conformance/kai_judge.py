@@ -16,7 +16,7 @@ Json = Mapping[str, Any]
 
 
 def wrong(scenario: Json, lines: Sequence[Json]) -> list[str]:
-    """What is not as expected; empty where all is."""
+    """Differences from the expected results; empty for none."""
     return [
         f"{line['kind']} {at}: {text}"
         for at, line in enumerate(lines)

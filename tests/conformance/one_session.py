@@ -53,7 +53,8 @@ def _placed_alike(session: ReplayResult, result: ReplayResult) -> ReplayResult:
 
 
 def _beside_the_table(session: ReplayResult, result: ReplayResult) -> Iterator[str]:
-    """What a table need not say: who was bound, promised and evicted, counts, other phases."""
+    """Differences that a table need not name: pods bound, promised and evicted, counts, other
+    phases."""
     for what, wanted, got in (
         ("bound", sorted(session.binds), sorted(result.binds)),
         ("promised", sorted(session.pipelined), sorted(result.pipelined)),

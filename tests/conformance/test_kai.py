@@ -55,7 +55,7 @@ def test_the_order_of_the_objects_decides_nothing(kai: Scenarios) -> None:
 
 
 def test_a_difference_is_found(kai: Scenarios) -> None:
-    """What the judge says of expectations that are wrong in one thing each."""
+    """The judge finds each single wrong expectation."""
     scenario = next(kai[name] for name in NAMES if kai[name]["expect"].get("jobs"))
     lines = lines_of(scenario)[:1]
     job = next(iter(scenario["expect"]["jobs"]))

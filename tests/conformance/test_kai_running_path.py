@@ -42,7 +42,7 @@ def test_what_differs_is_a_scenario() -> None:
 
 
 def test_a_difference_at_rest_is_found(kai: Scenarios) -> None:
-    """What the comparison says of results that are wrong in one thing each."""
+    """The comparison finds each single wrong result."""
     name = next(
         name
         for name in NAMES

@@ -62,7 +62,7 @@ def test_what_differs_is_a_scenario() -> None:
 
 
 def test_a_difference_at_rest_is_found(volcano: Scenarios) -> None:
-    """What the comparison says of results that are wrong in one thing each."""
+    """The comparison finds each single wrong result."""
     scenario = volcano["actions/allocate/allocate::TestAllocate::one Job with two Pods on one node"]
     good = replay(scenario)
     assert differences_at_rest(scenario, good, good) == []
@@ -101,7 +101,8 @@ def test_phases_count_where_nothing_moved(volcano: Scenarios) -> None:
 
 
 def test_a_difference_after_one_session_is_found(volcano: Scenarios) -> None:
-    """What is held although the table leaves it out, and what a service may do at once."""
+    """The comparison also holds results that the table leaves out, and allows a service to bind at
+    once."""
     scenario = volcano[
         "actions/reclaim/reclaim::TestReclaim::Two Queue with one Queue overusing resource, should "
         "reclaim"

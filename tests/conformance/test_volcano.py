@@ -42,7 +42,7 @@ def test_the_order_of_the_objects_decides_nothing(volcano: Scenarios) -> None:
 
 
 def test_a_difference_is_found(volcano: Scenarios) -> None:
-    """What the judge of the other tests says of results that are wrong in one thing each."""
+    """The judge of the other tests finds each single wrong expectation."""
     scenario = next(found for found in volcano.values() if found["expect"].get("podGroupPhase"))
     result = replay(scenario)
     assert differences(result, scenario) == []

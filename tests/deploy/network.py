@@ -1,4 +1,4 @@
-"""What Kubernetes' network policies let through, for the fields that ours use."""
+"""Evaluation of Kubernetes' network policies, for the fields that ours use."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.end_to_end.one_process.harness import free_port
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    """Of an API that nothing is behind."""
+    """Port of an API without a service behind it."""
 
     def nothing(*_: Any, **__: Any) -> Awaitable[Any]:
         raise AssertionError("not called")
@@ -35,7 +35,7 @@ async def port() -> AsyncIterator[int]:
 
 @pytest.fixture
 async def tls_port(tmp_path: Path) -> AsyncIterator[int]:
-    """Of a listener that speaks TLS."""
+    """Port of a listener that speaks TLS."""
 
     async def alive(_: web.Request) -> web.Response:
         return web.Response(text="ok")

@@ -61,7 +61,7 @@ def name(page: Path) -> str:
 
 
 def mistakes(block: Block) -> list[str]:
-    """What is wrong with the words behind a fence."""
+    """Mistakes in the words behind a fence."""
     match block.kind, set(block.options):
         case "sh", given if given <= {"exit", "needs", "keeps"}:
             needs = block.options.get("needs", "kubectl")

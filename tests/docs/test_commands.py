@@ -60,7 +60,7 @@ def test_options_of_every_command_exist(page: Path) -> None:
 
 @functools.cache
 def reference() -> tuple[str, dict[str, str]]:
-    """What holds for all commands, and the section of each by its title."""
+    """Rules for all commands, and the section of each by its title."""
     head, *parts = command_page().split("\n## ")
     return head, dict(part.split("\n", 1) for part in parts)
 

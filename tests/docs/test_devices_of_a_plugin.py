@@ -54,7 +54,7 @@ GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
 
 
 class Served(NamedTuple):
-    """What a service has placed, and its objects before the second gang."""
+    """Two placements of a service, and its objects before the second gang."""
 
     first: Placed
     second: Placed

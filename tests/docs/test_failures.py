@@ -29,7 +29,7 @@ def test_row_names_tests_that_are_there(row: str) -> None:
 
 
 def test_no_failure_is_missing() -> None:
-    """Those that the table has to answer for."""
+    """The table has a row for every failure in this list."""
     words = (
         *("killed", "stands still", "wakes", "slow", "standby", "two at once", "Ray head"),
         *("empty", "old copy", "full", "read-only", "cut", "refuses", "does not answer", "twice"),

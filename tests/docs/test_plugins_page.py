@@ -29,7 +29,7 @@ def files() -> dict[str, str]:
 def installed(
     files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, str]:
-    """What an installer leaves of the page's package: its module, and its entry points."""
+    """Install the page's package as an installer does: its module, and its entry points."""
     project = tomllib.loads(files["pyproject.toml"])["project"]
     info = tmp_path / f"lab_plugins-{project['version']}.dist-info"
     info.mkdir()

@@ -21,7 +21,7 @@ def account(namespace: str, name: str) -> Json:
 
 
 def username(namespace: str, name: str) -> str:
-    """What the API server and its audit log call a service account."""
+    """Name of a service account for the API server and its audit log."""
     return f"system:serviceaccount:{namespace}:{name}"
 
 

@@ -1,4 +1,4 @@
-"""What the API server was asked, by its own audit log."""
+"""Requests to the API server, by its own audit log."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def kubernetes_binaries() -> Binaries:
-    """What ``make kubernetes`` built. Missing, it is a failure in CI where Go could build it."""
+    """Binaries that ``make kubernetes`` built. Missing, it is a failure in CI where Go could build
+    it."""
     binaries = find_binaries()
     if binaries is None:
         reason = MISSING.format(folder=cache_folder().parent)
@@ -93,7 +94,7 @@ async def proxy(cluster: ApiClient, control_plane: ControlPlane) -> AsyncIterato
 
 @pytest_asyncio.fixture
 async def proxied(cluster: ApiClient, proxy: FaultyProxy) -> Identity:
-    """Who may do everything, by way of the proxy."""
+    """Identity with all rights that connects by way of the proxy."""
     token = await token_of(cluster, "kube-system", "proxied")
     everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     await grant(cluster, account("kube-system", "proxied"), [everything])

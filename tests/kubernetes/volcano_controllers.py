@@ -124,7 +124,7 @@ def group_of(job: Json) -> Json:
 
 
 def least(tasks: list[Json], count: int) -> dict[str, str]:
-    """What the first ``count`` pods ask for together."""
+    """Sum of the first ``count`` pods' requests."""
     total: Counter[str] = Counter()
     for task in tasks:
         number = min(count, task.get("replicas", 1))

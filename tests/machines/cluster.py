@@ -153,7 +153,7 @@ class Cluster:
 
     @property
     def urls(self) -> list[str]:
-        """Of both coordinators, as `up` tells them."""
+        """URLs of both coordinators, as `up` prints them."""
         said = (self.head.folder / "1-up.log").read_text()
         found = re.search(r"^export QUADRANT_SERVER=(\S+)$", said, re.MULTILINE)
         return found[1].split(",") if found else []

@@ -172,7 +172,7 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def machines(count: int, folder: Path) -> Iterator[list[Machine]]:
-    """So many machines that reach each other, by way of this one."""
+    """Create machines that reach each other by way of this one."""
     forward = Path("/proc/sys/net/ipv4/ip_forward")
     before = forward.read_text()
     made = [Machine(number, folder) for number in range(1, count + 1)]

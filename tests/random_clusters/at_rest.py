@@ -1,4 +1,5 @@
-"""Who can be placed at all, is placed: what shards leave waiting at rest, one session leaves too.
+"""Every task that can be placed is placed: one session leaves all tasks waiting that shards at rest
+leave.
 
 The cluster is recorded where the shards came to rest, and decided by one session over everything
 under the same policy. Under a policy that evicts nobody, that session has to find nothing to do.

@@ -35,7 +35,7 @@ def cluster(draw: Random, *, tree: bool) -> list[Json]:
 
 
 def node_usage(draw: Random, nodes: list[Node]) -> dict[str, dict[str, float]]:
-    """What a metrics source says of some of the nodes."""
+    """Drawn figures of a metrics source for some of the nodes."""
     some = [node.name for node in nodes if draw.random() < 0.7]
     return {name: {"cpu": draw.uniform(0, 100), "memory": draw.uniform(0, 100)} for name in some}
 

@@ -35,7 +35,7 @@ HOLDS_TREE = 0.3
 
 @dataclass(slots=True)
 class Tried:
-    """What came of some clusters."""
+    """Results over some clusters."""
 
     clusters: int = 0
     done: Counter[str] = field(default_factory=Counter)

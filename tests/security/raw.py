@@ -44,7 +44,7 @@ class Wire:
             return 0, ""
 
     async def ended(self) -> bytes:
-        """What comes until the server closes the connection."""
+        """Read until the server closes the connection."""
         try:
             async with asyncio.timeout(60.0):
                 return await self.reader.read()

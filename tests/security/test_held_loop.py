@@ -52,7 +52,7 @@ Sent = tuple[str, str, bytes, str]
 
 
 class Service:
-    """What is asked of a running service, and its log."""
+    """Client of a running service, and its log."""
 
     def __init__(self, url: str, session: ClientSession, log: Path) -> None:
         self._url = url

@@ -173,7 +173,7 @@ def everything(client: Any) -> dict[bytes, bytes]:
 
 
 class Calls:
-    """What was sent to the scripts, to be sent again otherwise."""
+    """Calls to the scripts, recorded so that altered ones can be sent."""
 
     def __init__(self, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
         ledger = desk.ledger

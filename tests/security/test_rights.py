@@ -39,7 +39,7 @@ def server() -> Iterator[EmbeddedServer]:
 
 
 class Admin:
-    """Who may do all, and says what the scheduler may."""
+    """Administrator of the server, who sets the scheduler's rights."""
 
     def __init__(self, server: EmbeddedServer) -> None:
         self.client = redis.Redis.from_url(server.url, password="of-the-admin", protocol=2)
@@ -61,7 +61,8 @@ async def admin(server: EmbeddedServer) -> AsyncIterator[Admin]:
 
 
 async def everything(access: Access) -> None:
-    """What a coordinator, workers, a standby, the history and the commands ask of the ledger."""
+    """Make all requests that a coordinator, workers, a standby, the history and the commands send
+    to the ledger."""
     ledger = RedisLedger(access)
     try:
         desk = await Desk(ledger).open("1")
@@ -93,7 +94,7 @@ async def everything(access: Access) -> None:
 
 
 def checked(access: Access) -> str:
-    """What quadrant doctor finds."""
+    """Findings of quadrant doctor."""
     return external_ledger(
         load_settings(redis_url=access.url, redis_username=USER, redis_password=PASSWORD)
     )

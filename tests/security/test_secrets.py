@@ -44,7 +44,7 @@ def test_no_secret_in_what_settings_show() -> None:
 
 
 def ask(*words: str, **variables: str) -> bytes:
-    """What a command says, which must go well."""
+    """Output of a command that must succeed."""
     done = subprocess.run(
         [*COMMAND, *words],
         capture_output=True,

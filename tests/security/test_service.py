@@ -40,7 +40,7 @@ async def submit(service: Running) -> None:
 
 
 async def ends(path: Path, url: str) -> BaseException:
-    """What a service ends with that is started on this ledger."""
+    """Exception that ends a service started on this ledger."""
     made = load_settings(run_dir=path, redis_url=url, shards=1)
     shards, ledger = DirectShards(url), RedisLedger(url)
     cluster = DirectCluster(LocalCluster())

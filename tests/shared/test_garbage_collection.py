@@ -1,4 +1,4 @@
-"""What a process asks of the garbage collector."""
+"""Settings of the garbage collector in a process."""
 
 from __future__ import annotations
 

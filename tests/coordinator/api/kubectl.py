@@ -61,7 +61,7 @@ class Kubectl:
         return Said(process.returncode, out.decode(), err.decode())
 
     async def ok(self, *words: str, text: str = "", **environment: str) -> str:
-        """What it prints, of a command that must succeed."""
+        """Output of a command that must succeed."""
         said = await self(*words, text=text, **environment)
         assert said.code == 0, (words, str(said))
         return said.out

@@ -52,7 +52,8 @@ async def test_version_2_describes_nothing(client: Client) -> None:
 
 
 async def test_every_operation_is_there(client: Client) -> None:
-    """What the documents name is answered: with 404 for a name that is nobody's, never with 405."""
+    """Every documented operation is answered: with 404 for a name that is nobody's, never with
+    405."""
     for entry in (await client.get("/openapi/v3"))["paths"].values():
         document = await client.get(entry["serverRelativeURL"])
         for path, operations in document["paths"].items():

@@ -86,7 +86,7 @@ def url(embedded_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(autouse=True)
 def again(url: str) -> None:
-    """What the test before deleted is there once more, or soon."""
+    """Restore the objects that the test before may have deleted."""
     items: Any = {"apiVersion": "v1", "kind": "List", "items": ITEMS}
     answer = requests.post(f"{url}/apis/quadrant.dev/v1alpha1/lists", json=items, timeout=SECONDS)
     assert answer.status_code == 200, answer.text
@@ -117,7 +117,7 @@ def operations() -> Named:
 
 @functools.cache
 def checks(*, watched: bool = False) -> list[Any]:
-    """What an answer has to fulfil; lines of a watch are no document."""
+    """Checks for an answer; lines of a watch are no document."""
     from schemathesis.checks import not_a_server_error
     from schemathesis.specs.openapi import checks
 

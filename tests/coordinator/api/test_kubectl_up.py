@@ -54,7 +54,7 @@ class Kubectl:
         return Said(done.returncode, done.stdout, done.stderr)
 
     def ok(self, *words: str, text: str = "") -> str:
-        """What it prints, of a command that must succeed."""
+        """Output of a command that must succeed."""
         said = self(*words, text=text)
         assert said.code == 0, (words, str(said))
         return said.out
@@ -75,7 +75,8 @@ class Kubectl:
 
 @pytest.fixture(scope="module")
 def kubectl() -> Iterator[Kubectl]:
-    """Of a service with two nodes, a Job of three pods that runs, and a pod that never will."""
+    """kubectl for a service with two nodes, a Job of three pods that runs, and a pod that never
+    will."""
     if found() is None:
         pytest.skip("no kubectl in PATH or $KUBECTL: what it sees of `quadrant up` is not tested")
     with tempfile.TemporaryDirectory(prefix="qt-", ignore_cleanup_errors=True) as name:

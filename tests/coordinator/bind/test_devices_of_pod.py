@@ -1,4 +1,4 @@
-"""What devices a running pod has, by what stands on it."""
+"""Devices of a running pod, by its own marks."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def refuse(
 
 
 def settled(quarantine: Quarantines, now: float) -> dict[int, Quarantine | None]:
-    """What is to be stored, stored."""
+    """Take the changes to store, and confirm that they are stored."""
     changes = quarantine.changes(now, NODES)
     quarantine.stored(changes)
     return changes

@@ -128,7 +128,7 @@ async def test_who_waits_for_a_recorder_that_is_stopped_is_stopped_and_not_told_
 async def test_a_record_that_the_ledger_refuses_is_refused_alone(
     error: LedgerError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What came with it is recorded; it counts as not applied, and the recorder goes on."""
+    """Its batch is recorded without it; it counts as not applied, and the recorder goes on."""
     ledger = MemoryLedger()
     record = ledger.record
 

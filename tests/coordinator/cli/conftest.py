@@ -20,7 +20,7 @@ class Said(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """Of stdout, with single blanks between words."""
+        """Lines of stdout, with single blanks between words."""
         return [" ".join(line.split()) for line in self.out.splitlines()]
 
 

@@ -1,4 +1,5 @@
-"""What follows a service or waits for it ends at Ctrl-C: 130, no traceback, the terminal as before.
+"""Commands that follow a service or wait for it end at Ctrl-C: 130, no traceback, the terminal as
+before.
 
 About 10 s: a service in this process, and each command as a process of its own.
 """
@@ -83,7 +84,7 @@ async def _interrupt(
 
 
 def _read_until(end: int, begun: bytes) -> bytes:
-    """What came from the other end until it holds ``begun``, or nothing more came."""
+    """Read from the other end until it holds ``begun``, or nothing more comes."""
     seen, deadline = b"", time.monotonic() + PATIENCE
     while begun not in seen and time.monotonic() < deadline:
         if select.select([end], [], [], 0.2)[0]:

@@ -1,4 +1,4 @@
-"""What a command loads before it can answer, the list of commands, usage errors, exit codes."""
+"""Modules loaded before a command can answer, the list of commands, usage errors, exit codes."""
 
 from __future__ import annotations
 

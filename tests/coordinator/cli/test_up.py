@@ -213,5 +213,5 @@ def _until(done: Callable[[], bool], otherwise: str) -> None:
 
 
 def coordinators(pid: int) -> list[int]:
-    """Those that run below a process."""
+    """Coordinators that run below a process."""
     return [one for one in descendants(pid) if "coordinator.service" in command_line(one)]

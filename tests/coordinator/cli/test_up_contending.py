@@ -100,7 +100,7 @@ def up(short_dir: Path) -> Iterator[Path]:
 
 
 class Users:
-    """What users do, and see."""
+    """Users' writes, and their view of the results."""
 
     def __init__(self, quadrant: Quadrant, directory: Path) -> None:
         self._quadrant = quadrant

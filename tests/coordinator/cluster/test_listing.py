@@ -1,4 +1,4 @@
-"""What the cluster says it has: listings in parts, single tasks, what others use; over the wire."""
+"""Listings of the cluster in parts, single tasks, usage by others; over the wire."""
 
 from __future__ import annotations
 

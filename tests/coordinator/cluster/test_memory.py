@@ -34,7 +34,7 @@ def asking(
 
 
 def killed(cluster: LocalCluster, path: Path) -> LocalCluster:
-    """What it has done until now is in the history; its successor."""
+    """Successor of a killed cluster, restored from the history."""
     history = HistoryFile(path)
     history.cluster_events(cluster.drain())
     history.close()

@@ -1,4 +1,4 @@
-"""What becomes of Jobs with policies keeps every promise: the checker agrees to the last event."""
+"""Jobs with policies keep every promise: the checker agrees to the last event."""
 
 from __future__ import annotations
 

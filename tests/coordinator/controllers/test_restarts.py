@@ -108,7 +108,7 @@ async def test_a_job_that_restarts_pods_too_often_fails(tmp_path: Path, redis_ur
 
 
 async def test_a_task_begins_anew_with_all_its_pods(tmp_path: Path, redis_url: str) -> None:
-    """Those that run are stopped, and the other task is left alone."""
+    """Its running pods are stopped, and the other task is left alone."""
     cluster = BadAtFirst("0.1")
     async with running(redis_url, tmp_path, kubelets=cluster) as service:
         policies = [when("PodFailed", "RestartTask")]

@@ -1,4 +1,4 @@
-"""What follows from where tasks stand, by example and for anything that can be."""
+"""Consequences of task states for a Job, by example and for any state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept and told for people's eyes: nodes of tasks, tries, and who is called when."""
+"""Observers of the core: nodes of tasks, failed tries, order of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cluster has against what the books say: found, seen again, repaired."""
+"""Differences between cluster and books: found, confirmed, repaired."""
 
 from __future__ import annotations
 

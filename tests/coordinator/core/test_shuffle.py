@@ -22,7 +22,7 @@ def examined() -> Coordinator:
 
 
 def test_a_shuffle_that_was_not_sent_is_over_with_its_worker() -> None:
-    """What waits for the end of that turn would wait for ever (seed 181293)."""
+    """Jobs that wait for the end of that turn would wait for ever (seed 181293)."""
     core = examined()
     core.shuffling.step(SHUFFLE_SECONDS)
     assert NOBODY in core.order.spanning.out_now

@@ -48,7 +48,7 @@ class Stage:
                 self.core.worker_up(shard, EPOCH)
 
     def look(self, now: float = 0.0) -> PutPartition | None:
-        """What :meth:`Coordinator.repartition` finds, stored."""
+        """Store the result of :meth:`Coordinator.repartition`."""
         found = self.core.repartition(now)
         return None if found is None else self.store(found)
 

@@ -1,4 +1,4 @@
-"""What is told of a worker that failed is one line, for people."""
+"""The reason of a failed worker is one line, for people."""
 
 from __future__ import annotations
 

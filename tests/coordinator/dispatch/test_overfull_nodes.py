@@ -33,7 +33,7 @@ steps = st.lists(
 
 
 class NaiveNodes:
-    """What nodes offer and what is used there, added up anew for each question."""
+    """Oracle of offered and used amounts of nodes, added up anew for each question."""
 
     def __init__(self) -> None:
         self.offered: dict[int, Requests] = {}

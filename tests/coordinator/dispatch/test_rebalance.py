@@ -20,12 +20,12 @@ from tests.coordinator.dispatch.clusters import owners_of, rows
 
 
 def owned(*sizes: int) -> dict[int, int]:
-    """So many rows of each shard."""
+    """Assign the given number of rows to each shard."""
     return dict(enumerate([shard for shard, size in enumerate(sizes) for _ in range(size)]))
 
 
 def cut_of(*sizes: int) -> Cut:
-    """So many equal nodes of each shard."""
+    """Cut with the given number of equal nodes in each shard."""
     previous = owned(*sizes)
     return clusters.cut_of([8] * len(previous), previous, shards=len(sizes))
 

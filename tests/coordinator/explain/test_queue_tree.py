@@ -1,4 +1,4 @@
-"""Who is next in KAI's tree of queues, as it is told."""
+"""Order of KAI's tree of queues in explanations."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ BEST_EFFORT: dict[str, Any] = {"containers": [{"name": "c"}]}
 
 
 def kept_documents(admission: Admission) -> list[tuple[str, bytes | None]]:
-    """What a store call gets of them."""
+    """Documents of an admission, as a store call gets them."""
     kept = {str(d.key): encode_document(d) for d in admission.documents}
     return [*kept.items(), *((str(key), None) for key in admission.documents_gone)]
 
 
 class Kept:
-    """What a ledger keeps of intake's operations, as a snapshot gives it back."""
+    """Ledger that keeps intake's operations and gives them back as a snapshot."""
 
     def __init__(self) -> None:
         self.snapshot = Snapshot(log_id="0", nodes=Rows([], []), node_specs={})

@@ -1,4 +1,4 @@
-"""What is the same, what may change, what is refused without a trace; deletion and recovery."""
+"""Equal, allowed and refused changes of objects; deletion and recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pods ask for beyond amounts: other pods, spreading, volumes, devices, images, gates."""
+"""Constraints of pods beyond amounts: other pods, spreading, volumes, devices, images, gates."""
 
 from __future__ import annotations
 

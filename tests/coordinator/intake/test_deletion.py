@@ -185,7 +185,7 @@ def test_what_was_on_its_way_out_still_is_after_a_restart(bench: Bench) -> None:
 
 
 def test_a_node_that_comes_back_has_its_row_again(bench: Bench) -> None:
-    """What ran there may still run, and is counted by the row."""
+    """Its pods may still run, and are counted by the row."""
     (first,) = bench.take(node("n")).nodes
     bench.take(node("other"))
     bench.remove("Node", "n")

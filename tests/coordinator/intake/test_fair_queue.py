@@ -129,7 +129,8 @@ def test_idling_saves_nothing_up() -> None:
 def test_nobody_who_waits_gets_less_than_others_by_more_than_one_request(
     costs: list[tuple[str, int]],
 ) -> None:
-    """Of two callers who wait all the time, whoever they are and whatever their requests cost."""
+    """Two callers who wait all the time stay within one request of each other, whatever their
+    requests cost."""
     queue: FairQueue[tuple[str, int]] = FairQueue(1000)
     for i, (caller, cost) in enumerate(costs):
         queue.put_nowait((caller, cost), f"{caller}{i % 3}", caller)

@@ -160,7 +160,7 @@ def test_a_queue_is_one_of_the_engine_with_its_limits() -> None:
 
 
 def charges(intake: Intake, job: Job) -> dict[str, int]:
-    """What queues count of the first role beside its requests, by name."""
+    """Charges of the first role beside its requests, by name."""
     classes = {cid: cls for cls, cid in intake.registry.classes.items()}
     return {
         intake.registry.slots.names[slot]: amount

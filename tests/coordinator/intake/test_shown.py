@@ -1,4 +1,4 @@
-"""What the server shows of an object can be given back, and changes nothing."""
+"""Applying an object as the server shows it changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the ledger refused is taken back: intake knows what it knew before, no more, no less."""
+"""Admissions that the ledger refuses are undone: intake knows what it knew before, no more, no
+less."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def drop(core: Coordinator, *jids: int) -> None:
 
 
 def purge(core: Coordinator, *jids: int) -> None:
-    """What the ledger says when the coordinator's wish was followed."""
+    """Step the core, expect the purge, and confirm it as the ledger does."""
     assert [i for i in step(core) if isinstance(i, Purge)] == [Purge(list(jids), [])]
     core.admitted(Changes(jobs_purged=list(jids)))
     core.validate()

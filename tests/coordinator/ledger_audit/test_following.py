@@ -106,7 +106,7 @@ def test_a_wide_item_is_followed_in_steps() -> None:
 async def test_a_page_comes_when_the_log_before_it_was_read(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, most: str
 ) -> None:
-    """So many entries, or bytes, are read at once; the page is as of the end."""
+    """At most this many entries, or bytes, are read at once; the page is as of the end."""
     ledger = server_of(desk)
     monkeypatch.setattr(ledger, "page_entries", 2 if most == "entries" else 100)
     if most == "bytes":
@@ -191,7 +191,7 @@ async def test_a_collection_of_what_others_left_is_not_counted(processor: Proces
     steps: list[float] = []
 
     class Left:
-        """What takes half a second to collect, and is collected by nothing else: a circle."""
+        """Garbage in a cycle that takes half a second to collect."""
 
         def __init__(self) -> None:
             self.circle = self

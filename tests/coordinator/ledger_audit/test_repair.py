@@ -166,7 +166,7 @@ async def test_without_a_class_its_nodes_and_queues_are_not_known(desk: Desk) ->
 
 
 async def test_without_its_class_what_a_nomination_holds_is_not_known(desk: Desk) -> None:
-    """Of a node on which nothing else has that class."""
+    """Nothing else on the node has that class."""
     await desk.store(job(7))
     await desk.commit(statement(7, run([0, 1], [2, 2], kind=NOMINATE), expiry=2e9))
     await write(desk.ledger, Table.CLASS, str(SMALL), None)

@@ -1,4 +1,4 @@
-"""What is told of jobs and shown as events: once, on the right objects, counted, bounded."""
+"""Stories of jobs and their events: once, on the right objects, counted, bounded."""
 
 from __future__ import annotations
 

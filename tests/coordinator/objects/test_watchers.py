@@ -21,7 +21,7 @@ FOLLOWED = ("Pod", "PodGroup", "Job", "Node", "Queue", "Namespace")
 
 
 class Follower:
-    """What a client knows: a list, then changes, as the HTTP watch gives them."""
+    """Client of the HTTP watch: a list, then changes."""
 
     def __init__(self, world: World, kind: str) -> None:
         self.world, self.kind = world, KIND[kind]
@@ -69,7 +69,7 @@ class Follower:
 
 
 def picture(value: dict[str, Any]) -> Any:
-    """What must never be stale: identity, where it is, how far it is."""
+    """Fields that must never be stale: identity, node, progress."""
     meta, status = value["metadata"], value.get("status") or {}
     counts = {name: status.get(name) for name in ("phase", "running", "succeeded", "failed")}
     return (

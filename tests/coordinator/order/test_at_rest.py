@@ -25,8 +25,8 @@ def steps(o: Order, *, since: float, every: float = 0.005) -> list[Turn]:
 
 
 def test_jobs_that_wait_for_each_others_backfill_do_not_wake_each_other_for_ever() -> None:
-    """Whose backfill waited for another's turn came back as an urgent job, past the block of its
-    line: an allocate turn, for which the other's backfill waited, and so on."""
+    """A job whose backfill waited for another's turn came back as an urgent job, past the block of
+    its line: an allocate turn, for which the other's backfill waited, and so on."""
     o = contending("allocate, backfill")
     roles = (Role("w", 2, 0, 2, labels=WEB), Role("idle", 3, 2, 1, labels=WEB))
     for jid in (1, 2, 3):

@@ -107,7 +107,7 @@ def test_who_is_not_searched_for_leaves_its_place_to_those_behind() -> None:
 
 
 def test_a_job_that_is_out_for_another_turn_counts() -> None:
-    """What was freed gives the first another turn of allocate; the second does not pass it."""
+    """The freed room gives the first another turn of allocate; the second does not pass it."""
     order = waiting(Job_("first", "a", gpus=8, priority=90), FOUR[0], depth={"consolidation": 1})
     order.begin(0.0)
     turn = order.next_turn()

@@ -112,7 +112,7 @@ def test_the_tree_that_a_queue_moved_to_waits_for_word_of_the_evictions() -> Non
 
 
 def test_a_job_that_waits_for_a_search_in_the_other_tree_is_not_lost() -> None:
-    """What the search touched when it was opened is touched until it returns."""
+    """Queues that an open search touches stay busy until it returns."""
     order = contended("preempt", waiting=["a1", "a2"])
     (leaf, turn), *_ = searches(order, 1.0).items()
     move(order, leaf, "b")

@@ -48,7 +48,7 @@ class Kept:
 
 
 async def cuts_of(ledger: Late, count: int) -> list[str]:
-    """What is cut in so many rounds."""
+    """Run a number of rounds and return their cuts."""
     workers = ["999980-0", "1000000-0"]
     cutting = asyncio.create_task(
         trim_forever(ledger, cast(ClusterDriver, Kept()), lambda: workers, lambda: ledger.looking)

@@ -62,7 +62,7 @@ class DirectShards:
         """Nobody leaves one here."""
 
     async def check(self) -> None:
-        """What starts them is this process."""
+        """Do nothing: this process starts the workers itself."""
 
     async def start(self, config: WorkerConfig) -> int:
         ledger = RedisLedger(self._url)

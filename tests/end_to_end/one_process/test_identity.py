@@ -41,7 +41,7 @@ def without_ray(embedded_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 async def noted_after(
     known: LedgerIdentityNote, given: Settings, running: asyncio.Task[None]
 ) -> LedgerIdentityNote:
-    """What is noted once that is newer."""
+    """Wait for a newer note."""
     for _ in range(1200):
         assert not running.done(), running.exception()
         now = recall(path_of(given.data_dir))

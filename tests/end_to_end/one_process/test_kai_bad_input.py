@@ -1,5 +1,5 @@
-"""What a service refuses of KAI's objects, each with field, value and remedy, and what it takes
-with a warning and lets wait."""
+"""KAI objects that a service refuses, each with field, value and remedy, or accepts with a warning
+and lets wait."""
 
 from __future__ import annotations
 

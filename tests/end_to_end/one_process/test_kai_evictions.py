@@ -87,7 +87,7 @@ async def test_a_queue_below_its_share_takes_back_what_another_has_beyond(
 async def test_a_limit_of_both_queues_keeps_nobody_from_taking_back_what_is_his(
     embedded_server: EmbeddedServer, tmp_path: Path
 ) -> None:
-    """What the victims had of the limit of the queue above, their reclaimer gets."""
+    """The reclaimer gets the victims' part of the limit of the queue above."""
     flush(embedded_server)
     async with (
         service_of(embedded_server.url, tmp_path, "dialect: kai\n") as service,
@@ -203,7 +203,7 @@ async def test_since_when_a_gang_is_broken_is_the_same_after_a_takeover(
 async def annotation(
     http: aiohttp.ClientSession, service: Running, path: str, fits: Callable[[str | None], bool]
 ) -> str | None:
-    """What the PodGroup says of being broken, once that fits."""
+    """Wait until the PodGroup's staleness annotation fits."""
     async with asyncio.timeout(60):
         while True:
             annotations = (await read(http, service, path))["metadata"].get("annotations", {})

@@ -222,7 +222,7 @@ async def equal(answer: Any, expected: object) -> bool:
 
 
 async def allocated(http: aiohttp.ClientSession, service: Running) -> str:
-    """What queue q holds."""
+    """GPUs that queue q holds."""
     queues = (await read(http, service, TREE))["queues"]
     gpus: str = next(q for q in queues if q["name"] == "q")["resources"]["gpu"]["allocated"]
     return gpus
@@ -235,8 +235,8 @@ async def queue_names(http: aiohttp.ClientSession, service: Running) -> list[str
 async def test_victims_are_not_taken_from_another_pool(
     service: Running, http: aiohttp.ClientSession
 ) -> None:
-    """Of two groups beyond the share of their queue the younger goes first, unless it is another
-    scheduler's by now."""
+    """The younger of two groups beyond the share of their queue goes first, unless it belongs to
+    another scheduler by now."""
     quota = {"quota": 12, "overQuotaWeight": 1, "limit": -1}
     await submit(http, service, labelled(kai_queue("strong", gpu=quota), BLUE))
     for name, pods in (("older", 4), ("younger", 8)):

@@ -1,4 +1,4 @@
-"""Whose turn it is under a KAI policy, on running services with several shards."""
+"""Turn order under a KAI policy, on running services with several shards."""
 
 from __future__ import annotations
 

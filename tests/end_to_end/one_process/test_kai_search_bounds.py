@@ -1,4 +1,4 @@
-"""What a KAI policy bounds searches by, on a running service: time, and jobs of each queue."""
+"""Search bounds of a KAI policy on a running service: time, and jobs of each queue."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SUBS = [{"name": "lead", "minMember": 1}, {"name": "work", "minMember": 2}]
 
 @dataclass(frozen=True)
 class Asked:
-    """What the service says of a PodGroup that waits."""
+    """All answers of the service about a PodGroup that waits."""
 
     explained: Json
     group: Json

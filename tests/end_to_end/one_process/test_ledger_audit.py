@@ -46,8 +46,8 @@ LEAF = 1
 
 @pytest.fixture(autouse=True)
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What sweeps nominations that nobody counts on, and what compares foreign use with the
-    cluster, would be quicker with damage of these kinds. And looks follow at once."""
+    """Slow down the loops that would repair such damage first: the sweep of nominations and the
+    comparison of foreign use. And let audits follow at once."""
     monkeypatch.setattr(service, "SWEEP_SECONDS", 1000.0)
     monkeypatch.setattr(reconcile_loop, "AGAIN_SECONDS", 1000.0)
     monkeypatch.setattr(loop, "AGAIN_SECONDS", 0.02)
@@ -62,7 +62,7 @@ class Case:
 
 
 async def stray_task(ledger: Ledger) -> None:
-    """Of a job that no record knows; its node counts it."""
+    """Plant a task of a job without a record; its node counts it."""
     cid = min((await ledger.snapshot()).classes)
     task = TaskRecord(TaskState.RUNNING, 0, cid, 1)
     await write(ledger, Table.TASK, "999.3", pack_task(task, 999, 3))
@@ -132,7 +132,7 @@ def totals(snapshot: Snapshot) -> Any:
 
 
 async def told(service: Running, case: Case) -> str:
-    """What ``/health`` says of it, once it is found and repaired."""
+    """Wait for the repair, and return the message in ``/health``."""
     figures = service.service.core.tally.ledger_audit
     deadline = time.monotonic() + PATIENCE
     while not figures.repaired[case.kind.value]:
@@ -152,7 +152,7 @@ async def told(service: Running, case: Case) -> str:
 
 
 def events(service: Running, kind: str) -> list[str]:
-    """What the events of objects of a kind say of the audit."""
+    """Audit messages in the events of objects of a kind."""
     listed = service.service.objects.list(EVENT, namespace=None, limit=None).items
     objects = [entry.object() for entry in listed]
     return [

@@ -303,7 +303,7 @@ async def test_slow_it_holds_up_and_loses_nothing(
 async def test_cut_in_the_middle_of_questions_and_answers_nothing_happens_twice(
     server: EmbeddedServer, ledger: RedisLedger, short_dir: Path
 ) -> None:
-    """Who asked does not know whether it was done, and asks the same again."""
+    """A caller without an answer cannot know the result, and sends the same again."""
     cutter, path = Cutter(server.socket, seed=4), short_dir / "cut.sock"
     async with cutter.listening(path), loaded(f"unix://{path}", short_dir) as load:
         cutter.answers, cutter.questions = 0.03, 0.01

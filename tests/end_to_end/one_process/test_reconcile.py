@@ -217,7 +217,7 @@ async def test_an_old_copy_of_the_ledger_follows_the_cluster(
 
 
 async def statuses(service: Running) -> dict[str, str]:
-    """What ``get nodes`` shows."""
+    """Column Status of ``get nodes``, by name."""
     header = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     url = f"{service.url}/api/v1/nodes"
     async with aiohttp.ClientSession(headers=header) as http, http.get(url) as answer:

@@ -132,7 +132,8 @@ def running_jobs(count: int) -> Any:
 
 
 async def held(server: EmbeddedServer) -> dict[str, int]:
-    """What nodes and queues count as used, leaving or promised; nothing where all is given back."""
+    """Amounts of nodes and queues that count as used, leaving or promised; empty when all is given
+    back."""
     ledger = RedisLedger(server.url)
     try:
         now = await ledger.snapshot()

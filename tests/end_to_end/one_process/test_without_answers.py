@@ -1,4 +1,4 @@
-"""What is decided without the answer of another server, told by explain: a service, two shards."""
+"""Decisions without the answer of another server, reported by explain: a service, two shards."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ SERVES = "A worker of another version serves"
 async def test_a_node_with_another_wire_gets_nothing_until_it_is_replaced(
     nodes: RayNodes, short_dir: Path
 ) -> None:
-    """What runs is not touched by any of it."""
+    """Running work is not touched by any of it."""
     nodes.start_head()
     nodes.start(1, version_before(short_dir / "before", with_another_message))
     settings = settings_of(nodes, short_dir)
@@ -188,7 +188,7 @@ async def test_a_worker_that_cannot_say_what_it_is_is_refused_on_one_node_after_
 
 
 def config(epoch: Epoch) -> WorkerConfig:
-    """Of a worker that never gets it."""
+    """Configuration of a worker that never gets it."""
     return WorkerConfig(
         shard=0,
         epoch=epoch,

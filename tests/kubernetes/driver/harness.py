@@ -62,7 +62,7 @@ class Followed:
 
 
 async def until(look: Callable[[], Any], within: float = PATIENCE) -> Any:
-    """What ``look`` returns once it is not None or False."""
+    """Poll ``look`` until its result is not None or False, and return it."""
     deadline = time.monotonic() + within
     while True:
         found = look()

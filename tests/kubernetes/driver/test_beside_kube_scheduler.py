@@ -60,7 +60,7 @@ async def report(quadrant: Followed) -> dict[str, Any]:
 
 
 async def quadrant_says(*words: str, url: str = "", cwd: Path) -> str:
-    """What a command of ours prints; it has to end with 0."""
+    """Output of a command of ours; it has to end with 0."""
     process = await asyncio.create_subprocess_exec(
         Path(sys.executable).with_name("quadrant"),
         *words,

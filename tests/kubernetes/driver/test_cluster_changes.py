@@ -1,5 +1,5 @@
-"""What happens to a cluster under pods of ours: nodes go, groups are made again, clocks differ,
-answers are late, another scheduler is quicker."""
+"""Changes of a cluster under pods of ours: nodes go, groups are made again, clocks differ, answers
+are late, another scheduler is quicker."""
 
 from __future__ import annotations
 

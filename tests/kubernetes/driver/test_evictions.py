@@ -137,7 +137,7 @@ async def _events_of(cluster: ApiClient, pod: str, reason: str) -> list[str]:
 
 
 async def _reason(quadrant: Followed, pod: str) -> str:
-    """What the pod's condition says, as `kubectl describe` shows it."""
+    """Message of the pod's condition, as `kubectl describe` shows it."""
     conditions = (await quadrant.pods())[pod]["status"].get("conditions", [])
     messages = [c.get("message", "") for c in conditions if c["type"] == "PodScheduled"]
     return messages[0] if messages else ""

@@ -144,8 +144,8 @@ async def test_with_an_empty_ledger_nothing_is_placed_where_others_run_already(
     redis_url: str,
     short_dir: Path,
 ) -> None:
-    """Those that wait come first in the list, and more of them than intake takes at once: they are
-    not decided about before the books have those that run."""
+    """Waiting pods come first in the list, and more of them than intake takes at once: no turn is
+    decided before the books have the running ones."""
     count = 20
     await cluster.create(node("n1", cpu=count), priority("high", 1000))
     running = await cluster.create(*(pod(f"runs-{i}") for i in range(count)))

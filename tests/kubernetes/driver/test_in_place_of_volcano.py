@@ -48,7 +48,7 @@ tiers:
 
 @dataclass(slots=True)
 class Beside:
-    """What runs beside Quadrant."""
+    """Components that run beside Quadrant."""
 
     kubelets: HollowKubelets
     controllers: VolcanoControllers

@@ -1,4 +1,4 @@
-"""What a real API server has of pods and gangs that wait: conditions, statuses, events."""
+"""Conditions, statuses and events of waiting pods and gangs on a real API server."""
 
 from __future__ import annotations
 

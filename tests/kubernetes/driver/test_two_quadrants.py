@@ -64,7 +64,7 @@ async def holder(cluster: ApiClient) -> str:
 
 
 async def ledgers(cluster: ApiClient) -> set[str]:
-    """That the pods say they were bound by."""
+    """Ledgers that the pods name as their binder."""
     pods = (await cluster.get("/api/v1/pods"))["items"]
     return {pod["metadata"]["annotations"][STATEMENT].partition("/")[0] for pod in pods}
 

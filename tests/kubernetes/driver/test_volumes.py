@@ -115,7 +115,7 @@ async def reserved(cluster: ApiClient, name: str) -> Json:
 
 
 async def bind(cluster: ApiClient, name: str, to: str) -> None:
-    """What the volume controller writes once a volume names its claim."""
+    """Bind a claim to its volume, as the volume controller does."""
     fields = {
         "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
         "spec": {"volumeName": to},
@@ -125,7 +125,7 @@ async def bind(cluster: ApiClient, name: str, to: str) -> None:
 
 
 async def provision(cluster: ApiClient, name: str, at: str) -> None:
-    """What the claim's provisioner does for a node, and the volume controller after it."""
+    """Provision a claim's volume on a node, as its provisioner and the volume controller do."""
     uid = (await cluster.get(f"{CLAIMS}/{name}"))["metadata"]["uid"]
     to = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default"}
     reference = to | {"name": name, "uid": uid}
@@ -183,7 +183,7 @@ async def test_a_place_is_given_back_where_no_volume_can_be_made(
 
 
 def _why(quadrant: Followed) -> str | None:
-    """What was said of the only job's last place, once something was."""
+    """Reason of the only job's last refused place; None before there is one."""
     [state] = quadrant.jobs()
     return state.refused_by or None
 

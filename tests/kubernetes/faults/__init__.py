@@ -1,1 +1,1 @@
-"""What goes wrong between a client and its API server, on demand."""
+"""Faults between a client and its API server, on demand."""

@@ -42,7 +42,7 @@ class HoldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CutStream:
-    """Of a watch, so many events pass; in the middle of the next one the connection is reset."""
+    """Reset a watch's connection in the middle of the event after this many."""
 
     events: int = 0
 

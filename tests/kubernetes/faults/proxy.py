@@ -63,7 +63,7 @@ class FaultyProxy:
         """Of each event in which a watch was cut, what was sent."""
 
     def identity(self, name: str, token: str) -> Identity:
-        """Who asks by way of the proxy."""
+        """Identity that connects by way of the proxy."""
         return self._control_plane.bearer(name, token, server=self.url)
 
     def inject(

@@ -1,4 +1,4 @@
-"""Who asks the API server, on the command line of a process that another machine runs."""
+"""Identity for the API server, on the command line of a process that another machine runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from laboratory.local_kubernetes.identity import Identity
 
 
 def words_of(identity: Identity) -> list[str | Path]:
-    """Of a user with a certificate."""
+    """Command-line words of a user with a certificate."""
     assert identity.certificate is not None
     return [identity.server, identity.authority, identity.kubeconfig, *identity.certificate]
 

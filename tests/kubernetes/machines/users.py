@@ -1,5 +1,5 @@
-"""What users and their controllers do at the API server of several machines, in calls that return
-when it is done."""
+"""Users and their controllers at the API server of several machines, in calls that return when the
+work is done."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ class Users:
         return all_bound
 
     def keep(self, items: Iterable[Json]) -> Callable[[object], bool]:
-        """What a controller does whose pods these are: who is gone is made again. True once all
-        of them run."""
+        """Recreate missing pods, as their controller does. True once all of them run."""
         wanted = {item["metadata"]["name"]: item for item in items}
 
         async def look(client: ApiClient) -> bool:
@@ -78,8 +77,8 @@ class Users:
         self._do(lambda client: client.delete(path, options=options))
 
     def lose_machine(self, label: str) -> list[str]:
-        """What a cloud's controllers do when a machine is gone: its nodes are deleted, and then
-        their pods. Returns the pods."""
+        """Remove a lost machine as a cloud's controllers do: its nodes are deleted, and then their
+        pods. Returns the pods."""
         selector = f"{MACHINE}={label}"
         nodes = self._do(lambda client: client.names(NODES, labelSelector=selector))
         listed = self._do(lambda client: client.get(PODS, fieldSelector="spec.nodeName!="))["items"]

@@ -1,1 +1,1 @@
-"""Who may ask us, by the API server of the cluster that is followed."""
+"""Authorization of clients by the API server of the followed cluster."""

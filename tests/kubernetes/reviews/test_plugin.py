@@ -230,7 +230,7 @@ async def test_a_service_that_does_not_speak_tls_or_is_away(plugin: Plugin) -> N
 
 
 async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """What a listener of plain HTTP says to the first bytes of TLS."""
+    """Answer the first bytes of TLS as a listener of plain HTTP does."""
     await reader.read(1)
     writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
     writer.close()

@@ -46,7 +46,7 @@ def cache_folder() -> Path:
 
 
 def find_binaries() -> Binaries | None:
-    """What ``make kubernetes`` built for this state of the module."""
+    """Binaries that ``make kubernetes`` built for this state of the module."""
     binaries = Binaries(cache_folder())
     return binaries if _complete(binaries) else None
 
@@ -105,8 +105,8 @@ def _go_build(target: Path, package: str) -> None:
 
 
 def _options() -> str:
-    """What the linker is told: no tables for debuggers (106 MB of API server, not 150), and the
-    version that the server tells its clients."""
+    """Options of the linker: no tables for debuggers (106 MB of API server, not 150), and the
+    version that the server reports."""
     major, minor, _ = version().removeprefix("v").split(".")
     info = "k8s.io/component-base/version"
     versions = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor}
@@ -114,7 +114,7 @@ def _options() -> str:
 
 
 def version() -> str:
-    """Of Kubernetes, as ``go.mod`` has it."""
+    """Version of Kubernetes in ``go.mod``."""
     required = re.search(r"k8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text())
     assert required is not None, "go.mod requires no k8s.io/kubernetes"
     return required[1]

@@ -137,7 +137,7 @@ class Stack:
         return await asyncio.to_thread(_strike_upon_commit, self._access, shard, pid, number)
 
     async def commit_under(self, shard: int, epoch: str) -> Verdict:
-        """What the ledger says to a late batch of the shard's worker of that epoch."""
+        """Verdict of the ledger on a late batch of the shard's worker of that epoch."""
         async with self._ledger() as ledger:
             batch = CommitBatch(
                 writer=str(shard),
@@ -195,14 +195,15 @@ class Stack:
         return late
 
     def log(self) -> list[dict[str, Any]]:
-        """What the coordinators said."""
+        """Log lines of the coordinators."""
         path = self.supervisor.settings.run_dir / "log" / "coordinator.log"
         lines = path.read_bytes().splitlines(keepends=True)
         whole = [line for line in lines if line.endswith(b"\n")]  # the last one may be under way
         return [json.loads(line) for line in whole if line.startswith(b"{")]
 
     def _lost_and_up(self, shard: int, epoch: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the log tells of both; others may have done all work before it does."""
+        """Log entries of the loss and of the next start; other workers may have done all work
+        before they are written."""
         deadline = time.monotonic() + PATIENCE
         while True:
             replies = [entry for entry in self.log() if entry.get("shard") == shard]
@@ -219,8 +220,8 @@ class Stack:
             time.sleep(0.05)
 
     def times(self, shard: int, epoch: str, blow: float) -> Times:
-        """What followed the blow that was struck at the shard's worker of that epoch at that time
-        (since 1970)."""
+        """Times of loss, restart and first commit after the worker of that epoch was struck at that
+        time (since 1970)."""
         lost, up = self._lost_and_up(shard, epoch)
         commits = (
             event["t"] - blow

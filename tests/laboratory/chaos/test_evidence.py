@@ -1,4 +1,4 @@
-"""What the history tells of a blow, on histories that are written by hand."""
+"""Evidence of a fault in histories that are written by hand."""
 
 from __future__ import annotations
 

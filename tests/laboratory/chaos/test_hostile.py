@@ -1,4 +1,4 @@
-"""What a hostile tenant sends, and what is said of those who had to wait beside it."""
+"""Requests of a hostile tenant, and the report on those who waited beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strikes when, and what users do meanwhile: drawn by seed, within their bounds."""
+"""Plans of faults and of users' acts: drawn by seed, within their bounds."""
 
 from __future__ import annotations
 

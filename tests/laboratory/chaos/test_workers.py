@@ -91,7 +91,8 @@ async def test_sigkill_of_a_worker_loses_nothing_and_binds_nothing_twice(
 
 
 async def test_some_of_them_died_between_a_commit_and_its_answer(stack: Stack) -> None:
-    """So that the above has tested what is hard: work that is done and that nobody was told of."""
+    """At least one worker died between a commit and its answer, so the tests above covered that
+    case."""
     status = await stack.api.status()
     if not status["workers_lost"]:
         pytest.skip("no worker was killed in this run")

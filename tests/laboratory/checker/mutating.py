@@ -1,4 +1,4 @@
-"""What a mutation of a history needs: its events found, changed, taken out, and numbered anew."""
+"""Tools for mutations of a history: find, change and remove events, and number them anew."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class History:
         return int(self.job(name)["jid"])
 
     def job(self, name: str) -> Event:
-        """What the ledger said of a job first."""
+        """First ledger record of the job."""
         found: Event = next(
             job for e in self.all("job") for job in e["jobs"] if job["key"] == f"ns/{name}"
         )

@@ -195,7 +195,7 @@ def sharing() -> Item:
 
 
 def second_wave() -> list[Item]:
-    """What fills the rest, to be evicted: gangs that can spare members, and one that cannot."""
+    """Jobs that fill the rest, to be evicted: gangs that can spare members, and one that cannot."""
     return [
         job("steady", 4, seconds=SECONDS, priority="low", minimum=2, labels={"app": "steady"}),
         job("spare", 4, seconds=SECONDS, priority="low", minimum=2),

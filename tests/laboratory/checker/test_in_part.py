@@ -27,7 +27,7 @@ def running(story: Story, places: dict[int, int], **job: Any) -> None:
 
 
 def rules(story: Story, folder: Path) -> list[str]:
-    """What is broken when a long time has passed without another word."""
+    """Broken rules after a long time without further events."""
     story.t += LONG
     story.cluster("end", [], [])
     return [violation.rule for violation in story.check(folder).violations]

@@ -71,9 +71,9 @@ def test_the_second_of_a_group_is_beside_the_first(story: Story, tmp_path: Path)
 def test_a_deleted_node_is_in_no_domain(
     story: Story, history: str, in_domain: bool, tmp_path: Path
 ) -> None:
-    """What still runs on a node that was deleted keeps nobody away: the domain that the node was
-    in had a pod with anti-affinity, and the checker counted it on (seed 70766). A worker may not
-    know yet that a node is back, with the pod (seed 150062)."""
+    """Pods that still run on a deleted node keep no other away: the domain that the node was in had
+    a pod with anti-affinity, and the checker counted it on (seed 70766). A worker may not know yet
+    that a node is back, with the pod (seed 150062)."""
     for row in (0, 1):
         node = {"row": row, "name": f"n{row}", "allocatable": [[PODS, 10]], "spec": 3}
         story.ledger("node", nodes=[node | FACTS])

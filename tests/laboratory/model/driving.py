@@ -48,7 +48,7 @@ FULL = 1000
 
 @dataclass
 class Driven:
-    """What the model calls by a number is something real here."""
+    """Real counterparts of the model's numbers: epochs, runs, requests."""
 
     ledger: Ledger
     restart: Callable[[], Awaitable[None]]

@@ -1,4 +1,4 @@
-"""What the model asks of a worker that is adopted (its check ``turn-epoch``), of the real actor."""
+"""The real actor keeps the model's rule for an adopted worker (check ``turn-epoch``)."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def policy_of(draw: Random, *, tree: bool) -> Json:
 
 
 def cluster(draw: Random, *, tree: bool) -> list[Json]:
-    """What ``kubectl get`` might write of it."""
+    """Draw a cluster as ``kubectl get`` might print it."""
     nodes = [_node(draw, i) for i in range(draw.randint(1, 5))]
     names = [obj["metadata"]["name"] for obj in nodes]
     queues = [_queue(draw, name) for name in ("red", "green", "blue")[: draw.randint(1, 3)]]

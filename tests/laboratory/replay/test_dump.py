@@ -1,4 +1,4 @@
-"""What a dump means: whose pods these are, what they use, which policy and time count."""
+"""Meaning of a dump: whose pods these are, their usage, its policy and time."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_a_member_that_fits_nowhere_keeps_no_other_of_its_role_waiting() -> None
 
 
 def test_room_is_made_and_taken() -> None:
-    """What one session promises is kept: the victim leaves, and its place is bound."""
+    """Promises of one session are kept: the victim leaves, and its place is bound."""
     items = [
         *FOUR[:2],
         priority("top", 100),

@@ -57,7 +57,7 @@ def test_what_waits_goes_where_the_service_puts_it(redis_url: str, tmp_path: Pat
 
 
 async def _both(url: str, path: Path) -> tuple[ReplayResult, dict[str, str]]:
-    """What a replay binds, and where the pods that waited are in the end."""
+    """Binds of a replay, and the final nodes of the pods that waited."""
     workers = Held(url)
     async with running(url, path, workers=workers, shards=1) as service:
         await put(service, *NODES, *gang("runs", pods=2, cpu=2))

@@ -183,7 +183,7 @@ def only_placing(wanted: Scenario) -> Scenario:
 def test_quotas_that_the_ledger_is_not_told_of_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of intake: pods that may not be evicted count as if they might be."""
+    """Fault in intake: pods that may not be evicted count as evictable."""
 
     def evictable(
         cls: TaskClass, names: Sequence[str], nodes: Iterable[Node], *, protected: bool
@@ -200,5 +200,5 @@ def test_quotas_that_the_ledger_is_not_told_of_are_noticed(
 
 
 def test_the_last_of_a_gang_whose_others_have_ended_may_be_evicted() -> None:
-    """Of a tree of sub groups one had succeeded, and the checker missed it in the other."""
+    """One tree of sub groups had succeeded, and the checker missed it in the other."""
     assert not play(scenario(110344)).broken

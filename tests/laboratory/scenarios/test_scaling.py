@@ -1,4 +1,4 @@
-"""What sharding costs on virtual time: the command, and the bound on how far shares drift apart."""
+"""Cost of sharding on virtual time: the command, and the bound on how far shares drift apart."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _totals(core: Coordinator) -> tuple[Any, ...]:
 
 
 def _lines(core: Coordinator) -> Counter[tuple[int, Any, int]]:
-    """Who stands in which line of which queue, each once."""
+    """Jobs in each line of each queue, each once."""
     return Counter(
         (qid, need, jid)
         for qid, queue in core.order.lines.queues.items()

@@ -64,7 +64,7 @@ def test_what_is_left_of_a_gang_that_has_its_minimum_goes_on() -> None:
 
 
 def test_members_that_failed_by_themselves_are_no_loss() -> None:
-    """What follows from a failure is for the job's policies, under the next leader too."""
+    """The job's policies handle a member's failure, under the next leader too."""
     run = Run(nodes=2, policy=DEFAULT_POLICY)
     failing = job("gang", 4, cpu="1", seconds=10_000)
     first = failing["spec"]["tasks"][0]

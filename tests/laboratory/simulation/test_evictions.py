@@ -134,7 +134,7 @@ def _watch_late(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
 
 
 def _watch_ledger(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
-    """What its rules meet, told by the scripts themselves."""
+    """Count in the scripts themselves how often the eviction rules are met."""
     gang = "if group then return GANG, group end"
     guarantee = "if qid then return QUEUE_FULL, qid end"
     beside = "gang kept beside one that may break"

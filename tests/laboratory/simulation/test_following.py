@@ -97,7 +97,8 @@ def test_who_followed_knows_what_who_recovers_knows(
 
 
 def test_volumes_and_quotas_are_followed_too() -> None:
-    """What rules look at comes, changes and goes; whoever follows knows it once it is told."""
+    """Objects that rules read come, change and go; a follower knows each change once it is in the
+    log."""
     ledger, author = MemoryLedger(), Intake()
     leader = at_once(ledger.claim("coordinator"))
     run = at_once(ledger.bless(leader))

@@ -1,4 +1,4 @@
-"""What seeded runs found in other parts, each in the small."""
+"""Small reproductions of defects that seeded runs found in other parts."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_no_job_gets_a_number_that_the_cluster_knows_already() -> None:
 
 
 def highest(simulation: Simulation) -> int:
-    """Of the job numbers that the cluster knows, whatever its network loses."""
+    """Highest job number that the cluster knows, whatever its network loses."""
     while True:
         with suppress(ClusterTimeout):
             return simulation.kubelets.listing("").highest
@@ -98,7 +98,7 @@ def is_accepted(simulation: Simulation) -> bool:
 
 
 def test_claims_that_are_told_at_once_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who reads on has then seen an entry that is newer than all that is missing."""
+    """A follower that reads on has then seen an entry that is newer than all that is missing."""
     change(monkeypatch, "if call('HGET', META, 'run') == run_id() then", "if true then")
     assert any(map(served, SEEDS))
 

@@ -35,7 +35,7 @@ def _found(rule: str, *, first: int) -> bool:
 
 
 def test_an_acknowledgement_before_the_ledger_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the intake writer: a leader that dies in between lost what a user was promised."""
+    """Planted in the intake writer: a leader that dies in between loses an acknowledged object."""
     store = IntakeWriter._store
 
     async def hasty(self: IntakeWriter, batch: list[Any]) -> None:
@@ -51,7 +51,8 @@ def test_an_acknowledgement_before_the_ledger_has_it(monkeypatch: pytest.MonkeyP
 def test_objects_that_are_known_before_the_ledger_has_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the intake writer: their jobs are placed, and the ledger does not know them."""
+    """Planted in the intake writer: the objects' jobs are placed, and the ledger does not know
+    them."""
     store = IntakeWriter._store
 
     async def hasty(self: IntakeWriter, batch: list[Any]) -> None:
@@ -65,8 +66,8 @@ def test_objects_that_are_known_before_the_ledger_has_them(
 
 
 def test_what_comes_while_a_batch_is_being_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the recorder: forgotten, it leaves tasks that the cluster runs and the ledger has as
-    binding."""
+    """Planted in the recorder: answers that come meanwhile are forgotten, and the ledger has tasks
+    as binding that the cluster runs."""
     record = Recorder.record
 
     async def forgetful(self: Recorder, items: list[Any], lapsed: list[int] | None = None) -> None:
@@ -78,7 +79,7 @@ def test_what_comes_while_a_batch_is_being_recorded(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_purge_that_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the executor: a deleted job stays for ever."""
+    """Planted in the executor: a deleted job stays for ever."""
 
     async def never(self: Executor, jids: Sequence[int], pods: Sequence[Any]) -> None:
         pass
@@ -88,7 +89,7 @@ def test_a_purge_that_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_reading_beside_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the executor: without the guard, an old reading overwrites a newer record."""
+    """Planted in the executor: without the guard, an old reading overwrites a newer record."""
 
     async def unguarded(self: Executor, jids: list[int]) -> None:
         truth = await self._ledger.read_tasks(jids)
@@ -104,7 +105,7 @@ def test_a_reading_beside_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_binds_that_are_acknowledged_before_they_are_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of binding: a leader that dies in between leaves tasks that nobody binds."""
+    """Planted in binding: a leader that dies in between leaves tasks that nobody binds."""
     bind = Binding._bind
 
     async def hasty(self: Binding, entries: list[BindEntry]) -> Unfinished:
@@ -116,7 +117,7 @@ def test_binds_that_are_acknowledged_before_they_are_recorded(
 
 
 def test_a_bind_entry_whose_delivery_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of binding: without the look back its tasks wait for ever."""
+    """Planted in binding: without the look back the entry's tasks wait for ever."""
 
     async def nothing(self: Binding) -> list[BindEntry]:
         return []
@@ -128,7 +129,7 @@ def test_a_bind_entry_whose_delivery_was_lost(monkeypatch: pytest.MonkeyPatch) -
 def test_a_worker_that_the_ledger_refuses_and_nobody_replaces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of the workers' lifecycle: the turns that it reports as fenced stay open for ever."""
+    """Planted in the workers' lifecycle: the turns that it reports as fenced stay open for ever."""
     lost = Workers._lost
 
     async def deaf(self: Workers, shard: int, send: SendTurns, why: str, *, alive: bool) -> None:
@@ -140,7 +141,7 @@ def test_a_worker_that_the_ledger_refuses_and_nobody_replaces(
 
 
 def test_a_portion_of_the_log_that_is_followed_by_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of standing by: the new leader does not know all that the one before had stored."""
+    """Planted in the standby: the new leader does not know all that the one before had stored."""
     note = Moved.note
 
     def half(self: Moved, entries: Sequence[LogEntry]) -> None:
@@ -151,7 +152,7 @@ def test_a_portion_of_the_log_that_is_followed_by_half(monkeypatch: pytest.Monke
 
 
 def test_a_repair_of_the_books_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the reconciler: what the cluster has lost is held in the ledger for ever."""
+    """Planted in the reconciler: the ledger holds tasks for ever that the cluster has lost."""
 
     async def hasty(self: Reconciling) -> bool:
         repairs = self._reconciler.judge(await self._look())

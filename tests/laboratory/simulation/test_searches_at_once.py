@@ -26,7 +26,7 @@ END = 45.0
 
 @dataclass
 class Ended:
-    """What is there after all searches."""
+    """State after all searches."""
 
     running: list[str]
     """The jobs that run."""

@@ -33,7 +33,7 @@ SEEDS = 300
 
 
 def seeds(*first: int) -> Iterator[int]:
-    """Those that showed what is looked for when this was written, then all."""
+    """Seeds to try: first those that showed the event when this was written, then all."""
     yield from first
     yield from range(SEEDS)
 

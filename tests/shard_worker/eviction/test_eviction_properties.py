@@ -1,4 +1,4 @@
-"""What holds of every session that evicts, over random worlds."""
+"""Properties of every session that evicts, over random worlds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLUGINS = ("priority", "gang", "conformance", "predicates")
 
 @dataclass(frozen=True)
 class Before:
-    """What is compared with afterwards."""
+    """State before the session, for comparison."""
 
     ready: dict[int, int]
     allocated: dict[int, Amounts]

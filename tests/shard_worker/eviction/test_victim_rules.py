@@ -1,4 +1,4 @@
-"""Who may be evicted: what gang, priority, conformance, pdb and cdp say."""
+"""Victim rules of gang, priority, conformance, pdb and cdp."""
 
 from __future__ import annotations
 

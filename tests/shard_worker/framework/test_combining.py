@@ -151,7 +151,7 @@ def scores(at: Stage) -> list[float]:
 
 
 def placed_on_devices(at: Stage) -> Any:
-    """What a task takes while it is placed; undone, it has nothing."""
+    """Devices that a task takes while it is placed; undone, it has none."""
     statement = WorldStatement(at.session)
     statement.allocate(at.task, 0)
     devices = at.task.devices

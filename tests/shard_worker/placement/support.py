@@ -1,4 +1,4 @@
-"""What the tests of placing share: small clusters, sessions with hooks of their own, turns."""
+"""Helpers for placement tests: small clusters, sessions with hooks of their own, turns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def record(
 
 
 def cpus(count: int) -> dict[int, int]:
-    """What a node of so many cores offers."""
+    """Allocatable amounts of a node with this many cores."""
     return {CPU: count * CORE, MEMORY: count * 4 * GIB, PODS: 110}
 
 

@@ -1,4 +1,4 @@
-"""What is said of a task that no node can take."""
+"""Reasons for a task that no node can take."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _step(random: Random, world: World, statement: WorldStatement) -> None:
 
 
 def _scan(world: World) -> Mask:
-    """What the others say of nodes that were not looked at, and everybody who was read."""
+    """Oracle of evictable rows: the others' report for unread rows, and the tasks of read ones."""
     assert world.others is not None
     rows = world.others.evictable(world.size)
     for row in range(world.size):

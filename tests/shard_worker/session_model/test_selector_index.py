@@ -174,7 +174,7 @@ def test_the_members_of_every_term_are_the_jobs_that_it_selects_or_binds(steps: 
 
 
 def members(spanning: Spanning, jobs: dict[int, Job]) -> dict[int, list[set[int]]]:
-    """Of each job: who is a member of each of its keys."""
+    """Members of each job's keys."""
     found = {}
     for jid in jobs:
         sets = [spanning.members([key]) for key in spanning.keys(jid)]

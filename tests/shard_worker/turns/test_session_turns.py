@@ -355,7 +355,7 @@ def test_of_a_gang_that_leaves_those_stay_that_have_ended(
 
 
 def test_a_whole_gang_makes_way_for_a_whole_gang() -> None:
-    """Of its four tasks one would have been enough: none is left to wait for the others."""
+    """One of its four tasks would have been enough: none is left to wait for the others."""
     books = Books(CLASSES)
     low = books.job(0, [0, 0, 1, 1], priority=1)
     books.job(0, [0, 0, 1, 1], priority=20)

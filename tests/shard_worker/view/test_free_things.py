@@ -1,4 +1,4 @@
-"""What is free of a device on every row: on all rows at once as on each alone."""
+"""Free amounts of a device on every row: on all rows at once as on each alone."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_an_open_statement_does_not_let_a_late_reply_in() -> None:
 
 
 def test_a_reply_that_overtook_the_log_is_followed_by_it() -> None:
-    """What the log has told of one row says nothing of another, nor does a reply of the log."""
+    """A log entry about one row says nothing of another, nor does a reply of the log."""
     things = NodeThings()
     things.set([told(1, 9, used=1)], from_log=True)
     things.set([told(0, 8, used=0), told(0, 8, used=1, name=HTTPS)])

@@ -43,7 +43,7 @@ Told = tuple[int, int, int, Things]
 
 
 def by_the_ledger(snapshot: Snapshot) -> dict[tuple[int, int], Told]:
-    """What the ledger has of every task that is not as if it had never been placed."""
+    """Tasks in the ledger that differ from never placed ones."""
     return {
         (jid, tix): (task.state, task.row, task.cid, task.devices)
         if task.state in HOLDING
@@ -141,7 +141,7 @@ class Story:
         return tasks, [self.draw.randrange(ROWS) for _ in tasks]
 
     def some_devices(self) -> Things:
-        """Of amounts that hardly any other task has."""
+        """Devices with amounts that hardly any other task has."""
         if self.draw.random() < 0.5:
             return ()
         return (("gpu/0", (1, self.draw.randrange(1, 99))),)
@@ -204,7 +204,7 @@ class Story:
         at_once(self.desk.store(PurgeJob(jid)))
 
     def step(self) -> None:
-        """What the ledger refuses as it stands has no effect."""
+        """Take a random step; one that the ledger refuses has no effect."""
         steps = (
             self.place,
             self.place,

@@ -1,4 +1,4 @@
-"""What a worker counts: each answer of the ledger, and every placement it had to throw away."""
+"""Counts of a worker: each answer of the ledger, and every placement it had to throw away."""
 
 from __future__ import annotations
 

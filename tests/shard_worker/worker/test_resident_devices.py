@@ -1,4 +1,4 @@
-"""What a plugin chose for a task is with it in every later world, in whichever shard."""
+"""Devices that a plugin chose for a task are with it in every later world, in whichever shard."""
 
 from __future__ import annotations
 

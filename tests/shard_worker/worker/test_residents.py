@@ -1,4 +1,4 @@
-"""What a plugin sees on nodes in a worker: everybody who is there, placed by whichever shard."""
+"""Residents that a plugin sees in a worker: all tasks on the nodes, placed by whichever shard."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class Stage:
         assert applied == [*tasks]
 
     def seen_by(self, shard: int) -> Seen:
-        """What a turn of a small job shows the plugin; it is not placed."""
+        """Residents that the plugin sees in a turn of a small job, which is not placed."""
         Spy.seen = {}
         small = self.books.job(1, [-1], labels=(("x", str(len(self.books.jobs))),))
         self.turn(shard, small)
@@ -268,7 +268,7 @@ def test_a_worker_that_starts_again_sees_what_the_old_one_saw() -> None:
 
 
 def test_its_verdict_holds_across_shards() -> None:
-    """What a rule forbids beside a resident is not done by another shard either."""
+    """A placement that a rule forbids beside a resident is refused in another shard, too."""
     stage = Stage()
     loner = stage.books.job(0, [-1] * 4)
     roles = tuple(replace(role, labels=(("alone", "yes"),)) for role in loner.roles)

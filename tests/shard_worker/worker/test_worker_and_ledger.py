@@ -64,7 +64,7 @@ ROWS = 10
 
 @dataclass
 class Job:
-    """What the test's stand-in for Order knows of a job."""
+    """Job of the test's stand-in for Order."""
 
     jid: int
     cid: int

@@ -104,7 +104,7 @@ class Shard:
 
 @dataclass
 class Ownership:
-    """What the model knows: who may write."""
+    """Model of write permission."""
 
     epochs: dict[str, Epoch] = field(default_factory=dict)
     lapsed: set[str] = field(default_factory=set)
@@ -306,7 +306,7 @@ class World:
         await self.step(self.drawn.commit(STRANGER))
 
     async def evict(self, rng: random.Random) -> None:
-        """What is being bound runs, and a job takes the place of some, as preemption does."""
+        """Start the binding tasks, then evict some for a job, as preemption does."""
         await self._tell(lambda task: task.state == TaskState.BINDING, TaskState.RUNNING)
         self.drawn.rng, now = rng, await self.ledger.snapshot()
         self.drawn.now = now
@@ -379,7 +379,7 @@ class World:
             shard.reply = reply
 
     def hear(self, shard: Shard) -> None:
-        """What was refused or rolled back is gone from the view (promise 7)."""
+        """Apply the reply: refused or rolled back statements are gone from the view (promise 7)."""
         if shard.reply is None:
             return
         instructions: list[Instruction] = shard.worker.on_reply(shard.reply)

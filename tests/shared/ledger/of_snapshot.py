@@ -18,7 +18,7 @@ V = TypeVar("V")
 
 
 def residents_of(snapshot: Snapshot) -> Residents:
-    """Those of a snapshot with its workload."""
+    """Residents of a snapshot with its workload."""
     codes = DeviceCodes()
     columns = [
         (jid, tix, task.state, task.row, task.cid, codes.code(task.devices))

@@ -22,7 +22,7 @@ COUNTS_FOR_GANG = (1, 2, 3, 4, 5)
 
 @dataclass
 class Totals:
-    """What must stand in the records, added up from the tasks."""
+    """Expected totals of the records, added up from the tasks."""
 
     used: dict[tuple[int, int], int] = field(default_factory=Counter)
     releasing: dict[tuple[int, int], int] = field(default_factory=Counter)
@@ -183,8 +183,8 @@ def _has_minima(groups: Sequence[Group], index: int) -> bool:
 
 
 def check_guarantees(before: Snapshot, after: Snapshot, victims: Collection[int] = ()) -> None:
-    """What stays was not taken below what is guaranteed. ``victims``: as above, of which the queues
-    and those above them may lose it."""
+    """Check that no queue was taken below its guarantee. ``victims``: as above, whose queues, and
+    those above them, may lose it."""
     parents = {qid: queue.parent for qid, queue in after.queues.items()}
     robbed = {qid for jid in victims for qid in _above(parents, after.jobs[jid].qid)}
     for qid, queue in after.queues.items():

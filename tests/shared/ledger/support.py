@@ -126,8 +126,8 @@ SOME_GUARDS = (
 
 
 def some_victims(rng: random.Random, now: Snapshot) -> list[EvictRun]:
-    """Of one or two jobs, almost all of them as they really stand; some gangs whole. Each job's
-    guards are drawn, now and then each run's."""
+    """Draw victims from one or two jobs, almost all of them as they really stand; some gangs whole.
+    Each job's guards are drawn, now and then each run's."""
     able = (TaskState.BOUND, TaskState.RUNNING)
     runs: list[EvictRun] = []
     jids = [

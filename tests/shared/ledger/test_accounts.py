@@ -1,4 +1,4 @@
-"""What reports and objects do to the accounts, and numbers at their limits."""
+"""Effects of reports and objects on the accounts, and numbers at their limits."""
 
 from __future__ import annotations
 

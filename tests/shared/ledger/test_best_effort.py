@@ -54,7 +54,7 @@ async def evict(desk: Desk) -> Verdict:
 
 
 def verdict(reply: CommitReply) -> Verdict:
-    """Of its statement; how old the node was that it saw does not matter here."""
+    """Verdict on its statement; how old the node was that it saw does not matter here."""
     found = reply.answers[0].verdict
     return V.COMMITTED if found is V.RECHECKED else found
 

@@ -288,7 +288,7 @@ def added_up(some: Iterable[Held]) -> Counter[At]:
 
 @dataclass
 class Model:
-    """Who has what of which device, and nothing else: sums are made anew for every question."""
+    """Oracle of device use: holders alone, with sums made anew for every question."""
 
     has: dict[Task, Held] = field(default_factory=dict)
     leaving: set[Task] = field(default_factory=set)
@@ -302,7 +302,7 @@ class Model:
         return added_up(self.has[task] for task in {*self.leaving, *more})
 
     def verdict(self, jid: int, held: Held, *, promise: bool, victims: tuple[Task, ...] = ()) -> V:
-        """Of one task of a job; what the job was promised is given back first."""
+        """Expected verdict on one task of a job; the job's own promises are given back first."""
         others = [of for other, of in self.promised.items() if other != jid]
         used, releasing, promised = self.used(), self.releasing(*victims), added_up(others)
         verdict = V.COMMITTED
@@ -315,7 +315,7 @@ class Model:
         return verdict
 
     def check(self, amounts: dict[int, Amounts]) -> None:
-        """What the ledger has of every device is what the tasks come to."""
+        """Check that the ledger's amounts of every device equal the sums of the tasks."""
         used, releasing, promised = (
             self.used(),
             self.releasing(),

@@ -1,5 +1,5 @@
-"""What evictions leave whole, on a real server and on one in memory: gangs and guarantees, each
-run of victims by its own guards."""
+"""Guards of evictions, on a real server and on one in memory: gangs and guarantees, each run of
+victims by its own guards."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def test_runs_of_one_gang_are_judged_when_all_have_left(desk: Desk) -> Non
 
 
 async def test_each_queue_is_guarded_by_itself(desk: Desk) -> None:
-    """What is guaranteed to one queue was taken already; nothing may be taken from the other's."""
+    """One queue's guarantee was taken already; the other's may not be taken."""
     await running(desk)
     await desk.store(
         PutQueue(LEAF, ROOT, None, b"poor", [(CPU, 12_000)]),

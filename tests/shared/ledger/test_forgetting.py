@@ -42,7 +42,7 @@ def batch(desk: Desk, *ops: IntakeOp, documents: dict[str, bytes | None]) -> Int
 
 
 async def rejected(desk: Desk, *ops: IntakeOp) -> str:
-    """What the ledger says against a batch; nothing of it may have been kept."""
+    """Error for a batch; the ledger must not have changed."""
     before, tail = await desk.ledger.snapshot(), await desk.ledger.log_tail()
     with pytest.raises(LedgerArgument) as caught:
         await desk.store(*ops)

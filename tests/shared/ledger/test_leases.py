@@ -1,4 +1,4 @@
-"""Who leads, who may write and until when: on a real server and on one in memory."""
+"""Leases of leaders and writers: on a real server and on one in memory."""
 
 from __future__ import annotations
 

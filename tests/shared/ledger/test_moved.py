@@ -1,4 +1,4 @@
-"""What moved, as the log tells it and as it is read anew: of a real server and of one in memory."""
+"""Changed keys, by the log and by a new reading: of a real server and of one in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Follower:
         self._log_id = log_id
 
     async def moved(self) -> Moved:
-        """What moved since the last question. What is read of it is what the ledger holds of it."""
+        """Keys that changed since the last question; what is read of them equals the ledger's
+        contents."""
         ledger, moved = self._desk.ledger, Moved()
         entries = await ledger.read_log(self._log_id)
         self._log_id = entries[-1].id

@@ -85,7 +85,8 @@ async def old_copy(place: Place) -> str:
 
 
 async def test_claims_in_an_old_copy_do_not_hide_what_it_lacks(place: Place) -> None:
-    """Who reads on in it finds nothing, however many claim; and nobody who saw more accepts it."""
+    """A follower that reads on in it finds nothing, however many claim; and a process that saw more
+    rejects it."""
     seen = await old_copy(place)
     ledger = place.client()
     before = await ledger.log_tail()

@@ -120,7 +120,7 @@ def plain_rows(rows: Rows) -> dict[object, bytes]:
 
 
 def plain(entry: LogEntry) -> tuple[LogEntry, dict[object, bytes]]:
-    """What must be equal in both logs: all but the id and the order of rows."""
+    """Parts of an entry that must be equal in both logs: all but the id and the order of rows."""
     if isinstance(entry, EpochEntry):
         return replace(entry, id=""), {}
     return replace(entry, id="", fresh=Rows([], [])), plain_rows(entry.fresh)

@@ -154,7 +154,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.do(self.world.start_workers())
 
     def take_over(self) -> None:
-        """Who led before claims, blesses and renews nothing any more."""
+        """Take over: the former leader can no longer claim, bless or renew."""
         old, ledger = self.world.own.epochs[COORDINATOR], self.world.ledger
         self.do(self.world.lead())
         for call in (ledger.bless(old), ledger.claim("0", leader=old)):

@@ -256,7 +256,7 @@ def _take_up(desk: Desk) -> Callable[[], Awaitable[Any]]:
 
 
 def _damage(client: Any) -> None:
-    """Of every kind that the repair writes for: on all nodes and queues, and on job 2."""
+    """Damage of every kind that the repair writes for: on all nodes and queues, and on job 2."""
 
     def alter(name: str, field: bytes, value: bytes) -> None:
         client.hset(key(name), field, value)

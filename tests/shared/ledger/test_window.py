@@ -1,4 +1,4 @@
-"""Who may write, and what a request that comes again gets: epochs, blessing, the window."""
+"""Write permission, and the answer to a repeated request: epochs, blessing, the window."""
 
 from __future__ import annotations
 

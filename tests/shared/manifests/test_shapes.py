@@ -1,4 +1,4 @@
-"""What is kept and not looked at has at least the form that the schema tells to clients."""
+"""Fields that are stored unread have at least the form that the schema announces to clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node declares of its devices, and how a pod is told which it has."""
+"""Devices that a node declares, and the annotations that name a pod's devices."""
 
 from __future__ import annotations
 

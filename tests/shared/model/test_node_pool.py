@@ -1,4 +1,4 @@
-"""What is in a node pool."""
+"""Objects in a node pool."""
 
 from __future__ import annotations
 

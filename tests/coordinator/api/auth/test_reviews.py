@@ -1,4 +1,4 @@
-"""What is asked of an API server, how often, and what is made of its silence."""
+"""Reviews by an API server: requests, their number, and the effect of its silence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server adds to an object never becomes its author's word."""
+"""Fields that the server adds to an object never count as its author's."""
 
 from __future__ import annotations
 

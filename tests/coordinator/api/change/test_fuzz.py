@@ -89,7 +89,7 @@ def kind_of(obj: dict[str, Any]) -> tuple[Kind, Key]:
 
 
 def judged(make: Any, kind: Kind, key: Key, before: dict[str, Any] | None) -> dict[str, Any] | None:
-    """What comes of a change, judged by admission; None where it is refused somewhere."""
+    """Apply a change and admit it; None where it is refused somewhere."""
     try:
         new = make()
     except Problem as problem:

@@ -86,7 +86,7 @@ async def test_a_part_that_is_gone_is_told(
     name: str,
     error: Exception,
 ) -> None:
-    """What asks it goes on as ever, and finds it when it is back."""
+    """Callers of the lost part go on, and succeed once it is back."""
 
     async def gone() -> str:
         raise error

@@ -1,4 +1,4 @@
-"""What kubectl is told of lists (OpenAPI) is what the server does with them."""
+"""Lists are patched as the OpenAPI document announces them to kubectl."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ Picture = dict[str, Any]
 
 
 def seen(value: dict[str, Any]) -> Any:
-    """What must never be stale of an object."""
+    """Fields of an object that must never be stale."""
     meta, status = value["metadata"], value.get("status") or {}
     where = (value.get("spec") or {}).get("nodeName")
     return (
@@ -93,7 +93,7 @@ class Follower:
                 break
 
     async def fresh(self) -> Picture:
-        """What a new list gives."""
+        """Picture of a new list."""
         items = (await self.client.get(self.path))["items"]
         return {o["metadata"]["name"]: seen(o) for o in items}
 

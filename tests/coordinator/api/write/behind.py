@@ -40,7 +40,7 @@ STATUS = {"Pod": {"phase": "Pending"}}
 
 
 class Seen:
-    """What was published, with a version that moves."""
+    """Store behind the handlers, with a version that grows."""
 
     def __init__(self) -> None:
         self.documents: dict[Key, Document] = {}

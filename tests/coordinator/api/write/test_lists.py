@@ -28,7 +28,7 @@ LIMITS = BulkLimits(body_bytes=100_000, objects=50, waiting_bytes=150_000, store
 
 
 class Behind:
-    """What stands behind the door: an intake, and a switch for each way it can fail."""
+    """Intake behind the handlers, with a switch for each way it can fail."""
 
     def __init__(self) -> None:
         self.intake = Intake()

@@ -235,7 +235,7 @@ def test_port(short_dir: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.alone
 def test_the_port_that_up_would_take(short_dir: Path) -> None:
-    """What nobody sets is 8080 for `up`, not any that is free."""
+    """The default port is 8080 for `up`, not any that is free."""
     said = json.loads(doctor("-o", "json", QUADRANT_RUN_DIR=str(short_dir)).stdout)
     found = {check["name"]: check["found"] for check in said["checks"]}
     assert ":8080" in found["port"]

@@ -37,7 +37,7 @@ def invoke(*arguments: str) -> Result:
 
 
 def refused(*arguments: str) -> str:
-    """What a command says that does not do it."""
+    """Error text of a command that must fail."""
     done = invoke(*arguments)
     assert isinstance(done.exception, CommandError), (done.output, done.exception)
     return f"{done.stderr}{done.exception}"

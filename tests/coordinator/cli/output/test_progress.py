@@ -1,4 +1,4 @@
-"""What the progress display makes of a status."""
+"""Display of a status by the progress line."""
 
 from __future__ import annotations
 

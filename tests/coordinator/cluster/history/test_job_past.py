@@ -1,4 +1,4 @@
-"""What a history says of one job, from the part of the file since it was stored."""
+"""Past of one job in a history, from the part of the file since it was stored."""
 
 from __future__ import annotations
 

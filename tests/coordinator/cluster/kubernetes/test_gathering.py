@@ -1,4 +1,4 @@
-"""What comes one by one is taken together, in virtual time."""
+"""Items that come one by one are taken together, in virtual time."""
 
 from __future__ import annotations
 

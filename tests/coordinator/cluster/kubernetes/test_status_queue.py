@@ -1,4 +1,4 @@
-"""What is written about next: by importance, once for many changes, with pauses, bounded."""
+"""Order of status writes: by importance, once for many changes, with pauses, bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What answers to writes mean, how many are under way, and how answers are read."""
+"""Meaning of answers to writes, the limit of requests, and reading of answers."""
 
 from __future__ import annotations
 

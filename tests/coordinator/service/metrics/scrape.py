@@ -1,4 +1,4 @@
-"""What a scrape shows, as numbers by name and labels."""
+"""Scrape of ``/metrics``, as numbers by name and labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps the event loop's thread busy is counted: its own processor time, nothing else."""
+"""Processor time of the event loop's thread is counted, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coordinator.service.metrics.loop_time import LONG_SECONDS, LoopTime, where
 
 @pytest.fixture
 def unchanged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a process changes for good is put back."""
+    """Undo the changes that the process would keep for good."""
     monkeypatch.setattr(asyncio.Handle, "_run", asyncio.Handle._run)
     callbacks = list(gc.callbacks)
     yield

@@ -70,7 +70,7 @@ ANSWERS = {
 
 
 class Policy:
-    """What the policy says, and what arrived of the usage."""
+    """Policy with usage settings, and the usage that arrived."""
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("client", UsageClient.PROMETHEUS)

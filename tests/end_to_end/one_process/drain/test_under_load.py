@@ -39,7 +39,8 @@ GANG = 3
 
 
 def standing() -> list[Item]:
-    """What runs for the whole test: 24 of the 48 cores of six nodes, 32 when two are drained."""
+    """Objects that run for the whole test: 24 of the 48 cores of six nodes, 32 when two are
+    drained."""
     return [
         *(node(f"n{number}") for number in range(6)),
         job("web", WEB, minimum=1, app="web"),

@@ -1,5 +1,5 @@
-"""What a history says of a drain, read without the checker: the lowest number of running pods, and
-who left in one statement."""
+"""Facts about a drain in a history, read without the checker: the lowest number of running pods,
+and the tasks that left in one statement."""
 
 from __future__ import annotations
 

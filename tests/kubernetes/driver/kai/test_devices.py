@@ -1,4 +1,4 @@
-"""What pods got of GPUs stands on their requests and on themselves, whoever binds them."""
+"""GPUs of pods are named on their requests and on themselves, whoever binds them."""
 
 from __future__ import annotations
 

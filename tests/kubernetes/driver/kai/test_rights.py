@@ -36,7 +36,7 @@ async def test_a_run_asks_for_each_right_to_bind_requests_and_for_none_to_bind(
     redis_url: str,
     short_dir: Path,
 ) -> None:
-    """What else is asked for, :mod:`tests.kubernetes.driver.test_rights` compares."""
+    """All other rights are compared by :mod:`tests.kubernetes.driver.test_rights`."""
     rules = rights_of_ours(render("kai"))
     await grant(cluster, user(NAME), rules)
     await cluster.create(node("bad", cpu=4), node("good", cpu=5))

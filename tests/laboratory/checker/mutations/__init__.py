@@ -1,4 +1,4 @@
-"""What is done to the history of a good run, by concept, and which rule it breaks.
+"""Mutations of a good run's history, by concept, and the rule that each breaks.
 
 Every mutation numbers the events anew (unless numbers are what it is about), so that only what the
 events say can tell. Importing this package fills the table.

@@ -11,7 +11,7 @@ from tests.laboratory.checker.mutations.table import breaks
 
 
 def _share(history: History, queue: str) -> Event:
-    """What the first record of a queue says of its GPUs."""
+    """GPU share in the first record of a queue."""
     key = f"kaiqueue/{queue}"
     share: Event = history.value(key)["values"][key]["gpu"]
     return share
@@ -49,7 +49,7 @@ def a_pod_of_a_high_priority_is_beyond_a_quota_above(history: History) -> None:
 
 
 def _group(history: History) -> Event:
-    """What the ledger first said of the gang with two pod sets."""
+    """First record of the gang with two pod sets."""
     key = "kaipodgroup/ns/train"
     group: Event = history.value(key)["values"][key]
     return group
@@ -112,7 +112,7 @@ def a_reclaim_takes_from_a_queue_whose_quota_has_no_bound(history: History) -> N
 
 @breaks(Rule.RECLAIMED_SHARE, of_kai=True)
 def a_reclaim_takes_one_more_than_its_queue_has_beyond_its_quota(history: History) -> None:
-    """Of two victims of two jobs, the second finds the queue at its quota."""
+    """The second of two victims from two jobs finds the queue at its quota."""
     _share(history, "rich")["quota"] = 11_000
 
 

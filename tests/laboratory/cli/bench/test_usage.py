@@ -177,7 +177,8 @@ def test_a_run_that_fails_keeps_its_logs_and_tells_where(
 def test_a_run_of_its_own_needs_neither_tokens_nor_certificates(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Those of the settings are for a service; this command would believe neither."""
+    """Tokens and certificates in the settings are for a service; this command would trust
+    neither."""
     authority = Authority(tmp_path, "authority")
     certificate, key = authority.issue("quadrant", address="127.0.0.1")
     monkeypatch.setenv("QUADRANT_TLS_CERT_FILE", str(certificate))

@@ -25,7 +25,7 @@ from tests.shard_worker.dialects.kai.clusters import KaiCluster, image, placed
 
 
 def whole(*devices: int) -> Things:
-    """What a task with these GPUs holds."""
+    """Devices of a task with these GPUs."""
     return tuple((f"kai-gpu/{at}", (1000,)) for at in devices)
 
 
@@ -314,7 +314,7 @@ def test_a_rollback_leaves_image_and_books_as_they_were(
 def test_counts_of_devices_follow_the_rows_that_change(
     gpus: list[int], jobs: list[tuple[int, int, int, str]]
 ) -> None:
-    """What is counted once and then followed is what a count of everything says."""
+    """Counts that follow the rows equal a count of everything."""
     session = random_cluster(gpus, jobs).open()
     world = session.world
 

@@ -275,7 +275,7 @@ def _between(entry_id: str) -> str:
 
 
 class Heard:
-    """What a client heard of a stream, with ids as the places that they have in it."""
+    """Answers about a stream, with ids replaced by their places in it."""
 
     def __init__(self) -> None:
         self.all: list[Any] = []
@@ -297,7 +297,7 @@ class Heard:
 
 
 async def story(client: Any) -> list[Any]:
-    """What a client hears of a stream with a group."""
+    """Answers to a client of a stream with a group."""
     heard = Heard()
     with pytest.raises(ResponseError, match="BUSYGROUP"):
         for _ in range(2):

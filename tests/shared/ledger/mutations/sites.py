@@ -146,7 +146,7 @@ def _mutant(part: str, lines: list[str], at: int, span: tuple[int, int], value: 
 
 
 def _state_changes(part: str, lines: list[str]) -> Iterator[Mutant]:
-    """Of the table ``allowed[target][current]``."""
+    """Mutate the table ``allowed[target][current]``."""
     text = "\n".join(lines) + "\n"
     if "local allowed" not in text:
         return

@@ -38,7 +38,7 @@ def server() -> Iterator[EmbeddedServer]:
 
 
 def noticed(scenario: Scenario, server: EmbeddedServer) -> str | None:
-    """What went wrong in it."""
+    """Error that the scenario raised; None if it passed."""
     try:
         asyncio.run(play(scenario, server))
     except (Exception, pytest.fail.Exception) as error:

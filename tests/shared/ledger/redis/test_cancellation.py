@@ -1,4 +1,4 @@
-"""Who is cancelled in the middle of a call to the ledger ends, whatever moment it was."""
+"""A cancelled call to the ledger ends, whatever moment it was."""
 
 from __future__ import annotations
 

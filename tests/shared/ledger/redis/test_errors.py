@@ -1,4 +1,4 @@
-"""What the adapter makes of a server that is not, or no longer, what it was."""
+"""Errors of the adapter with a server that is not, or no longer, the expected one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_a_server_that_comes_back_empty_is_not_founded_anew(
 async def test_a_failure_that_would_repeat_is_not_taken_for_a_silent_server(
     ledger: RedisLedger, embedded_server: EmbeddedServer
 ) -> None:
-    """Who sends a batch until it is taken must not send this one for ever."""
+    """A client that repeats a batch until it is accepted must not repeat this one for ever."""
     leader = await ledger.claim(COORDINATOR)
     run_id = await ledger.bless(leader)
     epoch = await ledger.claim("intake", leader=leader)

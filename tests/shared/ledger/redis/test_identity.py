@@ -1,4 +1,4 @@
-"""Whose ledger it is, and how far it was seen: remembered, and held against what is there."""
+"""Identity of a ledger and the last position seen: remembered, and compared with the server."""
 
 from __future__ import annotations
 

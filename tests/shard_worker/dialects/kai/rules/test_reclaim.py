@@ -1,4 +1,4 @@
-"""Who may reclaim from whom, how far, and how much could be taken at all."""
+"""Reclaim between queues: by whom, from whom, how far, and how much at most."""
 
 from __future__ import annotations
 

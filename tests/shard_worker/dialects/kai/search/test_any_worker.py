@@ -1,4 +1,4 @@
-"""What a search finds does not depend on which worker searches: on whose nodes are its own."""
+"""The result of a search does not depend on the worker's own nodes."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_gangs_are_no_objects_until_one_of_them_has_to_go() -> None:
 
 
 def test_nodes_of_a_gang_are_ranked_in_its_task_order() -> None:
-    """Of two nodes with as much to gain that of the gang's first task is tried first."""
+    """With equal gain, the node of the gang's first task is tried first."""
 
     def scenarios(*, by_columns: bool) -> list[list[str]]:
         cluster = KaiCluster()

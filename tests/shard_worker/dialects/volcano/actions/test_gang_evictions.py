@@ -139,7 +139,7 @@ class TestPreempt:
         assert all(f"({op.task.job.job.name})" in op.reason for op in evicted)
 
     def test_a_gang_comes_back_as_a_whole(self) -> None:
-        """Of the gang that was in the way all tasks go, though one alone would have done."""
+        """All tasks of the gang in the way go, though one alone would have done."""
         c = cluster()
         c.node("n", cpu=3)
         c.job("low", tasks=3, minimum=2, on=["n"] * 3, priority=1)

@@ -120,7 +120,7 @@ def test_what_is_free_is_left_to_an_allocate_that_still_comes() -> None:
 
 
 def test_a_gang_takes_what_is_free_and_evicts_for_the_rest() -> None:
-    """What is left on the node counts: nobody goes for it."""
+    """Free room on the node counts: no task is evicted for it."""
     c = cluster(actions=("reclaim", "allocate"))
     c.node("n", cpu=4)
     c.job("rich", queue="rich", tasks=3, minimum=0, on=["n"] * 3)

@@ -131,7 +131,7 @@ def test_room_that_a_gate_keeps_is_for_the_task_behind_it() -> None:
     ("least", "vote"), [(4, PERMIT), (5, REJECT)], ids=["fits", "does not fit"]
 )
 def test_entry_counts_what_others_need_and_not_what_they_borrowed(least: int, vote: int) -> None:
-    """Of 10: one job keeps 2 of its 4 cores, another still comes for 4."""
+    """The queue has 10 cores: one job keeps 2 of its 4, another still comes for 4."""
     cluster = cluster_of(cpu=20)
     cluster.queue("q", capability={"cpu": 10})
     asks = cluster.requests
@@ -207,7 +207,7 @@ def test_priority_then_share_then_those_that_deserve_something() -> None:
 
 
 def reclaim(cluster: Cluster, reclaimer: str, *, whole: bool = False) -> list[str]:
-    """Who may be evicted for the first task (or all) of a job."""
+    """Tasks that may be evicted for the first task (or all) of a job."""
     session = cluster.open()
     jobs = {job.job.name: job for job in session.world.session_jobs()}
     candidates = [

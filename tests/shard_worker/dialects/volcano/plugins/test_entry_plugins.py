@@ -18,7 +18,7 @@ from shared.units.slots import CPU
 
 
 def votes(session: Session) -> list[int]:
-    """Of the first plugin, for each job."""
+    """Votes of the first plugin, for each job."""
     ask = session.rules(JOB_ENQUEUEABLE)[0].fn
     return [ask(info, session.world) for info in session.world.session_jobs()]
 

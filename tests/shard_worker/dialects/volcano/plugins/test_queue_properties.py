@@ -1,4 +1,4 @@
-"""What holds of queues, whatever they are and whatever is allowed in which order."""
+"""Properties of queues, whatever they are and whatever is allowed in which order."""
 
 from __future__ import annotations
 
