@@ -188,6 +188,9 @@ class Job(Packed, frozen=True):
     priority_class: str = ""
     preempts: bool = True
     """False: its priority class has preemptionPolicy Never, so it causes no evictions."""
+    quota_amounts: tuple[tuple[str, Count], ...] = ()
+    """The amounts in minResources that only a ResourceQuota counts, by name (``requests.cpu``,
+    ``count/pods``)."""
 
     @property
     def key(self) -> str:

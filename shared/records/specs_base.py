@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import GenericAlias
 from typing import Any, Final, Generic, Literal, TypeVar, get_type_hints
 
 import msgspec
@@ -32,7 +31,7 @@ class Spec(Generic[P]):
 
     ``first``: how many fields are in that array. The remaining ones, which few records set, are a
     nested array in the last place, or None if all of them have their defaults. ``optional``: how
-    many fields may be left out at the end; each is, if it and those behind it have their defaults.
+    many fields may be left out at the end of the last array; each is, if it and those behind it have their defaults.
     ``before``: the number of fields in the previous format, or their types; 0 if that format is not
     read. ``stored``: types of fields whose stored form differs.
     """
@@ -53,24 +52,27 @@ class Spec(Generic[P]):
         self._of = of
         self._first = len(types) if first is None else first
         self._rest: tuple[Any, ...] = ()
+        self._optional = of.__struct_defaults__[-optional:] if optional else ()
+        left_out = self._optional
         if first is not None:
             self._rest = of.__struct_defaults__[first - len(types) :]
-            types[first:] = [GenericAlias(tuple, tuple(types[first:])) | None]
-        self._optional = of.__struct_defaults__[-optional:] if optional else ()
-        self._now = Codec(kind.encode(), _array(Literal[3], types, self._optional))
-        self._before = Codec(kind.encode(), _array(Literal[2], old)) if before else self._now
+            types[first:] = [_array(types[first:], left_out) | None]
+            left_out = ()
+        self._now = Codec(kind.encode(), _array([Literal[3], *types], left_out))
+        self._before = Codec(kind.encode(), _array([Literal[2], *old])) if before else self._now
 
     def encode(self, value: P) -> bytes:
         return self.pack(astuple(value))
 
     def pack(self, fields: tuple[Any, ...]) -> bytes:
         """``fields``: those of the class, in the form in which they are stored."""
+        nothing_more = fields[self._first :] == self._rest
         for default in reversed(self._optional):
             if fields[-1] != default:
                 break
             fields = fields[:-1]
         first, rest = fields[: self._first], fields[self._first :]
-        more = ((None if rest == self._rest else rest),) if self._rest else ()
+        more = ((None if nothing_more else rest),) if self._rest else ()
         return self._now.encode((FORMAT, *first, *more))
 
     def decode(self, data: bytes) -> P:
@@ -84,16 +86,13 @@ class Spec(Generic[P]):
         codec = self._before if version == bytes((BEFORE,)) else self._now
         _, *fields = astuple(codec.decode(data))
         if self._rest and codec is self._now:
-            fields[-1:] = fields[-1] or ()
+            fields[-1:] = astuple(fields[-1]) if fields[-1] else ()
         return fields
 
 
-def _array(
-    version: object, types: Sequence[object], defaults: tuple[object, ...] = ()
-) -> type[Any]:
-    """An array of the version and values of these types; the last ones may have defaults."""
-    fields: list[Any] = [("format", version)]
-    fields += [(f"field_{at}", kind) for at, kind in enumerate(types)]
+def _array(types: Sequence[object], defaults: tuple[object, ...] = ()) -> Any:
+    """An array of values of these types; the last ones may have defaults."""
+    fields: list[Any] = [(f"field_{at}", kind) for at, kind in enumerate(types)]
     for at, default in enumerate(defaults, start=len(fields) - len(defaults)):
         fields[at] += (default,)
     return msgspec.defstruct("Array", fields, array_like=True, forbid_unknown_fields=True)

@@ -51,6 +51,7 @@ def _described(step: AdmissionStep, job: Job, new: PodGroupManifest) -> Job:
         min_resources=None
         if new.min_resources is None
         else step.draft.requests(new.min_resources, "spec.minResources", offers=False),
+        quota_amounts=new.quota_amounts,
         dangling=False,
         labels=new.labels,
         annotations=new.annotations,

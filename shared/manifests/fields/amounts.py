@@ -9,6 +9,12 @@ from shared.units.quantity import amount
 from shared.units.things import PORT
 
 _MOST = 256
+_PLAIN = frozenset(("cpu", "memory", "pods", "ephemeral-storage"))
+"""Of the names without a domain those that nodes offer, beside the prefixes."""
+_PLAIN_PREFIXES = ("hugepages-", "attachable-volumes-")
+_QUOTA_PREFIXES = ("requests.", "limits.")
+_CLASS = ".storageclass.storage.k8s.io"
+"""In a name: an amount of storage of one class."""
 
 
 def read_amounts(fields: Fields | None) -> dict[str, int]:
@@ -21,6 +27,21 @@ def read_amounts(fields: Fields | None) -> dict[str, int]:
         if not is_qualified(name) or name.startswith(PORT):
             raise fields.wrong(name, "not a resource name; write [domain/]name")
     return {name: amount(name, value, fields.path(name)) for name, value in fields.data.items()}
+
+
+def is_of_nodes(name: str) -> bool:
+    """Whether a node may offer the resource. The others are what a ResourceQuota counts, or a part
+    of it (``requests.cpu``, ``count/pods``).
+
+    Volcano's controllers write both into minResources, by Kubernetes' quota evaluator; its
+    scheduler drops the others (NewResource, IsScalarResourceName).
+    """
+    if name in _PLAIN:
+        return True
+    domain, slash, _ = name.partition("/")
+    if not slash:
+        return name.startswith(_PLAIN_PREFIXES)
+    return domain != "count" and not domain.startswith(_QUOTA_PREFIXES) and _CLASS not in domain
 
 
 def frozen(amounts: dict[str, int], *, zeros: bool = False) -> Amounts:

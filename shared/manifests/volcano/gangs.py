@@ -4,7 +4,7 @@ templates)."""
 from __future__ import annotations
 
 from shared.errors import InvalidInput
-from shared.manifests.fields.amounts import frozen, read_amounts
+from shared.manifests.fields.amounts import frozen, is_of_nodes, read_amounts
 from shared.manifests.fields.durations import check_duration
 from shared.manifests.fields.metadata import (
     NUMA_POLICY,
@@ -46,6 +46,8 @@ def read_pod_group(obj: dict[str, object]) -> PodGroupManifest:
     spec = part_of(obj, "spec", "PodGroupSpec")
     status = part_of(obj, "status")
     needs = spec.child("minResources")
+    least = frozen(read_amounts(needs))
+    offered = tuple(pair for pair in least if is_of_nodes(pair[0]))
     return PodGroupManifest(
         namespace=meta.namespace,
         name=meta.name,
@@ -55,7 +57,8 @@ def read_pod_group(obj: dict[str, object]) -> PodGroupManifest:
         role_minima=_role_minima(spec.child("minTaskMember")),
         queue=loose_name(spec.text("queue") or "default", "spec.queue"),
         priority_class=spec.text("priorityClassName"),
-        min_resources=None if needs is None else frozen(read_amounts(needs)),
+        min_resources=None if needs is None else offered,
+        quota_amounts=tuple(pair for pair in least if pair not in offered),
         phase=status.choice("phase", _PHASES, ""),
         labels=labels_of(meta),
         annotations=annotations_of(meta),

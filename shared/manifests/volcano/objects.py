@@ -43,6 +43,8 @@ class PodGroupManifest:
     queue: str
     priority_class: str
     min_resources: Amounts | None
+    """Those that nodes offer; ``quota_amounts`` has the others."""
+    quota_amounts: Amounts = ()
     phase: str = ""
     labels: Pairs = ()
     annotations: Pairs = ()

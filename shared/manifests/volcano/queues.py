@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.errors import InvalidInput
-from shared.manifests.fields.amounts import frozen, read_amounts
+from shared.manifests.fields.amounts import frozen, is_of_nodes, read_amounts
 from shared.manifests.fields.metadata import annotations_of, read_metadata
 from shared.manifests.fields.reader import INT32, Fields, loose_name, part_of
 from shared.manifests.kubernetes.pod_affinity import PREFERRED, REQUIRED
@@ -43,8 +43,8 @@ def read_queue(obj: dict[str, object]) -> QueueManifest:
         open=not status.data.get("state") or status.choice("state", _STATES, "") == "Open",
         reclaimable=spec.boolean("reclaimable", True),
         capability=None if capability is None else _limits(capability),
-        deserved=frozen(read_amounts(deserved), zeros=True),
-        guarantee=frozen(read_amounts(guarantee)),
+        deserved=frozen(_amounts(deserved), zeros=True),
+        guarantee=frozen(_amounts(guarantee)),
         deserved_set=deserved is not None,
         created=meta.created,
         annotations=annotations_of(meta),
@@ -52,8 +52,13 @@ def read_queue(obj: dict[str, object]) -> QueueManifest:
     )
 
 
+def _amounts(fields: Fields | None) -> dict[str, int]:
+    """The amounts of what nodes offer; Volcano ignores the others."""
+    return {name: n for name, n in read_amounts(fields).items() if is_of_nodes(name)}
+
+
 def _limits(capability: Fields) -> tuple[tuple[str, int], ...]:
-    written = read_amounts(capability).items()
+    written = _amounts(capability).items()
     limits = {name: most for name, most in written if most or name not in _UNLIMITED_AT_0}
     return frozen(limits, zeros=True)
 

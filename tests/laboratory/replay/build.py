@@ -7,6 +7,8 @@ from typing import Any
 from laboratory.replay.cases import Case, read_cases
 from laboratory.replay.cycles import run_cycles
 from laboratory.replay.outcome import ReplayResult
+from laboratory.replay.sharded import ShardedRun, run_sharded
+from shard_worker.view.mode import Mode
 from shared.policy.dialect import parse_policy
 
 Json = dict[str, Any]
@@ -109,3 +111,17 @@ def sessions(made: Case, cycles: int = 1) -> list[ReplayResult]:
 def session(*items: Json, under: Json) -> ReplayResult:
     [result] = sessions(case(*items, under=under))
     return result
+
+
+FORMS = ("session", "one shard", "three shards")
+"""The ways to decide a dump, which must agree."""
+
+
+def decided(form: str, *items: Json, under: Json) -> ReplayResult:
+    """The objects decided in one of the forms."""
+    if form == "session":
+        return session(*items, under=under)
+    read = case(*items, under=under)
+    shards, mode = (1, Mode.NONE) if form == "one shard" else (3, Mode.SOFT)
+    sharding = ShardedRun(shards=shards, mode=mode, seed=1)
+    return run_sharded(read.policy, read.recorded, sharding, name=read.id)

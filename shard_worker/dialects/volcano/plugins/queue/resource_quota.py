@@ -63,11 +63,12 @@ class ResourceQuotas:
 
     def _least(self, info: JobInfo, cluster: ClusterInfo) -> Named:
         names = cluster.names
-        return {
+        least = {
             names[slot]: amount
             for slot, amount in info.job.min_resources or ()
             if slot < len(names)
         }
+        return least | dict(info.job.quota_amounts)
 
 
 def _quotas(namespace: str, cluster: ClusterInfo) -> Iterator[ResourceQuota]:
