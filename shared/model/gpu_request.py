@@ -7,9 +7,9 @@ depends on the node.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 
 from shared.codec.packed import Count, Packed
+from shared.units.bounded_numbers import decimal_number, whole_number
 
 WHOLE = 1000
 """Parts of a device."""
@@ -38,23 +38,17 @@ class GpuRequest(Packed, frozen=True):
 
 def gpu_request(annotations: Mapping[str, str], whole: int) -> GpuRequest | None:
     """Read the GPU request in a pod's annotations, or else request ``whole`` devices; None for
-    nothing. Unreadable annotations count as absent: such pods are refused earlier."""
-    number = _whole_number(annotations.get(NUMBER, "1")) or 1
+    nothing. Unreadable annotations count as absent: KAI's policy refuses such pods earlier, and no
+    other looks at these annotations to place a pod."""
+    number = whole_number(annotations.get(NUMBER, "1")) or 1
     if FRACTION in annotations:
         part = _share(annotations[FRACTION])
         return GpuRequest(number, part=part) if part else None
     if MEMORY in annotations:
-        memory = _whole_number(annotations[MEMORY])
+        memory = whole_number(annotations[MEMORY])
         return GpuRequest(number, memory=memory) if memory else None
     return GpuRequest(whole, part=WHOLE) if whole else None
 
 
 def _share(text: str) -> int:
-    try:
-        return round(Fraction(text) * 100) * STEP
-    except (ValueError, ZeroDivisionError):
-        return 0
-
-
-def _whole_number(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    return round((decimal_number(text) or 0) * 100) * STEP

@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 from shared.model.gpu_request import WHOLE
 from shared.model.model import Node, Pairs
 from shared.model.named_devices import DEVICES, MOST_DEVICES, devices_of, written_devices
+from shared.units.bounded_numbers import whole_number
 from shared.units.things import Things
 
 PREFIX = "kai-gpu/"
@@ -22,8 +23,7 @@ _GROUPS = UUID("6f0a6f8e-3f0c-5b52-9d0e-6c2b8b0f1d8a")
 
 def memory_of(label: str) -> int:
     """MiB of a device of a node whose label says this; "" for none."""
-    memory = int(label) if label.isdecimal() and len(label) < 10 else 0
-    return max(memory // 100 * 100, LEAST_MEMORY)
+    return max((whole_number(label) or 0) // 100 * 100, LEAST_MEMORY)
 
 
 def device_memory(labels: Mapping[str, str]) -> int:

@@ -25,6 +25,7 @@ from shared.model.named_devices import (
     is_volcanos,
     written_devices,
 )
+from shared.units.bounded_numbers import whole_number
 from shared.units.things import Things, Vector, joined_devices
 
 GPU_MEMORY = "volcano.sh/gpu-memory"
@@ -85,14 +86,11 @@ def registered(text: str) -> list[NodeDevice]:
         parts = [part.strip() for part in entry.split(",")]
         if len(parts) < 5 or parts[4].lower() != "true":
             continue
-        if _is_amount(parts[1]) and _is_amount(parts[2]):
-            capacity = (int(parts[1]), int(parts[2]), ALL_CORES)
+        shares, memory = whole_number(parts[1]), whole_number(parts[2])
+        if shares is not None and memory is not None:
+            capacity = (shares, memory, ALL_CORES)
             devices.append(NodeDevice(f"{VGPU}{position}", parts[0], parts[3], capacity))
     return devices
-
-
-def _is_amount(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 15
 
 
 def device_annotations(node: Node, devices: Things) -> dict[str, str]:
@@ -119,9 +117,11 @@ def assigned_devices(node: Node, annotations: Mapping[str, str]) -> Things:
     taken = [held for held in devices_of(annotations, ASSIGNED_DEVICES) if held[0] in own]
     for entry in annotations.get(ASSIGNED, "").replace(";", ":").split(":"):
         id, _, amounts = entry.partition(",")
-        _, *numbers = amounts.split(",")
-        if id in by_id and len(numbers) == 2 and all(map(_is_amount, numbers)):
-            device, memory, cores = by_id[id], int(numbers[0]), int(numbers[1])
+        _, *numbers = map(whole_number, amounts.split(","))
+        if id not in by_id or len(numbers) != 2:
+            continue
+        device, (memory, cores) = by_id[id], numbers
+        if memory is not None and cores is not None:
             shares = device.capacity[SHARES] if cores == ALL_CORES else 1
             taken.append((device.name, (shares, memory, cores)))
     return joined_devices(taken)

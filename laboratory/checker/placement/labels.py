@@ -9,7 +9,7 @@ Requirement = dict[str, Any]
 """key, operator, values; ``field`` if it is about metadata.name."""
 Labels = dict[str, str]
 
-_WHOLE = re.compile(r"[+-]?[0-9]+")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _REPELLING = ("NoSchedule", "NoExecute")
 

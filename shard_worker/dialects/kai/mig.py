@@ -15,7 +15,7 @@ from shared.model.model import Pairs, Requests
 MIG = "nvidia.com/mig-"
 """Begins the name of an instance's resource; as an annotation it marks a legacy pod."""
 STRATEGY = "nvidia.com/mig.strategy"
-_SLICES = re.compile(re.escape(MIG) + r"([0-9]+)g\..*")
+_SLICES = re.compile(re.escape(MIG) + r"([0-9]{1,3})g\..*")
 
 LEGACY = "pods with an annotation nvidia.com/mig-* are not placed any more"
 WITH_LEGACY = "node(s) had legacy MIG pods"

@@ -7,7 +7,6 @@ per distinct value and one array lookup for all nodes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -16,6 +15,7 @@ import numpy as np
 from shard_worker.framework.rules import Coded, Mask, NodeColumns
 from shared.model.constraints import Requirement, Taint, Terms, Toleration
 from shared.model.model import Node, TaskClass
+from shared.units.bounded_numbers import int64
 
 V = TypeVar("V")
 
@@ -26,7 +26,6 @@ TAINT = "node(s) had untolerated taints"
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 """The taint that a cordoned node has: tolerating it means tolerating the cordon."""
-WHOLE = re.compile(r"[+-]?[0-9]+")
 REPELLING = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -162,7 +161,7 @@ def _compared(requirement: Requirement) -> Callable[[str | None], bool]:
 
 def _whole(text: str | None) -> int | None:
     """Parse an integer with an optional sign, as Kubernetes does."""
-    return int(text) if text is not None and WHOLE.fullmatch(text) else None
+    return None if text is None else int64(text)
 
 
 # --- columns ----------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from shared.units.bounded_numbers import int64
+
 
 class ListMetadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
@@ -71,6 +73,23 @@ class PodSpec(msgspec.Struct, rename="camel"):
     scheduler_name: str = ""
 
 
+class PodClaim(msgspec.Struct, rename="camel"):
+    """A claim that a pod names, or that is to be created from a template for it alone."""
+
+    name: str
+    resource_claim_template_name: str | None = None
+
+
+class PodClaims(msgspec.Struct, rename="camel"):
+    resource_claims: list[PodClaim] | None = None
+
+
+class PodClaimStatus(msgspec.Struct):
+    """The claim of this name in the pod was created, or turned out to need none."""
+
+    name: str
+
+
 class StatusCause(msgspec.Struct):
     message: str = ""
 
@@ -109,6 +128,8 @@ line_of = msgspec.json.Decoder(WatchLine).decode
 head_of = msgspec.json.Decoder(Head).decode
 pod_of = msgspec.json.Decoder(PodObject).decode
 spec_of = msgspec.json.Decoder(PodSpec).decode
+claims_of = msgspec.json.Decoder(PodClaims).decode
+claim_statuses_of = msgspec.json.Decoder(list[PodClaimStatus] | None).decode
 _status_of = msgspec.json.Decoder(ApiStatus).decode
 
 
@@ -129,4 +150,4 @@ def status_of(body: bytes | msgspec.Raw, code: int) -> ApiStatus:
 def version_number(version: str) -> int:
     """A resourceVersion as a number, 0 for one that is none. Those of one object can be compared
     (Kubernetes 1.35, and with etcd before)."""
-    return int(version) if version.isdecimal() else 0
+    return max(int64(version) or 0, 0)

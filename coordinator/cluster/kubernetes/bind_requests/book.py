@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from coordinator.cluster.kubernetes.api.objects import version_number
 from coordinator.cluster.kubernetes.api.reflector import WatchedKind
 from coordinator.cluster.kubernetes.bind_requests.objects import BindRequest, request_of
 from coordinator.cluster.kubernetes.state.pods import PodKey, PodRow
@@ -132,8 +133,7 @@ class BindRequestBook:
 
 
 def _version(request: BindRequest) -> int:
-    text = request.metadata.resource_version
-    return int(text) if text.isdecimal() else 0
+    return version_number(request.metadata.resource_version)
 
 
 class PodOutcomes:

@@ -17,6 +17,7 @@ from coordinator.cluster.kubernetes.api.reflector import WatchedKind
 from coordinator.cluster.kubernetes.state.pods import STATEMENT, PodKey, PodRow
 from shared.model.gpu_request import WHOLE
 from shared.model.kai_devices import PREFIX, shared_groups
+from shared.units.bounded_numbers import whole_number
 from shared.units.things import Things
 
 API_VERSION = "scheduling.run.ai/v1alpha2"
@@ -29,6 +30,7 @@ sets no limit. Of a limit above 1 KAI's binder reports the first failure alone, 
 """
 SELECTED_NODE = "selected-node"
 _LONGEST_LABEL = 63
+_ENTRY_PARTS = 2
 
 
 class Statement(NamedTuple):
@@ -142,8 +144,9 @@ def read_statement(text: str) -> Statement:
     ledger, _, rest = text.partition("/")
     leader, _, entry = rest.partition("/")
     number = leader.partition(":")[0]
-    epoch = int(number) if number.isdecimal() else 0
-    parts = tuple(int(part) for part in entry.split("-") if part.isdecimal())
+    epoch = whole_number(number) or 0
+    numbers = map(whole_number, entry.split("-", _ENTRY_PARTS)[:_ENTRY_PARTS])
+    parts = tuple(number for number in numbers if number is not None)
     return Statement(ledger, leader, epoch, parts)
 
 

@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from coordinator.cluster.kubernetes.api.objects import PodObject, spec_of
+from coordinator.cluster.kubernetes.api.objects import (
+    PodObject,
+    claim_statuses_of,
+    claims_of,
+    spec_of,
+)
 from coordinator.cluster.protocol import Phase
 from shared.model.kai_devices import RECEIVED, is_group_label
 from shared.model.node_devices import DEVICE_MARKS
@@ -38,6 +43,8 @@ UNBOUND = -1
 _OF_BINDING = (STATEMENT, RECEIVED, *DEVICE_MARKS)
 _NO_MARKS: Mapping[str, str] = {}
 _TEMPLATE = b'"resourceClaimTemplateName"'
+"""No pod without this text has a claim of a template. One with it may have none either: anybody may
+write it into an argument or a selector."""
 
 
 @dataclass(slots=True)
@@ -191,10 +198,10 @@ def has_claims(pod: PodObject) -> bool:
     makes none."""
     if _TEMPLATE not in bytes(pod.spec):
         return True
-    wanted = msgspec.json.decode(pod.spec)["resourceClaims"]
-    statuses = bytes(pod.status.resource_claim_statuses)
-    made = {claim["name"] for claim in (msgspec.json.decode(statuses) or ())} if statuses else set()
-    return all(c["name"] in made for c in wanted if c.get("resourceClaimTemplateName"))
+    claims = claims_of(pod.spec).resource_claims or ()
+    from_templates = {claim.name for claim in claims if claim.resource_claim_template_name}
+    statuses = bytes(pod.status.resource_claim_statuses) or b"null"
+    return from_templates <= {status.name for status in claim_statuses_of(statuses) or ()}
 
 
 def own_words(annotations: dict[str, str] | None) -> dict[str, str]:

@@ -22,6 +22,7 @@ from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress
 from shard_worker.session_model.world import World
 from shared.model.model import Pairs
 from shared.policy.model import PluginOption, PolicyError
+from shared.units.bounded_numbers import whole_number
 
 ZONE = "volcano.sh/revocable-zone"
 """Label of a node: its zone. Annotation of a pod: "*" allows any zone."""
@@ -215,10 +216,8 @@ def _says_preemptable(*marks: Pairs) -> bool:
 
 def _amount(share: str, whole: int) -> int:
     """ "3" is 3, "50%" half of ``whole`` rounded down; any other text is 0."""
-    number = share.removesuffix("%")
-    if not number.isdecimal():
-        return 0
-    return int(number) * whole // 100 if share.endswith("%") else int(number)
+    number = whole_number(share.removesuffix("%")) or 0
+    return number * whole // 100 if share.endswith("%") else number
 
 
 def _hours(text: str, argument: str) -> Hours:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, QueueInfo
 from shared.model.model import Requests
+from shared.units.bounded_numbers import finite_number
 from shared.units.resources import Amounts, share
 
 HIERARCHY = "volcano.sh/hierarchy"
@@ -163,7 +164,4 @@ class FairTree:
 
 def _weight(text: str) -> float:
     """The weight; 1 if the text is not a number, or is below 1."""
-    try:
-        return max(float(text), 1.0)
-    except ValueError:
-        return 1.0
+    return max(finite_number(text) or 1.0, 1.0)

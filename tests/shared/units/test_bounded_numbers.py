@@ -1,0 +1,51 @@
+"""Texts that anybody may write are read as numbers within bounds of digits, size and time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.units.bounded_numbers import decimal_number, finite_number, int64, whole_number
+
+READERS: list[Callable[[str], object]] = [whole_number, int64, decimal_number, finite_number]
+LONG = "0." + "1" * 100_000
+HOSTILE = ("9" * 5000, "1e999999999", "1e-999999999", LONG, "1/3", "nan", "inf", "\u0663")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("read", READERS)
+def test_what_is_beyond_the_bounds_is_no_number(read: Callable[[str], object], text: str) -> None:
+    began = time.process_time()
+    number = read(text)
+    assert time.process_time() - began < 0.01
+    assert number is None or (read is finite_number and text == "1e-999999999" and number == 0.0)
+
+
+@given(st.integers(0, 10**15 - 1))
+def test_a_whole_number_of_fifteen_digits_is_exact(number: int) -> None:
+    assert whole_number(str(number)) == number
+
+
+@given(st.integers(-(2**64), 2**64))
+def test_a_number_is_taken_within_64_bits(number: int) -> None:
+    assert int64(str(number)) == (number if -(2**63) <= number < 2**63 else None)
+
+
+def test_a_sign_is_taken_where_kubernetes_takes_it() -> None:
+    assert int64("+7") == 7 and int64("-7") == -7
+    assert whole_number("-7") is None and decimal_number("-0.5") is None
+
+
+@given(st.decimals(0, 10**6, places=5))
+def test_a_decimal_number_is_exact(number: object) -> None:
+    assert decimal_number(f"{number:f}") == Fraction(f"{number:f}")
+
+
+def test_a_decimal_number_may_leave_out_one_side_of_its_point() -> None:
+    assert decimal_number(".5") == Fraction(1, 2) and decimal_number("2.") == 2
+    assert decimal_number(".") is None and decimal_number("") is None
