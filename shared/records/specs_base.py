@@ -31,9 +31,9 @@ class Spec(Generic[P]):
 
     ``first``: how many fields are in that array. The remaining ones, which few records set, are a
     nested array in the last place, or None if all of them have their defaults. ``optional``: how
-    many fields may be left out at the end of the last array; each is, if it and those behind it have their defaults.
-    ``before``: the number of fields in the previous format, or their types; 0 if that format is not
-    read. ``stored``: types of fields whose stored form differs.
+    many fields may be left out at the end of the last array; each is, if it and those behind it
+    have their defaults. ``before``: the number of fields in the previous format, or their types; 0
+    if that format is not read. ``stored``: types of fields whose stored form differs.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.laboratory.replay.build import FORMS, Json, decided, gang, node, queue, session
 
-POLICIES: dict[str, list[list[Json]]] = {
+POLICIES: dict[str, list[list[str]]] = {
     "overcommit": [["gang"], ["overcommit", "predicates", "proportion"]],
     "proportion": [["gang"], ["predicates", "proportion"]],
     "capacity": [["gang", "capacity"], ["predicates"]],
