@@ -15,8 +15,8 @@ from shared.ledger.errors import LedgerIdentity
 SCHEMA = 5
 """The version of the records and scripts in this package."""
 
-OLDEST = 4
-"""The oldest version that this package migrates."""
+OLDEST = 5
+"""The oldest version that this package migrates: that of the first release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,8 @@ class SchemaState:
             raise LedgerIdentity(text + "run the version that wrote it, or a newer one")
         if 0 < self.schema < OLDEST:
             raise LedgerIdentity(
-                text + f"it takes up schema {OLDEST} and later. Run a version in between first, or "
-                "the one that wrote it until its jobs have ended; then start anew with an empty "
-                "data directory"
+                text + f"it takes up schema {OLDEST} and later. Run the one that wrote it until "
+                "its jobs have ended; then start anew with an empty data directory"
             )
 
     def check_current(self) -> None:

@@ -71,7 +71,6 @@ _OBJECTS: dict[str, Spec[Any]] = {
 _POLICY = Codec(b"policy", tuple[Either, str])
 _SLOTS = Codec(b"slots", tuple[Either, tuple[str, ...]])
 _NUMBERS = Codec(b"numbers", tuple[Either, Count, Count, Count])
-_NUMBERS_4 = Codec(b"numbers", tuple[Either, Count, Count])
 
 encode_node, decode_node = _NODE.encode, _NODE.decode
 encode_class, decode_class = _CLASS.encode, _CLASS.decode
@@ -134,8 +133,3 @@ def encode_numbers(next_jid: int, next_qid: int, next_cid: int) -> bytes:
 def decode_numbers(data: bytes) -> tuple[int, int, int]:
     """(the next number of a job, of a queue, of a task class)."""
     return _NUMBERS.decode(data)[1:]
-
-
-def decode_numbers_4(data: bytes) -> tuple[int, int]:
-    """As ledgers of schema 4 have them: (the next number of a job, of a queue)."""
-    return _NUMBERS_4.decode(data)[1:]

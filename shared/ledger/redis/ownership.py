@@ -10,8 +10,7 @@ from redis.exceptions import ResponseError
 
 from shared.ledger.errors import Deposed, LeaseHeld, LedgerBehind, LedgerIdentity
 from shared.ledger.keys import BINDERS, key, log_position
-from shared.ledger.migration.schema_5 import STEPS as STEPS_TO_5
-from shared.ledger.migration.take_up import take_up
+from shared.ledger.migration import STEPS, take_up
 from shared.ledger.protocol import COORDINATOR, Leader
 from shared.ledger.redis.access import Access
 from shared.ledger.redis.calls import Calls, script, translated
@@ -19,9 +18,6 @@ from shared.ledger.redis.integrity import check_records
 from shared.ledger.redis.take_up import TakingUp, schema_of
 from shared.ledger.schema import SCHEMA, SchemaState, TakeUpProgress
 from shared.messages.messages import Epoch
-
-STEPS = {4: STEPS_TO_5}
-"""Schema -> the migration steps from it to the next."""
 
 _MICROSECONDS = 1_000_000
 _CONTENT = ("node", "queue", "class", "job")
@@ -157,7 +153,7 @@ class Ownership(Calls):
     async def take_up(self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]) -> None:
         taking = TakingUp(self._run, self._writer, leader=leader)
         async with translated():
-            await take_up(taking, STEPS, on_progress)
+            await take_up(taking, STEPS, on_progress, target=SCHEMA)
 
     # --- epochs and their leases --------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The server's side of a migration, for :func:`shared.ledger.migration.take_up.take_up`."""
+"""The server's side of a migration, for :func:`shared.ledger.migration.take_up`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgpack
 
 from shared.ledger.errors import Deposed, LedgerUnavailable
 from shared.ledger.keys import ORDER, key
-from shared.ledger.migration.take_up import Stage, Write
+from shared.ledger.migration import Stage, Write
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.schema import SchemaState, TakeUpProgress
 from shared.messages.messages import Epoch

@@ -36,7 +36,7 @@ from shared.ledger.entries.repair import RepairBatch, RepairResult
 from shared.ledger.entries.stored import TaskRecord, ThingAsk
 from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerFault, LedgerUnavailable
 from shared.ledger.keys import BINDERS, key, window
-from shared.ledger.migration.take_up import Write
+from shared.ledger.migration import Write
 from shared.ledger.records import USED
 from shared.ledger.redis import calls
 from shared.ledger.redis.client import RedisLedger

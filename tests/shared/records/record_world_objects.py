@@ -1,8 +1,8 @@
 """Write how each object that placement reads is stored: ``python -m
 tests.shared.records.record_world_objects``.
 
-Only where a change of what is stored is wanted: it is another schema then, with a dump of the one
-before (``tests/shared/ledger/migration``).
+Only where a change of what is stored is wanted: it is another schema then
+(``tests/shared/ledger/migration``).
 """
 
 from __future__ import annotations

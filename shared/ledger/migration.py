@@ -1,4 +1,4 @@
-"""Migrate a ledger that an earlier version wrote to this version's schema, step by step.
+"""Migrate a ledger of an earlier schema to this version's, step by step.
 
 The leader does it after it has claimed every writer and before it reads a record. Each step goes
 through the fields of one hash in their order, a slice at a time: read, convert (a pure function),
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shared.codec.packed import replace
-from shared.ledger.schema import SCHEMA, TakeUpProgress
+from shared.ledger.schema import TakeUpProgress
 
 SLICE = 500
 """Fields converted by one call: below 5 ms of the server's thread with records of 20 slots."""
@@ -64,6 +64,11 @@ class MigrationStep:
     prepare: Callable[[RecordReader], Awaitable[Convert]]
 
 
+STEPS: dict[int, Sequence[MigrationStep]] = {}
+"""Schema -> the steps from it to the next; from each that this version migrates. None was released
+before today's. A worked example: ``tests/shared/ledger/migration/next_schema.py``."""
+
+
 class MigratingLedger(RecordReader, Protocol):
     """The ledger operations that :func:`take_up` needs."""
 
@@ -80,7 +85,7 @@ async def take_up(
     steps: Mapping[int, Sequence[MigrationStep]],
     on_progress: Callable[[TakeUpProgress], None],
     *,
-    target: int = SCHEMA,
+    target: int,
     size: int = SLICE,
 ) -> None:
     """Migrate the ledger to schema ``target``; no effect where it has it already.

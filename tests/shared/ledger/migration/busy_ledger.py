@@ -1,26 +1,21 @@
-"""Write the dump of this version's schema: ``python -m tests.shared.ledger.migration.record
-[FILE]``.
-
-A small ledger in which something of every kind is under way. Each version that changes the schema
-writes its own before it is released, and keeps those of the versions before.
-"""
+"""A small ledger in which something of every kind is under way, written by a running service."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import redis
 
-from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout
+from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout, Listed
 from coordinator.cluster.simulated.cluster import LocalCluster
+from coordinator.cluster.simulated.memory import KeptPod, Memory
 from coordinator.intake.documents.document import Key
 from laboratory.workloads.generators import DURATION
+from shared.ledger.keys import key
 from shared.ledger.redis.server import EmbeddedServer
-from shared.ledger.schema import SCHEMA
 from shared.messages.messages import TaskState
 from tests.coordinator.intake.objects import (
     container,
@@ -33,7 +28,7 @@ from tests.coordinator.intake.objects import (
     task,
 )
 from tests.end_to_end.one_process.harness import Running, running
-from tests.shared.ledger.migration.dump import ClusterColumns, path_of, write
+from tests.shared.ledger.migration.next_schema import NOTE
 
 POLICY = """\
 actions: "enqueue, allocate, preempt, backfill"
@@ -137,34 +132,52 @@ async def fill(service: Running, kubelets: Halting) -> None:
     # What is placed now is not bound: the cluster does not answer any more.
     kubelets.silent = True
     await submit(service, lasting(pod("nothing", containers=[{"name": "c"}])))
-    await service.until(lambda _: counted[TaskState.BINDING] == 1)
+    await service.until(lambda _: counted[TaskState.BINDING] >= 1)
 
 
-async def record(path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="qt-") as directory:
-        run_dir = Path(directory)
-        (run_dir / "policy.yaml").write_text(POLICY)
-        server = EmbeddedServer(run_dir, run_dir / "data", fsync="no")
-        server.start()
-        kubelets = Halting(grace=0.05)
-        try:
-            async with running(
-                server.url, run_dir, kubelets=kubelets, policy=run_dir / "policy.yaml"
-            ) as service:
-                await fill(service, kubelets)
-                listed = kubelets.listing("")
-                with redis.Redis.from_url(server.url, protocol=2) as client:
-                    cluster = ClusterColumns(listed.tasks, listed.uids, listed.nodes, listed.phases)
-                    write(path, client, cluster)
-        finally:
-            server.stop()
+@dataclass(frozen=True, slots=True)
+class BusyLedger:
+    records: dict[bytes, bytes]
+    """Key -> its content, as DUMP gives it."""
+    cluster: Listed
+    """The pods that ran at that moment."""
+
+    def load(self, client: Any) -> None:
+        """Replace everything on the server; the leader that wrote it is gone, whatever the clock
+        says."""
+        client.flushall()
+        for name, content in self.records.items():
+            client.restore(name, 0, content)
+        free_leadership(client)
+        client.hset(key("meta"), NOTE, "1")
+
+    def memory(self, *, seconds: float) -> Memory:
+        """The pods as kubelets remember them, each running for so long from now on."""
+        now = time.time()
+        columns = zip(self.cluster.tasks, self.cluster.uids, self.cluster.nodes, strict=True)
+        return Memory(
+            pods={
+                task: KeptPod(uid, node, seconds, bound=now, failing=False, started=True)
+                for task, uid, node in columns
+            }
+        )
 
 
-def main() -> None:
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else path_of(SCHEMA)
-    asyncio.run(record(path))
-    sys.stdout.write(f"{path}\n")
+def free_leadership(client: Any) -> None:
+    client.hset(key("epoch"), "coordinator/lease", "0 0")
 
 
-if __name__ == "__main__":
-    main()
+async def record(run_dir: Path) -> BusyLedger:
+    policy = run_dir / "policy.yaml"
+    policy.write_text(POLICY)
+    server = EmbeddedServer(run_dir, run_dir / "data", fsync="no")
+    server.start()
+    kubelets = Halting(grace=0.05)
+    try:
+        async with running(server.url, run_dir, kubelets=kubelets, policy=policy) as service:
+            await fill(service, kubelets)
+            with redis.Redis.from_url(server.url, protocol=2) as client:
+                records = {name: client.dump(name) for name in client.keys("*")}
+            return BusyLedger(records, kubelets.listing(""))
+    finally:
+        server.stop()
