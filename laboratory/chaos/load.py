@@ -134,7 +134,8 @@ class Load:
         self._rng = Random(seed)
         self._seed = seed
         self._shape = shape
-        self._shard = max(1, shape.capacity // shards)
+        # Wider than the only shard would be wider than the cluster.
+        self._shard = max(1, shape.capacity // max(2, shards))
         self._nodes = nodes
         self._number = 0
         self._step = 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from coordinator.cli.options.failure import CommandError
 from laboratory.local_kubernetes.binaries import Binaries
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.errors import LocalClusterFailed
+from laboratory.own_directory import create_own_directory, delete_own
 
 
 @contextlib.contextmanager
@@ -20,7 +19,7 @@ def own_control_plane(folder: Path) -> Iterator[ControlPlane]:
     binaries = Binaries(folder.absolute())
     if missing := binaries.missing():
         raise CommandError(f"--servers: {folder} has no {missing[0]}; name the folder that has it")
-    path = Path(tempfile.mkdtemp(prefix="qk-"))  # short: etcd has a socket there
+    path = create_own_directory("qk-")  # short: etcd has a socket there
     try:
         plane = ControlPlane(path, binaries, audited=False)
         try:
@@ -31,4 +30,4 @@ def own_control_plane(folder: Path) -> Iterator[ControlPlane]:
     except LocalClusterFailed as error:
         raise CommandError(str(error)) from None
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        delete_own(path)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -22,9 +20,10 @@ from coordinator.cli.run import exit_code
 from coordinator.supervisor.supervisor import Supervisor
 from laboratory.chaos.report import RunFailed
 from laboratory.checker.report.report import HistoryError
+from laboratory.own_directory import create_own_directory, delete_own, own_settings
 from laboratory.workloads.bulk_client import ApiClient, BulkError, Submitted, describe
 from laboratory.workloads.generators import Item, lists
-from shared.settings.settings import Settings, SettingsError, load_settings
+from shared.settings.settings import Settings, SettingsError
 
 POLL_SECONDS = 0.2
 """Time between two looks at the status; longer where answering takes the coordinator long."""
@@ -192,15 +191,12 @@ def workspace(*, history: Path | None, **flags: Any) -> Iterator[Workspace]:
     """
     if history is not None and history.exists() and history.stat().st_size:
         raise CommandError(f"--history: {history} exists; remove it or give another name")
-    directory = Path(tempfile.mkdtemp(prefix="quadrant-"))
+    directory = create_own_directory()
     space: Workspace | None = None
     try:
-        path = None if history is None else history.absolute()
-        settings = load_settings(run_dir=directory, history=path, **flags)
+        settings = own_settings(directory, history=history, **flags)
         check_policy(settings)
-        # Nobody else is to ask this one, and its own command has no token, and believes no
-        # certificate.
-        space = Workspace(settings.replace(tokens_file=None, tls_cert_file=None, tls_key_file=None))
+        space = Workspace(settings)
         yield space
     except SettingsError as error:
         raise CommandError(str(error)) from None
@@ -212,4 +208,4 @@ def workspace(*, history: Path | None, **flags: Any) -> Iterator[Workspace]:
         ) from None
     finally:
         if space is None or not space.keep:
-            shutil.rmtree(directory, ignore_errors=True)
+            delete_own(directory)

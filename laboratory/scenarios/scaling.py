@@ -38,6 +38,8 @@ WINDOW = 16
 """Open turns at a time over all shards."""
 SLICE = 1.0
 """Virtual seconds between reports of progress."""
+IDLE_SLICES = 60
+"""Maximum number of slices in which nothing runs and nothing starts."""
 STARTED, ENDED = "start", ("succeeded", "failed")
 
 
@@ -79,6 +81,10 @@ class Compared:
     """median / median of the first - 1; negative is worse."""
 
 
+class UnfitBacklog(ValueError):
+    """A backlog whose runs cannot be compared. The message is complete, with the remedy."""
+
+
 class _Starts(Notes):
     """Records only when tasks started and ended."""
 
@@ -105,7 +111,10 @@ def run_backlog(
     seed: int,
     step: Callable[[float], None] = lambda _: None,
 ) -> ScalingRun:
-    """Run one seed to the end. ``step`` is called with the fraction of tasks that have started."""
+    """Run one seed to the end. ``step`` is called with the fraction of tasks that have started.
+
+    Raises UnfitBacklog.
+    """
     starts = _Starts()
 
     def core() -> Coordinator:
@@ -126,15 +135,27 @@ def run_backlog(
     trace, shape = backlog.trace, backlog.shape
     simulation.submit([*node_items(shape), *queue_items(trace)])
     simulation.submit(list(job_items(trace, resource=shape.resource)), at=0.5)
-    until = simulation.timeline.now
-    while len(starts.started) < trace.tasks and not simulation.over:
+    until, idle = simulation.timeline.now, 0
+    while len(starts.started) < trace.tasks and not simulation.over and idle < IDLE_SLICES:
         until += SLICE
+        before = len(starts.started)
         simulation.run(until=until)
         step(len(starts.started) / trace.tasks)
+        idle = 0 if len(starts.started) > min(before, len(starts.ended)) else idle + 1
+    if len(starts.started) < trace.tasks:
+        raise UnfitBacklog(
+            f"{len(starts.started):,} of {trace.tasks:,} tasks started, and nothing more happens: "
+            "the policy has to place Jobs of Volcano's queues"
+        )
     first, last = min(starts.started), max(starts.started)
     share = busy(
         occupied=starts.started, freed=starts.ended, start=first, end=last, capacity=shape.capacity
     )
+    if share.share <= 0:
+        raise UnfitBacklog(
+            f"all {trace.tasks:,} tasks start before any has used a GPU for a while, so that there "
+            "is nothing to compare; give more jobs, fewer --nodes or a lower --speedup"
+        )
     return ScalingRun(shards, seed, share.share, last - first, len(starts.started))
 
 

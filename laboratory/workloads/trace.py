@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import numpy as np
 
 from shared.codec.packed import replace
+from shared.manifests.fields.metadata import LONGEST_RUN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -181,7 +182,8 @@ def _csv_row(
     duration = _number(cells[at[1]].strip(), f"{where}, column {columns.duration!r}")
     width = _number(cells[at[2]].strip(), f"{where}, column {columns.gpus!r}")
     queue = cells[at[3]].strip() if columns.queue is not None else ""
-    return _usable(submit, duration, width, queue or NO_QUEUE, f"{where}, column {columns.gpus!r}")
+    names = tuple(f"column {name!r}" for name in (columns.submit, columns.duration, columns.gpus))
+    return _usable((submit, duration, width), queue or NO_QUEUE, where, names)
 
 
 UNKNOWN = frozenset({"", "-", "na", "n/a", "nan", "nat", "none", "null"})
@@ -236,6 +238,7 @@ def _is_number(text: str) -> bool:
 # --- Standard Workload Format -------------------------------------------------------------------
 
 _SWF_NAMES = {2: "submit time", 4: "run time", 5: "processors", 6: "CPU time", 8: "requested"}
+_SWF_FIELDS = ("field 2 (submit time)", "field 4 (run time)", "field 5 (processors)")
 
 
 def parse_swf(lines: Iterable[str], name: str) -> Iterator[Row | str]:
@@ -255,7 +258,7 @@ def parse_swf(lines: Iterable[str], name: str) -> Iterator[Row | str]:
         duration = cpu if run is None else run
         width = requested if used is None else used
         user = "unknown" if cells[11] == "-1" else cells[11]
-        yield _usable(submit, duration, width, f"user-{user}", f"{where}, field 5 (processors)")
+        yield _usable((submit, duration, width), f"user-{user}", where, _SWF_FIELDS)
 
 
 def _swf_field(cells: list[str], index: int, where: str) -> float | None:
@@ -267,8 +270,13 @@ def _swf_field(cells: list[str], index: int, where: str) -> float | None:
 
 
 def _usable(
-    submit: float | None, duration: float | None, width: float | None, queue: str, where: str
+    numbers: tuple[float | None, float | None, float | None],
+    queue: str,
+    where: str,
+    names: tuple[str, ...],
 ) -> Row | str:
+    """``numbers``: submission, duration and width; ``names``: of their columns, for the error."""
+    submit, duration, width = numbers
     if submit is None:
         return "no submission time"
     if duration is None or duration < 0:
@@ -277,9 +285,15 @@ def _usable(
         return "no GPUs or processors"
     if width != int(width) or width > MAX_WIDTH:
         raise TraceError(
-            f"{where}: {width:g} must be a whole number of at most {MAX_WIDTH:,}; "
+            f"{where}, {names[2]}: {width:g} must be a whole number of at most {MAX_WIDTH:,}; "
             "is it the right column?"
         )
+    for seconds, name in ((submit, names[0]), (duration, names[1])):
+        if abs(seconds) > LONGEST_RUN:
+            raise TraceError(
+                f"{where}, {name}: {seconds:g} must be at most {LONGEST_RUN:g} seconds; "
+                "is it the right column?"
+            )
     return submit, duration, int(width), queue
 
 

@@ -370,13 +370,21 @@ class Settings(BaseSettings):
         return _checked({**dict(self), **changes})
 
 
+DEFAULT = object()
+"""A flag's value: the default of the setting, whatever environment and file say."""
+
+
 def load_settings(**flags: Any) -> Settings:
     """Settings from flags (None = not given), environment, file and defaults.
 
     Raises SettingsError."""
     if wrong := unknown_variables(os.environ, Settings.model_fields):
         raise SettingsError("\n".join(wrong))
-    flag_values = {name: value for name, value in flags.items() if value is not None}
+    flag_values = {
+        name: Settings.model_fields[name].default if value is DEFAULT else value
+        for name, value in flags.items()
+        if value is not None
+    }
     path, from_file = _from_file(flag_values)
     return _checked(from_file | flag_values, {name: f"{path}: {name}" for name in from_file})
 

@@ -17,6 +17,7 @@ from random import Random
 
 from laboratory.chaos.plan import PlannedFault
 from laboratory.chaos.report import RunFailed
+from laboratory.own_directory import delete_own
 from shared.codec.packed import replace
 
 FILES = "appendonlydir"
@@ -73,7 +74,7 @@ def acts_of(blows: Sequence[PlannedFault], duration: float, loss: LedgerLoss | N
 async def copy_files(data_dir: Path, copy: Path) -> None:
     """Copy what a running server keeps. Raises RunFailed."""
     for _ in range(COPY_TRIES):
-        shutil.rmtree(copy, ignore_errors=True)
+        delete_own(copy)
         before = _manifest(data_dir)
         try:
             await asyncio.to_thread(shutil.copytree, data_dir / FILES, copy)
@@ -86,8 +87,8 @@ async def copy_files(data_dir: Path, copy: Path) -> None:
 
 
 def lose(loss: LedgerLoss, data_dir: Path, copy: Path) -> None:
-    """No server runs."""
-    shutil.rmtree(data_dir / FILES)
+    """No server runs. Raises NotOwnDirectory."""
+    delete_own(data_dir / FILES)
     if loss.kind is LossKind.OLD_COPY:
         copy.rename(data_dir / FILES)
 

@@ -35,8 +35,8 @@ from laboratory.local_kubernetes.kubelets import HollowKubelets
 from laboratory.local_kubernetes.load import AMOUNTS, create, nodes, running, waiting
 from laboratory.local_kubernetes.peers import peer
 from laboratory.local_kubernetes.server_process import ServerProcess
+from laboratory.own_directory import own_settings
 from laboratory.workloads.bulk_client import ApiClient as Quadrant
-from shared.settings.settings import load_settings
 
 OURS = "quadrant"
 SERVERS = ("kube-apiserver", "etcd")
@@ -240,8 +240,8 @@ class _Run:
             finally:
                 process.kill()
             return
-        settings = load_settings(
-            run_dir=folder,
+        settings = own_settings(
+            folder,
             shards=self._options.shards,
             kubeconfig=self._plane.admin.kubeconfig,
             policy=self._options.policy,

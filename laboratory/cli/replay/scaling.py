@@ -84,7 +84,7 @@ def scaling(
 
       quadrant scaling philly.csv.gz --columns submit=timestamp,gpus=num_gpus,queue=cluster
     """
-    from laboratory.scenarios.scaling import ScalingBacklog, compare
+    from laboratory.scenarios.scaling import ScalingBacklog, UnfitBacklog, compare
     from laboratory.workloads.generators import ClusterShape
     from shard_worker.view.mode import Mode as WorkerMode
     from shared.policy.volcano import DEFAULT_POLICY
@@ -94,7 +94,8 @@ def scaling(
     chosen = DEFAULT_POLICY if policy is None else read_policy(policy)
     backlog = ScalingBacklog(read, shape, speedup, WorkerMode(mode.value), chosen)
     pairs = list(product(_numbers(shards), range(1, seeds + 1)))
-    runs = list(_all(backlog, pairs, processes or os.cpu_count() or 1))
+    with as_command_errors(UnfitBacklog):
+        runs = list(_all(backlog, pairs, processes or os.cpu_count() or 1))
     compared = compare(runs)
     match output:
         case Output.JSON:

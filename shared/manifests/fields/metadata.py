@@ -46,7 +46,7 @@ _READ = TABLES["ObjectMeta"].known - TABLES["ObjectMeta"].kept.keys()
 _UID = re.compile(r"[!-~]{1,128}")
 _ROLE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
-_LONGEST_RUN = 1e10
+LONGEST_RUN = 1e10
 _EXIT_CODES = 255
 _ANNOTATIONS = 1000
 _ANNOTATION_BYTES = 256 << 10
@@ -261,7 +261,7 @@ def duration_of(meta: Metadata, at: str = "metadata") -> float | None:
             seconds = float(value)
         except ValueError:
             seconds = math.nan
-        if 0 <= seconds <= _LONGEST_RUN:
+        if 0 <= seconds <= LONGEST_RUN:
             return seconds
     raise InvalidInput(
         f"{at}.annotations.{DURATION}", value, 'not a duration; write seconds as text, "1.5"'

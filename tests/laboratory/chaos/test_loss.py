@@ -19,6 +19,7 @@ from laboratory.chaos.kubernetes.loss import (
 )
 from laboratory.chaos.plan import KUBERNETES_TARGETS, plan
 from laboratory.chaos.report import RunFailed
+from laboratory.own_directory import MARKER, NotOwnDirectory
 
 DURATION = 60.0
 
@@ -48,13 +49,21 @@ def test_every_fault_is_in_one_of_the_acts_at_its_time() -> None:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """A data directory with the note of its ledger, and a server's files."""
-    (tmp_path / "ledger.json").write_text("{}")
-    (tmp_path / FILES).mkdir()
-    (tmp_path / FILES / "aof.manifest").write_text("file incr.1")
-    (tmp_path / FILES / "incr.1").write_text("old")
+def own(tmp_path: Path) -> Path:
+    """A directory that a run created."""
+    (tmp_path / MARKER).touch()
     return tmp_path
+
+
+@pytest.fixture
+def data(own: Path) -> Path:
+    """A data directory with the note of its ledger, and a server's files."""
+    data = own / "data"
+    (data / FILES).mkdir(parents=True)
+    (data / "ledger.json").write_text("{}")
+    (data / FILES / "aof.manifest").write_text("file incr.1")
+    (data / FILES / "incr.1").write_text("old")
+    return data
 
 
 async def test_an_old_copy_takes_the_place_of_what_was_there(data: Path) -> None:
@@ -71,6 +80,14 @@ def test_of_an_emptied_ledger_the_note_alone_is_left(data: Path) -> None:
     assert [path.name for path in data.iterdir()] == ["ledger.json"]
 
 
-async def test_what_cannot_be_copied_fails_the_run(tmp_path: Path) -> None:
+async def test_what_cannot_be_copied_fails_the_run(own: Path) -> None:
     with pytest.raises(RunFailed, match=FILES):
-        await copy_files(tmp_path, tmp_path / "copy")
+        await copy_files(own, own / "copy")
+
+
+@pytest.mark.parametrize("kind", [LossKind.EMPTIED, LossKind.OLD_COPY])
+def test_the_files_of_a_ledger_that_no_run_created_stay(data: Path, kind: LossKind) -> None:
+    (data.parent / MARKER).unlink()
+    with pytest.raises(NotOwnDirectory, match="no run created it"):
+        lose(LedgerLoss(kind, 0.0), data, data / "copy")
+    assert (data / FILES / "incr.1").read_text() == "old"

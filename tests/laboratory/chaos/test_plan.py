@@ -136,6 +136,20 @@ def test_what_never_ends_is_deleted_and_cordoned_nodes_come_back() -> None:
     assert cordoned and not any(cordoned.values())
 
 
+def test_with_one_shard_every_gang_fits_the_cluster() -> None:
+    one = Load(0, SHAPE, shards=1, nodes=list(node_items(SHAPE)))
+    operations = [operation for step in islice(one.steps(), 300) for operation in step]
+    jobs = [
+        item
+        for operation in operations
+        if isinstance(operation, SubmitJob)
+        for item in operation.items
+        if item["kind"] == "Job"
+    ]
+    widths = [job["spec"]["tasks"][0]["replicas"] for job in jobs]
+    assert SHAPE.capacity // 2 < max(widths) < SHAPE.capacity
+
+
 @pytest.mark.parametrize("walls", [False, True])
 def test_jobs_ask_for_more_than_gpus(walls: bool) -> None:
     one = Load(5, SHAPE, shards=SHARDS, nodes=list(node_items(SHAPE)), walls=walls)

@@ -20,6 +20,7 @@ from laboratory.cli.app import app
 from laboratory.scenarios.scaling import (
     ScalingBacklog,
     ScalingRun,
+    UnfitBacklog,
     compare,
     run_backlog,
 )
@@ -36,6 +37,7 @@ from laboratory.workloads.trace import Trace
 from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shared.messages.messages import Turn
+from shared.policy.dialect import parse_policy
 from shared.policy.volcano import DEFAULT_POLICY
 from tests.examples import examples
 
@@ -97,6 +99,32 @@ def test_a_mistake_is_told(tmp_path: Path, more: list[str], told: str) -> None:
     found = CliRunner().invoke(app, ["scaling", str(file), *more])
     assert isinstance(found.exception, CommandError)
     assert told in str(found.exception)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (["0,0,1"], "nothing to compare; give more jobs"),
+        (["0,1e308,1"], "line 2, column 'duration': 1e+308 must be at most"),
+        (["-1e308,1,1", "1e308,1,1"], "line 2, column 'submit': -1e+308 must be at most"),
+    ],
+)
+def test_a_trace_whose_runs_cannot_be_compared_is_refused(
+    tmp_path: Path, rows: list[str], told: str
+) -> None:
+    file = tmp_path / "jobs.csv"
+    file.write_text("\n".join(["submit,duration,gpus", *rows]))
+    asked = ["scaling", str(file), "--shards", "1", "--seeds", "1", "--processes", "1"]
+    result = CliRunner().invoke(app, asked)
+    assert isinstance(result.exception, CommandError), result.exception
+    assert told in str(result.exception)
+
+
+def test_a_policy_that_places_none_of_the_jobs_ends_the_run() -> None:
+    policy = parse_policy({"dialect": "kai"})
+    backlog = ScalingBacklog(trace(2), SHAPE, 1000.0, Mode.SOFT, policy)
+    with pytest.raises(UnfitBacklog, match="nothing more happens"):
+        run_backlog(backlog, shards=1, seed=1)
 
 
 # --- the share gap of two equal queues ----------------------------------------------------------
