@@ -16,7 +16,7 @@ from coordinator.bind.overdue_victims import OverdueVictims
 from coordinator.bind.placements import Places
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, Reports, incarnation, life_of
 from coordinator.jobs.counters import CoordinatorTally
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from coordinator.order.order import Order
 from shared.codec.packed import replace
 from shared.ledger.entries.stored import Evicted, JobRecord, TaskRecord
@@ -99,7 +99,7 @@ class Victims:
         if victims.to and fresh and jid in order.jobs:
             order.promised_to_victims(state, dict(zip(victims.tasks, victims.to, strict=True)))
         waiting = order.jobs.get(victims.by)
-        if waiting is not None and waiting.standing is Standing.NOMINATED:
+        if waiting is not None and waiting.standing is SchedulingStatus.NOMINATED:
             order.nominations.wait_for(waiting, victims.rows)
 
     # --- what is read from the ledger -----------------------------------------------------------

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from coordinator.cluster.overdue import Obstacle, OverduePod
+from coordinator.cluster.overdue import OverdueObstacle, OverduePod
 
-_Sign = tuple[tuple[int, int], Obstacle]
+_Sign = tuple[tuple[int, int], OverdueObstacle]
 
 
 class OverdueVictims:
@@ -37,5 +37,5 @@ class OverdueVictims:
         """The nodes that they are on."""
         return self._on.keys()
 
-    def counts(self) -> Counter[Obstacle]:
+    def counts(self) -> Counter[OverdueObstacle]:
         return Counter(pod.obstacle for pods in self._on.values() for pod in pods)

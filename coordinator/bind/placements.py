@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from coordinator.dispatch.dispatcher import Dispatcher
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from coordinator.order.order import Order
 from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.ledger.errors import Deposed
@@ -70,7 +70,7 @@ class Places:
         """Take a turn's outcome: returns its job, the number of placed tasks, and how many of them
         were recorded before the outcome arrived."""
         state = self._order.known(outcome.jid)
-        if state is None or state.standing is not Standing.OPEN:
+        if state is None or state.standing is not SchedulingStatus.OPEN:
             return None, 0, 0
         placed = recorded = 0
         for p in outcome.placements:

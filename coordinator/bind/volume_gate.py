@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from coordinator.bind.binder import BindPlan, part_of
 from coordinator.bind.evictions import uid_of
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from coordinator.order.order import Order
 from shared.messages.messages import StatusItem, TaskState
 from shared.model.model import Job
@@ -64,7 +64,7 @@ class VolumeGate:
         state, tix = self._order.jobs.get(plan.jids[i]), plan.tasks[i]
         if state is None:
             return False
-        if state.standing is Standing.OPEN or state.unread:
+        if state.standing is SchedulingStatus.OPEN or state.unread:
             return True  # the outcome of its turn is not known yet, and this may be its place
         same = uid_of(state, tix) == plan.requests.uids[i]
         return same and state.states[tix] == TaskState.BINDING and state.rows[tix] == plan.rows[i]

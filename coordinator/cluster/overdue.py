@@ -8,7 +8,7 @@ from enum import StrEnum
 from shared.units.times import rfc3339
 
 
-class Obstacle(StrEnum):
+class OverdueObstacle(StrEnum):
     """Cause that keeps a pod on its node."""
 
     REFUSED = "refused"
@@ -28,7 +28,7 @@ class OverduePod:
     namespace: str
     name: str
     node: str
-    obstacle: Obstacle
+    obstacle: OverdueObstacle
     since: float
     """When it was asked to go, seconds since 1970: by our clock, so after a change of leader when
     the new one first saw it."""
@@ -45,18 +45,18 @@ class OverduePod:
         force = f"kubectl delete pod {self.name} -n {self.namespace} --grace-period=0 --force"
         told = f"{who} was told to end at {at} with {self.grace:g} s of grace"
         match self.obstacle:
-            case Obstacle.REFUSED:
+            case OverdueObstacle.REFUSED:
                 return (
                     f"{who} was to be evicted at {at}, and the API server still refuses: "
                     f"{self.detail}; change the budget, or delete the pod"
                 )
-            case Obstacle.FINALIZER:
+            case OverdueObstacle.FINALIZER:
                 return (
                     f"{told} and is there yet, held by the finalizers {self.detail}; see that "
                     f"whoever set them takes them off and that the kubelet of {self.node} runs; "
                     f"if that machine is gone: {force}"
                 )
-            case Obstacle.KUBELET:
+            case OverdueObstacle.KUBELET:
                 return (
                     f"{told} and its kubelet has not said that it ended; see that the kubelet of "
                     f"{self.node} runs, or if that machine is gone: {force}"

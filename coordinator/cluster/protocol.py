@@ -133,7 +133,7 @@ class ClusterTimeout(Exception):
     """The cluster did not answer in time. The effect is unknown, and a retry is safe."""
 
 
-class NotLetGo(ClusterTimeout):
+class StopRefused(ClusterTimeout):
     """The cluster answered: some of these tasks may not be stopped now, for a budget or another
     rule of its own. They are to be asked for again, for as long as that takes."""
 
@@ -148,7 +148,7 @@ class BindsAndReports(Protocol):
 
         Running ones report RELEASING, then FAILED; incarnations that are over are ignored. Returns
         the tasks whose incarnation the cluster never had: it will not accept it later, and will not
-        report on it. A retry is harmless. Raises ClusterTimeout, NotLetGo.
+        report on it. A retry is harmless. Raises ClusterTimeout, StopRefused.
         """
         ...
 

@@ -12,8 +12,13 @@ from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from shard_worker.kube_scheduler.cel.tree import CelError
 from shard_worker.kube_scheduler.devices.claims import ELSEWHERE, NONE_FREE, UNJUDGED
-from shard_worker.kube_scheduler.devices.pools import DeviceShelf, Offer, Pools
-from shard_worker.kube_scheduler.devices.search import DeviceSearch, DeviceUsage, Got, OpenClaim
+from shard_worker.kube_scheduler.devices.pools import DevicePool, Offer, Pools
+from shard_worker.kube_scheduler.devices.search import (
+    AssignedDevice,
+    DeviceSearch,
+    DeviceUsage,
+    OpenClaim,
+)
 from shared.manifests.kubernetes.devices import read_claim
 from shared.model.constraints import Terms
 from shared.model.devices import ResourceClaim, ResourceClaimTemplate, own_claim
@@ -170,12 +175,14 @@ class ClaimBooks:
 
     # --- devices --------------------------------------------------------------------------------
 
-    def _devices(self, claim: ResourceClaim) -> Iterator[Got]:
+    def _devices(self, claim: ResourceClaim) -> Iterator[AssignedDevice]:
         """The devices of an allocated claim that slices still offer."""
         for result in () if claim.allocation is None else claim.allocation.results:
             offer = self._pools.offers.get((result.driver, result.pool, result.device))
             if offer is not None:
-                yield Got(claim.name, result.request, offer, result.admin, result.capacity)
+                yield AssignedDevice(
+                    claim.name, result.request, offer, result.admin, result.capacity
+                )
 
     def _offers(self, node: Node) -> list[Offer]:
         """The devices that the node reaches, in the order in which a session tries them."""
@@ -189,7 +196,7 @@ class ClaimBooks:
     def _reaches(claim: ResourceClaim, node: Node) -> bool:
         return claim.allocation is None or reaches(claim.allocation.nodes, node)
 
-    def _allocation(self, claim: _Claim, devices: list[Got], node: Node) -> Json:
+    def _allocation(self, claim: _Claim, devices: list[AssignedDevice], node: Node) -> Json:
         """The field ``allocation``. Its node selector: the node, if one of the devices is of this
         node alone; else where the devices that several nodes reach are."""
         allocation: Json = {"devices": {"results": [_result(got) for got in devices]}}
@@ -217,7 +224,7 @@ class ClaimBooks:
         for entry in spec.get("config") or ():
             yield {"source": "FromClaim", **entry}
 
-    def _shelves(self, devices: list[Got]) -> Iterator[DeviceShelf]:
+    def _shelves(self, devices: list[AssignedDevice]) -> Iterator[DevicePool]:
         for shelf in self._pools.wide:
             if any(got.offer in shelf.offers for got in devices):
                 yield shelf
@@ -243,7 +250,7 @@ def _asked(name: str, exact: Json | None, first: list[Json] | None) -> Iterator[
         yield f"{name}/{each['name']}", each["deviceClassName"]
 
 
-def _result(got: Got) -> Json:
+def _result(got: AssignedDevice) -> Json:
     result: Json = {
         "request": got.request,
         "driver": got.offer.driver,

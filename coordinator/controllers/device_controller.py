@@ -26,7 +26,7 @@ from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Key, pod_uid
 from coordinator.intake.intake import Intake
-from coordinator.jobs.state import Standing
+from coordinator.jobs.state import SchedulingStatus
 from shard_worker.kube_scheduler.devices.pools import Pools
 from shared.messages.messages import HOLDING
 from shared.model.constraints import Constraints
@@ -156,6 +156,6 @@ class DeviceController:
         state = self._core.order.known(jid)
         if state is None or self._uid(state.job, tix) != user["uid"]:
             return True
-        if state.standing is Standing.OPEN or state.unread:
+        if state.standing is SchedulingStatus.OPEN or state.unread:
             return False  # the outcome of its turn is not known yet
         return state.states[tix] not in HOLDING

@@ -53,7 +53,7 @@ from coordinator.dispatch.shared_searches import SharedSearches
 from coordinator.intake.changes import Changes
 from coordinator.jobs.attempts import note_try
 from coordinator.jobs.counters import CoordinatorTally
-from coordinator.jobs.state import JobState, Standing, amounts
+from coordinator.jobs.state import JobState, SchedulingStatus, amounts
 from coordinator.order.order import Order
 from shared.ledger.entries.intake_batch import PutPartition
 from shared.ledger.entries.snapshot import Nomination
@@ -362,7 +362,8 @@ class Coordinator:
         for jid, nomination in nominations.items():
             state = self.order.jobs.get(jid)
             if state is not None and (
-                state.standing is Standing.OPEN or self.order.takes_up(state, nomination, now)
+                state.standing is SchedulingStatus.OPEN
+                or self.order.takes_up(state, nomination, now)
             ):
                 continue
             if state is None or not state.nominated or nomination.expiry <= now:
@@ -390,7 +391,7 @@ class Coordinator:
                 order.adopted(job, item.state, tasks, rows)
             self.observer.recorded(item, tasks, rows)
             state = order.jobs.get(item.jid)
-            if state is not None and state.standing is Standing.DONE:
+            if state is not None and state.standing is SchedulingStatus.DONE:
                 self.dispatcher.forget(item.jid)
 
     def job(self, jid: int) -> Job | None:
@@ -440,7 +441,7 @@ class Coordinator:
         on_the_way |= {*self.searches.waiting(), *self._unread, *self.order.stale}
         on_the_way |= {*chain.from_iterable(self._fenced.values())}
         for jid, state in [*self.order.jobs.items(), *self.leaving.items()]:
-            assert state.standing is not Standing.OPEN or jid in on_the_way, state.job.key
+            assert state.standing is not SchedulingStatus.OPEN or jid in on_the_way, state.job.key
 
     # --- tell ---------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from coordinator.bind.volume_gate import VolumeGate
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from coordinator.order.cross_node import ASKED_FOR, BUDGET
 from coordinator.order.order import Order
 from shard_worker.dialects.volcano.plugins.job.pdb import allowed
@@ -387,7 +387,7 @@ class PodEvictions:
 
 def _moves(state: JobState) -> bool:
     """Whether a turn of the job is open, or its nominations would fall with our statement."""
-    return state.standing is Standing.OPEN or state.unread or bool(state.nominated)
+    return state.standing is SchedulingStatus.OPEN or state.unread or bool(state.nominated)
 
 
 def _chain(job: Job, group: int) -> Iterator[int]:

@@ -20,7 +20,7 @@ from enum import StrEnum
 from coordinator.bind.evictions import uid_of
 from coordinator.cluster.protocol import Listed, Phase, incarnation
 from coordinator.core.coordinator import Coordinator
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from shared.messages.messages import HOLDING, StatusItem, TaskState
 from shared.model.model import Job
 
@@ -240,7 +240,7 @@ class Reconciler:
 def _unsure(state: JobState) -> bool:
     """Whether a turn of the job is open: its placements are in the ledger before they are known
     here."""
-    return state.standing is Standing.OPEN or state.unread
+    return state.standing is SchedulingStatus.OPEN or state.unread
 
 
 def read_name(name: str) -> Task:

@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.jobs.counters import CoordinatorTally
-from coordinator.jobs.state import Standing
+from coordinator.jobs.state import SchedulingStatus
 from coordinator.order.order import Order
 from shared.messages.messages import ENDED, Level, TaskState
 
@@ -18,7 +18,7 @@ def status(
     """Jobs, tasks, shards, conflicts and pending reasons."""
     total = tally.total()
     states, deleted = order.accounts.tasks, order.accounts.deleted
-    finished, running = order.lines.standings[Standing.DONE], order.accounts.started
+    finished, running = order.lines.standings[SchedulingStatus.DONE], order.accounts.started
     unbound = (TaskState.PENDING, TaskState.BINDING)
     bound = sum(states[s] for s in TaskState if s not in unbound) - deleted
     return {

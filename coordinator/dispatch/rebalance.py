@@ -95,7 +95,7 @@ def even_out(cut: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[int,
     """
     part, totals, count = cut.part, cut.totals, 0
     before = cut.owner.copy()
-    shelves: dict[int, _Shelf] = {}
+    shelves: dict[int, _ShardUnits] = {}
     givers = set(range(len(totals)))
     while givers:
         full = max(givers, key=lambda shard: (totals[shard], -shard))
@@ -104,7 +104,7 @@ def even_out(cut: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[int,
         if gap <= STOP_BELOW * part:
             break
         if full not in shelves:
-            shelves[full] = _Shelf(cut, cut.units[before[cut.units] == full], busy)
+            shelves[full] = _ShardUnits(cut, cut.units[before[cut.units] == full], busy)
         unit = shelves[full].take(gap)
         if unit is None:
             # Each of its units is larger than the gap; another shard may have smaller ones.
@@ -119,7 +119,7 @@ def even_out(cut: Cut, *, busy: Rows, allowance: float = math.inf) -> tuple[int,
     return count, False
 
 
-class _Shelf:
+class _ShardUnits:
     """The units of one shard, sorted by load, idle and busy ones apart."""
 
     def __init__(self, cut: Cut, units_of_shard: Units, busy: Rows) -> None:

@@ -64,7 +64,7 @@ def _shown(version: WorkerVersion) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
+class _RefusedWorker:
     why: str
     times: int
     until: float
@@ -74,13 +74,13 @@ class _Refused:
 class RefusedNodes:
     """Ray nodes whose workers were refused, by id. Times are in seconds of any steady clock."""
 
-    _nodes: dict[str, _Refused] = field(default_factory=dict)
+    _nodes: dict[str, _RefusedWorker] = field(default_factory=dict)
 
     def refuse(self, node: str, why: str, *, now: float) -> None:
         before = self._nodes.get(node)
         times = 1 if before is None else before.times + 1
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (times - 1))
-        self._nodes[node] = _Refused(why, times, now + pause)
+        self._nodes[node] = _RefusedWorker(why, times, now + pause)
 
     def accept(self, node: str) -> None:
         """A worker there is of our version."""

@@ -22,14 +22,14 @@ from coordinator.explain.advice import advice, next_step
 from coordinator.explain.estimate import estimate, gang, preemption_delay, quota, victims
 from coordinator.explain.job_story import story_of
 from coordinator.explain.past_story import past_story
-from coordinator.explain.probe import Seen, look, look_here
+from coordinator.explain.probe import WorkerFindings, look, look_here
 from coordinator.explain.queue_position import holders, place_in_queue
 from coordinator.explain.subject import ExplainTarget, find_subject
 from coordinator.explain.verdict import room
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.documents.kinds import BY_KIND
 from coordinator.jobs.pending_reasons import Why
-from coordinator.jobs.state import JobState, Standing, deleted_members
+from coordinator.jobs.state import JobState, SchedulingStatus, deleted_members
 from coordinator.objects.timeline import Stories, Story
 from shard_worker.inquiry.findings import InquiryFinding, PlacementScores, RoleFunnel
 from shard_worker.inquiry.funnel import Funnel
@@ -127,7 +127,7 @@ class Explainer:
         answer = await look_here(self._core, self._inquiries, state, tix)
         return {} if answer is None else {"here": here(self._core, state, answer[0])}
 
-    def _looked(self, reason: Why, state: JobState, probe: Seen) -> Why:
+    def _looked(self, reason: Why, state: JobState, probe: WorkerFindings) -> Why:
         """The published reason and amounts, with the shard that has just looked at every node."""
         epoch = self._core.dispatcher.shards[probe.shard].epoch
         return replace(
@@ -270,7 +270,7 @@ class Explainer:
         self,
         reason: Why,
         state: JobState,
-        probe: Seen,
+        probe: WorkerFindings,
         finding: InquiryFinding,
         names: Sequence[str],
     ) -> dict[str, Any]:
@@ -338,7 +338,7 @@ def _role(role: RoleFunnel) -> Mapping[str, Any]:
 
 
 def _phase(state: JobState) -> str:
-    if state.standing is Standing.DONE:
+    if state.standing is SchedulingStatus.DONE:
         failed = sum(map(state.states.count, UNSUCCESSFUL)) - deleted_members(state)
         return "Failed" if failed else "Succeeded"
     return "Running" if state.info.held[0] >= max(1, state.job.groups[0].minimum) else "Pending"
@@ -356,7 +356,7 @@ def _leaving(state: JobState) -> dict[str, Any]:
 
 
 def _no_reason(state: JobState) -> dict[str, Any]:
-    has_ended = state.standing is Standing.DONE
+    has_ended = state.standing is SchedulingStatus.DONE
     text = "every task has ended" if has_ended else "every task has its node"
     return {"reason": None, "message": text, "next": None}
 

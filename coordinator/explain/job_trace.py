@@ -21,7 +21,7 @@ from coordinator.explain.queue_position import place_in_queue
 from coordinator.explain.subject import find_subject
 from coordinator.intake.admission.registry import Registry
 from coordinator.jobs.pending_order import PendingQueue
-from coordinator.jobs.state import JobState, Standing, amounts, core_need
+from coordinator.jobs.state import JobState, SchedulingStatus, amounts, core_need
 from shard_worker.framework.extension_points import OVERUSED
 from shared.messages.messages import Outcome, OutcomeCode, Turn
 from shared.messages.trace import TracedNode, TraceStage, TraceStep
@@ -132,9 +132,9 @@ class JobTrace:
         state = self._core.order.jobs.get(self._jid)
         if state is None:
             self.ended = "the job is gone"
-        elif state.standing in (Standing.SETTLED, Standing.DONE):
+        elif state.standing in (SchedulingStatus.SETTLED, SchedulingStatus.DONE):
             self.ended = "nothing of it is left to place"
-        elif state.standing is Standing.OPEN:
+        elif state.standing is SchedulingStatus.OPEN:
             return
         else:
             if self._open:
@@ -150,7 +150,7 @@ class JobTrace:
         if reason is not None:
             text += f": {reason.reason}: {reason.message}"
         self._report(TraceStage.JOB, text)
-        if state.standing is not Standing.READY:
+        if state.standing is not SchedulingStatus.READY:
             return
         queue = self._core.order.lines.queues[state.info.qid]
         self._report(TraceStage.QUEUE, self._queue_text(state, queue))

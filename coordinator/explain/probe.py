@@ -11,7 +11,7 @@ from coordinator.explain.advice import more_quota
 from coordinator.explain.hypothetical_turns import best_shards, draft_turn, here_turn, session_turn
 from coordinator.explain.verdict import KEPT, larger_than_shards
 from coordinator.jobs.pending_reasons import Why
-from coordinator.jobs.state import JobState, LastTurn, Standing, amounts
+from coordinator.jobs.state import JobState, LastTurn, SchedulingStatus, amounts
 from shard_worker.inquiry.findings import InquiryFinding, PlacementScores
 from shard_worker.inquiry.inquiry import Inquiry
 from shared.codec.packed import replace
@@ -23,7 +23,7 @@ from shared.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WorkerFindings:
     """The workers' findings."""
 
     finding: InquiryFinding | None = None
@@ -37,12 +37,12 @@ class Seen:
 
 async def look(
     core: Coordinator, inquiries: Inquiries, state: JobState, why: Why, names: Sequence[str]
-) -> Seen:
+) -> WorkerFindings:
     """Inquire about a waiting job. Where it finds no place, the result is stored as its last
     turn's, so that all answers give the same reason from then on."""
     asks = why.reason not in KEPT or why.reason is Reason.EXCEEDS_CAPABILITY
     if not asks or not state.unplaced or state.info.qid < 0:
-        return Seen()
+        return WorkerFindings()
     turn, needed = draft_turn(core, state, core.order.accounts.classes)
     if not state.info.pending:
         turn = session_turn(core, state, turn, action="backfill")
@@ -58,11 +58,11 @@ async def look(
         if core.order.walls:
             answers = [(n, await inquiries.ask(n, inquiry)) for n in shards]
             if not answers:
-                return Seen(silent="no shard has a worker")
+                return WorkerFindings(silent="no shard has a worker")
         else:
             answers = [await inquiries.ask_any(shards, inquiry)]
     except InquiryUnanswered as error:
-        return Seen(silent=str(error))
+        return WorkerFindings(silent=str(error))
     all_found = [(shard, answer.findings) for shard, answer in answers]
     # The answer nearest to a placement counts: `OutcomeCode` is in that order.
     shard, findings = min(all_found, key=lambda item: (item[1][0].code, -_starts(item[1][0])))
@@ -72,7 +72,7 @@ async def look(
     placement_scores = [
         item for finding in findings[1 + len(labels) :] for item in finding.placement_scores
     ]
-    return Seen(
+    return WorkerFindings(
         findings[0],
         shard,
         changes=list(zip(labels, findings[1:], strict=False)),
@@ -118,7 +118,7 @@ def _note(
     # 0036).
     if finding.code is not OutcomeCode.INFEASIBLE or not finding.reasons:
         return
-    if state.standing is Standing.NOMINATED or state.job.jid not in core.order.jobs:
+    if state.standing is SchedulingStatus.NOMINATED or state.job.jid not in core.order.jobs:
         return
     epoch = core.dispatcher.shards[shard].epoch
     last = LastTurn(

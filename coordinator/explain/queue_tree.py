@@ -15,7 +15,7 @@ from typing import Any
 from coordinator.core.coordinator import Coordinator
 from coordinator.explain.queue_position import waiting_entries
 from coordinator.jobs.pending_tree import Entry
-from coordinator.jobs.state import JobState, Standing, amounts, core_need
+from coordinator.jobs.state import JobState, SchedulingStatus, amounts, core_need
 from shard_worker.dialects.kai.model import amounts_of
 from shard_worker.dialects.kai.rules.amounts import NOTHING, RESOURCES, UNLIMITED, Amounts
 from shard_worker.dialects.kai.rules.fair_share import WEIGHT_ONE, fair_shares
@@ -188,7 +188,7 @@ def _served(core: Coordinator) -> dict[int, list[Entry]]:
     """
     order, served = core.order, dict[int, list[Entry]]()
     for state in order.jobs.values():
-        if state.served and state.standing is not Standing.NOMINATED:
+        if state.served and state.standing is not SchedulingStatus.NOMINATED:
             key = order.session.job_key(state.info, order.accounts.cluster)
             entry = (key, state.job.created, state.job.jid, state.stamp)
             served.setdefault(state.info.qid, []).append(entry)

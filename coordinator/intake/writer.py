@@ -68,7 +68,7 @@ class IntakeFull(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangeResult:
     """The result of a change to one object. ``after`` None: it is deleted. Where ``admission``
     refuses it, or nothing changed, ``after`` is ``before``."""
 
@@ -163,7 +163,7 @@ class IntakeWriter:
         admission: Admission = await self._ask(work, lane_of(items, self._intake.registry))
         return admission
 
-    async def change(self, key: Key, make: Make, *, dry_run: bool = False) -> Changed:
+    async def change(self, key: Key, make: Make, *, dry_run: bool = False) -> ChangeResult:
         """Create, change or delete one object.
 
         ``make`` gets the newest document of the object (None: there is none) and returns the whole
@@ -183,10 +183,10 @@ class IntakeWriter:
                 raise too_many(beyond)
             yield
             admission = yield from self._one(key, new, now, keep=not dry_run, planting=planting)
-            changed = Changed(admission, before, _after(key, before, admission))
+            changed = ChangeResult(admission, before, _after(key, before, admission))
             return _Done(changed, admission) if not dry_run else _dry(changed)
 
-        changed: Changed = await self._ask(work, self._line(key), reads=key)
+        changed: ChangeResult = await self._ask(work, self._line(key), reads=key)
         return changed
 
     async def purge(self, jids: Sequence[int], pods: Sequence[tuple[int, int]]) -> Admission:

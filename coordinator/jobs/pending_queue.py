@@ -21,9 +21,9 @@ from coordinator.jobs.accounts import ClusterCapacity
 from coordinator.jobs.pending_order import Line, LineBlock, LineOrder, PendingQueue
 from coordinator.jobs.pending_reasons import word
 from coordinator.jobs.pending_tree import Entry, LineKey, Room
-from coordinator.jobs.state import JobState, Need, Standing
+from coordinator.jobs.state import JobState, Need, SchedulingStatus
 from shard_worker.session_model.workload import Amounts
-from shared.messages.reason import Hold, Reason, WaitReason
+from shared.messages.reason import HoldReason, Reason, WaitReason
 
 SCANNED_LINES = 16
 """A queue with at most this many lines has them scanned: faster there than keeping a tree (a look
@@ -51,7 +51,7 @@ class Lines:
         self._lines = 0
         """Number of lines ever created."""
         self.queues: dict[int, PendingQueue] = {}
-        self.standings: Counter[Standing] = Counter()
+        self.standings: Counter[SchedulingStatus] = Counter()
         """Jobs by state."""
         self.served: Counter[int] = Counter()
         """Queue -> its jobs that are served; see :attr:`JobState.served`."""
@@ -72,13 +72,13 @@ class Lines:
 
     def leave(self, state: JobState) -> None:
         """Remove a job."""
-        self.stand(state, Standing.WAITING, Hold.NONE)
-        self.standings[Standing.WAITING] -= 1
+        self.stand(state, SchedulingStatus.WAITING, HoldReason.NONE)
+        self.standings[SchedulingStatus.WAITING] -= 1
 
     def stand(
         self,
         state: JobState,
-        standing: Standing,
+        standing: SchedulingStatus,
         reason: WaitReason,
         line: Line | None = None,
         *,
@@ -91,8 +91,8 @@ class Lines:
         (self._reasons if line is None else line.reasons)[reason] += 1
         self.standings[state.standing] -= 1
         self.standings[standing] += 1
-        served = comes_back or standing in (Standing.OPEN, Standing.NOMINATED)
-        served |= standing is Standing.READY and line is None
+        served = comes_back or standing in (SchedulingStatus.OPEN, SchedulingStatus.NOMINATED)
+        served |= standing is SchedulingStatus.READY and line is None
         self.served[state.info.qid] += served - state.served
         state.served = served
         if state.line is not line:
@@ -115,7 +115,7 @@ class Lines:
 
     def join(self, state: JobState, reason: WaitReason, *, line: Line, key: LineKey) -> None:
         """Stand in a line."""
-        self.stand(state, Standing.READY, reason, line)
+        self.stand(state, SchedulingStatus.READY, reason, line)
         entry = (key, state.job.created, state.job.jid, state.stamp)
         heapq.heappush(line.heap, entry)
         if self.starves(state):
@@ -130,7 +130,7 @@ class Lines:
             self._keep_in_order(line.queue)
 
     def join_urgent(self, state: JobState, reason: WaitReason) -> None:
-        self.stand(state, Standing.READY, reason)
+        self.stand(state, SchedulingStatus.READY, reason)
         self._urgent.append((state.job.jid, state.stamp))
 
     # --- lines --------------------------------------------------------------------------------
@@ -218,7 +218,11 @@ class Lines:
         while self._urgent:
             jid, stamp = self._urgent.popleft()
             state = self._jobs.get(jid)
-            if state is not None and state.stamp == stamp and state.standing is Standing.READY:
+            if (
+                state is not None
+                and state.stamp == stamp
+                and state.standing is SchedulingStatus.READY
+            ):
                 return state
         return None
 
@@ -261,7 +265,11 @@ class Lines:
     def _holds(self, entry: Entry) -> bool:
         """Whether the entry's job still stands where the entry says."""
         state = self._jobs.get(entry[2])
-        return state is not None and state.stamp == entry[3] and state.standing is Standing.READY
+        return (
+            state is not None
+            and state.stamp == entry[3]
+            and state.standing is SchedulingStatus.READY
+        )
 
     def first(self, queue: PendingQueue, room: Room) -> tuple[Line, Entry] | None:
         """Find the first job in order among the lines whose need fits into ``room``; return its
@@ -352,7 +360,7 @@ class Lines:
                 reasons[Reason.NOT_ENOUGH_RESOURCES] += line.reasons.total()
             else:
                 reasons.update(line.reasons)
-        del reasons[Hold.NONE]
+        del reasons[HoldReason.NONE]
         by_reason: Counter[str] = Counter()
         for reason, count in reasons.items():
             by_reason[word(reason).value] += count

@@ -24,7 +24,7 @@ from shared.messages.messages import (
     TaskRun,
     TaskState,
 )
-from shared.messages.reason import Hold, WaitReason
+from shared.messages.reason import HoldReason, WaitReason
 from shared.model.model import Job, Role, TaskClass
 from shared.units.things import Things
 
@@ -35,7 +35,9 @@ _NO_ROW = array("i", [-1])
 _USING = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING)
 
 
-class Standing(StrEnum):  # each change of a job looks it up in counts: a string's hash is kept
+class SchedulingStatus(
+    StrEnum
+):  # each change of a job looks it up in counts: a string's hash is kept
     """The state of a job in the coordinator; exactly one at any time."""
 
     READY = "ready"  # in its queue, to be picked
@@ -90,7 +92,7 @@ class FailedEviction:
 
 
 @dataclass(slots=True)
-class Tries:
+class TurnResults:
     """Turns of a job by result, and the ledger's refusals within them."""
 
     placed: int = 0
@@ -112,8 +114,8 @@ class JobState:
     job: Job
     info: JobInfo
     states: bytearray
-    standing: Standing = Standing.WAITING
-    reason: WaitReason = Hold.NONE
+    standing: SchedulingStatus = SchedulingStatus.WAITING
+    reason: WaitReason = HoldReason.NONE
     """Why the job is not placed yet."""
     attempts: int = 0
     charge: list[tuple[int, int]] = field(default_factory=list)
@@ -159,7 +161,7 @@ class JobState:
     """Whether it counts as one of its queue's jobs: not once it is done, or deleted."""
     unread: bool = False
     """True while the result of its last turn is unknown: no turn until the ledger was reread."""
-    tries: Tries = field(default_factory=Tries)
+    tries: TurnResults = field(default_factory=TurnResults)
     failed_eviction: FailedEviction | None = None
     """The last failed attempt to evict for it; None where there was none."""
     evicted: set[int] = field(default_factory=set)

@@ -19,7 +19,7 @@ STEP_TASKS = 1000
 Task = tuple[int, int]
 
 
-class BindWatch:
+class StuckBinds:
     def __init__(self, seconds: float | None = None) -> None:
         """``seconds``: None for :data:`BIND_SECONDS`."""
         self._seconds = BIND_SECONDS if seconds is None else seconds

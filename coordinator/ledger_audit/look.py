@@ -41,7 +41,7 @@ _ORDER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PageRequest:
     """A page to read: from a cursor on, or the given fields."""
 
     table: Table
@@ -67,24 +67,26 @@ class AuditPass:
         self._count = count
         self._questions = self._ask()
         self._cursor = 0
-        self._asked: Question | None = next(self._questions)
+        self._asked: PageRequest | None = next(self._questions)
 
     @property
-    def question(self) -> Question | None:
+    def question(self) -> PageRequest | None:
         return self._asked
 
-    def _ask(self) -> Iterator[Question]:
+    def _ask(self) -> Iterator[PageRequest]:
         for table in _ORDER:
-            yield Question(table, count=self._count)
+            yield PageRequest(table, count=self._count)
             while self._cursor:
-                yield Question(table, self._cursor, self._count)
+                yield PageRequest(table, self._cursor, self._count)
         existing = (jid for jid in self.picture.moved_jobs if jid in self.picture.jobs)
         changed_jids = [*islice(existing, MOVED_JOBS)]  # to sort all of 100,000 takes 20 ms
         for at in range(0, len(changed_jids), PAGE_RECORDS):
-            yield Question(Table.JOB, fields=tuple(map(str, changed_jids[at : at + PAGE_RECORDS])))
-        yield Question(Table.QUEUE, count=QUEUE_RECORDS)
+            yield PageRequest(
+                Table.JOB, fields=tuple(map(str, changed_jids[at : at + PAGE_RECORDS]))
+            )
+        yield PageRequest(Table.QUEUE, count=QUEUE_RECORDS)
         while self._cursor:
-            yield Question(Table.QUEUE, self._cursor, QUEUE_RECORDS)
+            yield PageRequest(Table.QUEUE, self._cursor, QUEUE_RECORDS)
 
     def take(self, page: AuditPage) -> Iterator[None]:
         """Follow the log step by step, then add the page. Raises LedgerAltered.
@@ -114,14 +116,14 @@ class AuditPass:
         self.findings = comparison.findings
         self.binding = comparison.binding
 
-    def specs_wanted(self) -> Iterator[Question]:
+    def specs_wanted(self) -> Iterator[PageRequest]:
         """Specifications of jobs that cannot be judged without them."""
         assert self._comparison is not None
         jids = self._comparison.groups.unclear
         for at in range(0, len(jids), SPEC_RECORDS):
-            yield Question(Table.JOB_SPEC, fields=tuple(map(str, jids[at : at + SPEC_RECORDS])))
+            yield PageRequest(Table.JOB_SPEC, fields=tuple(map(str, jids[at : at + SPEC_RECORDS])))
 
-    def take_specs(self, question: Question, page: AuditPage) -> None:
+    def take_specs(self, question: PageRequest, page: AuditPage) -> None:
         """Judge jobs by their specifications. Later log entries do not matter: a job whose
         specification changed since has a new record too, so that the ledger refuses its repair."""
         assert self._comparison is not None

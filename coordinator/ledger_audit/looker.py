@@ -16,10 +16,10 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from coordinator.ledger_audit.bind_watch import BindWatch
+from coordinator.ledger_audit.bind_watch import StuckBinds
 from coordinator.ledger_audit.figures import AuditFigures
 from coordinator.ledger_audit.findings import Finding
-from coordinator.ledger_audit.look import AuditPass, Question
+from coordinator.ledger_audit.look import AuditPass, PageRequest
 from coordinator.ledger_audit.portions import portions
 from coordinator.ledger_audit.repairing import REPAIRS, Task, lost_binds
 from coordinator.ledger_audit.step_meter import StepMeter
@@ -107,14 +107,14 @@ class AuditReader:
         ledger: Ledger,
         *,
         figures: AuditFigures,
-        watch: BindWatch | None = None,
+        watch: StuckBinds | None = None,
         pace: Pace | None = None,
         begin: Callable[[str], AuditPass] = AuditPass,
     ) -> None:
         """``begin`` makes a pass from the present end of the log."""
         self._ledger = ledger
         self._figures = figures
-        self._watch = watch or BindWatch()
+        self._watch = watch or StuckBinds()
         self._pace = pace or MeasuredPace(figures.slices.observe)
         self._begin = begin
         self._look: AuditPass | None = None
@@ -176,7 +176,7 @@ class AuditReader:
     async def _give_way(self, rest: float = REST) -> None:
         await self._pace.give_way(rest)
 
-    async def _page(self, look: AuditPass, question: Question) -> AuditPage:
+    async def _page(self, look: AuditPass, question: PageRequest) -> AuditPage:
         page = await insist(
             lambda: self._ledger.audit_page(
                 question.table,
@@ -191,7 +191,7 @@ class AuditReader:
             await self._give_way()  # reading the answer was a slice
         return page
 
-    async def _current_page(self, look: AuditPass, question: Question) -> AuditPage:
+    async def _current_page(self, look: AuditPass, question: PageRequest) -> AuditPage:
         """Read the page, following the log meanwhile."""
         page = await self._page(look, question)
         while not page.current:
@@ -228,7 +228,7 @@ class AuditReader:
         look = await self._new_pass()
         for some in portions(tasks, REPAIRS):
             fields = tuple(f"{jid}.{tix}" for jid, tix in some)
-            page = await self._current_page(look, Question(Table.TASK, fields=fields))
+            page = await self._current_page(look, PageRequest(Table.TASK, fields=fields))
             records = dict(page.records)
             names = {task: name.encode() for task, name in zip(some, fields, strict=True)}
             task_records |= {task: records[name] for task, name in names.items() if name in records}

@@ -13,10 +13,10 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.documents.document import Document
-from coordinator.intake.documents.index import Record, Shelf
+from coordinator.intake.documents.index import KindIndex, Record
 from coordinator.intake.documents.labels import JOB_NAME, JOB_NAMESPACE, QUEUE_LABEL
 from coordinator.jobs.pending_reasons import Why
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from coordinator.objects.queue_trees import requested_below
 from coordinator.objects.timeline import Story
 from shard_worker.session_model.queue_totals import waits_for_entry
@@ -30,7 +30,7 @@ NOT_TRIED = frozenset((Reason.WAITING_FOR_TURN, Reason.PENDING_EVALUATION))
 """With these reasons nobody has found yet that the job does not fit: nothing may report it so."""
 
 
-Shelves = Mapping[str, Shelf]
+Shelves = Mapping[str, KindIndex]
 QueueCounts = dict[str, Counter[str]]
 """Queue -> phase -> number of jobs."""
 Json = dict[str, Any]
@@ -202,7 +202,7 @@ def count_queues(core: Coordinator) -> QueueCounts:
 def phase(state: JobState) -> str:
     """The phase of the job's PodGroup, in Volcano's words."""
     members, minimum = state.info.held[0], state.job.groups[0].minimum
-    if state.standing is Standing.DONE:
+    if state.standing is SchedulingStatus.DONE:
         return "Completed"
     if members and members >= minimum:
         return "Running"

@@ -101,7 +101,7 @@ class ObjectPage:
     """Number of objects after this page, as far as it is known."""
 
 
-class WrittenEntry(ObjectEntry):
+class DocumentEntry(ObjectEntry):
     """An object that a user wrote."""
 
     __slots__ = ("_record", "key")
@@ -125,7 +125,7 @@ class WrittenEntry(ObjectEntry):
         return render(self._read_model, self._record, self._version)
 
 
-class PodEntry(WrittenEntry):
+class PodEntry(DocumentEntry):
     """A pod that was submitted itself."""
 
     __slots__ = ("_task",)
@@ -207,7 +207,7 @@ class JobGroupEntry(ObjectEntry):
         return job_group(self._read_model, self._job, self._version)
 
 
-class MadeEntry(ObjectEntry):
+class RenderedEntry(ObjectEntry):
     """An object that is already rendered."""
 
     __slots__ = ("key",)

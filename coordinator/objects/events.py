@@ -57,7 +57,7 @@ class ClusterHappening:
     happening: Happening
 
 
-class Spot(NamedTuple):
+class EventPosition(NamedTuple):
     """A position in the list of all events: job, number of the happening."""
 
     jid: int
@@ -67,12 +67,12 @@ class Spot(NamedTuple):
         return f"{self.jid}.{self.number}"
 
     @classmethod
-    def parse(cls, text: str) -> Spot:
+    def parse(cls, text: str) -> EventPosition:
         jid, number = map(int, text.split("."))
         return cls(jid, number)
 
 
-FIRST = Spot(_CLUSTER, 0)
+FIRST = EventPosition(_CLUSTER, 0)
 
 
 class EventEntry(ObjectEntry):
@@ -210,15 +210,15 @@ def walk(
     stories: Stories,
     cluster: list[ClusterHappening],
     namespace: str | None,
-    start: Spot,
-) -> Iterator[tuple[Spot, EventEntry]]:
+    start: EventPosition,
+) -> Iterator[tuple[EventPosition, EventEntry]]:
     """Every event from a position on, each with the position after it."""
     if start.jid == _CLUSTER:
         for cluster_event in cluster:
             h, where = cluster_event.happening, cluster_event.about.namespace or "default"
             if h.number >= start.number and namespace in (None, where):
                 yield (
-                    Spot(_CLUSTER, h.number + 1),
+                    EventPosition(_CLUSTER, h.number + 1),
                     EventEntry(read_model, cluster_event.about, h, _CLUSTER),
                 )
     for jid in stories.order.between(max(start.jid, 0)):
@@ -229,7 +229,7 @@ def walk(
             if jid == start.jid and h.number < start.number:
                 continue
             if (entry := event_of(read_model, state, h)) is not None:
-                yield Spot(jid, h.number + 1), entry
+                yield EventPosition(jid, h.number + 1), entry
 
 
 def event_of(read_model: ReadModel, state: JobState, happening: Happening) -> EventEntry | None:

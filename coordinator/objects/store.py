@@ -18,7 +18,7 @@ from typing import Any
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.admission.registry import Registry, unpack_task
 from coordinator.intake.documents.document import Document, Key
-from coordinator.intake.documents.index import MARK, Record, Shelf
+from coordinator.intake.documents.index import MARK, KindIndex, Record
 from coordinator.intake.documents.kinds import EVENT, NAMESPACE, POD, POD_GROUP, SHARD, Kind
 from coordinator.jobs.state import JobState
 from coordinator.objects import events
@@ -28,13 +28,13 @@ from coordinator.objects.cluster import shard as shard_object
 from coordinator.objects.columns import table
 from coordinator.objects.context import QueueCounts, ReadModel, count_queues, group_name, shard_name
 from coordinator.objects.entries import (
+    DocumentEntry,
     JobGroupEntry,
     JobPodEntry,
-    MadeEntry,
     ObjectEntry,
     ObjectPage,
     PodEntry,
-    WrittenEntry,
+    RenderedEntry,
 )
 from coordinator.objects.namespaces import NamespaceIndex
 from coordinator.objects.pods import task_of
@@ -76,7 +76,7 @@ class Objects(Observing):
         )
         self._clock = clock or (lambda: core.order.now)
         self._started = self._clock()
-        self._shelves: defaultdict[str, Shelf] = defaultdict(Shelf)
+        self._shelves: defaultdict[str, KindIndex] = defaultdict(KindIndex)
         self._ring = Ring(self.version)
         self._namespaces = NamespaceIndex(self._shelves[NAMESPACE.kind].records)
         self._counted: tuple[float, QueueCounts] = (0.0, {})
@@ -289,7 +289,7 @@ class Objects(Observing):
             version = max(version, self.queue_version(key.kind, key.name))
         elif key.kind == "Node":
             version = max(version, self.node_version(key.name))
-        return WrittenEntry(read_model, record, version)
+        return DocumentEntry(read_model, record, version)
 
     def _job_pod(self, read_model: ReadModel, namespace: str, name: str) -> ObjectEntry | None:
         """A pod without a document, found by the Job whose name its own begins with."""
@@ -363,7 +363,7 @@ class Objects(Observing):
         """Each object from ``start`` on, with the start of what follows it."""
         read_model = self.read_model()
         if kind is EVENT:
-            spot = events.Spot.parse(start) if start else events.FIRST
+            spot = events.EventPosition.parse(start) if start else events.FIRST
             event_entries = events.walk(read_model, self.stories, self.told, namespace, spot)
             yield from ((str(following), entry) for following, entry in event_entries)
             return
@@ -409,14 +409,14 @@ class Objects(Observing):
             records, first = self._shelves[kind.kind].records, self._ring.first
             for name in self._namespaces.names():
                 namespace = namespace_object(name, first, started=self._started)
-                entry = MadeEntry(Key(kind.kind, "", name), namespace)
+                entry = RenderedEntry(Key(kind.kind, "", name), namespace)
                 yield self._written(read_model, records[name]) if name in records else entry
             return
         shards = self.core.dispatcher.shards.values()
         for state in sorted(shards, key=lambda s: shard_name(s.shard)):
             version = self.shard_version(state.shard)
             value = shard_object(read_model, state, version, started=self._started)
-            yield MadeEntry(Key(kind.kind, "", shard_name(state.shard)), value)
+            yield RenderedEntry(Key(kind.kind, "", shard_name(state.shard)), value)
 
     def table(self, kind: Kind, objects: Sequence[Any], *, now: float | None = None) -> Json:
         """A Table's ``columnDefinitions`` and ``rows`` of these objects or entries. ``now``: for

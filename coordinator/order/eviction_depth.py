@@ -14,7 +14,7 @@ from itertools import islice
 from coordinator.jobs.pending_order import PendingQueue
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_tree import Entry
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import ClusterInfo
 
@@ -73,6 +73,6 @@ class EvictionDepth:
             self._busy = Counter(
                 state.info.qid
                 for state in searched
-                if state.served and state.standing is not Standing.NOMINATED
+                if state.served and state.standing is not SchedulingStatus.NOMINATED
             )
         return self._busy[qid]

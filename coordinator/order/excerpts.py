@@ -20,9 +20,9 @@ from shared.messages.excerpt import (
     EXCERPT,
     TOTALS,
     VICTIMS,
-    Excerpt,
-    JobExcerpt,
-    QueueExcerpt,
+    JobContext,
+    QueueContext,
+    TurnContext,
 )
 from shared.messages.messages import NOBODY, TaskState
 from shared.model.model import Job, Queue, TaskClass
@@ -63,7 +63,7 @@ class Totals(Protocol):
     def classes(self) -> Mapping[int, TaskClass]: ...
 
 
-class Excerpts:
+class TurnContexts:
     """Builds the excerpts from the coordinator's books."""
 
     def __init__(
@@ -88,9 +88,9 @@ class Excerpts:
         self._queues: dict[int, tuple[Queue, bytes]] = {}
         self._specs: dict[int, tuple[Job, bytes]] = {}
 
-    def over(self, totals: Totals) -> Excerpts:
+    def over(self, totals: Totals) -> TurnContexts:
         """The same over other totals, for a question about what is not so."""
-        other = Excerpts(totals, self._known, self._spanning)
+        other = TurnContexts(totals, self._known, self._spanning)
         other.usage, other.usage_missing = self.usage, self.usage_missing
         other.limit, other.began = self.limit, self.began
         return other
@@ -262,7 +262,7 @@ class Excerpts:
         cluster = self._accounts.cluster
         versions = self._spanning.versions
         return EXCERPT.encode(
-            Excerpt(
+            TurnContext(
                 total=_some(cluster.total),
                 free=_some(cluster.free),
                 promised=_some(cluster.promised),
@@ -280,7 +280,7 @@ class Excerpts:
         usage = self.usage()
         return {node: (u.get("cpu", -1.0), u.get("memory", -1.0)) for node, u in usage.items()}
 
-    def _queue(self, info: QueueInfo, own_job: JobState | None) -> QueueExcerpt:
+    def _queue(self, info: QueueInfo, own_job: JobState | None) -> QueueContext:
         """The queue's totals without the job's own charge for an open turn or for nominations: its
         session charges it again."""
         cached = self._queues.get(info.queue.qid)
@@ -290,16 +290,16 @@ class Excerpts:
         if own_job is not None and own_job.charge and own_job.info.qid == info.queue.qid:
             for cid, count in own_job.charge:
                 add(totals[0], self._accounts.classes[cid].charged, -count)
-        return QueueExcerpt(cached[1], info.jobs, totals)
+        return QueueContext(cached[1], info.jobs, totals)
 
-    def _job(self, state: JobState) -> JobExcerpt:
+    def _job(self, state: JobState) -> JobContext:
         jid = state.job.jid
         cached = self._specs.get(jid)
         if cached is None or cached[0] is not state.job:
             if len(self._specs) > 4 * self.limit:
                 self._specs.clear()
             cached = self._specs[jid] = (state.job, encode_job(state.job))
-        return JobExcerpt(
+        return JobContext(
             spec=cached[1],
             states=bytes(state.states),
             rows=state.rows.tobytes(),

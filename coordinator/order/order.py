@@ -27,7 +27,7 @@ from coordinator.jobs.state import (
     FailedEviction,
     JobState,
     Need,
-    Standing,
+    SchedulingStatus,
     amounts,
     task_runs,
 )
@@ -39,7 +39,7 @@ from coordinator.order.stale_gangs import STALE
 from shard_worker.framework.session import Session
 from shared.codec.packed import replace
 from shared.messages.messages import Group, Outcome, OutcomeCode, TaskRun, Turn
-from shared.messages.reason import Hold, Reason
+from shared.messages.reason import HoldReason, Reason
 from shared.model.model import Role, WorldObject
 
 URGENT_ATTEMPTS = 3
@@ -102,7 +102,7 @@ class Order(Sessions):
         while self._later and self._later[0][0] <= now:
             _, jid, stamp = heapq.heappop(self._later)
             if jid in self.jobs and self.jobs[jid].stamp == stamp:
-                self._enqueue(self.jobs[jid], Hold.BIND_FAILED, urgent=True)
+                self._enqueue(self.jobs[jid], HoldReason.BIND_FAILED, urgent=True)
         if self.session.guarded:
             self._ask_plugins_again()
         self.repair_due()
@@ -119,7 +119,9 @@ class Order(Sessions):
         if not raised:
             return
         waiting = (state for state in self.jobs.values() if state.reason is Reason.PLUGIN_ERROR)
-        for state in islice((s for s in waiting if s.standing is Standing.WAITING), PLUGIN_ASKS):
+        for state in islice(
+            (s for s in waiting if s.standing is SchedulingStatus.WAITING), PLUGIN_ASKS
+        ):
             self._enqueue(state, Reason.PENDING_EVALUATION)
 
     def next_turn(self) -> Turn | None:
@@ -203,7 +205,7 @@ class Order(Sessions):
                 return None
         tail = self._tail(state, need) if action == ALLOCATING else 0
         self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
-        self.lines.stand(state, Standing.OPEN, state.reason)
+        self.lines.stand(state, SchedulingStatus.OPEN, state.reason)
         # Voids the job's entries in every heap: they are never searched for, only skipped when they
         # come to the top.
         state.stamp += 1
@@ -269,7 +271,7 @@ class Order(Sessions):
             return False
         if action != ALLOCATING:
             self.put_off(state)
-        self.lines.stand(state, Standing.WAITING, state.reason, comes_back=True)
+        self.lines.stand(state, SchedulingStatus.WAITING, state.reason, comes_back=True)
         return True
 
     def _tail(self, state: JobState, need: Need) -> int:
@@ -307,7 +309,7 @@ class Order(Sessions):
         # A turn without an answer is closed by :meth:`resolve`.
         action = self.came_back(outcome.jid) if is_answer else ALLOCATING
         state = self.known(outcome.jid)
-        if state is None or state.standing is not Standing.OPEN:
+        if state is None or state.standing is not SchedulingStatus.OPEN:
             return
         if outcome.jid not in self.jobs:
             self._late(state, outcome)
@@ -324,7 +326,7 @@ class Order(Sessions):
         match outcome.code:
             case OutcomeCode.INFEASIBLE if gates:
                 # Not held back with its line: it goes on as soon as its gates are stored as gone.
-                self.lines.stand(state, Standing.WAITING, Reason.GATED)
+                self.lines.stand(state, SchedulingStatus.WAITING, Reason.GATED)
             case OutcomeCode.PLACED:
                 self._placed(state, outcome, shard)
             case OutcomeCode.NOMINATED:
@@ -336,7 +338,7 @@ class Order(Sessions):
             case OutcomeCode.STALE | OutcomeCode.FENCED:
                 # Nobody knows what the ledger has of it: no turn before its records are reread.
                 waits = Reason.PENDING_EVALUATION
-                self.lines.stand(state, Standing.WAITING, waits, comes_back=True)
+                self.lines.stand(state, SchedulingStatus.WAITING, waits, comes_back=True)
                 state.unread = True
                 self.stale.append(outcome.jid)
         self._settle_members(state)
@@ -346,7 +348,7 @@ class Order(Sessions):
         self.accounts.gates.over(jid, tasks)
         self.accounts.capacity.freed()
         state = self.jobs.get(jid)
-        if state and state.standing is Standing.WAITING and state.reason is Reason.GATED:
+        if state and state.standing is SchedulingStatus.WAITING and state.reason is Reason.GATED:
             self._enqueue(state)
 
     def _failed_attempt(self, state: JobState, outcome: Outcome, action: str, shard: int) -> None:
@@ -372,8 +374,8 @@ class Order(Sessions):
         else:
             self.contention.refused(jid, now=self.now)
         self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
-        if action == BACKFILL and is_infeasible and state.standing is Standing.WAITING:
-            self.lines.stand(state, Standing.WAITING, of_counts(outcome.reasons))
+        if action == BACKFILL and is_infeasible and state.standing is SchedulingStatus.WAITING:
+            self.lines.stand(state, SchedulingStatus.WAITING, of_counts(outcome.reasons))
 
     def _placed(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts = state.conflicts = 0
@@ -397,7 +399,7 @@ class Order(Sessions):
         """Charge the nominated places, and let the job wait until tasks in its way have left."""
         before = dict(state.nominated)
         self.nominations.drop(state)
-        self.lines.stand(state, Standing.NOMINATED, Reason.WAITING_FOR_VICTIMS)
+        self.lines.stand(state, SchedulingStatus.NOMINATED, Reason.WAITING_FOR_VICTIMS)
         waits = self.nominations.add(state, outcome)
         self.accounts.promise(state, [(p.cid, len(p.tasks)) for p in outcome.placements])
         state.stamp += 1
@@ -444,7 +446,7 @@ class Order(Sessions):
         """Block the job's line until capacity is freed; each block in a row lasts a little
         longer."""
         since, state.tried_since = state.tried_since, -1
-        if state.standing is not Standing.READY:
+        if state.standing is not SchedulingStatus.READY:
             return
         line = self.lines.queues[state.info.qid].lines[self._need(state)]
         self.lines.hold(line, since=since, now=self.now)

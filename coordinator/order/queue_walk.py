@@ -28,7 +28,7 @@ class NextJob(Protocol):
 J = TypeVar("J", bound=NextJob)
 
 
-class _Standing(NamedTuple, Generic[J]):
+class _QueueCandidate(NamedTuple, Generic[J]):
     """A queue with the next job at or below it."""
 
     job: J
@@ -49,7 +49,7 @@ class QueueWalk(Generic[J]):
         self._below: dict[int, list[QueueInfo]] = {_ROOT: []}
         """Queue -> those directly below it that have jobs, or lead to some."""
         self._chains: dict[int, tuple[QueueInfo, ...]] = {}
-        self._standings: dict[int, _Standing[J] | None] = {}
+        self._standings: dict[int, _QueueCandidate[J] | None] = {}
 
     def add(self, queues: Iterable[QueueInfo]) -> None:
         """Walk these queues too, if they are not walked yet."""
@@ -74,13 +74,13 @@ class QueueWalk(Generic[J]):
         best = self._first_of(self._below[_ROOT])
         return None if best is None else best.job
 
-    def _first_of(self, siblings: Sequence[QueueInfo]) -> _Standing[J] | None:
+    def _first_of(self, siblings: Sequence[QueueInfo]) -> _QueueCandidate[J] | None:
         standings = [at for queue in siblings if (at := self._standing(queue)) is not None]
         if len(standings) < 2:
             return standings[0] if standings else None
         return standings[self._choice.first([at.contender for at in standings])]
 
-    def _standing(self, queue: QueueInfo) -> _Standing[J] | None:
+    def _standing(self, queue: QueueInfo) -> _QueueCandidate[J] | None:
         qid = queue.queue.qid
         if qid not in self._standings:
             job = self._next_job(queue)
@@ -89,6 +89,6 @@ class QueueWalk(Generic[J]):
             self._standings[qid] = (
                 None
                 if job is None
-                else _Standing(job, self._choice.contender(queue, job.asks, self._cluster))
+                else _QueueCandidate(job, self._choice.contender(queue, job.asks, self._cluster))
             )
         return self._standings[qid]

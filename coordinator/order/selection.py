@@ -15,7 +15,7 @@ from coordinator.jobs.capability import held, upwards, within_capability
 from coordinator.jobs.pending_order import NONE_OF_THOSE, Line, LineOrder, PendingQueue
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.pending_tree import Entry
-from coordinator.jobs.state import JobState, Need, Standing, amounts
+from coordinator.jobs.state import JobState, Need, SchedulingStatus, amounts
 from coordinator.order.tree_selection import TreeSelection
 from coordinator.order.usage_over_time import UsageOverTime
 from shard_worker.framework.session import Session
@@ -87,7 +87,7 @@ class Picking:
             queue, line, state = picked
             if self.allowed(queue.info, line.need):
                 return state, line.need
-            self._lines.stand(state, Standing.READY, Reason.WAITING_FOR_QUOTA, line)
+            self._lines.stand(state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line)
             self._over_share.add((queue.info.queue.qid, line.need))
             if line.order is not None:
                 line.order.skip(line)
@@ -101,7 +101,7 @@ class Picking:
             state, line = self._jobs[head.entry[2]], head.line
             if self.allowed(head.queue.info, line.need):
                 return state, line.need
-            self._lines.stand(state, Standing.READY, Reason.WAITING_FOR_QUOTA, line)
+            self._lines.stand(state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line)
             tree.fail(head)
         return None
 

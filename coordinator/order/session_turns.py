@@ -14,14 +14,14 @@ from coordinator.jobs.gate_removals import fillable
 from coordinator.jobs.pending_order import LineBlock
 from coordinator.jobs.pending_reasons import INVALID, KEPT_OUT
 from coordinator.jobs.repairs import Repairs
-from coordinator.jobs.state import JobState, Standing, recount
+from coordinator.jobs.state import JobState, SchedulingStatus, recount
 from coordinator.jobs.table import BACKFILL
 from coordinator.order.aging import RESERVE, Aging
 from coordinator.order.contenders import Contenders
 from coordinator.order.cross_node import Spanning
 from coordinator.order.enqueue import EnqueueGate
 from coordinator.order.eviction_depth import EvictionDepth
-from coordinator.order.excerpts import Excerpts
+from coordinator.order.excerpts import TurnContexts
 from coordinator.order.stale_gangs import STALE, StaleGangs
 from coordinator.order.starvation import Contention
 from shard_worker.framework.session import Session
@@ -29,7 +29,7 @@ from shard_worker.session_model.demands import names_tier
 from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.queue_totals import QUEUE_GATE, opens_gate, waits_for_entry, whole
 from shared.messages.messages import NOBODY, TaskState
-from shared.messages.reason import Hold, Reason, WaitReason
+from shared.messages.reason import HoldReason, Reason, WaitReason
 from shared.model.model import Job, Pairs
 
 
@@ -39,7 +39,7 @@ class Sessions(Repairs):
     def __init__(self, session: Session, *, count_first: bool) -> None:
         super().__init__(session, count_first=count_first)
         self.spanning = Spanning(self._is_out)
-        self.excerpts = Excerpts(self.accounts, self.known, self.spanning)
+        self.excerpts = TurnContexts(self.accounts, self.known, self.spanning)
         self.contention = Contention(session.policy)
         self.entry = EnqueueGate(session)
         self.aging = Aging()
@@ -63,7 +63,7 @@ class Sessions(Repairs):
 
     def _is_out(self, jid: int) -> bool:
         state = self.known(jid)
-        return state is not None and state.standing is Standing.OPEN
+        return state is not None and state.standing is SchedulingStatus.OPEN
 
     def _rules(self) -> None:
         """Derive the flags that depend on the policy in force."""
@@ -93,19 +93,19 @@ class Sessions(Repairs):
             self._judge_anew(state)
         self._rules()
         for state in self.entry.take():
-            if state.standing is Standing.WAITING:
+            if state.standing is SchedulingStatus.WAITING:
                 self._enqueue(state)
         for state in list(self.jobs.values()):
-            if state.standing is Standing.WAITING and any(state.info.best_effort):
+            if state.standing is SchedulingStatus.WAITING and any(state.info.best_effort):
                 self._enqueue(state, state.reason)
 
     def _judge_anew(self, state: JobState) -> None:
         state.need = None  # the order of its roles may be another
         state.tried.clear()
         state.slow = None
-        waits = state.standing is Standing.WAITING and state.reason in INVALID
+        waits = state.standing is SchedulingStatus.WAITING and state.reason in INVALID
         waits = self._regroup(state) or waits
-        ready = state.standing is Standing.READY
+        ready = state.standing is SchedulingStatus.READY
         if ready and state.line is None:  # urgent, and stays where it is, unless invalid now
             ready = self.session.job_valid(state.info, self.accounts.cluster) is not None
         if ready or waits:
@@ -120,7 +120,7 @@ class Sessions(Repairs):
         if not any(self.accounts.classes[role.cid].best_effort for role in state.job.roles):
             return False
         recount(state, self.accounts.classes)
-        return state.standing in (Standing.READY, Standing.WAITING)
+        return state.standing in (SchedulingStatus.READY, SchedulingStatus.WAITING)
 
     def put_tiers(self, tiers: frozenset[str]) -> None:
         """Take the names that tiers have now; jobs that name one are judged anew."""
@@ -130,7 +130,10 @@ class Sessions(Repairs):
         cluster.tiers = tiers
         for jid in sorted(self._tiered):
             state = self.jobs.get(jid)
-            if state is not None and state.standing in (Standing.READY, Standing.WAITING):
+            if state is not None and state.standing in (
+                SchedulingStatus.READY,
+                SchedulingStatus.WAITING,
+            ):
                 self._enqueue(state)
 
     # --- jobs ---------------------------------------------------------------------------------
@@ -233,15 +236,17 @@ class Sessions(Repairs):
         waits = waits_for_entry(state.info.phase)
         self.to_fill(state)  # its other tasks may have gates, or wait without a worker's answer
         if waits and not self.entry.passes(state, self.accounts.cluster):
-            self.lines.stand(state, Standing.WAITING, self.entry.why.get(state.job.jid, reason))
+            self.lines.stand(
+                state, SchedulingStatus.WAITING, self.entry.why.get(state.job.jid, reason)
+            )
         elif not (state.need or self._need(state)):  # what is left of it has gates
-            self.lines.stand(state, Standing.WAITING, Reason.GATED)
+            self.lines.stand(state, SchedulingStatus.WAITING, Reason.GATED)
         else:
             super()._line_up(state, reason, urgent=urgent)
 
     def _nothing_to_place(self, state: JobState) -> None:
         if not state.states and state.info.qid >= 0 and (why := self._waits_for_entry(state)):
-            self.lines.stand(state, Standing.WAITING, why)
+            self.lines.stand(state, SchedulingStatus.WAITING, why)
         else:
             super()._nothing_to_place(state)
 
@@ -252,7 +257,7 @@ class Sessions(Repairs):
         """Why a job without enough pods is not admitted yet; "" if it is. Volcano's controllers
         create pods after the admission, and what the job needs at least counts from then on."""
         if self.entry.passes(state, self.accounts.cluster):
-            return Hold.NONE
+            return HoldReason.NONE
         return self.entry.why.get(state.job.jid, Reason.PENDING_EVALUATION)
 
     def admit_waiting(self) -> None:
@@ -260,10 +265,10 @@ class Sessions(Repairs):
         for state, why in self.entry.judge(self.session, self.accounts.cluster, self.now):
             if why is None:
                 self._filled_at = -1
-            if why is None and state.standing is Standing.WAITING:
+            if why is None and state.standing is SchedulingStatus.WAITING:
                 self._enqueue(state)
-            elif why is not None and state.standing is Standing.WAITING:
-                self.lines.stand(state, Standing.WAITING, why)
+            elif why is not None and state.standing is SchedulingStatus.WAITING:
+                self.lines.stand(state, SchedulingStatus.WAITING, why)
 
     def _of_backfill(self, state: JobState) -> WaitReason:
         self.to_fill(state)
@@ -295,7 +300,11 @@ class Sessions(Repairs):
         return None
 
     def _may_fill(self, state: JobState) -> bool:
-        if state.standing not in (Standing.READY, Standing.WAITING, Standing.SETTLED):
+        if state.standing not in (
+            SchedulingStatus.READY,
+            SchedulingStatus.WAITING,
+            SchedulingStatus.SETTLED,
+        ):
             return False
         held_up = state.unread or state.releasing_nominations or state.stopping
         cluster = self.accounts.cluster
@@ -325,7 +334,7 @@ class Sessions(Repairs):
     def _settle(self, state: JobState) -> None:
         super()._settle(state)
         # What ended may have been part of its minimum.
-        if state.standing is Standing.READY and self._starves(state):
+        if state.standing is SchedulingStatus.READY and self._starves(state):
             self._add_starving(state)
 
     def _add_starving(self, state: JobState) -> None:
@@ -337,7 +346,7 @@ class Sessions(Repairs):
             return None
         for jid in self.contention.held_no_more(self.now):
             state = self.jobs.get(jid)
-            if state and state.standing is Standing.READY and self._starves(state):
+            if state and state.standing is SchedulingStatus.READY and self._starves(state):
                 self._add_starving(state)
         for jid, action in self.contention.out.items():  # its queue may be in another tree by now
             if (state := self.jobs.get(jid)) is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping
 
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import ClusterInfo
 from shared.messages.messages import TaskState
@@ -103,5 +103,5 @@ def _was_stale(state: JobState, cluster: ClusterInfo) -> bool:
 
 
 def _may_go(state: JobState) -> bool:
-    waits = state.standing is Standing.OPEN or state.unread or state.releasing_nominations
+    waits = state.standing is SchedulingStatus.OPEN or state.unread or state.releasing_nominations
     return not waits and any(now in _EVICTABLE for now in state.states)

@@ -26,7 +26,7 @@ from coordinator.bind.binder import (
 )
 from coordinator.bind.status_writer import Recorder
 from coordinator.bind.volume_gate import VOLUME_SECONDS
-from coordinator.cluster.protocol import BindAnswer, BindsAndReports, ClusterTimeout, NotLetGo
+from coordinator.cluster.protocol import BindAnswer, BindsAndReports, ClusterTimeout, StopRefused
 from coordinator.controllers.prebind import PreBind
 from coordinator.controllers.volume_controller import VolumeController
 from coordinator.core.coordinator import Coordinator
@@ -374,7 +374,7 @@ class Binding:
         names = [f"{jid}.{tix}" for jid, tix in victims.tasks]
         try:
             never = await self._cluster.delete(names, victims.uids)
-        except NotLetGo as error:
+        except StopRefused as error:
             log.debug("Cluster does not stop tasks yet", why=str(error))
             return Stopped.REFUSED
         except ClusterTimeout as error:

@@ -31,7 +31,7 @@ from coordinator.core.reconcile import FindingKind, ReconcilePass, Reconciler, T
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from coordinator.ledger_refusals import StoreRefused
 from coordinator.service.executor import StopsTasks
 from coordinator.service.resource_names import ReadsCounts, free_unused_names
@@ -300,7 +300,7 @@ class Reconciling:
 def _still(state: JobState | None) -> TypeGuard[JobState]:
     """Whether no message about the job is under way: otherwise the ledger may be ahead of the
     books."""
-    if state is None or state.standing in (Standing.OPEN, Standing.NOMINATED):
+    if state is None or state.standing in (SchedulingStatus.OPEN, SchedulingStatus.NOMINATED):
         return False
     return not (state.unread or state.releasing_nominations)
 

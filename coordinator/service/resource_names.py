@@ -26,7 +26,7 @@ from coordinator.intake.admission.resource_names import (
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.records import HEAD, WIDTH, unpack_nodes
 from shared.ledger.retry import insist
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 class ReadsCounts(Protocol):
     """The ledger's methods that resource names need."""
 
-    async def read_moved(self, changed: Moved) -> Snapshot: ...
+    async def read_moved(self, changed: ChangedKeys) -> Snapshot: ...
 
     async def read_nodes(self, rows: list[int]) -> Rows: ...
 
@@ -79,7 +79,7 @@ async def free_unused_names(ledger: ReadsCounts, intake: Intake, writer: IntakeW
 
 async def _keep_counted(ledger: ReadsCounts, registry: Registry) -> None:
     """Keep the names under whose slots the ledger counts an amount."""
-    changed = Moved(queues={queue.qid for queue in registry.queues.values()})
+    changed = ChangedKeys(queues={queue.qid for queue in registry.queues.values()})
     part = await insist(lambda: ledger.read_moved(changed), call_name="read queues")
     for record in part.queues.values():
         for amounts in (record.used, record.capability, record.guarantee, record.leaving):

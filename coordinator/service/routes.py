@@ -14,7 +14,7 @@ from coordinator.api.read.snapshot import record_routes
 from coordinator.api.read.streaming import Streams
 from coordinator.api.read.trace import trace_routes
 from coordinator.api.subresources import virtual_routes
-from coordinator.api.write.handlers import Writing, write_routes
+from coordinator.api.write.handlers import WriteDependencies, write_routes
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.worker_client import Shards
 from coordinator.explain.job_trace import Tracer
@@ -43,7 +43,9 @@ def service_routes(
     def names() -> Registry:
         return intake.registry  # another one after each recovery
 
-    door = Writing(writer, objects, may=may_write(names), parsers=parsers, evictor=evictor)
+    door = WriteDependencies(
+        writer, objects, may=may_write(names), parsers=parsers, evictor=evictor
+    )
     return [
         *virtual_routes(
             core,

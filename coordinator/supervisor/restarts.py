@@ -33,7 +33,7 @@ _POLL = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Died:
+class ProcessDied:
     role: str
     why: str
 
@@ -42,7 +42,7 @@ class Died:
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class ProcessRecovered:
     role: str
     seconds: float
     """Seconds from the detection of its end until it was ready again."""
@@ -51,7 +51,7 @@ class Back:
         return f"the {self.role} process is back after {self.seconds:.1f} s"
 
 
-Told = Died | Back
+ProcessReport = ProcessDied | ProcessRecovered
 
 
 class Deaths:
@@ -70,7 +70,9 @@ class Deaths:
 
 
 class Keeper:
-    def __init__(self, parts: Supervisor, *, tell: Callable[[Told], None] | None = None) -> None:
+    def __init__(
+        self, parts: Supervisor, *, tell: Callable[[ProcessReport], None] | None = None
+    ) -> None:
         self._parts = parts
         self._tell = tell or (lambda event: None)
         self._deaths: dict[str, Deaths] = {}
@@ -94,7 +96,7 @@ class Keeper:
                 await self._start_again(role, self._how(role))
         finally:
             self._under_way.discard(role)
-        self._tell(Back(role, time.monotonic() - noticed))
+        self._tell(ProcessRecovered(role, time.monotonic() - noticed))
 
     async def _start_again(self, role: str, died: ChildDied) -> None:
         """Restart a role. Raises ChildDied if it died too often."""
@@ -103,12 +105,12 @@ class Keeper:
             pause = self._deaths.setdefault(role, Deaths()).pause(time.monotonic())
         if pause is None:
             raise died.often(DEATHS, WINDOW_SECONDS)
-        self._tell(Died(role, died.how))
+        self._tell(ProcessDied(role, died.how))
         await asyncio.sleep(pause)
         try:
             await self._parts.start(role)
         except ServerFailed as error:  # it counts as another death
-            self._tell(Died(role, f"the ledger's server did not start: {error}"))
+            self._tell(ProcessDied(role, f"the ledger's server did not start: {error}"))
 
     async def _up(self, role: str) -> bool:
         """Wait until it is ready; False if it died or took too long."""

@@ -17,7 +17,7 @@ import orjson
 from laboratory.chaos.plan import COOL_DOWN, WARM_UP
 from laboratory.chaos.report import ChaosReport
 from laboratory.chaos.stage import ATTEMPT_SECONDS, Stage
-from laboratory.workloads.bulk_client import ApiClient, BulkError
+from laboratory.workloads.bulk_client import BulkClient, BulkError
 from laboratory.workloads.generators import Item
 
 DRAIN_EVERY = 12.0
@@ -60,7 +60,7 @@ class NodeDrains:
         """Drain nodes at their times. Raises ApiError where a node cannot be cordoned."""
         stage = self._stage
         async with (
-            ApiClient(
+            BulkClient(
                 *stage.parts.urls,
                 timeout=ATTEMPT_SECONDS,
                 patience=PATIENCE_SECONDS,
@@ -71,7 +71,7 @@ class NodeDrains:
             for drain in drains:
                 group.create_task(self._at(drain, api))
 
-    async def _at(self, drain: PlannedDrain, api: ApiClient) -> None:
+    async def _at(self, drain: PlannedDrain, api: BulkClient) -> None:
         await asyncio.sleep(drain.at)
         node = self._nodes[int(drain.pick * len(self._nodes))]
         name: str = node["metadata"]["name"]
@@ -88,7 +88,7 @@ class NodeDrains:
         self._stage.timeline.note(text)
         await self._stage.submit([node])
 
-    async def _empty(self, name: str, api: ApiClient, *, until: float) -> tuple[int, bool]:
+    async def _empty(self, name: str, api: BulkClient, *, until: float) -> tuple[int, bool]:
         """Evict the pods of Jobs on a node; (how many evictions were granted, whether none is
         left)."""
         evicted: set[str] = set()
@@ -106,7 +106,7 @@ class NodeDrains:
         return len(evicted), False
 
 
-async def _pods_on(name: str, api: ApiClient) -> list[tuple[str, str]]:
+async def _pods_on(name: str, api: BulkClient) -> list[tuple[str, str]]:
     """(uid, path) of the pods on a node that a Job makes anew; drains without force touch no
     others."""
     listed = await api.get(f"/api/v1/pods?fieldSelector=spec.nodeName={name}")
@@ -119,7 +119,7 @@ async def _pods_on(name: str, api: ApiClient) -> list[tuple[str, str]]:
     ]
 
 
-async def _evict(path: str, api: ApiClient) -> bool:
+async def _evict(path: str, api: BulkClient) -> bool:
     """Whether the eviction is granted. Refused, by a budget or because the pod has left or moves:
     the next look shows what is left to do."""
     space, name = path.split("/")[4], path.rpartition("/")[2]

@@ -69,7 +69,7 @@ class Recovery:
         self.moments.append(RecoveryMoment(at, what))
 
 
-class Watch:
+class RecoveryWatch:
     """Follows a run after a kill. Call :meth:`look` until the recovery is complete."""
 
     def __init__(self, run: LiveRun, target: KillTarget) -> None:
@@ -196,7 +196,7 @@ class Watch:
             recovery.note(time.time(), f"replacement up and ready: process {pid}")
 
 
-def follow(watch: Watch, *, seconds: float, each: Callable[[], None]) -> Recovery:
+def follow(watch: RecoveryWatch, *, seconds: float, each: Callable[[], None]) -> Recovery:
     """Look until the recovery is complete, for so long at most. ``each`` runs after each look."""
     end = time.monotonic() + seconds
     while not watch.recovery.complete and time.monotonic() < end:

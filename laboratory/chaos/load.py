@@ -110,7 +110,7 @@ def queues(shape: ClusterShape) -> list[Item]:
     return [manifest("Queue", name, spec) for name, spec in specs.items()]
 
 
-class Load:
+class ChaosLoad:
     """``steps()`` yields the operations of each step, forever; ``ending()`` those left to do at the
     end."""
 

@@ -80,7 +80,7 @@ BOUNDS = (DETECTED, ELSEWHERE, LEADERSHIP, LEDGER, HEAD)
 
 
 @dataclass(slots=True)
-class Measured:
+class MeasuredRecovery:
     running: int
     """Number of tasks that ran meanwhile."""
     seconds: dict[RecoveryBound, list[float]] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Measurement:
     def shape(self) -> ClusterShape:
         return ClusterShape(max(6, int(self.tasks * SPARE) // UNITS + 1), UNITS, CPU)
 
-    async def run(self) -> Measured:
+    async def run(self) -> MeasuredRecovery:
         """Raises RunFailed; ApiError; ChildDied (in a group)."""
         async with Stage(self.settings, self.timeline, attempt=30.0).open() as stage:
             await self._fill(stage)
@@ -214,10 +214,10 @@ class Measurement:
 
     # --- from the history ---------------------------------------------------------------------
 
-    def _measured(self, settings: Settings) -> Measured:
+    def _measured(self, settings: Settings) -> MeasuredRecovery:
         evidence = read_evidence(settings.history)
         lost = list(_lost(settings.run_dir / "log"))
-        measured = Measured(self.tasks)
+        measured = MeasuredRecovery(self.tasks)
         for struck in self._struck:
             if struck.blow.target == WORKER:
                 for moment in lost:

@@ -20,8 +20,8 @@ from laboratory.chaos.judgement import judge_history, judge_roles, tell_recoveri
 from laboratory.chaos.load import (
     NAMESPACE,
     ChangePolicy,
+    ChaosLoad,
     Delete,
-    Load,
     Operation,
     SubmitJob,
     cluster,
@@ -113,7 +113,7 @@ class Chaos:
 
     # --- load and faults ----------------------------------------------------------------------
 
-    async def _prepare(self, stage: Stage) -> Load:
+    async def _prepare(self, stage: Stage) -> ChaosLoad:
         """Create the cluster and its queues; returns once every shard has nodes."""
         nodes = list(node_items(self.shape))
         await stage.submit(nodes)
@@ -123,7 +123,7 @@ class Chaos:
         await stage.until(stage.shared_out, READY_SECONDS, "the nodes are not shared out")
         walls = self.settings.mode == "hard"
         shards = self.settings.shards
-        return Load(
+        return ChaosLoad(
             self.seed, self.shape, shards=shards, nodes=nodes, walls=walls, of_kai=self.of_kai
         )
 
@@ -131,7 +131,7 @@ class Chaos:
         return Hostile(stage.parts.urls, tokens.view, tokens.submit) if self.hostile else None
 
     async def _storm(
-        self, stage: Stage, load: Load, striker: FaultInjector, hostile: Hostile | None
+        self, stage: Stage, load: ChaosLoad, striker: FaultInjector, hostile: Hostile | None
     ) -> None:
         """Inject the faults at their times, whether or not earlier ones are recovered from, with
         load beside them."""

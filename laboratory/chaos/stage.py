@@ -19,12 +19,12 @@ import orjson
 
 from coordinator.cluster.protocol import ClusterTimeout
 from coordinator.cluster.simulated.client import SocketCluster
-from coordinator.supervisor.restarts import Back, Died, Keeper, Told
+from coordinator.supervisor.restarts import Keeper, ProcessDied, ProcessRecovered, ProcessReport
 from coordinator.supervisor.supervisor import CLUSTER, Supervisor
 from laboratory.chaos.report import RunFailed
 from laboratory.chaos.response_times import ResponseTimes
 from laboratory.chaos.timeline import ChaosTimeline
-from laboratory.workloads.bulk_client import ApiClient, BulkError, describe
+from laboratory.workloads.bulk_client import BulkClient, BulkError, describe
 from laboratory.workloads.generators import Item, lists
 from shared.ledger.errors import LedgerError
 from shared.ledger.keys import log_position
@@ -57,14 +57,14 @@ class Stage:
     """When it was received, on the monotonic clock."""
     token: str = ""
     """An admin's token; "" without authentication."""
-    returns: list[Back] = field(default_factory=list)
+    returns: list[ProcessRecovered] = field(default_factory=list)
     """Processes that were restarted."""
     deaths: list[tuple[float, str]] = field(default_factory=list)
     """(time seen dead, since 1970; role)"""
     answers: ResponseTimes = field(default_factory=ResponseTimes)
     """Response times of :meth:`submit`."""
     parts: Supervisor = field(init=False)
-    api: ApiClient = field(init=False)
+    api: BulkClient = field(init=False)
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Stage]:
@@ -74,7 +74,7 @@ class Stage:
         self.parts = Supervisor(self.settings, on_phase=self._phase)
         async with self.parts:
             self.settings = self.parts.settings
-            self.api = ApiClient(
+            self.api = BulkClient(
                 *self.parts.urls,
                 timeout=self.attempt,
                 patience=PATIENCE_SECONDS,
@@ -90,12 +90,12 @@ class Stage:
     def _phase(self, text: str) -> None:
         self.timeline.note(text)
 
-    def _kept(self, event: Told) -> None:
+    def _kept(self, event: ProcessReport) -> None:
         at = self.timeline.note(str(event))
         match event:
-            case Back():
+            case ProcessRecovered():
                 self.returns.append(event)
-            case Died(role):
+            case ProcessDied(role):
                 self.deaths.append((at, role))
 
     async def _watch(self) -> None:

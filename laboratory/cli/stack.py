@@ -21,7 +21,7 @@ from coordinator.supervisor.supervisor import Supervisor
 from laboratory.chaos.report import RunFailed
 from laboratory.checker.report.report import HistoryError
 from laboratory.own_directory import create_own_directory, delete_own, own_settings
-from laboratory.workloads.bulk_client import ApiClient, BulkError, Submitted, describe
+from laboratory.workloads.bulk_client import BulkClient, BulkError, Submitted, describe
 from laboratory.workloads.generators import Item, lists
 from shared.settings.settings import Settings, SettingsError
 
@@ -41,7 +41,7 @@ Status = dict[str, Any]
 class Sender:
     """Sends objects as Lists and remembers when each was sent."""
 
-    api: ApiClient
+    api: BulkClient
     sent: dict[str, float] = field(default_factory=dict)
     """namespace/name -> seconds since 1970, of objects that have a namespace."""
 
@@ -94,7 +94,7 @@ class Workspace:
 
 
 @contextlib.asynccontextmanager
-async def running(space: Workspace, progress: RunProgress) -> AsyncIterator[ApiClient]:
+async def running(space: Workspace, progress: RunProgress) -> AsyncIterator[BulkClient]:
     """All processes, and a client of the coordinator; stops everything at the end.
 
     If a process dies meanwhile, the body is cancelled and ChildDied is raised.
@@ -102,7 +102,7 @@ async def running(space: Workspace, progress: RunProgress) -> AsyncIterator[ApiC
     async with Supervisor(space.settings, on_phase=lambda text: _phase(progress, text)) as parts:
         space.supervisor = parts
         try:
-            async with asyncio.TaskGroup() as group, ApiClient(parts.url) as api:
+            async with asyncio.TaskGroup() as group, BulkClient(parts.url) as api:
                 watching = group.create_task(parts.wait())
                 yield api
                 watching.cancel()
@@ -114,7 +114,7 @@ def _phase(progress: RunProgress, text: str) -> None:
     progress.phase(text[:1].upper() + text[1:])
 
 
-async def until_nodes_are_shared_out(api: ApiClient, *, nodes: int) -> None:
+async def until_nodes_are_shared_out(api: BulkClient, *, nodes: int) -> None:
     """Wait until every shard has a live worker and every node belongs to a shard."""
     give_up = time.monotonic() + READY_SECONDS
     while True:
@@ -131,7 +131,7 @@ async def until_nodes_are_shared_out(api: ApiClient, *, nodes: int) -> None:
         await asyncio.sleep(0.1)
 
 
-async def poll(api: ApiClient) -> AsyncIterator[Status]:
+async def poll(api: BulkClient) -> AsyncIterator[Status]:
     """The status again and again, at most a tenth of the coordinator's time being spent on it."""
     while True:
         began = time.monotonic()

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ServedResource:
     """A kind as discovery tells it."""
 
     api_version: str
@@ -52,7 +52,7 @@ class ApiClient:
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self.session = session
-        self._resources: dict[tuple[str, str], Resource] = {}
+        self._resources: dict[tuple[str, str], ServedResource] = {}
 
     async def get(
         self, path: str, *, code: int = 200, accept: str = "application/json", **query: Any
@@ -75,9 +75,9 @@ class ApiClient:
                 _must(answer.status, HTTPStatus.OK, f"watch of {path}", await answer.read())
             yield answer
 
-    async def resources(self) -> list[Resource]:
+    async def resources(self) -> list[ServedResource]:
         """Resources that discovery lists now."""
-        found: list[Resource] = []
+        found: list[ServedResource] = []
         for root in ("/api", "/apis"):
             groups = (await self.get(root, accept=_AGGREGATED))["items"]
             for group in groups:
@@ -89,7 +89,7 @@ class ApiClient:
         self._resources = {(r.api_version, r.kind): r for r in found}
         return found
 
-    async def resource(self, api_version: str, kind: str) -> Resource:
+    async def resource(self, api_version: str, kind: str) -> ServedResource:
         key = api_version, kind
         if key not in self._resources:  # it may have been defined since
             await self.resources()
@@ -190,8 +190,8 @@ def _namespace(item: Json) -> str:
     return str(item["metadata"].get("namespace", "default"))
 
 
-def _resource(api_version: str, entry: Json) -> Resource:
-    return Resource(
+def _resource(api_version: str, entry: Json) -> ServedResource:
+    return ServedResource(
         api_version=api_version,
         kind=entry["responseKind"].get("kind", ""),
         plural=entry["resource"],

@@ -21,7 +21,7 @@ import aiohttp
 
 from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient, Json
 from laboratory.local_kubernetes.errors import UnexpectedAnswer
-from laboratory.local_kubernetes.node_room import Room
+from laboratory.local_kubernetes.node_room import NodeRoom
 from laboratory.local_kubernetes.watching import changes
 from laboratory.workloads.manifests import manifest
 
@@ -56,7 +56,7 @@ class HollowKubelets:
         self._client = client
         self._lease_seconds = lease_seconds
         self._start_seconds, self._stop_seconds = start_seconds, stop_seconds
-        self._room = Room()
+        self._room = NodeRoom()
         self._silent: set[str] = set()
         self._nodes: set[str] = set()
         self._refusals: dict[str, list[str]] = {}

@@ -11,7 +11,7 @@ Amounts = dict[str, int]
 _REASONS = {"cpu": "OutOfcpu", "memory": "OutOfmemory", "pods": "OutOfpods"}
 
 
-class Room:
+class NodeRoom:
     """Requests of the admitted pods of each node, against what the node has."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from laboratory.chaos.report import ChaosReport
 from laboratory.scenarios.generate import scenario
-from laboratory.scenarios.play import Played, play
+from laboratory.scenarios.play import ScenarioResult, play
 from laboratory.scenarios.worker_processes import worker_processes
 from laboratory.virtual_kubernetes.play import KubernetesPlayed, play_kubernetes
 
@@ -27,7 +27,7 @@ def on_kubernetes(seed: int) -> ChaosReport:
     return report_of(play_kubernetes(seed))
 
 
-def report_of(played: Played | KubernetesPlayed) -> ChaosReport:
+def report_of(played: ScenarioResult | KubernetesPlayed) -> ChaosReport:
     """The report of one run."""
     timeline = played.simulation.timeline
     report = ChaosReport(seeds=1)

@@ -13,7 +13,7 @@ from random import Random
 from coordinator.intake.documents.document import Key
 from coordinator.jobs.gang_repair import REPAIR_SECONDS
 from laboratory.scenarios.workload import CORES
-from laboratory.simulation.scenario import Item, Wish
+from laboratory.simulation.scenario import Item, UserRequest
 from laboratory.workloads.drawn_objects import hyper_node, member_of
 from laboratory.workloads.manifests import manifest
 
@@ -36,25 +36,25 @@ NOWHERE = "nowhere"
 
 
 @dataclass(slots=True)
-class _Changes:
+class _DrawnChanges:
     """The changes drawn so far."""
 
     draw: Random
-    before: list[Wish]
+    before: list[UserRequest]
     """The wishes that are changed."""
     queues: tuple[str, ...]
-    wishes: list[Wish] = field(default_factory=list)
+    wishes: list[UserRequest] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     """Names of groups that may never finish."""
     elastic: list[str] = field(default_factory=list)
     """Jobs that cannot finish if too many members failed with a node while others wait."""
 
     def put(self, at: float, item: Item) -> None:
-        self.wishes.append(Wish(at, (item,)))
+        self.wishes.append(UserRequest(at, (item,)))
 
     def delete(self, at: float, kind: str, name: str) -> None:
         namespace = "ns" if kind in ("Job", "Pod", "PodGroup") else ""
-        self.wishes.append(Wish(at, delete=Key(kind, namespace, name)))
+        self.wishes.append(UserRequest(at, delete=Key(kind, namespace, name)))
 
     def soon(self) -> float:
         """A random delay: before placement, during the bind, while the job runs, or after its
@@ -64,10 +64,10 @@ class _Changes:
 
 
 def churn(
-    draw: Random, setup: tuple[Item, ...], wishes: list[Wish], queues: tuple[str, ...]
-) -> list[Wish]:
+    draw: Random, setup: tuple[Item, ...], wishes: list[UserRequest], queues: tuple[str, ...]
+) -> list[UserRequest]:
     """Changes to the objects of ``wishes``, drawn independently of them."""
-    changes = _Changes(draw, wishes, queues)
+    changes = _DrawnChanges(draw, wishes, queues)
     some = draw.choice([0.0, 0.1, 0.4, 0.8])
     if not some:
         return []
@@ -89,7 +89,7 @@ def churn(
     return changes.wishes
 
 
-def _job(changes: _Changes, at: float, item: Item) -> None:
+def _job(changes: _DrawnChanges, at: float, item: Item) -> None:
     """Delete a job, and perhaps create and delete it again under its name."""
     draw = changes.draw
     name = item["metadata"]["name"]
@@ -104,7 +104,7 @@ def _job(changes: _Changes, at: float, item: Item) -> None:
         changes.delete(at, "Job", name)
 
 
-def _group(changes: _Changes, at: float, item: Item) -> None:
+def _group(changes: _DrawnChanges, at: float, item: Item) -> None:
     """Delete and recreate members, change the group's minimum or queue, or delete and recreate the
     whole group."""
     draw, name = changes.draw, item["metadata"]["name"]
@@ -134,7 +134,7 @@ def _width(job: Item) -> int:
     return sum(role["replicas"] for role in job["spec"]["tasks"])
 
 
-def _member(changes: _Changes, at: float, pod: Item) -> None:
+def _member(changes: _DrawnChanges, at: float, pod: Item) -> None:
     draw = changes.draw
     if draw.random() < 0.4:
         deleted_at = at + changes.soon()
@@ -146,7 +146,7 @@ def _member(changes: _Changes, at: float, pod: Item) -> None:
         changes.put(at + changes.soon(), pod | {"metadata": metadata})
 
 
-def _for_ever(changes: _Changes, number: int, queue: str) -> None:
+def _for_ever(changes: _DrawnChanges, number: int, queue: str) -> None:
     """Add a job that runs until it is deleted."""
     at = changes.draw.uniform(0, 2)
     changes.put(at, _endless(f"e{number}", queue, changes.draw.randint(1, CORES)))
@@ -165,10 +165,10 @@ def _endless(name: str, queue: str, tasks: int) -> Item:
     )
 
 
-def lasting(draw: Random, before: list[Wish], queues: tuple[str, ...]) -> list[Wish]:
+def lasting(draw: Random, before: list[UserRequest], queues: tuple[str, ...]) -> list[UserRequest]:
     """Gangs that run until they are deleted, long after everything else: if one is held in part, no
     end of its own resolves that."""
-    changes = _Changes(draw, before, queues)
+    changes = _DrawnChanges(draw, before, queues)
     last = max(wish.at for wish in before)
     for number in range(draw.randint(1, 2)):
         gang = _endless(f"l{number}", draw.choice(queues), draw.randint(2, CORES))
@@ -177,7 +177,7 @@ def lasting(draw: Random, before: list[Wish], queues: tuple[str, ...]) -> list[W
     return changes.wishes
 
 
-def clean_up(before: list[Wish]) -> list[Wish]:
+def clean_up(before: list[UserRequest]) -> list[UserRequest]:
     """Delete every gang in the end: one that lost members while others were evicted may have too
     few left to ever be valid again, as in Volcano."""
     last = max(wish.at for wish in before)
@@ -187,10 +187,10 @@ def clean_up(before: list[Wish]) -> list[Wish]:
         for item in wish.items
         if item["kind"] == "Job" and _width(item) > 1
     }
-    return [Wish(last + WAITED_FOR, delete=Key("Job", "ns", name)) for name in sorted(gangs)]
+    return [UserRequest(last + WAITED_FOR, delete=Key("Job", "ns", name)) for name in sorted(gangs)]
 
 
-def clean_up_groups(before: list[Wish]) -> list[Wish]:
+def clean_up_groups(before: list[UserRequest]) -> list[UserRequest]:
     """Delete every group in the end of which members may come after others were lost: what is left
     of it may be too few to ever be valid again (seed 131852)."""
     last = max(wish.at for wish in before)
@@ -206,10 +206,13 @@ def clean_up_groups(before: list[Wish]) -> list[Wish]:
         if item["kind"] == "PodGroup"
         and members[item["metadata"]["name"]] > item["spec"]["minMember"]
     }
-    return [Wish(last + WAITED_FOR, delete=Key("PodGroup", "ns", name)) for name in sorted(groups)]
+    return [
+        UserRequest(last + WAITED_FOR, delete=Key("PodGroup", "ns", name))
+        for name in sorted(groups)
+    ]
 
 
-def clear_away(before: list[Wish]) -> list[Wish]:
+def clear_away(before: list[UserRequest]) -> list[UserRequest]:
     """Delete every job and group in the end, under a policy that may let nobody in."""
     last = max(wish.at for wish in before)
     names = {
@@ -218,10 +221,12 @@ def clear_away(before: list[Wish]) -> list[Wish]:
         for item in wish.items
         if item["kind"] in ("Job", "PodGroup")
     }
-    return [Wish(last + LET_IN, delete=Key(kind, "ns", name)) for kind, name in sorted(names)]
+    return [
+        UserRequest(last + LET_IN, delete=Key(kind, "ns", name)) for kind, name in sorted(names)
+    ]
 
 
-def _short_lived_queue(changes: _Changes) -> None:
+def _short_lived_queue(changes: _DrawnChanges) -> None:
     """Add a queue that is deleted once its jobs are gone."""
     draw = changes.draw
     queue: Item = manifest("Queue", "short", {"weight": 2})
@@ -236,7 +241,7 @@ def _short_lived_queue(changes: _Changes) -> None:
     changes.delete(last + draw.uniform(0, 0.5), "Queue", "short")
 
 
-def _nodes(changes: _Changes, nodes: list[Item]) -> None:
+def _nodes(changes: _DrawnChanges, nodes: list[Item]) -> None:
     """Delete a node with its running pods and add another under its name; add and delete a
     domain."""
     draw = changes.draw

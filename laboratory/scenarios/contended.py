@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from laboratory.scenarios.workload import CORES, with_hostname
-from laboratory.simulation.scenario import Item, Wish
+from laboratory.simulation.scenario import Item, UserRequest
 from laboratory.workloads.demands import HOSTNAME
 from laboratory.workloads.drawn_objects import budget, hyper_node, member_of
 from laboratory.workloads.manifests import manifest
@@ -49,8 +49,8 @@ def policy(draw: Random) -> Item:
 
 
 def contended(
-    draw: Random, setup: tuple[Item, ...], wishes: list[Wish], *, mode: Mode, shards: int
-) -> tuple[tuple[Item, ...], list[Wish]]:
+    draw: Random, setup: tuple[Item, ...], wishes: list[UserRequest], *, mode: Mode, shards: int
+) -> tuple[tuple[Item, ...], list[UserRequest]]:
     """The same cluster and jobs with additional constraints."""
     nodes = [item["metadata"]["name"] for item in setup if item["kind"] == "Node"]
     racks = [nodes[i : i + RACK] for i in range(0, len(nodes), RACK)]
@@ -64,7 +64,7 @@ def contended(
     changed_wishes = []
     for wish in wishes:
         items = tuple(_asking(draw, item, apart=apart, near=near) for item in wish.items)
-        changed_wishes.append(Wish(wish.at, items))
+        changed_wishes.append(UserRequest(wish.at, items))
     return tuple(objects), changed_wishes
 
 

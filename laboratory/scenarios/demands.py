@@ -12,7 +12,7 @@ from typing import Any
 
 from laboratory.scenarios.contended import RACK
 from laboratory.scenarios.workload import with_hostname
-from laboratory.simulation.scenario import Item, Wish
+from laboratory.simulation.scenario import Item, UserRequest
 from laboratory.workloads.demands import (
     ask_device,
     ask_own_nodes,
@@ -40,8 +40,8 @@ _Demand = Callable[[Random, str, Item], None]
 
 
 def demanding(
-    draw: Random, setup: tuple[Item, ...], wishes: list[Wish], *, mode: Mode, shards: int
-) -> tuple[tuple[Item, ...], list[Wish]]:
+    draw: Random, setup: tuple[Item, ...], wishes: list[UserRequest], *, mode: Mode, shards: int
+) -> tuple[tuple[Item, ...], list[UserRequest]]:
     """Add demands to ``setup`` and ``wishes``, with claims before the jobs that use them.
 
     No volumes in mode hard: a claim with its volume on a node of one shard ties the job to that
@@ -50,7 +50,7 @@ def demanding(
     nodes = [item["metadata"]["name"] for item in setup if item["kind"] == "Node"]
     apart = max(1, len(nodes) // shards - 1) if mode is Mode.HARD else len(nodes)
     volumes = [] if mode is Mode.HARD else list(nodes)
-    changed_wishes: list[Wish] = []
+    changed_wishes: list[UserRequest] = []
     for wish in wishes:
         items: list[Item] = []
         for item in wish.items:
@@ -58,7 +58,7 @@ def demanding(
                 items += _job(draw, item, apart=apart, volumes=volumes)
             else:
                 items.append(with_hostname(item))
-        changed_wishes.append(Wish(wish.at, tuple(items), wish.delete))
+        changed_wishes.append(UserRequest(wish.at, tuple(items), wish.delete))
     offered = [with_hostname(item) for item in setup]
     offered += [claim_template("ns"), *devices(nodes, each=DEVICES)]
     if mode is not Mode.HARD:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from laboratory.scenarios.workload import QUEUES
-from laboratory.simulation.scenario import Item, Wish
+from laboratory.simulation.scenario import Item, UserRequest
 from laboratory.workloads.drawn_demands import APPS, ask_for_more
 from laboratory.workloads.drawn_objects import (
     job_marks,
@@ -43,7 +43,7 @@ class DrawnWorkload:
     """A workload under a policy of its own."""
 
     setup: tuple[Item, ...]
-    wishes: list[Wish]
+    wishes: list[UserRequest]
     policy: Item
     later: tuple[Item, ...]
     """Policies to change to."""
@@ -51,7 +51,7 @@ class DrawnWorkload:
     """Node -> percent of its CPU and memory in use."""
 
 
-def every_plugin(draw: Random, setup: tuple[Item, ...], wishes: list[Wish]) -> DrawnWorkload:
+def every_plugin(draw: Random, setup: tuple[Item, ...], wishes: list[UserRequest]) -> DrawnWorkload:
     """The same cluster and jobs, with a policy, with what its plugins look at, and with tasks that
     ask for it."""
     tree = draw.random() < TREE
@@ -65,7 +65,7 @@ def every_plugin(draw: Random, setup: tuple[Item, ...], wishes: list[Wish]) -> D
     if tree:
         objects += [manifest("Queue", "half", {"weight": 1, "parent": "root"})]
     changed = [
-        Wish(wish.at, tuple(_object(draw, item, marks, tree=tree) for item in wish.items))
+        UserRequest(wish.at, tuple(_object(draw, item, marks, tree=tree) for item in wish.items))
         for wish in wishes
     ]
     usage = {name: _figures(draw) for name in names if draw.random() < MEASURED}

@@ -15,7 +15,7 @@ from random import Random
 from coordinator.intake.documents.document import Key
 from laboratory.scenarios.every_plugin import DrawnWorkload
 from laboratory.scenarios.workload import QUEUES
-from laboratory.simulation.scenario import Item, Wish
+from laboratory.simulation.scenario import Item, UserRequest
 from laboratory.workloads.drawn_kai import (
     BRANCH,
     ROOT,
@@ -46,7 +46,7 @@ MOVES = 3
 COMES_BACK = 0.8
 
 
-def under_kai(seed: int, setup: tuple[Item, ...], wishes: list[Wish]) -> DrawnWorkload:
+def under_kai(seed: int, setup: tuple[Item, ...], wishes: list[UserRequest]) -> DrawnWorkload:
     """The same cluster and jobs, told in KAI's words."""
     draw = Random(seed)
     policy, *later = (kai_policy(draw) for _ in range(3))
@@ -61,7 +61,7 @@ def under_kai(seed: int, setup: tuple[Item, ...], wishes: list[Wish]) -> DrawnWo
         )
         for wish in wishes
     ]
-    changed += [Wish(draw.uniform(0, 2.5), (item,)) for item in _changes(draw, names)]
+    changed += [UserRequest(draw.uniform(0, 2.5), (item,)) for item in _changes(draw, names)]
     apart = Random(seed + 1)
     for drawn in (policy, *later):
         if apart.random() < 0.5:
@@ -70,7 +70,7 @@ def under_kai(seed: int, setup: tuple[Item, ...], wishes: list[Wish]) -> DrawnWo
     return DrawnWorkload((*objects, kai_topology()), changed, policy, tuple(later))
 
 
-def _moves(draw: Random, objects: list[Item], wishes: list[Wish]) -> list[Wish]:
+def _moves(draw: Random, objects: list[Item], wishes: list[UserRequest]) -> list[UserRequest]:
     """Nodes, queues and PodGroups that leave the node pool."""
     there = [(0.0, item) for item in objects if item["kind"] in ("Node", "Queue")]
     there += [
@@ -79,12 +79,12 @@ def _moves(draw: Random, objects: list[Item], wishes: list[Wish]) -> list[Wish]:
         for item in wish.items
         if item["kind"] == "PodGroup" and wish.delete is None
     ]
-    moves: list[Wish] = []
+    moves: list[UserRequest] = []
     for since, item in draw.sample(there, min(len(there), draw.randint(0, MOVES))):
         leaves = since + draw.uniform(0.1, 1.5)
-        moves.append(Wish(leaves, (in_pool(item, "elsewhere"),)))
+        moves.append(UserRequest(leaves, (in_pool(item, "elsewhere"),)))
         if draw.random() < COMES_BACK:
-            moves.append(Wish(leaves + draw.uniform(0.1, 1.0), (in_pool(item, ""),)))
+            moves.append(UserRequest(leaves + draw.uniform(0.1, 1.0), (in_pool(item, ""),)))
     return moves
 
 
@@ -100,7 +100,7 @@ def _changes(draw: Random, names: _Names) -> Iterator[Item]:
 class _Names:
     """KAI's objects and names in place of a workload's."""
 
-    def __init__(self, seed: int, wishes: list[Wish]) -> None:
+    def __init__(self, seed: int, wishes: list[UserRequest]) -> None:
         self._seed = seed
         self._jobs: dict[str, Item] = {}
         """KAI's PodGroup of a Job, or a pod: the first of its objects."""

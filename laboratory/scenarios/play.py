@@ -41,7 +41,7 @@ two) never will."""
 
 
 @dataclass(slots=True)
-class Played:
+class ScenarioResult:
     """The result of one scenario."""
 
     scenario: Scenario
@@ -113,7 +113,7 @@ def play(
     *,
     crash: Crash | None = None,
     inspect: Callable[[Simulation], None] | None = None,
-) -> Played:
+) -> ScenarioResult:
     """Run to the end and check all invariants. ``inspect`` is called after each event."""
     notes = Notes()
     simulation = build(scenario, notes)
@@ -127,5 +127,7 @@ def play(
         )
         broken = broken_rules(scenario, simulation, report)
     except Exception as error:  # whatever the production code raises is what we look for
-        return Played(scenario, simulation, notes, simulation.events, None, [crashed(error)])
-    return Played(scenario, simulation, notes, events, report, broken)
+        return ScenarioResult(
+            scenario, simulation, notes, simulation.events, None, [crashed(error)]
+        )
+    return ScenarioResult(scenario, simulation, notes, events, report, broken)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from laboratory.simulation.scenario import Item, Wish
+from laboratory.simulation.scenario import Item, UserRequest
 from shared.codec.packed import replace
 
 RESTARTING = 0.25
@@ -27,7 +27,7 @@ _POLICIES: tuple[tuple[str, str], ...] = (
 )
 
 
-def restarting(draw: Random, wishes: list[Wish]) -> list[Wish]:
+def restarting(draw: Random, wishes: list[UserRequest]) -> list[UserRequest]:
     """The wishes with policies for some of the Jobs; as they are in most seeds. Every Job comes to
     an end: it fails when it has restarted ``maxRetry`` times."""
     if draw.random() >= RESTARTING:

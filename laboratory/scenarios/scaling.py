@@ -70,7 +70,7 @@ class ScalingRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ShardComparison:
     """The runs with one number of shards, compared with those of the first number."""
 
     shards: int
@@ -159,12 +159,12 @@ def run_backlog(
     return ScalingRun(shards, seed, share.share, last - first, len(starts.started))
 
 
-def compare(runs: Sequence[ScalingRun]) -> list[Compared]:
+def compare(runs: Sequence[ScalingRun]) -> list[ShardComparison]:
     """Medians over the seeds, in the order in which numbers of shards first appear."""
-    compared: list[Compared] = []
+    compared: list[ShardComparison] = []
     for shards in dict.fromkeys(run.shards for run in runs):
         used = [run.used for run in runs if run.shards == shards]
         median = statistics.median(used)
         base = compared[0].median if compared else median
-        compared.append(Compared(shards, median, min(used), max(used), median / base - 1))
+        compared.append(ShardComparison(shards, median, min(used), max(used), median / base - 1))
     return compared

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from laboratory.scenarios.play import Played, play
+from laboratory.scenarios.play import ScenarioResult, play
 from laboratory.simulation.scenario import Scenario
 from laboratory.simulation.virtual_time import Network
 from shared.codec.packed import replace
@@ -15,7 +15,7 @@ T = TypeVar("T")
 Fails = Callable[[Scenario], bool]
 
 
-def shrink(failed: Played, *, seconds: float) -> Played:
+def shrink(failed: ScenarioResult, *, seconds: float) -> ScenarioResult:
     """The smallest scenario found in ``seconds``. It fails by the same rule, not necessarily at the
     same place."""
     rule = failed.broken[0].rule

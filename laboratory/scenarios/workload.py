@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from laboratory.simulation.scenario import Item, Wish
+from laboratory.simulation.scenario import Item, UserRequest
 from laboratory.workloads.demands import HOSTNAME
 from laboratory.workloads.manifests import manifest
 from shard_worker.view.mode import Mode
@@ -51,15 +51,17 @@ def widest_jobs(mode: Mode, nodes: int, shards: int, *, guaranteed: bool = False
     return dict.fromkeys(QUEUES, widest) | {LIMITED: max(1, min(widest, nodes * CORES // 3))}
 
 
-def workload(draw: Random, size: WorkloadSize, nodes: int, limits: dict[str, int]) -> list[Wish]:
+def workload(
+    draw: Random, size: WorkloadSize, nodes: int, limits: dict[str, int]
+) -> list[UserRequest]:
     """Jobs in bursts, groups member by member, and nodes that join, are cordoned and uncordoned."""
     jobs = [_job(draw, number, limits) for number in range(draw.randint(*size.jobs))]
     late = [node(number, late=True) for number in range(nodes) if number % 6 == 5]
-    wishes = [Wish(draw.uniform(0, 0.3), tuple(late))] if late else []
+    wishes = [UserRequest(draw.uniform(0, 0.3), tuple(late))] if late else []
     while jobs:
         many = draw.randint(1, size.burst)
         burst, jobs = jobs[:many], jobs[many:]
-        wishes.append(Wish(draw.uniform(0.0, 1.0), tuple(burst)))
+        wishes.append(UserRequest(draw.uniform(0.0, 1.0), tuple(burst)))
     for number in range(draw.randint(*size.groups)):
         wishes += _group(draw, number)
     return wishes + _cordons(draw, nodes)
@@ -88,7 +90,7 @@ def with_hostname(item: Item) -> Item:
     return {**item, "metadata": {**metadata, "labels": labels}}
 
 
-def _cordons(draw: Random, nodes: int) -> list[Wish]:
+def _cordons(draw: Random, nodes: int) -> list[UserRequest]:
     """Nodes that are cordoned, or smaller, for some time."""
     wishes = []
     for number in draw.sample(range(nodes), 2):
@@ -96,7 +98,10 @@ def _cordons(draw: Random, nodes: int) -> list[Wish]:
         away = node(number, cordoned=True)
         if draw.random() < 0.4:
             away = node(number, cores=draw.randint(1, CORES - 1))
-        wishes += [Wish(at, (away,)), Wish(at + draw.uniform(0.1, 0.5), (node(number),))]
+        wishes += [
+            UserRequest(at, (away,)),
+            UserRequest(at + draw.uniform(0.1, 0.5), (node(number),)),
+        ]
     return wishes
 
 
@@ -112,7 +117,7 @@ def _queue(draw: Random, name: str, limit: int) -> Item:
 # --- groups -------------------------------------------------------------------------------------
 
 
-def _group(draw: Random, number: int) -> list[Wish]:
+def _group(draw: Random, number: int) -> list[UserRequest]:
     """A PodGroup whose members are submitted one by one, some later than it needs, some before the
     group."""
     minimum = draw.randint(1, 3)
@@ -120,10 +125,10 @@ def _group(draw: Random, number: int) -> list[Wish]:
     start = draw.uniform(0.0, 1.0)
     spec: Item = {"minMember": minimum, "queue": draw.choice(QUEUES)}
     group: Item = manifest("PodGroup", f"g{number}", spec, namespace="ns")
-    wishes = [Wish(start + draw.uniform(0.0, 0.1), (group,))]
+    wishes = [UserRequest(start + draw.uniform(0.0, 0.1), (group,))]
     for member in range(members):
         at = start + draw.uniform(0.0, draw.choice([0.05, 0.5, 1.5]))
-        wishes.append(Wish(at, (_pod(draw, f"g{number}-{member}", f"g{number}"),)))
+        wishes.append(UserRequest(at, (_pod(draw, f"g{number}-{member}", f"g{number}"),)))
     return wishes
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from shard_worker.placement.statement import Statement
+from shard_worker.placement.statement import ViewStatement
 from shard_worker.turns.session_turn import SessionPlaced
 from shard_worker.view.mode import Mode
 from shard_worker.worker.attempts import Attempt, Tally
@@ -158,7 +158,7 @@ class EvictingWorker(CheckedWorker):
         return self.classes.mode is not Mode.HARD or bool(view.own[row])
 
     def _placed(self, turn: Turn, evictions: list[EvictRun]) -> SessionPlaced:
-        statement, run = Statement(self.view), turn.runs[0]
+        statement, run = ViewStatement(self.view), turn.runs[0]
         self.classes.get(run.cid)  # the view has a column for all that the class asks for
         placed = SessionPlaced(statement)
         rows = [victim.rows[0] for victim in evictions]

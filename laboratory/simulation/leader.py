@@ -97,7 +97,7 @@ class Environment:
     """The cluster where it has its own objects; ``cluster`` is not asked then."""
 
 
-class Life:
+class CoordinatorIncarnation:
     """One incarnation of a coordinator. ``core`` starts empty: it knows only what the ledger
     holds."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from coordinator.ledger_audit.bind_watch import BindWatch
+from coordinator.ledger_audit.bind_watch import StuckBinds
 from coordinator.ledger_audit.figures import AuditFigures
 from coordinator.ledger_audit.findings import Finding, Subject, confirmed
 from coordinator.ledger_audit.look import AuditPass
@@ -63,7 +63,7 @@ class SimulatedAudit:
         self._reader = AuditReader(
             ledger,
             figures=AuditFigures(),
-            watch=BindWatch(BIND_SECONDS),
+            watch=StuckBinds(BIND_SECONDS),
             pace=VirtualPace(now),
             begin=partial(AuditPass, count=PAGE_RECORDS, tasks=TASKS),
         )

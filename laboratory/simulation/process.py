@@ -190,7 +190,7 @@ Answer = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RepeatedCall:
     """A question to a place: ``ask`` is called at the other end, and ``answer`` here with its
     result.
 

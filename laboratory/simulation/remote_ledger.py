@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from laboratory.simulation.long_poll import LongPolls
-from laboratory.simulation.process import Process, Reply, Request
+from laboratory.simulation.process import Process, RepeatedCall, Reply
 from laboratory.simulation.virtual_time import Place
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.entries.repair import RepairBatch, RepairReply
@@ -96,7 +96,7 @@ class RemoteLedger:
         what = "snapshot" if workload else "read nodes"
         return await self._ask(what, lambda: self._ledger.snapshot(workload=workload))
 
-    async def read_moved(self, changed: Moved) -> Snapshot:
+    async def read_moved(self, changed: ChangedKeys) -> Snapshot:
         return await self._ask("read moved", lambda: self._ledger.read_moved(changed))
 
     async def read_nodes(self, rows: list[int]) -> Rows:
@@ -185,5 +185,5 @@ class RemoteLedger:
             reply.fail(LedgerUnavailable(f"{what} had no answer"))
 
         lost = fail if what in self.sent_once else None
-        Request(self._process, Place.LEDGER, what, ask, answer, lost).send()
+        RepeatedCall(self._process, Place.LEDGER, what, ask, answer, lost).send()
         return await reply

@@ -13,7 +13,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.intake.documents.document import Key
 from coordinator.ledger_audit.findings import Finding
 from laboratory.simulation.history import Notes
-from laboratory.simulation.leader import Environment, FollowedCluster, Life
+from laboratory.simulation.leader import CoordinatorIncarnation, Environment, FollowedCluster
 from laboratory.simulation.policy_file import SeededPolicies
 from laboratory.simulation.process import halt
 from laboratory.simulation.remote_cluster import ClusterProcess
@@ -117,8 +117,8 @@ class Simulation:
         self._unanswered: list[_Unanswered] = []
         self._groups: dict[str, float] = {}
         """Group, by its story -> when it is submitted for the last time, seconds after start."""
-        self._holders: dict[str, Life] = {}
-        self.lives: list[Life] = []
+        self._holders: dict[str, CoordinatorIncarnation] = {}
+        self.lives: list[CoordinatorIncarnation] = []
         self._led = self._begin("a")
         if standby:
             self._begin("b")
@@ -126,7 +126,7 @@ class Simulation:
     # --- the coordinators ---------------------------------------------------------------------
 
     @property
-    def life(self) -> Life:
+    def life(self) -> CoordinatorIncarnation:
         """The coordinator that led last, dead or alive; before that the first one."""
         return self._led
 
@@ -160,9 +160,9 @@ class Simulation:
         """Whether all wishes are done, and nothing more will happen."""
         return self.life.over and not self._unanswered
 
-    def _begin(self, holder: str) -> Life:
+    def _begin(self, holder: str) -> CoordinatorIncarnation:
         """Start an empty coordinator, which stands by until the leadership is free."""
-        life = Life(
+        life = CoordinatorIncarnation(
             self._make_core(),
             self._world,
             number=len(self.lives),
@@ -175,7 +175,7 @@ class Simulation:
         life.begin()
         return life
 
-    def _end(self, life: Life, *, away: float) -> None:
+    def _end(self, life: CoordinatorIncarnation, *, away: float) -> None:
         """End this coordinator with all its state; it restarts after ``away`` seconds."""
         if not life.process.alive:
             return
@@ -195,7 +195,7 @@ class Simulation:
             if life.term == epoch.counter:
                 self._end(life, away=RESTART_SECONDS)
 
-    def _ready(self, life: Life) -> None:
+    def _ready(self, life: CoordinatorIncarnation) -> None:
         """It leads now: unanswered requests are submitted to it."""
         if life.term < self._led.term:
             return  # it stood still when it had taken the leadership, and another one has it by now
@@ -208,7 +208,7 @@ class Simulation:
             self._hand_over(wish)
 
     @property
-    def _standby(self) -> Life | None:
+    def _standby(self) -> CoordinatorIncarnation | None:
         """A living coordinator that does not lead."""
         others = (life for life in self._holders.values() if life is not self._led)
         return next((life for life in others if life.process.alive), None)

@@ -47,7 +47,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shard: int = 0
 
 
-class Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class UserRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One request of a user: objects to create or change, one to delete, or a node to drain."""
 
     at: float
@@ -73,7 +73,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the cluster refuses, times out and repeats reports."""
     setup: tuple[Item, ...]
     """The cluster at the start."""
-    wishes: tuple[Wish, ...]
+    wishes: tuple[UserRequest, ...]
     faults: tuple[Fault, ...]
     standby: bool
     """Whether a second coordinator runs from the start."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.service.leadership.lease_keeper import LeaseKeeper
-from laboratory.simulation.process import Process, Request, Thread
+from laboratory.simulation.process import Process, RepeatedCall, Thread
 from laboratory.simulation.virtual_time import Place
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
@@ -42,6 +42,6 @@ class KeeperTimers:
                 self.start()
 
         if keeper.may_renew():
-            Request(self._thread, Place.LEDGER, "renew", ask, answer).send()
+            RepeatedCall(self._thread, Place.LEDGER, "renew", ask, answer).send()
         else:
             self.start()

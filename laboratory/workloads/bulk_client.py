@@ -49,7 +49,7 @@ def describe(refused: dict[str, Any]) -> str:
     return f"{name}: {field}: {message}" if field else f"{name}: {message}"
 
 
-class ApiClient:
+class BulkClient:
     """``async with ApiClient(url) as api``. One client may carry several requests at a time."""
 
     def __init__(

@@ -49,24 +49,24 @@ class PluginError(PolicyError):
 Contain = Callable[[PluginError], None]
 
 
-class Last:
+class SortLast:
     """A part of a sort key that goes after every other: of a job or queue whose key raised."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Last)
+        return isinstance(other, SortLast)
 
     def __lt__(self, other: object) -> bool:
         return False
 
     def __gt__(self, other: object) -> bool:
-        return not isinstance(other, Last)
+        return not isinstance(other, SortLast)
 
     __hash__ = None  # type: ignore[assignment]
 
 
-LAST = Last()
+LAST = SortLast()
 CONTAINED: dict[str, Callable[[PluginError], object]] = {
     "JobOrder": lambda _: LAST,
     "QueueOrder": lambda _: LAST,

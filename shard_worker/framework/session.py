@@ -48,7 +48,7 @@ from shard_worker.framework.queue_choice import QueueChoice
 from shard_worker.framework.rules import ABSTAIN, Mask, NodeColumns, Rows
 from shard_worker.framework.sort_keys import Key, sort_key
 from shard_worker.session_model.demands import Served
-from shard_worker.session_model.queue_limits import Lacking
+from shard_worker.session_model.queue_limits import QueueRefusal
 from shard_worker.session_model.queue_totals import charge_total
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress, QueueInfo
 from shared.messages.reason import Reason
@@ -67,7 +67,7 @@ Rooms = Callable[[QueueInfo, ClusterInfo], Mapping[int, float] | None]
 """(queue, cluster) -> what the queue may still take: slot -> amount, a missing slot has no limit;
 None: nothing at all. Never less than Allocatable admits."""
 
-Lacks = Callable[[QueueInfo, Requests, ClusterInfo], Lacking | None]
+Lacks = Callable[[QueueInfo, Requests, ClusterInfo], QueueRefusal | None]
 """(queue, request, cluster) -> why the queue does not admit the request; None: it does."""
 
 Points = tuple[Point[Any, Any], ...]
@@ -221,7 +221,9 @@ class Session(Answers):
     def task_allocatable(self, queue: QueueInfo, task: TaskInfo) -> bool:
         return self.admits(queue, task, by=self._limiting if self.lends else None)
 
-    def lacking(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> Lacking | None:
+    def lacking(
+        self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo
+    ) -> QueueRefusal | None:
         """Why a queue does not admit a request now, by the first plugin that refuses it."""
         answers = (lacks(queue, requests, cluster) for lacks in self._lacks)
         return next((answer for answer in answers if answer is not None), None)

@@ -14,7 +14,7 @@ from shard_worker.session_model.workload import Amounts, add
 from shard_worker.turns.session_turn import SessionPlaced
 from shard_worker.view.view import View
 from shared.codec.packed import replace
-from shared.messages.excerpt import EXCERPT, TOTALS, QueueExcerpt
+from shared.messages.excerpt import EXCERPT, TOTALS, QueueContext
 from shared.messages.messages import EvictRun, Turn
 from shared.records.specs import decode_queue
 from shared.records.specs_jobs import decode_job
@@ -73,7 +73,7 @@ class ForeseenEvictions:
         )
         return replace(turn, world=EXCERPT.encode(changed))
 
-    def _queue(self, queue: QueueExcerpt) -> QueueExcerpt:
+    def _queue(self, queue: QueueContext) -> QueueContext:
         changes = self._totals.get(decode_queue(queue.spec).qid)
         if changes is None:
             return queue

@@ -57,7 +57,7 @@ class FunnelCheck(Packed, frozen=True):
     """Rows of some of the nodes counted."""
 
 
-class Near(Packed, frozen=True):
+class NearMiss(Packed, frozen=True):
     """A node that passes every check except those of amounts, with the amounts it lacks."""
 
     row: Count
@@ -90,14 +90,14 @@ class Funnel(Packed, frozen=True, kw_only=True):
     """Host ports that limit the number of tasks in the same way."""
     checks: list[FunnelCheck] = msgspec.field(default_factory=list)
     """The checks that at least one node fails, in the order in which nodes are checked."""
-    near: list[Near] = msgspec.field(default_factory=list)
+    near: list[NearMiss] = msgspec.field(default_factory=list)
     smaller: list[tuple[Count, int]] = msgspec.field(default_factory=list)
     """(slot, amount): for each slot by itself, the largest smaller request with which the wanted
     number of tasks could start now."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _CheckResult:
     """A check and the rows that pass it, before counting."""
 
     kind: str
@@ -142,7 +142,7 @@ def funnel(
     rooms = [_room(view, slot, amount) for slot, amount in cls.requests]
     every = [*rooms, *_things(view, cls.things)]
     static = list(_static(cls, view, session, mode))
-    static += [_Judged("live", c.reason.removeprefix("node(s) "), -1, c.mask) for c in live]
+    static += [_CheckResult("live", c.reason.removeprefix("node(s) "), -1, c.mask) for c in live]
     checks = [*static, *_amounts(every, view)]
     exists = view.exists()
     lasting, matching = exists.copy(), exists.copy()
@@ -176,36 +176,36 @@ def funnel(
 # --- the checks ---------------------------------------------------------------------------------
 
 
-def _static(cls: TaskClass, view: View, session: Session, mode: Mode) -> Iterator[_Judged]:
+def _static(cls: TaskClass, view: View, session: Session, mode: Mode) -> Iterator[_CheckResult]:
     """The checks by class and node alone, in the order of the policy."""
     if mode is Mode.HARD:
-        yield _Judged("foreign", FOREIGN, -1, view.own)
-    yield _Judged("stale", STALE_SPEC, -1, view.live() | ~view.exists())
+        yield _CheckResult("foreign", FOREIGN, -1, view.own)
+    yield _CheckResult("stale", STALE_SPEC, -1, view.live() | ~view.exists())
     if view.withheld.any():
-        yield _Judged("aside", QUARANTINED, -1, ~view.withheld)
+        yield _CheckResult("aside", QUARANTINED, -1, ~view.withheld)
     for name, passes in session.predicates(cls, view):
         if name == SELECTOR and len(cls.selector) > 1:
             yield from _pairs(cls, view, session)
         elif name == SELECTOR:
             (key, value), *_ = cls.selector
-            yield _Judged("selector", f"label {key}={value}", -1, passes)
+            yield _CheckResult("selector", f"label {key}={value}", -1, passes)
         elif name == TAINT:
             yield from _taints(cls, view, passes)
         else:
             kind = "affinity" if name.endswith("node affinity") else "check"
-            yield _Judged(kind, name.removeprefix("node(s) "), -1, passes)
+            yield _CheckResult(kind, name.removeprefix("node(s) "), -1, passes)
 
 
-def _pairs(cls: TaskClass, view: View, session: Session) -> Iterator[_Judged]:
+def _pairs(cls: TaskClass, view: View, session: Session) -> Iterator[_CheckResult]:
     """Each label of a selector as a check of its own."""
     for pair in cls.selector:
         alone = TaskClass(requests=cls.requests, selector=(pair,), tolerations=cls.tolerations)
         for name, passes in session.predicates(alone, view):
             if name == SELECTOR:
-                yield _Judged("selector", f"label {pair[0]}={pair[1]}", -1, passes)
+                yield _CheckResult("selector", f"label {pair[0]}={pair[1]}", -1, passes)
 
 
-def _taints(cls: TaskClass, view: View, passes: Mask) -> Iterator[_Judged]:
+def _taints(cls: TaskClass, view: View, passes: Mask) -> Iterator[_CheckResult]:
     """One check per taint that repels the class, or a single one if there are more than APART."""
     column = view.taints()
     repelling: set[Taint] = {
@@ -215,12 +215,12 @@ def _taints(cls: TaskClass, view: View, passes: Mask) -> Iterator[_Judged]:
         if taint.effect in REPELLING and not tolerated(taint, cls.tolerations)
     }
     if len(repelling) > APART:
-        yield _Judged("taint", "taints that are not tolerated", -1, passes)
+        yield _CheckResult("taint", "taints that are not tolerated", -1, passes)
         return
     for taint in sorted(repelling, key=lambda t: (t.key, t.value, t.effect)):
         clear = np.array([taint not in taints for taints in column.values] + [True])
         value = f"={taint.value}" if taint.value else ""
-        yield _Judged("taint", f"taint {taint.key}{value}", -1, clear[column.codes])
+        yield _CheckResult("taint", f"taint {taint.key}{value}", -1, clear[column.codes])
 
 
 def _room(view: View, slot: int, amount: int) -> _SlotRoom:
@@ -241,22 +241,22 @@ def _things(view: View, things: Things) -> Iterator[_SlotRoom]:
         yield _SlotRoom(-1, 1, idle, future, np.minimum.reduce(whole), text)
 
 
-def _amounts(rooms: list[_SlotRoom], view: View) -> Iterator[_Judged]:
+def _amounts(rooms: list[_SlotRoom], view: View) -> Iterator[_CheckResult]:
     """A check per slot, then one per thing, then one for room that is idle but promised by
     nominations."""
     unpromised = np.ones(view.size, dtype=np.bool_)
     for room in rooms:
         idle = room.free >= room.amount
         unpromised &= ~idle | (room.future >= room.amount)
-        yield _Judged("thing" if room.slot < 0 else "amount", room.name, room.slot, idle)
-    yield _Judged("promised", PROMISED, -1, unpromised)
+        yield _CheckResult("thing" if room.slot < 0 else "amount", room.name, room.slot, idle)
+    yield _CheckResult("promised", PROMISED, -1, unpromised)
 
 
 # --- counting -----------------------------------------------------------------------------------
 
 
 def _count(
-    checks: list[_Judged], exists: Mask, rooms: list[_SlotRoom]
+    checks: list[_CheckResult], exists: Mask, rooms: list[_SlotRoom]
 ) -> tuple[list[FunnelCheck], Mask]:
     """The checks that keep out a node, and the nodes that pass all."""
     after = [exists]
@@ -285,7 +285,7 @@ def _count(
     return counted, before
 
 
-def _without(rooms: list[_SlotRoom], check: _Judged) -> list[Counts]:
+def _without(rooms: list[_SlotRoom], check: _CheckResult) -> list[Counts]:
     """Tasks per node for each slot, with this check dropped."""
     if check.kind == "promised":
         return [np.maximum(room.free // room.amount, 0) for room in rooms]
@@ -302,7 +302,7 @@ def _sum(rows: Mask, tasks: list[Counts]) -> int:
 # --- what is near, and what would help ------------------------------------------------------------
 
 
-def _nearest(rows: Mask, rooms: list[_SlotRoom]) -> list[Near]:
+def _nearest(rows: Mask, rooms: list[_SlotRoom]) -> list[NearMiss]:
     """The nodes whose shortfall is the smallest relative to the request."""
     at = np.flatnonzero(rows)
     if not len(at):
@@ -310,7 +310,7 @@ def _nearest(rows: Mask, rooms: list[_SlotRoom]) -> list[Near]:
     lack = np.maximum.reduce([(r.amount - r.free[at]) / r.amount for r in rooms])
     best = at[np.argsort(lack, kind="stable")[:NEAREST]]
     return [
-        Near(
+        NearMiss(
             row,
             [
                 (r.slot, r.amount, r.free.item(row), r.future.item(row))

@@ -22,7 +22,7 @@ from shard_worker.inquiry.foreseen_evictions import ForeseenEvictions
 from shard_worker.inquiry.funnel import funnel
 from shard_worker.inquiry.node_scores import why_here
 from shard_worker.placement.nominations import give_back_own
-from shard_worker.placement.statement import Statement, TaskPlace, runs_of
+from shard_worker.placement.statement import TaskPlace, ViewStatement, runs_of
 from shard_worker.placement.task_class import CompiledClasses
 from shard_worker.turns.flat_turn import PlacedTurn, place
 from shard_worker.turns.session_turn import PLACING, SessionPlaced, SessionTurns
@@ -131,7 +131,7 @@ class _Trial:
         self._numbers = numbers
         self._sessions = sessions
         self._now = now
-        self.statements: list[Statement] = []
+        self.statements: list[ViewStatement] = []
         self._foreseen = ForeseenEvictions(self._view)
 
     def undo(self) -> None:
@@ -231,7 +231,7 @@ class _Trial:
     def _funnels_of(self, turn: Turn, needed: dict[int, int]) -> list[RoleFunnel]:
         """A funnel for each role with pending tasks, with the checks that depend on running
         pods."""
-        own_turns = Statement(self._view)
+        own_turns = ViewStatement(self._view)
         give_back_own(own_turns, self._view, turn)
         try:
             opened = None if self._sessions is None else self._sessions.opened(turn, now=self._now)
@@ -291,7 +291,7 @@ class _Trial:
         """A funnel for each role, computed with the job's own nominations released."""
         view = self._view
         sent = {number: cid for cid, number in self._numbers.items()}
-        own_turns = Statement(view)
+        own_turns = ViewStatement(view)
         give_back_own(own_turns, view, turn)
         try:
             return [

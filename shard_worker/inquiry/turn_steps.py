@@ -16,7 +16,7 @@ from shard_worker.dialects.volcano.plugins.node.extender import Extender
 from shard_worker.framework.extension_points import NODE_ORDER
 from shard_worker.placement.candidates import feasible, levels
 from shard_worker.placement.nominations import give_back_own
-from shard_worker.placement.statement import Statement
+from shard_worker.placement.statement import ViewStatement
 from shard_worker.turns.guards import NAMES_VICTIMS
 from shard_worker.view.node_reasons import PARTLY
 from shared.messages.messages import ACCEPTED, NOMINATE, Answer, Level, Verdict
@@ -56,7 +56,7 @@ def steps_before(
 ) -> tuple[TraceStep, ...]:
     """The steps up to the choice of a node. The view is as before when this returns."""
     view = classes.view
-    own = Statement(view)
+    own = ViewStatement(view)
     give_back_own(own, view, turn)
     try:
         if not turn.world:

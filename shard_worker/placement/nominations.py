@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shard_worker.placement.statement import Statement
+from shard_worker.placement.statement import ViewStatement
 from shard_worker.view.view import View
 from shared.ledger.entries.snapshot import Nomination
 from shared.messages.messages import Turn
@@ -30,13 +30,13 @@ def holdings(view: View, nomination: Nomination) -> Iterator[tuple[TaskClass, in
                     yield taking, row
 
 
-def withdraw(statement: Statement, view: View, nomination: Nomination) -> None:
+def withdraw(statement: ViewStatement, view: View, nomination: Nomination) -> None:
     """Take all nominations of a job off the view."""
     for cls, row in holdings(view, nomination):
         statement.withdraw(cls, row)
 
 
-def give_back_own(statement: Statement, view: View, turn: Turn) -> None:
+def give_back_own(statement: ViewStatement, view: View, turn: Turn) -> None:
     """Withdraw the job's own nominations: they hold room for this job, and its statement replaces
     them."""
     nomination = view.nominations.get(turn.jid)
@@ -53,14 +53,14 @@ def rivals(view: View, turn: Turn) -> list[Nomination]:
     return sorted(lower, key=lambda n: (-n.priority, n.since, n.jid))
 
 
-def withdraw_all(statement: Statement, view: View, lower: list[Nomination]) -> list[Nomination]:
+def withdraw_all(statement: ViewStatement, view: View, lower: list[Nomination]) -> list[Nomination]:
     """Take all these nominations off the view; returns them."""
     for nomination in lower:
         withdraw(statement, view, nomination)
     return lower
 
 
-def settle(statement: Statement, view: View, withdrawn: list[Nomination]) -> list[int]:
+def settle(statement: ViewStatement, view: View, withdrawn: list[Nomination]) -> list[int]:
     """Restore, best rank first, the nominations that still fit beside the placements; displace the
     rest."""
     # Whoever was in the way of nothing gets its promise back. Only rows of the new placements are

@@ -49,7 +49,7 @@ COLUMN = {ALLOCATE: USED, NOMINATE: NOMINATED}
 Operation = Shift | TaskPlace
 
 
-class Statement:
+class ViewStatement:
     """The effects of one turn on the view, in order."""
 
     __slots__ = ("_view", "operations")

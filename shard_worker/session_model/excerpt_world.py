@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from shard_worker.session_model.decoded_jobs import Decoded
 from shard_worker.session_model.job import SessionJob, open_session_job
-from shard_worker.session_model.other_jobs import OtherJobs, Reading
+from shard_worker.session_model.other_jobs import JobReadCache, OtherJobs
 from shard_worker.session_model.queue_totals import figures, link
 from shard_worker.session_model.status import STATUS_OF
 from shard_worker.session_model.workload import QueueInfo
 from shard_worker.session_model.world import World
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
-from shared.messages.excerpt import TOTALS, Excerpt, JobExcerpt, QueueExcerpt
+from shared.messages.excerpt import TOTALS, JobContext, QueueContext, TurnContext
 from shared.messages.messages import HOLDING, TaskState
 from shared.model.model import Job
 from shared.records.specs import decode_queue
@@ -28,7 +28,7 @@ _HOLDS = frozenset(int(state) for state in HOLDING)
 
 
 @dataclass(slots=True)
-class Opened:
+class ContextWorld:
     """A world, and the parts of its excerpt that are not in it."""
 
     world: World
@@ -40,15 +40,15 @@ class Opened:
 
 
 def open_world(
-    excerpt: Excerpt,
+    excerpt: TurnContext,
     *,
     view: View,
     mode: Mode,
     now: float,
     decoded: Decoded,
-    reading: Reading,
+    reading: JobReadCache,
     backfills: bool = True,
-) -> Opened:
+) -> ContextWorld:
     """``decoded``: jobs of excerpts. ``reading``: of the view's table. ``backfills``: whether
     best-effort tasks are left to the action backfill.
 
@@ -90,7 +90,7 @@ def open_world(
             backfills=backfills,
             spared=frozenset(excerpt.spared),
         )
-    opened = Opened(world, excerpt.versions)
+    opened = ContextWorld(world, excerpt.versions)
     for told_job in excerpt.jobs:
         job = decoded.job(told_job.spec)
         opened.keys[job.jid] = told_job.keys
@@ -102,7 +102,7 @@ def open_world(
     return opened
 
 
-def _queue(excerpt: QueueExcerpt) -> QueueInfo:
+def _queue(excerpt: QueueContext) -> QueueInfo:
     info = QueueInfo(queue=decode_queue(excerpt.spec), jobs=excerpt.jobs)
     for name, total in zip(TOTALS, excerpt.totals, strict=True):
         setattr(info, name, dict(total))  # a turn may open several sessions from one excerpt
@@ -110,7 +110,7 @@ def _queue(excerpt: QueueExcerpt) -> QueueInfo:
 
 
 def _job(
-    job: Job, excerpt: JobExcerpt, queue: QueueInfo | None, view: View, *, backfilled: bool
+    job: Job, excerpt: JobContext, queue: QueueInfo | None, view: View, *, backfilled: bool
 ) -> SessionJob:
     rows = array("i", excerpt.rows)
     for tix, state in enumerate(excerpt.states):

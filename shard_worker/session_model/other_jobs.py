@@ -68,7 +68,7 @@ class Window:
 
 
 @dataclass(slots=True)
-class Reading:
+class JobReadCache:
     """Caches that a worker's turns share when they read jobs."""
 
     decoded: Decoded = field(default_factory=Decoded)
@@ -80,13 +80,13 @@ class Reading:
 
 @dataclass(slots=True)
 class OtherJobs:
-    """Implements :class:`shard_worker.session_model.world.Others`."""
+    """Implements :class:`shard_worker.session_model.world.OutsideJobs`."""
 
     table: ResidentTable
     view: View
     queues: Mapping[str, QueueInfo]
     """By name."""
-    reading: Reading
+    reading: JobReadCache
     backfills: bool = True
     spared: Collection[int] = ()
     """Jobs of which nobody may be evicted: a rule between tasks counts them, and the turn was not

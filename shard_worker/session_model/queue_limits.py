@@ -20,7 +20,7 @@ Limits = Mapping[int, Amount]
 """slot -> the most a queue may have; of a slot that is missing, nothing."""
 
 
-class Lacking(NamedTuple):
+class QueueRefusal(NamedTuple):
     """Why a queue does not admit a request."""
 
     queue: QueueInfo

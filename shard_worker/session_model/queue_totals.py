@@ -12,8 +12,8 @@ from typing import Literal
 
 from shard_worker.session_model.workload import (
     Amounts,
-    Below,
     ClusterInfo,
+    DescendantTotals,
     JobFigures,
     JobInfo,
     QueueInfo,
@@ -160,7 +160,7 @@ def link(queues: Mapping[int, QueueInfo]) -> None:
         info.above = _above(info, queues)
         for above in info.above:
             if above.below is None:
-                above.below = Below()
+                above.below = DescendantTotals()
             add(above.below.allocated, info.allocated.items(), 1)
             add(above.below.inqueue, info.inqueue.items(), 1)
             add(above.below.kept, info.kept.items(), 1)

@@ -20,7 +20,7 @@ from shard_worker.session_model.queue_limits import (
 )
 from shard_worker.session_model.workload import ClusterInfo
 from shared.model.model import Queue
-from shared.units.resources import EPSILON, Amount, Missing, maximum, min_dimension
+from shared.units.resources import EPSILON, Amount, MissingScalar, maximum, min_dimension
 
 ROOT = "root"
 
@@ -147,7 +147,7 @@ def _grow(
 
 def _deserved(queue: Queue, real: Limits) -> Limits:
     """As specified, at most ``real``, at least the guarantee."""
-    deserved = min_dimension(dict(queue.deserved), real, Missing.INFINITY)
+    deserved = min_dimension(dict(queue.deserved), real, MissingScalar.INFINITY)
     return maximum(deserved, dict(queue.guarantee))
 
 
@@ -177,7 +177,7 @@ def own_side(branch: Branch, relative: Branch) -> tuple[Branch, ...]:
     return way[: len(way) - kinship(branch, relative)]
 
 
-class Grown:
+class CachedTree:
     """A tree that is rebuilt when the cluster's total or a queue's specification has changed."""
 
     __slots__ = ("_known", "_looked", "_tree")

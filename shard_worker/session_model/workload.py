@@ -84,7 +84,7 @@ class JobInfo:
 
 
 @dataclass(slots=True)
-class Below:
+class DescendantTotals:
     """Totals of all descendants of a queue."""
 
     allocated: Amounts = field(default_factory=dict)
@@ -119,7 +119,7 @@ class QueueInfo:
     Order; a session over a full world counts them by itself."""
     above: tuple[QueueInfo, ...] = ()
     """Its ancestors, nearest first; set by ``link``."""
-    below: Below | None = None
+    below: DescendantTotals | None = None
     """None for a queue without children."""
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Mask = NDArray[np.bool_]
 
 
-class Others(Protocol):
+class OutsideJobs(Protocol):
     """The jobs of the cluster beside those that a turn brought along: read as they are looked
     at."""
 
@@ -70,7 +70,7 @@ class World(ClusterInfo):
     mode: Mode = Mode.NONE
     whole: bool = True
     """True if it has every job from the start; False where a turn brought some along."""
-    others: Others | None = None
+    others: OutsideJobs | None = None
     """Source of the jobs outside this world, where it is not whole; None for none."""
     tree: HyperTree | None = None
     """None where there are no hyper nodes, or they are not ready."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Tried:
+class DomainTrial:
     """A dry run of a job that succeeded in one domain."""
 
     domain: HyperDomain
@@ -43,7 +43,7 @@ class Tried:
 
 
 @dataclass(slots=True)
-class TriedSub:
+class SubJobTrial:
     """A dry run of one sub job that succeeded in one domain."""
 
     domain: HyperDomain
@@ -67,7 +67,7 @@ class DomainSearch:
         """The result of the last dry run of a sub job that failed."""
         self.counted_out = 0
         """Number of domains skipped because they have too little room."""
-        self.best: Tried | None = None
+        self.best: DomainTrial | None = None
 
     # --- the job ------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class DomainSearch:
             sub.allocated_hyper_node = tree.lca(sub.allocated_hyper_node, reached)
             sub.nominated_hyper_node = ""
 
-    def _try_job(self, domain: HyperDomain) -> Tried | None:
+    def _try_job(self, domain: HyperDomain) -> DomainTrial | None:
         """Place the whole job in a domain as a dry run, and roll it back."""
         before = self.sheet.mark()
         at = {name: sub.allocated_hyper_node for name, sub in self.job.subs.items()}
@@ -165,7 +165,7 @@ class DomainSearch:
         # A dry run moves the domain that each sub job has reached, which no statement undoes.
         for name, where in at.items():
             self.job.subs[name].allocated_hyper_node = where
-        return Tried(domain, operations, mark, score, reached) if good else None
+        return DomainTrial(domain, operations, mark, score, reached) if good else None
 
     def _fill_job(self, domain: HyperDomain) -> tuple[float, dict[str, str]]:
         total, reached = 0.0, {}
@@ -211,7 +211,7 @@ class DomainSearch:
         self.counted_out += len(group) - len(possible)
         return possible
 
-    def _best_of(self, sheet: SubSheet, domains: list[HyperDomain]) -> TriedSub | None:
+    def _best_of(self, sheet: SubSheet, domains: list[HyperDomain]) -> SubJobTrial | None:
         """The dry run with the highest score; the first one on ties."""
         sub = sheet.sub
         if self.ssn.scored_alone(sub):
@@ -230,7 +230,7 @@ class DomainSearch:
             attempt.score = scores[attempt.domain.name]
         return max(tried, key=lambda attempt: attempt.score, default=None)
 
-    def _try_sub(self, sheet: SubSheet, domain: HyperDomain) -> TriedSub | None:
+    def _try_sub(self, sheet: SubSheet, domain: HyperDomain) -> SubJobTrial | None:
         """Place a sub job in a domain as a dry run, and roll it back."""
         start, at = self.statement.checkpoint, sheet.at
         sheet.failed = {}
@@ -240,7 +240,7 @@ class DomainSearch:
         if not operations:
             self.filled = filled
             return None
-        return TriedSub(domain, operations, end)
+        return SubJobTrial(domain, operations, end)
 
     # --- promised domains ---------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from shard_worker.framework.session import Session
 from shard_worker.placement.gradient import is_idle, kept_level, nominated, pick, try_row
 from shard_worker.placement.nominations import give_back_own, rivals, settle, withdraw_all
-from shard_worker.placement.statement import Statement, TaskPlace
+from shard_worker.placement.statement import TaskPlace, ViewStatement
 from shard_worker.placement.task_class import Compiled, CompiledClasses
 from shard_worker.session_model.workload import Progress
 from shard_worker.view.view import View
@@ -26,7 +26,7 @@ TOO_FEW = "the gang has too few tasks left to reach its minimum"
 class PlacedTurn:
     """The result of a turn on the view. Without placements nothing was changed on it."""
 
-    statement: Statement
+    statement: ViewStatement
     core: list[TaskPlace] = field(default_factory=list)
     """The gang core: accepted or refused as a whole."""
     tail: list[TaskPlace] = field(default_factory=list)
@@ -86,7 +86,7 @@ class _Attempt:
         self.session = session
         self.view = view
         self.classes = classes
-        self.statement = Statement(view)
+        self.statement = ViewStatement(view)
         self.restart()
 
     def restart(self) -> None:

@@ -25,24 +25,24 @@ from shard_worker.framework.operation import OpKind
 from shard_worker.framework.session import Session
 from shard_worker.placement.candidates import feasible
 from shard_worker.placement.nominations import give_back_own, rivals, settle, withdraw_all
-from shard_worker.placement.statement import Statement
+from shard_worker.placement.statement import ViewStatement
 from shard_worker.placement.task_class import too_large
 from shard_worker.session_model.decoded_jobs import Decoded
-from shard_worker.session_model.excerpt_world import Opened, open_world
+from shard_worker.session_model.excerpt_world import ContextWorld, open_world
 from shard_worker.session_model.job import SessionJob
-from shard_worker.session_model.other_jobs import Reading
+from shard_worker.session_model.other_jobs import JobReadCache
 from shard_worker.session_model.status import Status
 from shard_worker.turns.extender_http import Ask, answered, ask_over_http
 from shard_worker.turns.flat_turn import PlacedTurn
 from shard_worker.turns.guards import NAMES_VICTIMS, Guards
 from shard_worker.turns.reservation import rows_for
-from shard_worker.turns.victim_runs import Did, evictions_of, victim_runs
+from shard_worker.turns.victim_runs import EffectiveOperation, evictions_of, victim_runs
 from shard_worker.view.columns import NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shared.codec.packed import replace
 from shared.messages import messages
-from shared.messages.excerpt import EXCERPT, VICTIMS, Excerpt
+from shared.messages.excerpt import EXCERPT, VICTIMS, TurnContext
 from shared.messages.messages import (
     ALLOCATE,
     NOMINATE,
@@ -134,7 +134,7 @@ class SessionTurns:
         self._view = view
         self._mode = mode
         self._decoded = Decoded()
-        self._reading = Reading()
+        self._reading = JobReadCache()
         self._memory: dict[str, float] = {}
 
     def for_inquiries(self, numbers: Mapping[int, int]) -> SessionTurns:
@@ -144,7 +144,7 @@ class SessionTurns:
         """
         apart = SessionTurns(self._open, view=self._view, mode=self._mode, ask=self._ask)
         apart._memory = dict(self._memory)
-        apart._reading = Reading(self._reading.decoded, derived=self._reading.derived)
+        apart._reading = JobReadCache(self._reading.decoded, derived=self._reading.derived)
         apart._decoded = Decoded(numbers=numbers) if numbers else self._decoded
         return apart
 
@@ -174,7 +174,7 @@ class SessionTurns:
             return run()
         return answered(run, view=self._view, ask=self._ask)
 
-    def _place(self, turn: Turn, excerpt: Excerpt, now: float) -> SessionPlaced:
+    def _place(self, turn: Turn, excerpt: TurnContext, now: float) -> SessionPlaced:
         placed = self._attempt(turn, excerpt, now, withdraw=False)
         if placed.stale or _satisfied(placed, turn) or not rivals(self._view, turn):
             return placed
@@ -201,7 +201,7 @@ class SessionTurns:
         excerpt = EXCERPT.decode(turn.world)
         return self._answered(lambda: self._shuffle(excerpt, now))
 
-    def _shuffle(self, excerpt: Excerpt, now: float) -> list[SessionPlaced]:
+    def _shuffle(self, excerpt: TurnContext, now: float) -> list[SessionPlaced]:
         opened = self._world(excerpt, now)
         session = self._session(opened)
         run_action(session, "shuffle")
@@ -210,7 +210,7 @@ class SessionTurns:
         for jid in dict.fromkeys(op.task.job.job.jid for op in did):
             job = opened.world.session_job(jid)
             evictions = [op for op in did if op.task.job is job and op.kind is OpKind.EVICT]
-            placed = SessionPlaced(Statement(self._view))
+            placed = SessionPlaced(ViewStatement(self._view))
             placed.victim_job = (jid, job.job.spec, job.qid, job.job.priority)
             self._evict(placed, evictions, session, opened, "shuffle")
             statements.append(placed)
@@ -220,10 +220,10 @@ class SessionTurns:
     # --- one attempt --------------------------------------------------------------------------
 
     def _attempt(
-        self, turn: Turn, excerpt: Excerpt, now: float, *, withdraw: bool
+        self, turn: Turn, excerpt: TurnContext, now: float, *, withdraw: bool
     ) -> SessionPlaced:
         view = self._view
-        statement = Statement(view)
+        statement = ViewStatement(view)
         placed = SessionPlaced(statement)
         opened = self._world(excerpt, now)
         if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
@@ -260,10 +260,10 @@ class SessionTurns:
         end_session(session)
         return placed
 
-    def _world(self, excerpt: Excerpt, now: float) -> Opened:
+    def _world(self, excerpt: TurnContext, now: float) -> ContextWorld:
         return self._open_world(excerpt, now=now, decoded=self._decoded, reading=self._reading)
 
-    def _session(self, opened: Opened) -> Session:
+    def _session(self, opened: ContextWorld) -> Session:
         session = self._open()
         # What rules do once in a while (tdm, rescheduling) is remembered from session to session
         # (decision 0034); a session itself lives for one turn.
@@ -277,9 +277,9 @@ class SessionTurns:
         self,
         result: SessionPlaced,
         turn: Turn,
-        opened: Opened,
+        opened: ContextWorld,
         session: Session,
-        did: list[Did],
+        did: list[EffectiveOperation],
         *,
         first: int,
     ) -> None:
@@ -310,7 +310,7 @@ class SessionTurns:
         if placed:
             self._moves(result, opened, [turn.jid])
 
-    def _level(self, op: Did, allocated: bool) -> Level:
+    def _level(self, op: EffectiveOperation, allocated: bool) -> Level:
         is_own = self._mode is Mode.NONE or bool(self._view.own[op.row])
         if allocated:
             return Level.IDLE_OWN if is_own else Level.IDLE_OTHER
@@ -319,9 +319,9 @@ class SessionTurns:
     def _evict(
         self,
         result: SessionPlaced,
-        did: Sequence[Did],
+        did: Sequence[EffectiveOperation],
         session: Session,
-        opened: Opened,
+        opened: ContextWorld,
         action: str,
     ) -> None:
         evictions = evictions_of(did)
@@ -340,7 +340,7 @@ class SessionTurns:
         ]
 
     @staticmethod
-    def _moves(result: SessionPlaced, opened: Opened, jids: Iterable[int]) -> None:
+    def _moves(result: SessionPlaced, opened: ContextWorld, jids: Iterable[int]) -> None:
         """Add the versions that the statement relies on, and those that it increments."""
         present = {op.key for op in result.domains}
         for key in dict.fromkeys(key for jid in jids for key in opened.keys.get(jid, ())):
@@ -348,17 +348,24 @@ class SessionTurns:
                 result.domains.append(DomainOp(key, 1, "le", opened.versions.get(key, 0)))
 
 
-def _take_back(session: Session, job: SessionJob | None, first: int = 0) -> list[Did]:
+def _take_back(
+    session: Session, job: SessionJob | None, first: int = 0
+) -> list[EffectiveOperation]:
     """Undo on the view what the session left in effect; return the operations to keep.
 
     A gang that is only pipelined is neither committed nor discarded; of further steps (after
     ``first`` operations were committed) only what they committed counts.
     """
     world = session.world
-    did = [Did(op.kind, op.task, op.row, op.taking, op.reason) for op in session.committed]
+    did = [
+        EffectiveOperation(op.kind, op.task, op.row, op.taking, op.reason)
+        for op in session.committed
+    ]
     listed = {id(operation.task) for operation in did if operation.kind is not OpKind.EVICT}
     others = [] if job is None else [task for task in job.tasks if id(task) not in listed]
-    loose = [Did(LOOSE[t.status], t, t.row, t.taking) for t in others if t.status in LOOSE]
+    loose = [
+        EffectiveOperation(LOOSE[t.status], t, t.row, t.taking) for t in others if t.status in LOOSE
+    ]
     # Off the view again before the statement puts it there: a session shifts amounts only, the
     # statement also notes the version of each row, which the ledger compares.
     for operation in reversed(did + loose):

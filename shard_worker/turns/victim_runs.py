@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from shard_worker.framework.operation import OpKind
-from shard_worker.placement.statement import Statement
+from shard_worker.placement.statement import ViewStatement
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.view.view import View
 from shared.codec.packed import replace
@@ -16,7 +16,7 @@ from shared.units.things import Things
 
 
 @dataclass(frozen=True, slots=True)
-class Did:
+class EffectiveOperation:
     """An operation of a session that is in effect at its end."""
 
     kind: OpKind
@@ -27,13 +27,13 @@ class Did:
     reason: str = ""
 
 
-def evictions_of(did: Sequence[Did]) -> list[Did]:
+def evictions_of(did: Sequence[EffectiveOperation]) -> list[EffectiveOperation]:
     return [op for op in did if op.kind is OpKind.EVICT]
 
 
 def victim_runs(
-    statement: Statement,
-    did: Sequence[Did],
+    statement: ViewStatement,
+    did: Sequence[EffectiveOperation],
     *,
     view: View,
     guards: Callable[[SessionJob, int], int],

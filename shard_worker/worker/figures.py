@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from shard_worker.dialects.kai.evictions import Ended, SearchRecord
+from shard_worker.dialects.kai.evictions import SearchEnd, SearchRecord
 from shard_worker.framework.plugin_errors import PluginError
 from shared.codec.packed import Count
 from shared.messages.messages import ACCEPTED, TRUE_CONFLICTS, Verdict
@@ -102,7 +102,7 @@ class WorkerFigures(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
 
     def committed_help(self, action: str) -> None:
         """Count a search whose statement this worker prepared for another one."""
-        _add(self.searches, {f"{action} {Ended.SOLVED.name.lower()}": 1})
+        _add(self.searches, {f"{action} {SearchEnd.SOLVED.name.lower()}": 1})
 
     def add(self, figures: WorkerFigures) -> None:
         _add(self.statements, figures.statements)

@@ -22,7 +22,7 @@ from shard_worker.worker.help import HelpAnswer, HelpRequest
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.codec.type_digest import description, digest
 from shared.ledger.redis.calls import PARTS, script
-from shared.messages.excerpt import Excerpt
+from shared.messages.excerpt import TurnContext
 from shared.messages.messages import Turn
 from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass
 from shared.model.topology import HyperNode
@@ -34,7 +34,7 @@ MEANING = 1
 """Raised by hand where a field keeps its name and type, and means something else than before."""
 
 SENT: tuple[object, ...] = (
-    *(WorkerConfig, list[Turn], Excerpt, PlaceReply),
+    *(WorkerConfig, list[Turn], TurnContext, PlaceReply),
     *(Inquiry, InquiryFindings, DebugRequest, HelpRequest, HelpAnswer),
 )
 """The types of what a coordinator and a worker send each other."""

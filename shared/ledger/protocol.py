@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.entries.repair import AuditPage, RepairBatch, RepairReply, Table
@@ -173,7 +173,7 @@ class Ledger(Protocol):
         """The records of these jobs and their tasks (read after a worker died with their turns)."""
         ...
 
-    async def read_moved(self, changed: Moved) -> Snapshot:
+    async def read_moved(self, changed: ChangedKeys) -> Snapshot:
         """Read the changed records as they are now. The snapshot has nothing else, and no
         ``log_id``."""
         ...

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
 from shared.ledger import records
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.intake_batch import PutPartition
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.entries.stored import JobRecord, TaskRecord
@@ -19,7 +19,7 @@ Fields = Callable[[str, list[int] | list[bytes] | list[str]], Awaitable[list[byt
 
 
 async def read_moved(
-    fields: Fields, partition: Callable[[], Awaitable[PutPartition | None]], changed: Moved
+    fields: Fields, partition: Callable[[], Awaitable[PutPartition | None]], changed: ChangedKeys
 ) -> Snapshot:
     """Read the changed records. Jobs are read first: what they refer to was stored before or with
     them."""
@@ -51,7 +51,7 @@ async def read_moved(
 
 
 async def _tasks(
-    fields: Fields, changed: Moved, job_records: dict[int, JobRecord]
+    fields: Fields, changed: ChangedKeys, job_records: dict[int, JobRecord]
 ) -> dict[int, dict[int, TaskRecord]]:
     """All tasks of jobs that changed as a whole, else only the changed ones."""
     names: list[tuple[int, int]] = []

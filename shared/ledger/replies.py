@@ -220,7 +220,7 @@ def payload(entry_id: str, fields: Mapping[bytes, bytes]) -> tuple[bytes, bytes 
     return content, records
 
 
-class _Part(Enum):
+class _EntryPart(Enum):
     """Which part of an entry to read, by the kinds of operations of an intake."""
 
     WHOLE = ALL_OPS
@@ -233,7 +233,7 @@ def unpack_entry(
 ) -> LogEntry:
     """One entry of the log. ``rows_only`` leaves out what changes neither nodes nor classes nor
     nominations: a view needs no more, and decoding it costs a tenth."""
-    part = _Part.ROWS if rows_only else _Part.WHOLE
+    part = _EntryPart.ROWS if rows_only else _EntryPart.WHOLE
     portions = _portions_of(entry_id, fields, part, sys.maxsize)
     return next(portion for portion in portions if portion is not None)
 
@@ -245,11 +245,11 @@ def entry_portions(entry_id: str, fields: Mapping[bytes, bytes]) -> Iterator[Log
     Parts that no total depends on (operations on nodes and objects, keys of documents) are left
     out.
     """
-    return _portions_of(entry_id, fields, _Part.TOTALS, PORTION)
+    return _portions_of(entry_id, fields, _EntryPart.TOTALS, PORTION)
 
 
 def _portions_of(
-    entry_id: str, fields: Mapping[bytes, bytes], part: _Part, size: int
+    entry_id: str, fields: Mapping[bytes, bytes], part: _EntryPart, size: int
 ) -> Iterator[LogEntry | None]:
     content, records = payload(entry_id, fields)
     yield None
@@ -277,9 +277,11 @@ def _portions(values: Iterable[T], size: int) -> Iterator[list[T]]:
         yield portion
 
 
-def _commit_entry(entry_id: str, body: list[Any], part: _Part, size: int) -> Iterator[CommitEntry]:
+def _commit_entry(
+    entry_id: str, body: list[Any], part: _EntryPart, size: int
+) -> Iterator[CommitEntry]:
     writer, epoch, sequence, batch, verdicts, packed_tails, dropped, rows, records = body
-    if part is _Part.ROWS and not dropped and not unpack(batch)[7]:
+    if part is _EntryPart.ROWS and not dropped and not unpack(batch)[7]:
         # None of them made or ended a nomination.
         batch, verdicts, packed_tails = _NO_STATEMENTS, [], []
     tails, ended, fresh = _tails(packed_tails), dict(dropped), _rows(rows, records)
@@ -307,12 +309,14 @@ def _commit_entry(entry_id: str, body: list[Any], part: _Part, size: int) -> Ite
         fresh = Rows([], [])
 
 
-def _status_entry(entry_id: str, body: list[Any], part: _Part, size: int) -> Iterator[StatusEntry]:
+def _status_entry(
+    entry_id: str, body: list[Any], part: _EntryPart, size: int
+) -> Iterator[StatusEntry]:
     writer, epoch, sequence, items, lapsed, rows, records = body
     ended, fresh = indices(lapsed, "lapsed"), _rows(rows, records)
     if type(items) is not list:
         raise Malformed("items: an array wanted")
-    for portion in _portions([] if part is _Part.ROWS else items, size):
+    for portion in _portions([] if part is _EntryPart.ROWS else items, size):
         yield StatusEntry(
             id=entry_id,
             writer=writer.decode(),
@@ -343,10 +347,12 @@ def _status_item(value: object, at: str) -> StatusItem:
     )
 
 
-def _intake_entry(entry_id: str, body: list[Any], part: _Part, size: int) -> Iterator[IntakeEntry]:
+def _intake_entry(
+    entry_id: str, body: list[Any], part: _EntryPart, size: int
+) -> Iterator[IntakeEntry]:
     writer, epoch, sequence, ops, dropped, rows, documents, records = body
     ended, fresh = indices(dropped, "dropped"), _rows(rows, records)
-    names = [name.decode() for name in documents] if part is _Part.WHOLE else []
+    names = [name.decode() for name in documents] if part is _EntryPart.WHOLE else []
     for portion in _portions(read_ops(ops, part.value), size):
         yield IntakeEntry(
             id=entry_id,
@@ -361,7 +367,9 @@ def _intake_entry(entry_id: str, body: list[Any], part: _Part, size: int) -> Ite
         ended, names, fresh = [], [], Rows([], [])
 
 
-def _epoch_entry(entry_id: str, body: list[Any], _part: _Part, _size: int) -> Iterator[EpochEntry]:
+def _epoch_entry(
+    entry_id: str, body: list[Any], _part: _EntryPart, _size: int
+) -> Iterator[EpochEntry]:
     writer, epoch = body
     yield EpochEntry(entry_id, writer.decode(), _epoch(epoch))
 
@@ -370,7 +378,7 @@ def _epoch(data: bytes) -> Epoch:
     return parse_epoch(data.decode(), "epoch")
 
 
-_ENTRIES: tuple[Callable[[str, list[Any], _Part, int], Iterator[LogEntry]], ...] = (
+_ENTRIES: tuple[Callable[[str, list[Any], _EntryPart, int], Iterator[LogEntry]], ...] = (
     _commit_entry,
     _status_entry,
     _intake_entry,

@@ -16,18 +16,18 @@ from shared.messages.messages import TaskState
 TOTALS = ("allocated", "requested", "releasing", "inqueue", "kept", "reserved", "claimed")
 
 VICTIMS = "victims/"
-"""Begin of the keys in :attr:`Excerpt.versions` of every turn that may evict under a policy that
-divides the cluster among queues: one for each tree of queues that it may take from, or is judged
-by, as it was; followed by the qid of the tree's root."""
+"""Prefix of the keys in :attr:`TurnContext.versions` of every turn that may evict under a policy
+that divides the cluster among queues: one for each tree of queues that it may take from, or is
+judged by, as it was; followed by the qid of the tree's root."""
 
 Amounts = dict[Count, int]
 
 _STATES = bytes(TaskState)
 _ROW = 4
-"""Bytes of a row in :attr:`JobExcerpt.rows`."""
+"""Bytes of a row in :attr:`JobTurnContext.rows`."""
 
 
-class QueueExcerpt(Packed, frozen=True):
+class QueueContext(Packed, frozen=True):
     """A queue and its own totals, as in :class:`shard_worker.session_model.workload.QueueInfo`."""
 
     spec: bytes
@@ -36,11 +36,11 @@ class QueueExcerpt(Packed, frozen=True):
     """In the order of :data:`TOTALS`."""
 
 
-class JobExcerpt(Packed, frozen=True):
+class JobContext(Packed, frozen=True):
     """A job with its present state. ``states`` and ``rows`` by tix: a byte and a C int a task.
     A row is valid only in a state that holds a node.
 
-    ``keys``: the keys of :attr:`Excerpt.versions` that changes of its tasks increment.
+    ``keys``: the keys of :attr:`TurnContext.versions` that changes of its tasks increment.
     """
 
     spec: bytes
@@ -63,7 +63,7 @@ class JobExcerpt(Packed, frozen=True):
             raise ValueError("its states and rows differ in number")
 
 
-class Excerpt(Packed, frozen=True):
+class TurnContext(Packed, frozen=True):
     """``jobs``: the turn's own job first, if the turn has one."""
 
     total: Amounts
@@ -72,8 +72,8 @@ class Excerpt(Packed, frozen=True):
     """The part of it that no task holds."""
     promised: Amounts
     """Further requests that admitted jobs may still make."""
-    queues: list[QueueExcerpt]
-    jobs: list[JobExcerpt]
+    queues: list[QueueContext]
+    jobs: list[JobContext]
     versions: dict[str, Count] = msgspec.field(default_factory=dict)
     """Key of a cross-node constraint (a budget, a term between tasks, a volume, a claim) -> its
     version when this was written: part of the read set of a statement that it matters to."""
@@ -90,4 +90,4 @@ class Excerpt(Packed, frozen=True):
     plugin that reads usage."""
 
 
-EXCERPT = Codec(b"excerpt", Excerpt)
+EXCERPT = Codec(b"excerpt", TurnContext)

@@ -39,7 +39,7 @@ class Reason(StrEnum):
 _RANK = {reason: rank for rank, reason in enumerate(Reason)}
 
 
-class Hold(StrEnum):
+class HoldReason(StrEnum):
     """Internal reasons of the coordinator for a job that lost its places; shown as
     PendingEvaluation."""
 
@@ -51,4 +51,4 @@ class Hold(StrEnum):
     """The gang was released: waits until its remaining tasks have ended."""
 
 
-WaitReason = Reason | Hold
+WaitReason = Reason | HoldReason

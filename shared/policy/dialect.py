@@ -28,7 +28,7 @@ _VOLCANO_PLUGINS = volcano_names.VOLCANO_PLUGINS - _ALL_KAI_PLUGINS
 _KAI_PLUGINS = _ALL_KAI_PLUGINS - volcano_names.VOLCANO_PLUGINS
 
 
-class Word(NamedTuple):
+class DialectWord(NamedTuple):
     """A word of a policy that only one of the two has."""
 
     text: str
@@ -56,10 +56,10 @@ def dialect_of(document: Mapping[str, object]) -> tuple[Dialect, str]:
         near = nearest(str(written), [*Dialect])
         message = f"{written!r} is no dialect; write volcano or kai"
         raise PolicyError(PolicyProblem(FIELD, message, repr(written), near))
-    words: dict[Dialect, Word] = {}
+    words: dict[Dialect, DialectWord] = {}
     if written is not None:
         dialect = Dialect(str(written))
-        words[dialect] = Word(f"{FIELD}: {written}", FIELD, dialect)
+        words[dialect] = DialectWord(f"{FIELD}: {written}", FIELD, dialect)
     for word in _words(document):
         words.setdefault(word.dialect, word)
     if len(words) > 1:
@@ -77,19 +77,19 @@ def dialect_of(document: Mapping[str, object]) -> tuple[Dialect, str]:
     return Dialect.VOLCANO, f"no word of it is KAI's alone; {FIELD}: kai would make it KAI's"
 
 
-def _words(document: Mapping[str, object]) -> Iterator[Word]:
+def _words(document: Mapping[str, object]) -> Iterator[DialectWord]:
     for field in document:
         if field in _VOLCANO_FIELDS:
-            yield Word(f"field {field}", field, Dialect.VOLCANO)
+            yield DialectWord(f"field {field}", field, Dialect.VOLCANO)
         elif field in _KAI_FIELDS:
-            yield Word(f"field {field}", field, Dialect.KAI)
+            yield DialectWord(f"field {field}", field, Dialect.KAI)
     actions = document.get("actions")
     if isinstance(actions, str):
         for name in map(str.strip, actions.split(",")):
             if name in _VOLCANO_ACTIONS:
-                yield Word(f"action {name}", "actions", Dialect.VOLCANO)
+                yield DialectWord(f"action {name}", "actions", Dialect.VOLCANO)
             elif name in _KAI_ACTIONS:
-                yield Word(f"action {name}", "actions", Dialect.KAI)
+                yield DialectWord(f"action {name}", "actions", Dialect.KAI)
     for path, plugin in _plugins(document.get("tiers")):
         yield from _words_of_plugin(path, plugin)
 
@@ -104,20 +104,20 @@ def _plugins(tiers: object) -> Iterator[tuple[str, Mapping[str, object]]]:
                 yield f"tiers[{i}].plugins[{j}]", plugin
 
 
-def _words_of_plugin(path: str, plugin: Mapping[str, object]) -> Iterator[Word]:
+def _words_of_plugin(path: str, plugin: Mapping[str, object]) -> Iterator[DialectWord]:
     name = plugin.get("name")
     if name in _VOLCANO_PLUGINS:
-        yield Word(f"plugin {name}", f"{path}.name", Dialect.VOLCANO)
+        yield DialectWord(f"plugin {name}", f"{path}.name", Dialect.VOLCANO)
     elif name in _KAI_PLUGINS:
-        yield Word(f"plugin {name}", f"{path}.name", Dialect.KAI)
+        yield DialectWord(f"plugin {name}", f"{path}.name", Dialect.KAI)
     for field in plugin:
         if field in volcano_names.FLAGS:
-            yield Word(f"switch {field}", f"{path}.{field}", Dialect.VOLCANO)
+            yield DialectWord(f"switch {field}", f"{path}.{field}", Dialect.VOLCANO)
         elif field in kai_names.UNREAD_FLAGS:
-            yield Word(f"switch {field}", f"{path}.{field}", Dialect.KAI)
+            yield DialectWord(f"switch {field}", f"{path}.{field}", Dialect.KAI)
     arguments = plugin.get("arguments")
     for key in arguments if isinstance(arguments, Mapping) else ():
         if key in volcano_names.ARGUMENTS.get(str(name), ()):
-            yield Word(f"argument {key}", f"{path}.arguments.{key}", Dialect.VOLCANO)
+            yield DialectWord(f"argument {key}", f"{path}.arguments.{key}", Dialect.VOLCANO)
         elif key in kai_names.ARGUMENTS.get(str(name), ()):
-            yield Word(f"argument {key}", f"{path}.arguments.{key}", Dialect.KAI)
+            yield DialectWord(f"argument {key}", f"{path}.arguments.{key}", Dialect.KAI)

@@ -6,8 +6,8 @@ by less than :data:`EPSILON` units (Volcano: 0.1 thousandth of a core or of a de
 which for whole numbers means that they are equal.
 
 Slots ``cpu`` and ``memory`` always exist; a mapping that lacks one says 0. Every other slot is a
-*scalar*: a mapping has it or lacks it, and :class:`Missing` says what it means that the right-hand
-side lacks one.
+*scalar*: a mapping has it or lacks it, and :class:`MissingScalar` says what it means that the
+right-hand side lacks one.
 """
 
 from __future__ import annotations
@@ -22,29 +22,31 @@ Amount = int | float
 Amounts = Mapping[int, Amount]
 
 
-class Missing(Enum):
+class MissingScalar(Enum):
     """The meaning of a scalar that the right-hand side lacks."""
 
     ZERO = "nothing of it"
     INFINITY = "no limit on it"
 
 
-def less_equal(left: Amounts, right: Amounts, missing: Missing = Missing.ZERO) -> bool:
+def less_equal(left: Amounts, right: Amounts, missing: MissingScalar = MissingScalar.ZERO) -> bool:
     """LessEqual: cpu, memory and every scalar of ``left`` are at most, or about, ``right``'s.
 
     With INFINITY a scalar that only ``right`` has makes it false, as Volcano has it.
     """
-    if missing is Missing.INFINITY and not _scalars(right) <= _scalars(left):
+    if missing is MissingScalar.INFINITY and not _scalars(right) <= _scalars(left):
         return False
     return not exceeding(left, right, missing)
 
 
-def exceeding(left: Amounts, right: Amounts, missing: Missing = Missing.ZERO) -> list[int]:
+def exceeding(
+    left: Amounts, right: Amounts, missing: MissingScalar = MissingScalar.ZERO
+) -> list[int]:
     """LessEqualWithResourcesName: the slots where ``left`` is more than ``right``, in order."""
     return [
         slot
         for slot in sorted({CPU, MEMORY, *left})
-        if not (missing is Missing.INFINITY and slot > MEMORY and slot not in right)
+        if not (missing is MissingScalar.INFINITY and slot > MEMORY and slot not in right)
         and not at_most(left.get(slot, 0), right.get(slot, 0))
     ]
 
@@ -101,12 +103,12 @@ def exceeded(left: Amounts, right: Amounts) -> dict[int, Amount]:
     return {slot: max(left.get(slot, 0) - right.get(slot, 0), 0) for slot in {*left, *right}}
 
 
-def min_dimension(left: Amounts, right: Amounts, missing: Missing) -> dict[int, Amount]:
+def min_dimension(left: Amounts, right: Amounts, missing: MissingScalar) -> dict[int, Amount]:
     """MinDimensionResource: the minimum of both per slot; a scalar that ``right`` lacks becomes 0
     (ZERO) or stays (INFINITY)."""
     return {
         slot: amount
-        if missing is Missing.INFINITY and slot > MEMORY and slot not in right
+        if missing is MissingScalar.INFINITY and slot > MEMORY and slot not in right
         else min(amount, right.get(slot, 0))
         for slot, amount in left.items()
     }

@@ -17,7 +17,7 @@ import orjson
 import pytest
 
 from laboratory.replay.sharded import ShardedRun, run_sharded
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import lists
 from shard_worker.harness import Cluster, Result
 from shard_worker.view.mode import Mode
@@ -161,18 +161,18 @@ def asking(name: str) -> list[Item]:
     return made
 
 
-async def listed(api: ApiClient, path: str) -> list[Item]:
+async def listed(api: BulkClient, path: str) -> list[Item]:
     value = await api.get(path)
     head = {"apiVersion": value["apiVersion"], "kind": value["kind"].removesuffix("List")}
     return [head | item for item in value["items"]]
 
 
-async def send(api: ApiClient, items: list[Item]) -> None:
+async def send(api: BulkClient, items: list[Item]) -> None:
     for body in lists(items, limit=250):
         assert (await api.submit(orjson.dumps(body))).refused == []
 
 
-async def until_running(api: ApiClient, tasks: int) -> None:
+async def until_running(api: BulkClient, tasks: int) -> None:
     deadline = time.monotonic() + PATIENCE
     while (status := await api.status())["tasks"]["running"] != tasks:
         assert time.monotonic() < deadline, status
@@ -214,7 +214,7 @@ def in_the_harness(before: Placed, name: str) -> Placed:
 
 async def served(url: str) -> Served:
     """Two gangs one after the other: the second goes by what the first has of the cards."""
-    async with ApiClient(url) as api:
+    async with BulkClient(url) as api:
         await send(api, [*machines(), *asking("first")])
         await until_running(api, GANGS["first"][0])
         paths = (NODES, GROUPS, PODS)

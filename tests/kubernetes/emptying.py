@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from laboratory.local_kubernetes.client import ApiClient, Resource
+from laboratory.local_kubernetes.client import ApiClient, ServedResource
 from tests.coordinator.api.client import Json
 
 SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
@@ -37,7 +37,7 @@ async def empty(client: ApiClient) -> None:
             await _end(client, namespace)
 
 
-async def _empty(client: ApiClient, resource: Resource) -> None:
+async def _empty(client: ApiClient, resource: ServedResource) -> None:
     # 429: the server still opens the storage of a new definition. 404: one that just went.
     listed = await client.until(resource.path(), lambda answer: answer.get("code") != 429)
     by_namespace: dict[str, list[Json]] = defaultdict(list)

@@ -11,7 +11,7 @@ from laboratory.local_kubernetes.controllers.disruption import count_budgets
 from laboratory.local_kubernetes.controllers.volumes import (
     PROVISIONER,
     SELECTED,
-    VolumeController,
+    VolumeControllerDouble,
 )
 from laboratory.local_kubernetes.kubelets import started
 from laboratory.workloads.demands import storage_class
@@ -47,7 +47,7 @@ async def test_a_budget_lets_as_many_go_as_it_has_beyond_its_minimum(cluster: Ap
 
 async def test_a_claim_gets_a_volume_of_the_node_that_it_was_told(cluster: ApiClient) -> None:
     await cluster.create(storage_class(PROVISIONER))
-    controller = VolumeController(seed=1)
+    controller = VolumeControllerDouble(seed=1)
     names = [f"p{number}" for number in range(12)]
     await cluster.create(*(ask_volume(pod(name)) for name in names))
     told = {"metadata": {"annotations": {SELECTED: "n1"}}}

@@ -20,7 +20,7 @@ import aiohttp
 import typer
 
 from coordinator.supervisor.supervisor import Supervisor
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import lists
 from shared.settings.settings import load_settings
 from tests.many_needs.objects import Item, job, need, node, own_term
@@ -36,7 +36,7 @@ async def measure(needs: int, terms: int, rate: int, seconds: int) -> bool:
         supervisor = Supervisor(settings)
         async with (
             supervisor,
-            ApiClient(supervisor.url) as api,
+            BulkClient(supervisor.url) as api,
             aiohttp.ClientSession(supervisor.url) as http,
         ):
             await _send(http, map(node, range(NODES)))
@@ -63,7 +63,7 @@ async def _send(http: aiohttp.ClientSession, items: Iterable[Item]) -> None:
             assert told.status == 200, await told.text()
 
 
-async def _until_running(api: ApiClient, tasks: int) -> dict[str, int]:
+async def _until_running(api: BulkClient, tasks: int) -> dict[str, int]:
     deadline = time.monotonic() + PATIENCE
     while (status := await api.status())["tasks"]["running"] != tasks:
         assert time.monotonic() < deadline, status

@@ -17,13 +17,13 @@ from coordinator.cluster.simulated.calls import (
 from coordinator.cluster.simulated.wire import frame, unframe
 from coordinator.intake.documents.document import Document, Key, decode_document, encode_document
 from shard_worker.inquiry.findings import FINDINGS, InquiryFinding, InquiryFindings, RoleFunnel
-from shard_worker.inquiry.funnel import Funnel, FunnelCheck, Near
+from shard_worker.inquiry.funnel import Funnel, FunnelCheck, NearMiss
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.figures import WorkerFigures
 from shard_worker.worker.transport import CONFIG, REPLY, PlaceReply, WorkerConfig
 from shared.codec.packed import replace
 from shared.ledger.redis.access import Access
-from shared.messages.excerpt import EXCERPT, Excerpt, JobExcerpt, QueueExcerpt
+from shared.messages.excerpt import EXCERPT, JobContext, QueueContext, TurnContext
 from shared.messages.messages import (
     ALLOCATE,
     Epoch,
@@ -103,7 +103,7 @@ FUNNEL = Funnel(
     idle=[(0, 100)],
     scarce=[1],
     checks=[FunnelCheck("amount", "cpu", 0, 3, 1, 2, [5, 6])],
-    near=[Near(5, [(0, 10, 5, 5)])],
+    near=[NearMiss(5, [(0, 10, 5, 5)])],
     smaller=[(0, 50)],
 )
 FINDING = InquiryFinding(
@@ -153,12 +153,12 @@ JOB = Job(
 )
 ROWS = array("i", [-1, 4]).tobytes()
 DEVICES: dict[int, Things] = {1: (("gpu/0", (1, 2**40)),)}
-CONTEXT = Excerpt(
+CONTEXT = TurnContext(
     total={0: 9},
     free={0: 4},
     promised={0: 1},
-    queues=[QueueExcerpt(b"spec", 2, [{0: 5}, {0: 7}, {}, {}, {}, {1: 2}, {}])],
-    jobs=[JobExcerpt(b"j", b"\x00\x03", ROWS, ["k"], "Inqueue", {0: 2}, {1: 2.5}, DEVICES)],
+    queues=[QueueContext(b"spec", 2, [{0: 5}, {0: 7}, {}, {}, {}, {1: 2}, {}])],
+    jobs=[JobContext(b"j", b"\x00\x03", ROWS, ["k"], "Inqueue", {0: 2}, {1: 2.5}, DEVICES)],
     versions={"k": 3},
     spared=[7],
 )

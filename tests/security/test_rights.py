@@ -11,12 +11,12 @@ import pytest
 import redis
 from redis.exceptions import NoPermissionError
 
-from coordinator.cli.admin.doctor import Doubt, Failed
+from coordinator.cli.admin.doctor import DoctorWarning, Failed
 from coordinator.cli.admin.doctor_ledger import external_ledger
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.intake_batch import DropJob, DropQueue, PurgeJob, PutPartition, PutQueue
 from shared.ledger.errors import LedgerError
-from shared.ledger.redis.acceptance import Care
+from shared.ledger.redis.acceptance import LedgerAcceptance
 from shared.ledger.redis.access import Access
 from shared.ledger.redis.acl import COMMANDS, USER, acl_rule
 from shared.ledger.redis.client import RedisLedger
@@ -78,7 +78,7 @@ async def everything(access: Access) -> None:
         await ledger.trim(log_before=await ledger.log_tail())
         await ledger.snapshot()
         await ledger.read_tasks([2])
-        await ledger.read_moved(Moved(jobs={2}, partition=True))
+        await ledger.read_moved(ChangedKeys(jobs={2}, partition=True))
         await desk.claim("1", lease=5.0)
         await ledger.renew("1", desk.epochs["1"], lease=5.0)
         await ledger.release("1", desk.epochs["1"])
@@ -86,7 +86,7 @@ async def everything(access: Access) -> None:
         await desk.bless()
     finally:
         await ledger.close()
-    care = Care(access)
+    care = LedgerAcceptance(access)
     try:
         await care.accept(await care.look(LedgerIdentityNote()), LedgerIdentityNote())
     finally:
@@ -120,7 +120,7 @@ def test_doctor_needs_no_more(server: EmbeddedServer) -> None:
     with pytest.raises(Failed, match="ping"):
         checked(admin.access)
     admin.allow(*(command for command in COMMANDS if command != "config|get"))
-    with contextlib.suppress(Doubt):  # what it cannot see, it doubts
+    with contextlib.suppress(DoctorWarning):  # what it cannot see, it doubts
         assert checked(admin.access) != whole
     admin.client.close()
 

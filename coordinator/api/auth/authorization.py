@@ -16,7 +16,7 @@ from coordinator.api.auth.middleware import KEY
 from coordinator.api.auth.privileges import not_permitted
 from coordinator.api.change.refusals import forbidden
 from coordinator.api.write.bulk import SubmitItems
-from coordinator.api.write.ports import May
+from coordinator.api.write.ports import PermissionCheck
 from coordinator.errors import Problem
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.kinds import ATTACHED, Kind
@@ -135,7 +135,7 @@ def _refusal(item: Item, why: str) -> Refusal:
 # --- the doors --------------------------------------------------------------------------------
 
 
-def may_write(names: Callable[[], QueueNames]) -> May:
+def may_write(names: Callable[[], QueueNames]) -> PermissionCheck:
     """A check for writes of one object: raises Problem if the request's principal may not."""
 
     def may(

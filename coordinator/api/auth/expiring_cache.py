@@ -13,7 +13,7 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Dated(Generic[V]):
+class CachedValue(Generic[V]):
     value: V
     until: float
     """On the cache's clock."""
@@ -24,19 +24,19 @@ class ExpiringCache(Generic[K, V]):
 
     def __init__(self, *, size: int, seconds: float, clock: Clock) -> None:
         self._size, self._seconds, self._clock = size, seconds, clock
-        self._entries: OrderedDict[K, Dated[V]] = OrderedDict()
+        self._entries: OrderedDict[K, CachedValue[V]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, key: K) -> Dated[V] | None:
+    def find(self, key: K) -> CachedValue[V] | None:
         """The value, if it still counts."""
         entry = self._entries.get(key)
         return entry if entry is not None and self._clock() < entry.until else None
 
-    def store(self, key: K, value: V) -> Dated[V]:
+    def store(self, key: K, value: V) -> CachedValue[V]:
         self._entries.pop(key, None)
-        entry = self._entries[key] = Dated(value, self._clock() + self._seconds)
+        entry = self._entries[key] = CachedValue(value, self._clock() + self._seconds)
         if len(self._entries) > self._size:
             self._entries.popitem(last=False)
         return entry

@@ -18,7 +18,7 @@ from coordinator.api.auth.access import Access, PathAccess, ResourceAccess, acce
 from coordinator.api.auth.gate import Gate
 from coordinator.api.auth.reviews import (
     AccessRefused,
-    Judged,
+    ReviewedUser,
     ReviewFailed,
     Reviews,
     TokenUnknown,
@@ -129,7 +129,7 @@ def _access(request: web.Request, route: str) -> Access | None:
 
 async def _judged(
     request: web.Request, reviews: Reviews, token: str, access: Access | None
-) -> Judged:
+) -> ReviewedUser:
     """Raises Problem."""
     try:
         return await reviews.judge(token, access, source=request.remote or "")

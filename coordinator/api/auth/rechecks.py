@@ -11,7 +11,7 @@ from coordinator.api.auth.access import Access
 from coordinator.api.auth.reviews import (
     CACHE_SECONDS,
     AccessRefused,
-    Judged,
+    ReviewedUser,
     ReviewFailed,
     Reviews,
     TokenUnknown,
@@ -39,7 +39,7 @@ class Rechecks:
 
     @contextlib.contextmanager
     def opened(
-        self, token: str, access: Access | None, judged: Judged
+        self, token: str, access: Access | None, judged: ReviewedUser
     ) -> Iterator[Callable[[], bool]]:
         """While a request is served; yields what tells whether it may go on."""
         request = _OpenRequest(token, access, judged.until)

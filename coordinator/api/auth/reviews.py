@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from coordinator.api.auth.access import Access
-from coordinator.api.auth.expiring_cache import Clock, Dated, ExpiringCache, FailureBudget
+from coordinator.api.auth.expiring_cache import CachedValue, Clock, ExpiringCache, FailureBudget
 from shared.telemetry.histogram import Histogram, exponential
 
 CACHE_SECONDS = 10.0
@@ -64,7 +64,7 @@ class AccessVerdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ReviewedUser:
     """A user who may do what they ask for, until this verdict has to be asked for again."""
 
     user: ClusterUser
@@ -91,14 +91,14 @@ class AccessRefused(Exception):
         self.user, self.reason = user, reason
 
 
-class Question(StrEnum):
+class ReviewKind(StrEnum):
     """Kind of review that the API server is asked for."""
 
     TOKEN = "token"
     ACCESS = "access"
 
 
-class Answer(StrEnum):
+class ReviewAnswer(StrEnum):
     YES = "yes"
     NO = "no"
     REMEMBERED = "remembered"
@@ -116,8 +116,8 @@ REVIEW_SECONDS = exponential(0.001, 2, 14)
 class ReviewCounts:
     """Counts of review answers since the start of this process."""
 
-    answers: Counter[tuple[Question, Answer]] = field(
-        default_factory=Counter[tuple[Question, Answer]]
+    answers: Counter[tuple[ReviewKind, ReviewAnswer]] = field(
+        default_factory=Counter[tuple[ReviewKind, ReviewAnswer]]
     )
     seconds: Histogram = field(default_factory=lambda: Histogram(REVIEW_SECONDS))
     """How long the API server took, where it answered."""
@@ -169,7 +169,7 @@ class Reviews:
         self.error = ""
         """Why the last question had no answer; "" if it had one."""
 
-    async def judge(self, token: str, access: Access | None, *, source: str = "") -> Judged:
+    async def judge(self, token: str, access: Access | None, *, source: str = "") -> ReviewedUser:
         """Return the token's user if they may access; with ``access`` None every known user may.
         ``source``: the client's address, to which bad tokens are counted.
 
@@ -177,27 +177,27 @@ class Reviews:
         """
         user = await self._user_of(token, source)
         if access is None:
-            return Judged(user.value, user.until)
+            return ReviewedUser(user.value, user.until)
         verdict = await self._verdict(user.value, access)
         if not verdict.value.allowed:
             raise AccessRefused(user.value, verdict.value.reason)
-        return Judged(user.value, min(user.until, verdict.until))
+        return ReviewedUser(user.value, min(user.until, verdict.until))
 
-    async def _user_of(self, token: str, source: str) -> Dated[ClusterUser]:
+    async def _user_of(self, token: str, source: str) -> CachedValue[ClusterUser]:
         key = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         async with self._alone(key):
             if (known := self._users.find(key)) is not None:
-                self._count(Question.TOKEN, Answer.REMEMBERED)
+                self._count(ReviewKind.TOKEN, ReviewAnswer.REMEMBERED)
                 return known
             if self._bad.find(key) is not None:
-                self._count(Question.TOKEN, Answer.REMEMBERED)
+                self._count(ReviewKind.TOKEN, ReviewAnswer.REMEMBERED)
                 raise TokenUnknown
             wait = max(self._of_address.wait(source), self._of_all.wait(""))
             if wait > 0:
-                self._count(Question.TOKEN, Answer.TURNED_AWAY)
+                self._count(ReviewKind.TOKEN, ReviewAnswer.TURNED_AWAY)
                 raise TooManyBadTokens(wait)
-            user = await self._ask(Question.TOKEN, lambda: self._server.user_of(token))
-            self._count(Question.TOKEN, Answer.NO if user is None else Answer.YES)
+            user = await self._ask(ReviewKind.TOKEN, lambda: self._server.user_of(token))
+            self._count(ReviewKind.TOKEN, ReviewAnswer.NO if user is None else ReviewAnswer.YES)
             if user is not None:
                 return self._users.store(key, user)
             self._bad.store(key, None)
@@ -205,24 +205,24 @@ class Reviews:
             self._of_all.spend("")
             raise TokenUnknown
 
-    async def _verdict(self, user: ClusterUser, access: Access) -> Dated[AccessVerdict]:
+    async def _verdict(self, user: ClusterUser, access: Access) -> CachedValue[AccessVerdict]:
         key = (user, access)
         async with self._alone(key):
             if (known := self._verdicts.find(key)) is not None:
-                self._count(Question.ACCESS, Answer.REMEMBERED)
+                self._count(ReviewKind.ACCESS, ReviewAnswer.REMEMBERED)
                 return known
-            verdict = await self._ask(Question.ACCESS, lambda: self._server.verdict(user, access))
-            self._count(Question.ACCESS, Answer.YES if verdict.allowed else Answer.NO)
+            verdict = await self._ask(ReviewKind.ACCESS, lambda: self._server.verdict(user, access))
+            self._count(ReviewKind.ACCESS, ReviewAnswer.YES if verdict.allowed else ReviewAnswer.NO)
             return self._verdicts.store(key, verdict)
 
-    def _count(self, question: Question, answer: Answer) -> None:
+    def _count(self, question: ReviewKind, answer: ReviewAnswer) -> None:
         self.counts.answers[question, answer] += 1
 
-    async def _ask(self, question: Question, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _ask(self, question: ReviewKind, ask: Callable[[], Awaitable[T]]) -> T:
         try:
             return await self._ask_once(ask)
         except ReviewFailed:
-            self._count(question, Answer.NONE)
+            self._count(question, ReviewAnswer.NONE)
             raise
 
     async def _ask_once(self, ask: Callable[[], Awaitable[T]]) -> T:

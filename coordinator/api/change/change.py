@@ -42,7 +42,7 @@ from shared.manifests.text.text import read_object
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class CurrentObject:
     """The current object. ``before`` and ``live`` None: there is none.
 
     Only ``before`` None: the object is shown but derived from another (pods of a Job). ``written``:
@@ -99,7 +99,7 @@ class ChangeRequest:
             case Verb.PATCH:
                 return patch_of(body, self.language)
 
-    def made(self, sent: Any, now: Now) -> dict[str, Any]:
+    def made(self, sent: Any, now: CurrentObject) -> dict[str, Any]:
         """The object to admit. Raises Problem."""
         match self.verb:
             case Verb.CREATE:
@@ -157,7 +157,7 @@ def named(obj: dict[str, Any], suffix: Callable[[], str]) -> dict[str, Any]:
     return obj
 
 
-def created(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[str, Any]:
+def created(now: CurrentObject, obj: dict[str, Any], kind: Kind, author: Author) -> dict[str, Any]:
     check_free(now, kind, obj["metadata"]["name"])
     if obj["metadata"].get("resourceVersion"):
         raise bad("metadata.resourceVersion is set on an object to be created; leave it out")
@@ -165,7 +165,7 @@ def created(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[s
     return _updated(None, authored_part, kind, author)
 
 
-def check_free(now: Now, kind: Kind, name: str) -> None:
+def check_free(now: CurrentObject, kind: Kind, name: str) -> None:
     """Raise Problem if no object of this name can be created now."""
     if now.before is not None and now.before.deleting is not None:
         raise being_deleted(kind, name)
@@ -173,7 +173,7 @@ def check_free(now: Now, kind: Kind, name: str) -> None:
         raise already_exists(kind, name)
 
 
-def replaced(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[str, Any]:
+def replaced(now: CurrentObject, obj: dict[str, Any], kind: Kind, author: Author) -> dict[str, Any]:
     name = obj["metadata"]["name"]
     before, live = _existing(now, kind, name)
     _check_versions(obj, live, kind, name, now.written)
@@ -182,7 +182,7 @@ def replaced(now: Now, obj: dict[str, Any], kind: Kind, author: Author) -> dict[
 
 
 def patched(
-    now: Now, patch: Any, kind: Kind, author: Author, *, key: Key, language: str
+    now: CurrentObject, patch: Any, kind: Kind, author: Author, *, key: Key, language: str
 ) -> dict[str, Any]:
     """The current object with the patch applied. ``language``: the patch's media type."""
     if language == APPLY:
@@ -226,7 +226,7 @@ def _unfit(error: PatchError, kind: Kind, name: str) -> Problem:
 
 
 def _applied(
-    now: Now, key: Key, config: dict[str, Any], kind: Kind, author: Author
+    now: CurrentObject, key: Key, config: dict[str, Any], kind: Kind, author: Author
 ) -> dict[str, Any]:
     applied = identified(config, kind, key.namespace, key.name)
     if applied["metadata"].get("managedFields"):
@@ -275,7 +275,7 @@ def _updated(
         raise invalid(kind, name, Cause("metadata.managedFields", str(error))) from error
 
 
-def _existing(now: Now, kind: Kind, name: str) -> tuple[Document, dict[str, Any]]:
+def _existing(now: CurrentObject, kind: Kind, name: str) -> tuple[Document, dict[str, Any]]:
     """The object's document and shown form. Raises Problem if it does not exist, is being deleted,
     or is derived from another."""
     before = _own(now, kind, name)
@@ -284,7 +284,7 @@ def _existing(now: Now, kind: Kind, name: str) -> tuple[Document, dict[str, Any]
     return before, now.live or before.object()
 
 
-def _own(now: Now, kind: Kind, name: str) -> Document:
+def _own(now: CurrentObject, kind: Kind, name: str) -> Document:
     """The document. Raises Problem if there is no such object, or it is derived from another."""
     if now.live is None and now.before is None:
         raise not_found(kind.plural, name, group=kind.group)
@@ -298,7 +298,7 @@ def _owner(live: dict[str, Any]) -> str:
     return f"{owners[0].get('kind', 'an object')} {owners[0].get('name', '')}".strip()
 
 
-def check_deletion(now: Now, kind: Kind, name: str, *, uid: str, version: str) -> None:
+def check_deletion(now: CurrentObject, kind: Kind, name: str, *, uid: str, version: str) -> None:
     """Raise Problem if the object cannot be deleted."""
     _own(now, kind, name)
     live = now.live or {"metadata": {}}

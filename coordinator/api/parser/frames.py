@@ -19,7 +19,7 @@ LONGEST_FRAME = 64 << 20
 """Maximum bytes: more than the largest answer to the largest body."""
 
 
-class Letter(Enum):
+class FrameKind(Enum):
     PART = b"p"
     DONE = b"d"
     """Payload: processor seconds used, as JSON."""
@@ -33,7 +33,7 @@ def request_frame(request: dict[str, Any], body: bytes) -> bytes:
     return REQUEST.pack(len(head), len(body)) + head
 
 
-def answer_frame(letter: Letter, content: bytes) -> bytes:
+def answer_frame(letter: FrameKind, content: bytes) -> bytes:
     return FRAME.pack(letter.value, len(content)) + content
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 import structlog
 
-from coordinator.api.parser.frames import FRAME, LONGEST_FRAME, Letter, request_frame
+from coordinator.api.parser.frames import FRAME, LONGEST_FRAME, FrameKind, request_frame
 from coordinator.api.parser.tasks import problem, text_error
 from coordinator.errors import Problem
 from coordinator.intake.fair_queue import LineFull
@@ -162,14 +162,14 @@ class Parsers:
         wrong: TextError | Problem | None = None
         async for letter, content in _frames(process):
             match letter:
-                case Letter.PART:
+                case FrameKind.PART:
                     values += orjson.loads(content)
                     await asyncio.sleep(0)  # several parts may have arrived together
-                case Letter.TEXT_ERROR:
+                case FrameKind.TEXT_ERROR:
                     wrong = text_error(orjson.loads(content))
-                case Letter.PROBLEM:
+                case FrameKind.PROBLEM:
                     wrong = problem(orjson.loads(content))
-                case Letter.DONE:
+                case FrameKind.DONE:
                     spent.seconds += orjson.loads(content)
         if wrong is not None:
             raise wrong
@@ -232,14 +232,14 @@ class Spent:
         self.seconds = 0.0
 
 
-async def _frames(process: asyncio.subprocess.Process) -> AsyncIterator[tuple[Letter, bytes]]:
+async def _frames(process: asyncio.subprocess.Process) -> AsyncIterator[tuple[FrameKind, bytes]]:
     """The frames up to the one that ends the answer. Raises IncompleteReadError, ParserLost."""
     assert process.stdout is not None
     while True:
         name, size = FRAME.unpack(await process.stdout.readexactly(FRAME.size))
         if size > LONGEST_FRAME:
             raise ParserLost(f"a frame of {size} bytes")
-        letter = Letter(name)
+        letter = FrameKind(name)
         yield letter, await process.stdout.readexactly(size)
-        if letter is Letter.DONE:
+        if letter is FrameKind.DONE:
             return

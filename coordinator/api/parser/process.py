@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from coordinator.api.parser.frames import Letter, answer_frame, read_request
+from coordinator.api.parser.frames import FrameKind, answer_frame, read_request
 from coordinator.api.parser.tasks import perform, said_of_problem, said_of_text_error
 from coordinator.errors import Problem
 from shared.manifests.text.errors import TextError
@@ -29,20 +29,20 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
             sink.write(answer_frame(letter, content))
             sink.flush()
         spent = orjson.dumps(time.process_time() - began)
-        sink.write(answer_frame(Letter.DONE, spent))
+        sink.write(answer_frame(FrameKind.DONE, spent))
         sink.flush()
         request = None  # a large body is not kept until the next one comes
 
 
-def _answer(request: dict[str, Any], body: bytes) -> Iterator[tuple[Letter, bytes]]:
+def _answer(request: dict[str, Any], body: bytes) -> Iterator[tuple[FrameKind, bytes]]:
     """The parts of an answer; after an error, an error frame in place of the rest."""
     try:
         for part in perform(request, body):
-            yield Letter.PART, part
+            yield FrameKind.PART, part
     except Problem as error:
-        yield Letter.PROBLEM, orjson.dumps(said_of_problem(error))
+        yield FrameKind.PROBLEM, orjson.dumps(said_of_problem(error))
     except TextError as error:
-        yield Letter.TEXT_ERROR, orjson.dumps(said_of_text_error(error))
+        yield FrameKind.TEXT_ERROR, orjson.dumps(said_of_text_error(error))
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from coordinator.api.change.bodies import bad
-from coordinator.api.change.change import Author, ChangeRequest, Now, Verb
+from coordinator.api.change.change import Author, ChangeRequest, CurrentObject, Verb
 from coordinator.errors import Cause, Problem
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import BY_KIND
@@ -84,7 +84,7 @@ def _parts(items: list[Any]) -> Iterator[bytes]:
 # --- writing one object -----------------------------------------------------------------------
 
 
-def write_request(wish: ChangeRequest, body: bytes, now: Now) -> tuple[Json, bytes]:
+def write_request(wish: ChangeRequest, body: bytes, now: CurrentObject) -> tuple[Json, bytes]:
     """A request for :func:`perform`, with its body."""
     before, live = now.before, b"" if now.live is None else orjson.dumps(now.live)
     request: Json = {
@@ -121,7 +121,7 @@ def _written(request: Json, body: bytes) -> Json:
         key = Key(kind.kind, wish.namespace, wish.name)
         before = Document(key, body[first : first + second], created, deleting=deleting)
     live = body[first + second :]
-    now = Now(before, orjson.loads(live) if live else None, request["written"])
+    now = CurrentObject(before, orjson.loads(live) if live else None, request["written"])
     sent = wish.sent(body[:first])
     _check(sent)  # before the work is done that grows with it
     result = wish.made(sent, now)

@@ -22,7 +22,7 @@ from coordinator.api.patch.field_sets import (
     value_step,
 )
 from coordinator.api.patch.managed_fields import (
-    Owner,
+    FieldManager,
     difference,
     known_owners,
     ownable,
@@ -37,7 +37,7 @@ BEFORE = "before-first-apply"
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    owner: Owner
+    owner: FieldManager
     path: Path
 
     @property
@@ -88,7 +88,7 @@ def apply(
     Arguments are not modified; the result shares parts with them. Raises Conflicts, PatchError.
     """
     config = _without_nulls(applied)
-    applier = Owner(
+    applier = FieldManager(
         manager,
         "Apply",
         str(applied.get("apiVersion", "")),
@@ -120,12 +120,12 @@ def apply(
     return with_owners(new, [*others, applier])
 
 
-def _owners(live: dict[str, Any], shape: Shape) -> tuple[Owner, ...]:
+def _owners(live: dict[str, Any], shape: Shape) -> tuple[FieldManager, ...]:
     owners = known_owners(live)
     if owners:
         return owners
     fields = frozenset(leaves(ownable(live), shape))
-    return (Owner(BEFORE, "Update", str(live.get("apiVersion", "")), "", fields),)
+    return (FieldManager(BEFORE, "Update", str(live.get("apiVersion", "")), "", fields),)
 
 
 def _without_nulls(value: Any) -> Any:

@@ -33,13 +33,13 @@ def json_patch(old: dict[str, Any], operations: Any) -> Any:
     if len(operations) > MAX_OPERATIONS:
         raise PatchError(f"more than {MAX_OPERATIONS} operations; send fewer")
     # A copy: the operations before one that fails must leave no trace.
-    run = _Run(orjson.loads(orjson.dumps(old)))
+    run = _PatchRun(orjson.loads(orjson.dumps(old)))
     for i, operation in enumerate(operations):
         run.do(operation, f"[{i}]")
     return run.root
 
 
-class _Run:
+class _PatchRun:
     def __init__(self, root: Any) -> None:
         self.root = root
         self._copied = 0

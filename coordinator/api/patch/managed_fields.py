@@ -35,7 +35,7 @@ _SERVERS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class FieldManager:
     """One entry, identified by ``name``, ``operation`` and ``subresource``. ``time``: RFC 3339."""
 
     name: str
@@ -63,7 +63,7 @@ class Owner:
         return entry
 
 
-def read_owners(entries: Any) -> tuple[Owner, ...]:
+def read_owners(entries: Any) -> tuple[FieldManager, ...]:
     """Parse an object's entries. Raises PatchError."""
     if entries is None:
         return ()
@@ -74,7 +74,7 @@ def read_owners(entries: Any) -> tuple[Owner, ...]:
     )
 
 
-def known_owners(obj: dict[str, Any]) -> tuple[Owner, ...]:
+def known_owners(obj: dict[str, Any]) -> tuple[FieldManager, ...]:
     """The entries of a stored object; empty if malformed, since list submission does not check
     them."""
     try:
@@ -83,7 +83,7 @@ def known_owners(obj: dict[str, Any]) -> tuple[Owner, ...]:
         return ()
 
 
-def _read(entry: Any, at: str) -> Owner:
+def _read(entry: Any, at: str) -> FieldManager:
     if not isinstance(entry, dict):
         raise PatchError(f"{at}: not an object; leave it as it was read")
     texts = {}
@@ -95,7 +95,7 @@ def _read(entry: Any, at: str) -> Owner:
     operation = texts["operation"]
     if operation not in ("Apply", "Update"):
         raise PatchError(f"{at}.operation: neither Apply nor Update; leave it as it was read")
-    return Owner(
+    return FieldManager(
         texts["manager"],
         "Apply" if operation == "Apply" else "Update",
         texts["apiVersion"],
@@ -105,7 +105,7 @@ def _read(entry: Any, at: str) -> Owner:
     )
 
 
-def with_owners(obj: dict[str, Any], owners: Iterable[Owner]) -> dict[str, Any]:
+def with_owners(obj: dict[str, Any], owners: Iterable[FieldManager]) -> dict[str, Any]:
     """The object with these entries: appliers first, entries without fields dropped."""
     holding = [owner for owner in owners if owner.fields]
     holding.sort(key=lambda owner: (owner.operation != "Apply", owner.time, owner.name))
@@ -185,7 +185,7 @@ def updated(
     changes = difference(old or {}, new, shape)
     if not changes.any:
         return with_owners(new, owners)
-    author = Owner(manager, "Update", str(new.get("apiVersion", "")), now, frozenset())
+    author = FieldManager(manager, "Update", str(new.get("apiVersion", "")), now, frozenset())
     others = []
     for owner in owners:
         if owner.key == author.key:

@@ -56,7 +56,7 @@ def stream_routes(objects: Source, streams: Streams) -> list[web.RouteDef]:
             await response.prepare(request)
             try:
                 async with response:
-                    await _Telling(objects, streams, kinds, request, response).run(since)
+                    await _EventStream(objects, streams, kinds, request, response).run(since)
             except TimeoutError:
                 raise ClientConnectionResetError("the client was too slow") from None
             return response
@@ -89,7 +89,7 @@ class _Message:
     event: str
 
 
-class _Telling:
+class _EventStream:
     """One open stream."""
 
     def __init__(

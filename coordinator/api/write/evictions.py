@@ -17,7 +17,7 @@ from coordinator.api.change.bodies import bad
 from coordinator.api.change.change import check_incarnation
 from coordinator.api.change.options import Deletion
 from coordinator.api.change.refusals import conflict
-from coordinator.api.write.ports import Evictor, May, Shown
+from coordinator.api.write.ports import Evictor, PermissionCheck, PublishedObjects
 from coordinator.core.pod_evictions import Action, EvictionObstacle, EvictionRefusal
 from coordinator.errors import Cause, Problem, not_found
 from coordinator.intake.documents.document import Key
@@ -58,8 +58,8 @@ class JobPods:
     """Pods that a Job made. ``evictor`` None: they can be neither evicted nor deleted."""
 
     evictor: Evictor | None
-    objects: Shown
-    may: May
+    objects: PublishedObjects
+    may: PermissionCheck
 
     def job_pod(self, key: Key) -> dict[str, Any] | None:
         """The pod as shown; None for one that was submitted, or does not exist."""

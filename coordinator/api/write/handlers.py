@@ -29,7 +29,7 @@ from coordinator.api.change.bodies import (
 from coordinator.api.change.change import (
     Author,
     ChangeRequest,
-    Now,
+    CurrentObject,
     Verb,
     check_deletion,
     check_free,
@@ -48,14 +48,20 @@ from coordinator.api.parser.tasks import write_request
 from coordinator.api.write.bulk import random_suffix
 from coordinator.api.write.dry_run import preview
 from coordinator.api.write.evictions import EVICTED, PATH, JobPods, options_of, refusal
-from coordinator.api.write.ports import Evictor, May, Shown, Writer, everybody
+from coordinator.api.write.ports import (
+    Evictor,
+    PermissionCheck,
+    PublishedObjects,
+    Writer,
+    everybody,
+)
 from coordinator.core.pod_evictions import Action
 from coordinator.errors import Problem
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.admission.step import Notice
 from coordinator.intake.documents.document import Document, Key, implied_namespace
 from coordinator.intake.documents.kinds import KINDS, NAMESPACE, POD, Kind
-from coordinator.intake.writer import Changed, IntakeFull, Make
+from coordinator.intake.writer import ChangeResult, IntakeFull, Make
 from shared.manifests.text.errors import TextError
 from shared.units.times import rfc3339
 
@@ -68,12 +74,12 @@ _OBJECTS_STAY = "objects in this namespace stay, and it is shown until they are 
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class WriteDependencies:
     """The dependencies of the handlers."""
 
     writer: Writer
-    objects: Shown
-    may: May = everybody
+    objects: PublishedObjects
+    may: PermissionCheck = everybody
     bodies: Bodies = field(default_factory=Bodies)
     parsers: Parsers = field(default_factory=Parsers)
     evictor: Evictor | None = None
@@ -120,7 +126,7 @@ class Writing:
 
     async def _at_once(
         self, request: web.Request, wish: ChangeRequest, body: bytes, options: Options
-    ) -> tuple[Key, Changed]:
+    ) -> tuple[Key, ChangeResult]:
         """Small object: the writer itself computes it from the newest one."""
         sent = wish.sent(body)
         key = _key(wish, sent)
@@ -138,7 +144,7 @@ class Writing:
 
     async def _apart(
         self, request: web.Request, wish: ChangeRequest, body: bytes, options: Options
-    ) -> tuple[Key, Changed]:
+    ) -> tuple[Key, ChangeResult]:
         """Large object: a process computes it from the current one.
 
         If that has changed when the writer's turn comes, it is recomputed, as a Kubernetes API
@@ -147,7 +153,7 @@ class Writing:
         never by the writer.
         """
         for _ in range(TRIES):
-            now, old = Now(None, None), None
+            now, old = CurrentObject(None, None), None
             if wish.verb is not Verb.CREATE:
                 key = Key(wish.kind.kind, wish.namespace, wish.name)
                 now = self._now(wish.kind, key, self.objects.document(key))
@@ -165,7 +171,7 @@ class Writing:
                 make = self._if_still(request, wish, obj, was=now, old=old)
             try:
                 return key, await self._change(wish.kind, key, make, options.dry_run)
-            except _Moved:
+            except _ObjectChanged:
                 continue
         raise modified(wish.kind, wish.name)
 
@@ -186,7 +192,7 @@ class Writing:
         wish: ChangeRequest,
         obj: dict[str, Any],
         *,
-        was: Now,
+        was: CurrentObject,
         old: dict[str, Any] | None,
     ) -> Make:
         """Store an object that was computed from ``was``, if that is unchanged. ``old``: its
@@ -197,7 +203,7 @@ class Writing:
             # The document for what its author wrote, the version for what the scheduler shows of
             # it: the new object was computed from both.
             if _content(before) != _content(was.before) or version != _version(was.live):
-                raise _Moved
+                raise _ObjectChanged
             self._may_both(request, wish.kind, old, obj)
             return obj
 
@@ -264,12 +270,12 @@ class Writing:
 
     # --- parts --------------------------------------------------------------------------------
 
-    def _now(self, kind: Kind, key: Key, before: Document | None) -> Now:
+    def _now(self, kind: Kind, key: Key, before: Document | None) -> CurrentObject:
         written = self.objects.document(key)
         live = self.objects.get(kind, key.namespace, key.name)
         if before is None and live is not None and kind is NAMESPACE:
             before = implied_namespace(key)
-        return Now(before, live, 0 if written is None else written.version)
+        return CurrentObject(before, live, 0 if written is None else written.version)
 
     def _author(self, options: Options) -> Author:
         return Author(options.manager, rfc3339(self.clock()), options.force)
@@ -282,7 +288,7 @@ class Writing:
             self.may(request, kind, old, as_it_is=True)
         self.may(request, kind, obj)
 
-    async def _change(self, kind: Kind, key: Key, make: Make, dry_run: bool) -> Changed:
+    async def _change(self, kind: Kind, key: Key, make: Make, dry_run: bool) -> ChangeResult:
         try:
             async with asyncio.timeout(self.store_seconds):
                 changed = await self.writer.change(key, make, dry_run=dry_run)
@@ -303,7 +309,7 @@ class Writing:
             raise of_refusal(kind, key.name, changed.admission.refused[0], exists=exists)
         return changed
 
-    def _answer(self, kind: Kind, key: Key, changed: Changed, dry_run: bool) -> web.Response:
+    def _answer(self, kind: Kind, key: Key, changed: ChangeResult, dry_run: bool) -> web.Response:
         live = self.objects.get(kind, key.namespace, key.name)
         obj = live
         if changed.after is not None and (dry_run or live is None):
@@ -319,7 +325,7 @@ def _warnings(admission: Admission) -> list[str]:
     return [warning(notice) for notice in admission.notices[:_MOST_WARNINGS]]
 
 
-class _Moved(Exception):
+class _ObjectChanged(Exception):
     """The object changed since the new one was computed from it."""
 
 
@@ -355,24 +361,24 @@ def _success(kind: Kind, key: Key, uid: str | None) -> dict[str, Any]:
 # --- routes -----------------------------------------------------------------------------------
 
 
-def write_routes(door: Writing) -> list[web.RouteDef]:
+def write_routes(door: WriteDependencies) -> list[web.RouteDef]:
     routes = []
     for kind in KINDS:
         many = _path(kind)
         single = many + "/{name}"
         if "create" in kind.verbs:
             routes += [
-                web.post(many, _handler(door, Writing.create, kind)),
-                web.put(single, _handler(door, Writing.replace, kind)),
-                web.patch(single, _handler(door, Writing.patch, kind)),
-                web.delete(single, _handler(door, Writing.delete, kind)),
+                web.post(many, _handler(door, WriteDependencies.create, kind)),
+                web.put(single, _handler(door, WriteDependencies.replace, kind)),
+                web.patch(single, _handler(door, WriteDependencies.patch, kind)),
+                web.delete(single, _handler(door, WriteDependencies.delete, kind)),
             ]
         else:
             no = _read_only(kind)
             routes.append(web.post(many, no))
             routes += [web.put(single, no), web.patch(single, no), web.delete(single, no)]
     if door.evictor is not None:
-        routes.append(web.post(PATH, _handler(door, Writing.evict, POD)))
+        routes.append(web.post(PATH, _handler(door, WriteDependencies.evict, POD)))
     return routes
 
 
@@ -386,8 +392,8 @@ def _path(kind: Kind) -> str:
 
 
 def _handler(
-    door: Writing,
-    method: Callable[[Writing, web.Request, Kind], Awaitable[web.Response]],
+    door: WriteDependencies,
+    method: Callable[[WriteDependencies, web.Request, Kind], Awaitable[web.Response]],
     kind: Kind,
 ) -> Handler:
     async def handler(request: web.Request) -> web.StreamResponse:

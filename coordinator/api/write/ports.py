@@ -10,14 +10,14 @@ from aiohttp import web
 from coordinator.core.pod_evictions import Action, EvictionRefusal, Leaving, Task
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import Kind
-from coordinator.intake.writer import Changed, Make
+from coordinator.intake.writer import ChangeResult, Make
 
 
 class Writer(Protocol):
-    def change(self, key: Key, make: Make, *, dry_run: bool = False) -> Awaitable[Changed]: ...
+    def change(self, key: Key, make: Make, *, dry_run: bool = False) -> Awaitable[ChangeResult]: ...
 
 
-class Shown(Protocol):
+class PublishedObjects(Protocol):
     def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None: ...
 
     def document(self, key: Key) -> Document | None:
@@ -30,7 +30,7 @@ class Shown(Protocol):
         ...
 
 
-class May(Protocol):
+class PermissionCheck(Protocol):
     def __call__(
         self, request: web.Request, kind: Kind, obj: Mapping[str, Any], *, as_it_is: bool = False
     ) -> None:

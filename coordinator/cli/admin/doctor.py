@@ -1,8 +1,9 @@
 """Is this machine able to run it? Each check reports what it found and, where it fails, the remedy.
 
 A check is a function of the :class:`DoctorPlace`; it returns what it found, or raises
-:class:`Failed` or :class:`Doubt`. Each runs in a thread of its own with a time limit, so that a
-check that hangs (a dead file system, say) is reported like any other failure and delays no other.
+:class:`Failed` or :class:`DoctorWarning`. Each runs in a thread of its own with a time limit, so
+that a check that hangs (a dead file system, say) is reported like any other failure and delays no
+other.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Failed(CheckEnded):
     """The check failed: Quadrant does not run here, or does not keep its promises."""
 
 
-class Doubt(CheckEnded):
+class DoctorWarning(CheckEnded):
     """A warning: Quadrant runs here, but not as well as it could."""
 
     verdict = DoctorVerdict.WARN

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from coordinator.cli.admin.doctor import DoctorCheck, DoctorPlace, Doubt, Failed, Skipped
+from coordinator.cli.admin.doctor import DoctorCheck, DoctorPlace, DoctorWarning, Failed, Skipped
 from coordinator.cli.admin.doctor_ledger import external_ledger
 from shared.secrets.private_dir import NotPrivate, make_private
 from shared.units.times import rfc3339
@@ -78,7 +78,7 @@ def policy(place: DoctorPlace) -> str:
     except (SettingsError, PolicyError) as error:
         raise Failed("; ".join(str(error).splitlines()), remedy) from None
     if policy_report.warnings:
-        raise Doubt(f"{settings.policy}: {'; '.join(policy_report.warnings)}", remedy)
+        raise DoctorWarning(f"{settings.policy}: {'; '.join(policy_report.warnings)}", remedy)
     return "the default policy" if content is None else f"{settings.policy} is valid"
 
 
@@ -107,7 +107,7 @@ def socket_path(place: DoctorPlace) -> str:
     path = place.need().run_dir.absolute() / LONGEST_SOCKET
     length = len(os.fsencode(path))
     if length > SOCKET_BYTES:
-        raise Doubt(
+        raise DoctorWarning(
             f"{path} has {length} bytes, a socket may have {SOCKET_BYTES}: "
             "sockets will be in a temporary directory",
             "name a shorter directory with QUADRANT_RUN_DIR",
@@ -133,7 +133,7 @@ def memory(place: DoctorPlace) -> str:
         raise Skipped("this system does not tell")
     if free < needed:
         remedy = "stop something, or run fewer shards with QUADRANT_SHARDS"
-        raise Doubt(
+        raise DoctorWarning(
             f"{_size(free)} free, {settings.shards} shards may take {_size(needed)}", remedy
         )
     return f"{_size(free)} free, {_size(needed)} wanted"
@@ -160,7 +160,9 @@ def available_memory(root: Path = Path("/")) -> int | None:
 def files(place: DoctorPlace) -> str:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < FILES:
-        raise Doubt(f"{soft} open files at most, {FILES} wanted", f"ulimit -n {min(FILES, hard)}")
+        raise DoctorWarning(
+            f"{soft} open files at most, {FILES} wanted", f"ulimit -n {min(FILES, hard)}"
+        )
     return "no limit" if soft == resource.RLIM_INFINITY else f"{soft} open files at most"
 
 
@@ -231,7 +233,9 @@ def fsync(place: DoctorPlace) -> str:
     middle = sorted(times)[len(times) // 2]
     if middle > FSYNC_SECONDS:
         remedy = "put QUADRANT_DATA_DIR on a faster disk"
-        raise Doubt(f"{middle * 1e3:.0f} ms at {existing}: every batch waits for it", remedy)
+        raise DoctorWarning(
+            f"{middle * 1e3:.0f} ms at {existing}: every batch waits for it", remedy
+        )
     return f"{middle * 1e3:.1f} ms at {existing}"
 
 
@@ -300,9 +304,9 @@ def clock(place: DoctorPlace) -> str:
     time.sleep(0.2)
     drift = (time.time() - wall) - (time.monotonic() - steady)
     if abs(drift) > 0.05:
-        raise Doubt(f"it moved {drift:+.3f} s within 0.2 s", remedy)
+        raise DoctorWarning(f"it moved {drift:+.3f} s within 0.2 s", remedy)
     if abs(apart) > CLOCK_SECONDS:
-        raise Doubt(f"the file system's is {apart:+.1f} s apart", remedy)
+        raise DoctorWarning(f"the file system's is {apart:+.1f} s apart", remedy)
     return rfc3339(time.time())
 
 

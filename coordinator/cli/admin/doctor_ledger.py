@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coordinator.cli.admin.doctor import Doubt, Failed
+from coordinator.cli.admin.doctor import DoctorWarning, Failed
 
 if TYPE_CHECKING:
     from shared.settings.settings import Settings
@@ -97,22 +97,24 @@ def _how(answers: dict[str, Any]) -> str:
 def _doubts(url: str, fsync: str, answers: dict[str, Any]) -> None:
     syncs = answers.get("appendfsync")
     if syncs is None:
-        raise Doubt(
+        raise DoctorWarning(
             f"{url} does not tell how it syncs its append-only file",
             f"see there that appendfsync is {fsync}, or allow CONFIG GET to our user",
         )
     order = list(_WEAKER)
     if syncs in order and order.index(syncs) > order.index(fsync):
-        raise Doubt(
+        raise DoctorWarning(
             f"{url} has appendfsync {syncs}: it may lose {_WEAKER[syncs]}",
             f"set appendfsync {fsync} there, or tell the coordinator with QUADRANT_FSYNC={syncs}",
         )
     limit, used = answers.get("maxmemory", 0), answers.get("used_memory", 0)
     if limit and used > FULL * limit:
-        raise Doubt(
+        raise DoctorWarning(
             f"{url} uses {100 * used // limit} % of the memory it may use; "
             "when that is full it refuses to write",
             "raise maxmemory there",
         )
     if answers.get("aof_last_write_status", "ok") != "ok":
-        raise Doubt(f"{url} could not write its append-only file", "look at its disk and its log")
+        raise DoctorWarning(
+            f"{url} could not write its append-only file", "look at its disk and its log"
+        )

@@ -23,7 +23,7 @@ from coordinator.cli.options.records import CommandGroup
 from shared.units.times import rfc3339
 
 if TYPE_CHECKING:
-    from shared.ledger.redis.acceptance import Care, LedgerCondition, ServerContent
+    from shared.ledger.redis.acceptance import LedgerAcceptance, LedgerCondition, ServerContent
     from shared.ledger.redis.access import Access
     from shared.ledger.redis.identity import LedgerIdentityNote
     from shared.settings.settings import Settings
@@ -252,12 +252,12 @@ def _of_running(settings: Settings, socket: str) -> Access:
     return settings.replace(**changes).access()
 
 
-def _ask(access: Access, question: Callable[[Care], Awaitable[T]]) -> T:
+def _ask(access: Access, question: Callable[[LedgerAcceptance], Awaitable[T]]) -> T:
     from shared.ledger.errors import LedgerError
-    from shared.ledger.redis.acceptance import Care
+    from shared.ledger.redis.acceptance import LedgerAcceptance
 
     async def asking() -> T:
-        care = Care(access)
+        care = LedgerAcceptance(access)
         try:
             return await question(care)
         finally:

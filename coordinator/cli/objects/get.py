@@ -58,7 +58,7 @@ def get(
       quadrant get pod/web-0 -o jsonpath='{.spec.nodeName}'
     """
     from coordinator.cli.client.session import session
-    from coordinator.cli.objects.tables import Shower, TableQuestion
+    from coordinator.cli.objects.tables import TablePrinter, TableQuestion
     from coordinator.cli.output.printing import form_of, path_of
 
     question = TableQuestion(
@@ -75,7 +75,7 @@ def get(
         raise CommandError("--sort-by and --watch exclude each other", code=EXIT_USAGE)
     with session(connection, namespace=namespace) as api:
         chosen = api.catalog.targets(targets)
-        shower = Shower(api, question)
+        shower = TablePrinter(api, question)
         if watch or watch_only:
             if len(chosen) != 1 or len(chosen[0].names) > 1:
                 raise CommandError("--watch takes one kind, or one name", code=EXIT_USAGE)

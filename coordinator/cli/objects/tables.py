@@ -69,7 +69,7 @@ class RowTable:
         self.version = table.version or self.version
 
 
-class Shower:
+class TablePrinter:
     def __init__(self, session: ServerSession, question: TableQuestion) -> None:
         self._session = session
         self._client = session.client

@@ -7,7 +7,7 @@
          ^                                                        +------> binder: reports
          +---- bindings, evictions <---- Writes <---- binder
 
-What writes is a part of its own (:class:`Writes`): in the shadow it writes nowhere.
+What writes is a part of its own (:class:`PodWrites`): in the shadow it writes nowhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from coordinator.cluster.kubernetes.api.reflector import (
     ReflectorCounts,
     WatchedKind,
 )
-from coordinator.cluster.kubernetes.gathering import Gathering
+from coordinator.cluster.kubernetes.gathering import EventGathering
 from coordinator.cluster.kubernetes.state.mirror import POD, Mirror, ObjectDelta, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodRow, Task
 from coordinator.cluster.protocol import (
@@ -56,7 +56,7 @@ takes with 100,000 pods. It is asked again after that."""
 Clock = Callable[[], float]
 
 
-class Writes(Protocol):
+class PodWrites(Protocol):
     """Writes to pods."""
 
     async def bind(self, requests: BindRequests, rows: Sequence[PodRow | None]) -> BindAnswers: ...
@@ -78,7 +78,7 @@ class KubernetesCluster:
         kinds: Sequence[WatchedKind],
         *,
         mirror: Mirror,
-        writes: Writes,
+        writes: PodWrites,
         followed: Sequence[tuple[WatchedKind, ObjectSink]] = (),
         clock: Clock = time.time,
         draw: random.Random | None = None,
@@ -101,7 +101,7 @@ class KubernetesCluster:
         self._reported = asyncio.Event()
         self._job_uid: Callable[[int], str | None] = lambda jid: None
         self._listing: list[PodRow] = []
-        self._for_intake, self._for_binder = Gathering(), Gathering()
+        self._for_intake, self._for_binder = EventGathering(), EventGathering()
 
     # --- as a process ---------------------------------------------------------------------------
 

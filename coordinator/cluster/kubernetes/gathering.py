@@ -13,7 +13,7 @@ FEW = 16
 """From so many on, nothing is won by waiting for more."""
 
 
-class Gathering:
+class EventGathering:
     """Paces whoever takes: one task, which calls :meth:`pause` before it does."""
 
     def __init__(self) -> None:

@@ -63,11 +63,11 @@ class ClusterHost:
         self._wake = asyncio.Event()
         self._polls: list[_Poll] = []
         self._broken: Exception | None = None
-        self._connections: set[_Connection] = set()
+        self._connections: set[_FramedConnection] = set()
 
     def connection(self) -> FrameProtocol:
         """A protocol for one accepted connection."""
-        return _Connection(self)
+        return _FramedConnection(self)
 
     async def run(self) -> None:
         """Advance the cluster's time. Raises the error of a request that cannot be recovered from
@@ -94,7 +94,9 @@ class ClusterHost:
             if connection.transport is not None:
                 connection.transport.close()
 
-    def answer(self, connection: _Connection, number: int, method: str, rest: list[Any]) -> None:
+    def answer(
+        self, connection: _FramedConnection, number: int, method: str, rest: list[Any]
+    ) -> None:
         """Execute a request; the answer to ``reports`` may be sent later."""
         try:
             match method:
@@ -130,10 +132,10 @@ class ClusterHost:
         except (ValueError, TypeError, IndexError) as error:
             connection.send([number, f"{method}: {error}", None])
 
-    def joined(self, connection: _Connection) -> None:
+    def joined(self, connection: _FramedConnection) -> None:
         self._connections.add(connection)
 
-    def left(self, connection: _Connection) -> None:
+    def left(self, connection: _FramedConnection) -> None:
         """A client disconnected; reports that it waited for are kept for the next one."""
         self._connections.discard(connection)
         for poll in [poll for poll in self._polls if poll.connection is connection]:
@@ -162,7 +164,7 @@ class ClusterHost:
                 poll.connection.send([poll.number, "", report_columns(reports)])
         self._wake.set()
 
-    def _poll(self, connection: _Connection, number: int, after: int, wait: float) -> None:
+    def _poll(self, connection: _FramedConnection, number: int, after: int, wait: float) -> None:
         reports = self._kubelets.reports(after)
         if reports.tasks or wait <= 0:
             connection.send([number, "", report_columns(reports)])
@@ -187,14 +189,14 @@ class _Poll:
 
     __slots__ = ("after", "connection", "number", "timer")
 
-    def __init__(self, connection: _Connection, number: int, after: int) -> None:
+    def __init__(self, connection: _FramedConnection, number: int, after: int) -> None:
         self.connection = connection
         self.number = number
         self.after = after
         self.timer: asyncio.TimerHandle | None = None
 
 
-class _Connection(FrameProtocol):
+class _FramedConnection(FrameProtocol):
     """The connection of a client. Reading pauses while the client does not read its answers."""
 
     def __init__(self, host: ClusterHost) -> None:

@@ -20,7 +20,7 @@ from shared.units.quantity import quantity
 from shared.units.slots import PODS
 
 
-class Obstacle(NamedTuple):
+class PlacementObstacle(NamedTuple):
     """Obstacle that waiting does not remove."""
 
     reason: Reason
@@ -35,7 +35,7 @@ def never(
     *,
     classes: dict[int, TaskClass],
     names: Sequence[str],
-) -> Obstacle | None:
+) -> PlacementObstacle | None:
     """The reason that keeps every job of this need out of this queue until somebody changes
     something."""
     ceiling = ceiling_of(core)
@@ -50,9 +50,11 @@ def never(
         for slot, limit in above.queue.capability or ():
             if needed.get(slot, 0) > limit:
                 bound = bound_of(above, slot, limit, needed, names=names)
-                return Obstacle(Reason.EXCEEDS_CAPABILITY, _larger(core, bound, names), bound)
+                return PlacementObstacle(
+                    Reason.EXCEEDS_CAPABILITY, _larger(core, bound, names), bound
+                )
     if core.order.walls and core.nodes and not ceiling.some_shard(needed):
-        return Obstacle(
+        return PlacementObstacle(
             Reason.LARGER_THAN_SHARD,
             f"asks {listed(counted(needed), names)} at once, which no shard has; use fewer "
             "shards, mode soft, or a smaller gang",
@@ -72,15 +74,17 @@ def _larger(core: Coordinator, bound: QueueBound, names: Sequence[str]) -> str:
     return text + f"may have {may} at most; raise its {most} or ask for less"
 
 
-def _too_large(ceiling: Ceiling, slot: int, amount: int, names: Sequence[str]) -> Obstacle | None:
+def _too_large(
+    ceiling: Ceiling, slot: int, amount: int, names: Sequence[str]
+) -> PlacementObstacle | None:
     if slot >= len(names):
         return None
     largest, resource = ceiling.node.get(slot, 0), names[slot]
     if not largest:
         text = f"no node has {resource}; ask for what nodes offer"
-        return Obstacle(Reason.NO_MATCHING_NODES, text)
+        return PlacementObstacle(Reason.NO_MATCHING_NODES, text)
     if amount > largest:
-        return Obstacle(
+        return PlacementObstacle(
             Reason.EXCEEDS_NODE_CAPACITY,
             f"one task asks {quantity(resource, amount)} {resource}, the largest node has "
             f"{quantity(resource, largest)}",

@@ -29,7 +29,15 @@ from coordinator.jobs.pending_reasons import (
     tasks_of,
     told_counts,
 )
-from coordinator.jobs.state import JobState, LastTurn, Need, Standing, amounts, core_need, gated
+from coordinator.jobs.state import (
+    JobState,
+    LastTurn,
+    Need,
+    SchedulingStatus,
+    amounts,
+    core_need,
+    gated,
+)
 from shard_worker.dialects.volcano.actions.enqueue import refusal
 from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.session_model.queue_totals import QUEUE_GATE
@@ -37,7 +45,7 @@ from shard_worker.session_model.workload import Amounts, QueueInfo
 from shard_worker.view.node_reasons import PARTLY
 from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode
-from shared.messages.reason import Hold, Reason, WaitReason
+from shared.messages.reason import HoldReason, Reason, WaitReason
 from shared.units.amount_text import listed, plural, some
 from shared.units.slots import BASE
 
@@ -47,7 +55,7 @@ _LOOKED = frozenset({OutcomeCode.INFEASIBLE, OutcomeCode.PLACED})
 
 def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> Why | None:
     """Why a job waits; None where no task of it waits. ``names``: the resource of each slot."""
-    if state.standing in (Standing.DONE, Standing.SETTLED):
+    if state.standing in (SchedulingStatus.DONE, SchedulingStatus.SETTLED):
         return None
     judge, session = _Judge(core, state, names), core.order.session
     if not session.guarded:
@@ -102,7 +110,7 @@ def _line_word(core: Coordinator, line: Line, reason: WaitReason, last: Reason |
             return Reason.NOT_ENOUGH_RESOURCES
         case HeldBy.QUOTA:
             return Reason.WAITING_FOR_QUOTA
-        case None if reason is Hold.BIND_FAILED:
+        case None if reason is HoldReason.BIND_FAILED:
             return Reason.PENDING_EVALUATION
         case None:
             return untried(core, line.queue)
@@ -256,7 +264,7 @@ class _Judge:
 
     def _waits(self, need: Need) -> Why:
         state = self.state
-        if state.standing is Standing.NOMINATED:
+        if state.standing is SchedulingStatus.NOMINATED:
             return self._nominated()
         if state.reason == Reason.ATTEMPTS_EXHAUSTED:
             return self._say(Reason.ATTEMPTS_EXHAUSTED, self._failed_attempts())
@@ -270,7 +278,7 @@ class _Judge:
                 f"the ledger refused what was placed for it {plural(state.attempts, 'time')}"
             )
             return self._tried(Reason.REPEATED_CONFLICT, f"{refused_text}; it is tried again", need)
-        if state.standing is not Standing.OPEN:
+        if state.standing is not SchedulingStatus.OPEN:
             return self._held_back(need)
         if state.job.jid in self.order.contention.out:
             # Whatever held it back before a shard began to look for victims still does.
@@ -297,7 +305,7 @@ class _Judge:
                 return self._quota(need)
             case None:
                 pass
-        if state.reason == Hold.BIND_FAILED:
+        if state.reason == HoldReason.BIND_FAILED:
             text = f"the cluster refused {plural(state.refusals, 'bind')} of its tasks{self._who()}"
             return self._say(Reason.PENDING_EVALUATION, f"{text}; it is placed again in a moment")
         return self._turn()
@@ -385,7 +393,7 @@ class _Judge:
 
     def _turn(self) -> Why:
         ahead = self.order.lines.queues[self.state.info.qid].waiting - 1
-        if self.state.standing is Standing.OPEN:
+        if self.state.standing is SchedulingStatus.OPEN:
             return self._say(Reason.PENDING_EVALUATION, "a shard is placing it now")
         if self.order.session.overused(self._queue(), self.order.accounts.cluster):
             return self._quota(self._need())

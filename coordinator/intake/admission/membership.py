@@ -18,7 +18,7 @@ of them starts."""
 
 
 @dataclass(frozen=True, slots=True)
-class More:
+class RoleAttributes:
     """Attributes beyond the task class that separate roles. Most pods have none of them."""
 
     labels: Pairs = ()
@@ -28,7 +28,7 @@ class More:
     priority_class: str = ""
 
 
-NO_MORE = More()
+NO_MORE = RoleAttributes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class GangMember:
     duration: float | None
     exit_code: int
     key: tuple[int, float, str]
-    more: More
+    more: RoleAttributes
     created: float | None = None
     """Seconds since 1970; only set where intake observes a running cluster, else None."""
     uid: str = ""
@@ -102,7 +102,7 @@ def join(job: Job, members: list[GangMember]) -> tuple[Job, dict[str, int]]:
     Members of one kind become one role as far as they came together; a role that is the job's last
     one grows.
     """
-    kinds: dict[tuple[str, int, int, float | None, int, More], list[GangMember]] = {}
+    kinds: dict[tuple[str, int, int, float | None, int, RoleAttributes], list[GangMember]] = {}
     for m in members:
         kind = (m.role, m.cid, m.priority, m.duration, m.exit_code, m.more)
         kinds.setdefault(kind, []).append(m)
@@ -124,7 +124,7 @@ def join(job: Job, members: list[GangMember]) -> tuple[Job, dict[str, int]]:
     return replace(job, roles=tuple(roles), spec=job.spec + 1), tasks
 
 
-def with_more(role: Role, more: More) -> Role:
+def with_more(role: Role, more: RoleAttributes) -> Role:
     return replace(
         role,
         labels=more.labels,
@@ -173,7 +173,7 @@ def _both(a: tuple[T, ...], b: tuple[T, ...], m: int, n: int, usual: T) -> tuple
     return (a or (usual,) * m) + (b or (usual,) * n)
 
 
-def amend(job: Job, tix: int, more: More) -> Job:
+def amend(job: Job, tix: int, more: RoleAttributes) -> Job:
     """The job after one member changed its labels, annotations or gates.
 
     The member keeps its index, so that a role may split, and neighbours that became equal are

@@ -8,7 +8,7 @@ from coordinator.intake.admission.membership import (
     NO_MORE,
     UNREACHABLE,
     GangMember,
-    More,
+    RoleAttributes,
     amend,
     join,
     member_key,
@@ -20,7 +20,7 @@ from coordinator.intake.admission.registry import pack_task, unpack_task
 from coordinator.intake.admission.step import (
     NOTHING_TOLD,
     AdmissionStep,
-    Coming,
+    JoiningPod,
     PlacedPod,
     make_uid,
     on_its_way_out,
@@ -117,7 +117,7 @@ def _alone(step: AdmissionStep, key: str, new: PodManifest) -> None:
     _place(step, new, jid, 0)
 
 
-def _more(step: AdmissionStep, new: PodManifest) -> More:
+def _more(step: AdmissionStep, new: PodManifest) -> RoleAttributes:
     """The attributes of the pod beyond its task class."""
     template = new.template
     if not (new.labels or new.annotations or template.gated or template.priority_class):
@@ -133,11 +133,11 @@ def _made(
     gates: tuple[bool, bool],
     priority_class: str,
     every_label: bool,
-) -> More:
+) -> RoleAttributes:
     """The attributes beyond the class, cached because most pods repeat them. Without
     ``every_label`` those that are unique to a pod are left out."""
     common = [pair for pair in labels if every_label or pair[0] not in _OWN_LABELS]
-    more = More(tuple(common), annotations, *gates, priority_class)
+    more = RoleAttributes(tuple(common), annotations, *gates, priority_class)
     return NO_MORE if more == NO_MORE else more
 
 
@@ -146,7 +146,7 @@ def _of_volcano(labels: Pairs) -> Pairs:
     return tuple([pair for pair in labels if "volcano.sh/" in pair[0]])
 
 
-def _like(step: AdmissionStep, job: Job, more: More) -> Job:
+def _like(step: AdmissionStep, job: Job, more: RoleAttributes) -> Job:
     """A job of one pod takes the labels, annotations and priority class of its pod."""
     return replace(
         job,
@@ -201,7 +201,7 @@ def _member(step: AdmissionStep, key: str, new: PodManifest) -> None:
         created=step.created(new.created) if step.observe else None,
         uid=new.uid,
     )
-    step.coming[key] = Coming(job.jid, new, member)
+    step.coming[key] = JoiningPod(job.jid, new, member)
 
 
 def join_members(step: AdmissionStep) -> None:

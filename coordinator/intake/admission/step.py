@@ -61,7 +61,7 @@ class PlacedPod:
 
 
 @dataclass(slots=True)
-class Coming:
+class JoiningPod:
     """A pod that joins a PodGroup's job at the end of the list."""
 
     jid: int
@@ -95,7 +95,7 @@ class AdmissionStep:
     jids: dict[int, int] = field(default_factory=dict)
     """``id()`` of a new pod's manifest -> its job."""
     placed: list[PlacedPod] = field(default_factory=list)
-    coming: dict[str, Coming] = field(default_factory=dict)
+    coming: dict[str, JoiningPod] = field(default_factory=dict)
     """``namespace/name`` of the pod -> the pod."""
     inert: set[Key] = field(default_factory=set)
     """New objects without effect."""

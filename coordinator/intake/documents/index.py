@@ -82,7 +82,7 @@ class Keys(Generic[K]):
 
 
 @dataclass(slots=True)
-class Shelf:
+class KindIndex:
     records: dict[str, Record] = field(default_factory=dict)
     paths: Keys[str] = field(default_factory=Keys)
     counts: Counter[str] = field(default_factory=Counter)

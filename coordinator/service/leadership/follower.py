@@ -30,7 +30,7 @@ from coordinator.intake.changes import Changes
 from coordinator.intake.dialect_change import check_dialect
 from coordinator.intake.intake import Intake
 from coordinator.jobs.state import JobState
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.snapshot import Nomination, Snapshot
 from shared.ledger.entries.stored import TaskRecord
 from shared.messages.messages import HOLDING, TaskState
@@ -122,7 +122,7 @@ class Following:
 
     # --- what moved ---------------------------------------------------------------------------
 
-    def follow(self, changed: Moved, part: Snapshot) -> set[int]:
+    def follow(self, changed: ChangedKeys, part: Snapshot) -> set[int]:
         """Replace everything that ``changed`` names: ``part`` has what still exists, the rest is
         deleted.
 
@@ -140,7 +140,7 @@ class Following:
             self._line_up()
         return unknown
 
-    def _forget(self, changed: Moved, part: Snapshot) -> None:
+    def _forget(self, changed: ChangedKeys, part: Snapshot) -> None:
         core, registry = self._core, self._intake.registry
         for jid in changed.jobs:
             self._leaving.pop(jid, None)

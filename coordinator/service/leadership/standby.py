@@ -21,7 +21,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.intake.intake import Intake
 from coordinator.service.leadership.follower import Following
 from coordinator.service.leadership.lease import KeepsLease, Leadership
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.entries.snapshot import Nomination, Snapshot
 from shared.ledger.errors import LeaseHeld, LedgerBehind
@@ -94,7 +94,7 @@ class FollowsLedger(KeepsLease, Protocol):
 
     async def snapshot(self, *, workload: bool = True) -> Snapshot: ...
 
-    async def read_moved(self, changed: Moved) -> Snapshot: ...
+    async def read_moved(self, changed: ChangedKeys) -> Snapshot: ...
 
     async def read_nominations(self) -> dict[int, Nomination]: ...
 
@@ -220,11 +220,11 @@ class Standby:
                 f"the ledger's log does not have {after}, up to which it was followed: an old copy "
                 "took its place, and somebody accepted it; begin anew"
             )
-        changed = Moved()
+        changed = ChangedKeys()
         changed.note(entries)
         unread = await self._take_up(changed)
         if unread:
-            await self._take_up(Moved(jobs=unread))
+            await self._take_up(ChangedKeys(jobs=unread))
         self._log_id = entries[-1].id
         return len(entries)
 
@@ -234,7 +234,7 @@ class Standby:
             lambda: self._ledger.tell_reader(self._holder, log_id), call_name="tell reader"
         )
 
-    async def _take_up(self, changed: Moved) -> set[int]:
+    async def _take_up(self, changed: ChangedKeys) -> set[int]:
         """Returns jobs that must be read as a whole."""
         part = await insist(lambda: self._ledger.read_moved(changed), call_name="read what moved")
         if len(changed) <= FEW:

@@ -23,15 +23,15 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from coordinator.api.auth.reviews import Answer, Question
+from coordinator.api.auth.reviews import ReviewAnswer, ReviewKind
 from coordinator.cluster.kubernetes.bind_requests.counts import OUTCOMES
-from coordinator.cluster.overdue import Obstacle
+from coordinator.cluster.overdue import OverdueObstacle
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reconcile import SHOWN, FindingKind
 from coordinator.dispatch.shared_searches import HelpResult
 from coordinator.explain.queue_tree import tree_figures, tree_of
 from coordinator.jobs.counters import ShardTally
-from coordinator.jobs.state import Standing
+from coordinator.jobs.state import SchedulingStatus
 from coordinator.ledger_audit.findings import AuditKind
 from coordinator.ledger_refusals import WriteKind
 from coordinator.service.metrics.pending_counts import STATUSES, UNKNOWN_QUEUE
@@ -135,7 +135,7 @@ class CoordinatorMetrics(Collector):
 
     def _jobs(self, page: MetricsPage) -> None:
         core = self._core
-        ended = core.order.lines.standings[Standing.DONE]
+        ended = core.order.lines.standings[SchedulingStatus.DONE]
         running = core.order.accounts.started
         page.put("jobs", len(core.order.jobs) - ended - running, "pending")
         page.put("jobs", running, "running")
@@ -280,8 +280,8 @@ class CoordinatorMetrics(Collector):
     def _kubernetes(self, page: MetricsPage) -> None:
         """Put the requests to the API server and to KAI's binder on the page."""
         reviews, requests = self._probes.reviews, self._probes.bind_requests
-        for question in Question:
-            for answer in Answer:
+        for question in ReviewKind:
+            for answer in ReviewAnswer:
                 count = reviews.answers[question, answer]
                 page.put("access_reviews_total", count, question.value, answer.value)
         page.put_histogram("access_review_duration_seconds", reviews.seconds)
@@ -293,7 +293,7 @@ class CoordinatorMetrics(Collector):
         core = self._core
         quarantine, gangs = core.quarantines, core.order.gangs
         overdue = core.victims.overdue.counts()
-        for obstacle in Obstacle:
+        for obstacle in OverdueObstacle:
             page.put("victims_overdue", overdue[obstacle], obstacle)
         page.put("late_binds_total", core.tally.late_binds)
         page.put("nodes_set_aside", len(quarantine.now))

@@ -13,8 +13,8 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import line_words
 from coordinator.jobs.pending_order import Line
 from coordinator.jobs.pending_reasons import word
-from coordinator.jobs.state import JobState, Standing
-from shared.messages.reason import Hold, Reason, WaitReason
+from coordinator.jobs.state import JobState, SchedulingStatus
+from shared.messages.reason import HoldReason, Reason, WaitReason
 from shared.slices import Steps
 
 STATUSES = ("active", "backoff", "unschedulable", "gated", "nominated")
@@ -25,10 +25,10 @@ STATUSES = ("active", "backoff", "unschedulable", "gated", "nominated")
 _BY_REASON = {
     Reason.WAITING_FOR_QUOTA: "unschedulable",
     Reason.PENDING_EVALUATION: "active",
-    Hold.GANG_RELEASED: "active",
+    HoldReason.GANG_RELEASED: "active",
     Reason.ATTEMPTS_EXHAUSTED: "backoff",
 }
-_BY_STANDING = {Standing.WAITING: "gated", Standing.NOMINATED: "nominated"}
+_BY_STANDING = {SchedulingStatus.WAITING: "gated", SchedulingStatus.NOMINATED: "nominated"}
 
 JOBS_A_STEP = 256
 """A tenth of a millisecond."""

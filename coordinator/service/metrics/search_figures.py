@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from shard_worker.dialects.kai.actions.run import EVICTING
-from shard_worker.dialects.kai.evictions import Ended
+from shard_worker.dialects.kai.evictions import SearchEnd
 from shard_worker.dialects.kai.rules.budget import BudgetBound
 from shard_worker.worker.figures import STEPS, WorkerFigures
 from shared.policy.model import Dialect, Policy
@@ -23,7 +23,7 @@ def searching_actions(policy: Policy) -> Iterator[str]:
 def put_searches(put: Put, figures: WorkerFigures, shard: int, action: str) -> None:
     """The series of one action in one shard. All results, budgets and steps: how many series there
     are does not depend on what has passed."""
-    for result in (ended.name.lower() for ended in Ended):
+    for result in (ended.name.lower() for ended in SearchEnd):
         number = figures.searches.get(f"{action} {result}", 0)
         put("searches_total", number, shard, action, result)
     for budget in (bound.name.lower() for bound in BudgetBound):

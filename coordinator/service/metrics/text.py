@@ -16,7 +16,7 @@ SAMPLES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class _Part(Collector):
+class _MetricSamples(Collector):
     """Some samples of one metric, as the library takes them."""
 
     metric: Metric
@@ -32,7 +32,7 @@ def metrics_text(families: Iterable[Metric]) -> Steps[bytes]:
         for first in range(0, max(1, len(family.samples)), SAMPLES):
             part = Metric(family.name, family.documentation, family.type)
             part.samples = family.samples[first : first + SAMPLES]
-            text = generate_latest(_Part(part))
+            text = generate_latest(_MetricSamples(part))
             # The lines HELP and TYPE stand before the first sample of a metric alone.
             parts.append(text if not first else text.split(b"\n", 2)[2])
             yield

@@ -19,7 +19,7 @@ from coordinator.cluster.kubernetes.api.client import ApiError
 from coordinator.cluster.kubernetes.api.objects import version_number
 from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodRow
-from coordinator.cluster.kubernetes.writes.patch import ObjectServer, Outcome, Patched, patch
+from coordinator.cluster.kubernetes.writes.patch import ObjectServer, Patched, PatchOutcome, patch
 from coordinator.controllers.device_books import CLAIM, DeviceUser, users_of
 from coordinator.controllers.device_claims import AppliesWork
 from coordinator.controllers.device_controller import DeviceController
@@ -27,7 +27,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
-from coordinator.jobs.state import Standing
+from coordinator.jobs.state import SchedulingStatus
 from coordinator.ledger_refusals import StoreRefused
 from shared.messages.messages import HOLDING
 from shared.model.model import Job
@@ -98,10 +98,12 @@ class ApiDevices:
         anew: list[DeviceUser] = []
         for user in users:
             mine = [results[key] for key in _claims_of(user) if key in results]
-            refused = [done.message for done in mine if done.outcome is Outcome.REFUSED]
+            refused = [done.message for done in mine if done.outcome is PatchOutcome.REFUSED]
             if refused and user.at not in failures:
                 failures[user.at] = f"the API server refuses it: {refused[0]}"
-            elif user.at not in failures and any(done.outcome is not Outcome.DONE for done in mine):
+            elif user.at not in failures and any(
+                done.outcome is not PatchOutcome.DONE for done in mine
+            ):
                 anew.append(user)
         return anew
 
@@ -126,12 +128,12 @@ class ApiDevices:
         they are given back first. ``before``: as the books have it."""
         status = item.get("status") or {}
         allocation, users = status.get("allocation"), status.get("reservedFor")
-        done = Patched(Outcome.DONE, before)
+        done = Patched(PatchOutcome.DONE, before)
         for path, fields in _steps(before, allocation, users):
             assert done.written is not None
             version = done.written["metadata"]["resourceVersion"]
             done = await patch(self._server, path, version, fields)
-            if done.outcome is not Outcome.DONE:
+            if done.outcome is not PatchOutcome.DONE:
                 return await self._looked(done, item["metadata"])
         return done
 
@@ -218,7 +220,7 @@ class ApiDevices:
         if row is None or user.get("uid") != row.uid or not _is_waiting(row):
             return False
         state = self._core.order.known(row.jid)
-        if state is None or state.standing is Standing.OPEN or state.unread:
+        if state is None or state.standing is SchedulingStatus.OPEN or state.unread:
             return False  # the outcome of its turn is not known yet
         return state.states[row.tix] not in HOLDING
 

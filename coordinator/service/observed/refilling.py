@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from shared.ledger.redis.acceptance import Care, LedgerCondition, judge
+from shared.ledger.redis.acceptance import LedgerAcceptance, LedgerCondition, judge
 from shared.ledger.redis.access import Access
 from shared.ledger.redis.identity import LedgerIdentityNote, expected, note, path_of
 from shared.ledger.retry import insist
@@ -34,7 +34,7 @@ async def refilled(access: Access, data_dir: Path, cluster_id: str) -> LedgerIde
     known = expected(data_dir, cluster_id)
     if cluster_id or not known.cluster:
         return known
-    care = Care(access)
+    care = LedgerAcceptance(access)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:

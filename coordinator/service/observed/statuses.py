@@ -84,7 +84,7 @@ class StatusWriter(Protocol):
         ...
 
 
-class About(NamedTuple):
+class WriteSubject(NamedTuple):
     """Subject of a write: a gang, one of its pods, an event of either, or a queue."""
 
     importance: Importance
@@ -109,7 +109,7 @@ class StatusReports:
     ) -> None:
         self.written = 0
         """Writes that the server took."""
-        self.queue: StatusQueue[About] = StatusQueue()
+        self.queue: StatusQueue[WriteSubject] = StatusQueue()
         self._objects = objects
         self._mirror = mirror
         self._writer = writer
@@ -118,7 +118,7 @@ class StatusReports:
         """The version up to which changes of jobs were queued."""
         self._queues_seen = 0
         """As :attr:`_seen`, of queues."""
-        self._of_job: dict[int, set[About]] = {}
+        self._of_job: dict[int, set[WriteSubject]] = {}
         """jid -> what the server has of it."""
         self._not_understood: dict[int, tuple[ObjectKey, Json, str]] = {}
         self._number = count(1)
@@ -167,7 +167,7 @@ class StatusReports:
         self._reasons[key] = why
         number = next(self._number)
         self._not_understood[number] = key, item, why
-        about = About(Importance.GROUP_EVENT, -1, number=number)
+        about = WriteSubject(Importance.GROUP_EVENT, -1, number=number)
         self.queue.changed(about, about.importance, self._clock())
 
     # --- what changed ---------------------------------------------------------------------------
@@ -187,28 +187,28 @@ class StatusReports:
         seen, self._queues_seen = self._queues_seen, self._objects.version
         for name in self._mirror.names(QUEUE.kind):
             if self._objects.queue_version(QUEUE.kind, name) > seen:
-                about = About(Importance.QUEUE, -1, queue=name)
+                about = WriteSubject(Importance.QUEUE, -1, queue=name)
                 self.queue.changed(about, about.importance, now)
             yield
 
-    def _changes(self, state: JobState, story: Story, seen: int) -> Iterator[About]:
+    def _changes(self, state: JobState, story: Story, seen: int) -> Iterator[WriteSubject]:
         jid = state.job.jid
         if not self._objects.core.order.session.eligibility.in_pool(state.job):
             return  # the scheduler of its node pool writes what is to be said of it
         if state.job.kind == POD_GROUP.kind:
-            yield About(Importance.GROUP, jid)
-            yield About(Importance.STAMPS, jid)
+            yield WriteSubject(Importance.GROUP, jid)
+            yield WriteSubject(Importance.STAMPS, jid)
         is_gang = state.job.kind != POD.kind
         waiting = [*_waiting(state)]
         for h in story.happenings:
             if h.version > seen:
                 importance = Importance.GROUP_EVENT if is_gang else Importance.POD_EVENT
-                yield About(importance, jid, number=h.number)
+                yield WriteSubject(importance, jid, number=h.number)
                 if is_gang and h.reason == EventReason.FAILED_SCHEDULING:
                     for tix in waiting:
-                        yield About(Importance.POD_EVENT, jid, tix, h.number)
+                        yield WriteSubject(Importance.POD_EVENT, jid, tix, h.number)
         for tix in waiting:
-            yield About(Importance.POD, jid, tix)
+            yield WriteSubject(Importance.POD, jid, tix)
 
     def _look_again(self, now: float) -> Steps[None]:
         """Queue what was written of jobs that wait, and forget those that are gone."""
@@ -225,7 +225,7 @@ class StatusReports:
 
     # --- one write ------------------------------------------------------------------------------
 
-    async def _send(self, about: About, write: StatusWrite) -> None:
+    async def _send(self, about: WriteSubject, write: StatusWrite) -> None:
         body = msgspec.json.encode(write.body)
         answer = await self._writer.report(write.method, write.path, body, write.form)
         now, of_job = self._clock(), self._of_job.setdefault(about.jid, set())
@@ -259,7 +259,7 @@ class StatusReports:
         end = "/status" if f"{plural}/status" in names else ""
         return lambda namespace, name: f"{base}/namespaces/{namespace}/{plural}/{name}{end}"
 
-    def _write_of(self, about: About) -> StatusWrite | None:
+    def _write_of(self, about: WriteSubject) -> StatusWrite | None:
         """None where there is nothing to say any more."""
         read_model = self._objects.read_model()
         if about.queue:
@@ -295,7 +295,7 @@ class StatusReports:
         body = {"metadata": {"uid": uid}, "status": told | {"conditions": conditions}}
         return StatusWrite("PATCH", self._group_path(namespace, name), body)
 
-    def _of_kai(self, state: JobState, about: About) -> StatusWrite | None:
+    def _of_kai(self, state: JobState, about: WriteSubject) -> StatusWrite | None:
         namespace, name = state.job.namespace, state.job.name
         uid = self._mirror.uid(ObjectKey(KAI_POD_GROUP.kind, namespace, name))
         group = self._objects.get(KAI_POD_GROUP, namespace, name)
@@ -340,7 +340,7 @@ class StatusReports:
     # --- events ---------------------------------------------------------------------------------
 
     def _of_happening(
-        self, read_model: ReadModel, state: JobState, about: About
+        self, read_model: ReadModel, state: JobState, about: WriteSubject
     ) -> StatusWrite | None:
         story = read_model.stories.get(about.jid)
         happening = None if story is None else story.find(about.number)
@@ -370,7 +370,7 @@ class StatusReports:
             return None
         return EventEntry(read_model, Key(POD.kind, *row.key), happening, state.job.jid, tix)
 
-    def _of_misunderstanding(self, about: About) -> StatusWrite:
+    def _of_misunderstanding(self, about: WriteSubject) -> StatusWrite:
         key, item, why = self._not_understood[about.number]
         kind, now = BY_KIND[key.kind], rfc3339(self._clock())
         namespace = key.namespace or "default"

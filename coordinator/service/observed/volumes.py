@@ -22,7 +22,7 @@ import structlog
 
 from coordinator.cluster.kubernetes.api.client import ApiError
 from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
-from coordinator.cluster.kubernetes.writes.patch import ObjectServer, Outcome, patch
+from coordinator.cluster.kubernetes.writes.patch import ObjectServer, PatchOutcome, patch
 from coordinator.controllers.volume_controller import ClaimBinding
 from coordinator.intake.documents.kinds import VOLUME_CLAIM
 
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Asked:
+class _VolumeRequest:
     at: float
     uid: str = ""
     node: str = ""
@@ -60,7 +60,7 @@ class ApiVolumes:
         self._mirror = mirror
         self._server = server
         self._clock = clock
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _VolumeRequest] = {}
 
     def asked(self, claim: str) -> bool:
         known = self._asked.get(claim)
@@ -73,7 +73,7 @@ class ApiVolumes:
             del self._asked[claim]
 
         async def one(binding: ClaimBinding) -> None:
-            known = self._asked.setdefault(binding.claim, _Asked(now))
+            known = self._asked.setdefault(binding.claim, _VolumeRequest(now))
             known.at = now
             try:
                 why = await self._ask(binding, known)
@@ -89,7 +89,7 @@ class ApiVolumes:
                 group.create_task(one(binding))
         return failures
 
-    async def _ask(self, binding: ClaimBinding, known: _Asked) -> str:
+    async def _ask(self, binding: ClaimBinding, known: _VolumeRequest) -> str:
         """Why the claim cannot get its volume; "" where it may, also where the claim is no longer
         what it was: its watch says so."""
         namespace, _, name = binding.claim.partition("/")
@@ -106,7 +106,7 @@ class ApiVolumes:
 
     # --- a volume that is made ------------------------------------------------------------------
 
-    async def _select(self, node: str, claim: Json, known: _Asked) -> str:
+    async def _select(self, node: str, claim: Json, known: _VolumeRequest) -> str:
         """Name the node to the claim's provisioner, which takes the name off where it fails."""
         meta = claim["metadata"]
         selected = (meta.get("annotations") or {}).get(SELECTED, "")
@@ -121,13 +121,13 @@ class ApiVolumes:
         path = _claim_path(meta["namespace"], meta["name"])
         fields = {"metadata": {"annotations": {SELECTED: node}}}
         done = await patch(self._server, path, meta["resourceVersion"], fields)
-        if done.outcome is not Outcome.DONE:
+        if done.outcome is not PatchOutcome.DONE:
             known.node = ""
         return self._settled(known, done.outcome, done.message)
 
     # --- a volume that is there -----------------------------------------------------------------
 
-    async def _reserve(self, name: str, claim: Json, known: _Asked) -> str:
+    async def _reserve(self, name: str, claim: Json, known: _VolumeRequest) -> str:
         """Have the volume name its claim."""
         path = f"/api/v1/persistentvolumes/{name}"
         volume = await self._server.read(path)
@@ -149,13 +149,13 @@ class ApiVolumes:
         done = await patch(self._server, path, volume["metadata"]["resourceVersion"], fields)
         return self._settled(known, done.outcome, done.message)
 
-    def _settled(self, known: _Asked, outcome: Outcome, message: str) -> str:
+    def _settled(self, known: _VolumeRequest, outcome: PatchOutcome, message: str) -> str:
         match outcome:
-            case Outcome.REFUSED:
+            case PatchOutcome.REFUSED:
                 return f"the API server refuses it: {message}"
-            case Outcome.CHANGED:
+            case PatchOutcome.CHANGED:
                 known.at -= AGAIN_SECONDS  # another look, at once
-            case Outcome.DONE | Outcome.GONE | Outcome.UNKNOWN:
+            case PatchOutcome.DONE | PatchOutcome.GONE | PatchOutcome.UNKNOWN:
                 pass
         return ""
 

@@ -56,7 +56,7 @@ from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.controllers.device_claims import free_claims
 from laboratory.local_kubernetes.controllers.disruption import count_budgets
 from laboratory.local_kubernetes.controllers.rounds import rounds_forever
-from laboratory.local_kubernetes.controllers.volumes import VolumeController
+from laboratory.local_kubernetes.controllers.volumes import VolumeControllerDouble
 from laboratory.local_kubernetes.definitions import install
 from laboratory.local_kubernetes.errors import UnexpectedAnswer
 from laboratory.local_kubernetes.kubelets import HollowKubelets
@@ -220,7 +220,7 @@ class KubernetesChaos:
         gpus = self.dialect.nodes
         amounts = {"cpu": str(self.cores), "memory": "64Gi", **gpus.amounts}
         await kubelets.join(names, amounts, labels=gpus.labels, annotations=gpus.annotations)
-        volumes = VolumeController(self.seed)
+        volumes = VolumeControllerDouble(self.seed)
         looks = (count_budgets, volumes.look, free_claims, GangEnds().look)
         controllers = rounds_forever(client, *looks)
         async with beside(kubelets.run(), controllers):

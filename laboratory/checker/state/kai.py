@@ -26,7 +26,7 @@ Charge = tuple[str, Amounts, bool]
 """(queue, what a task holds of it, whether it may not be evicted)"""
 
 
-class _Queue:
+class _CheckedKaiQueue:
     __slots__ = ("fixed", "leaving", "limit", "parent", "quota", "runtime", "used")
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class CheckedKaiQueues:
     """Usage per queue, with that of all queues below it."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, _Queue] = {}
+        self._queues: dict[str, _CheckedKaiQueue] = {}
         self._names: dict[int, str] = {}
         """qid -> name"""
         self._kind_of: list[int] = []
@@ -78,7 +78,7 @@ class CheckedKaiQueues:
 
     def _put_queue(self, name: str, facts: Facts) -> None:
         """Add or change a queue. One that moves takes its usage with it."""
-        queue = self._queues.setdefault(name, _Queue())
+        queue = self._queues.setdefault(name, _CheckedKaiQueue())
         shares = [facts.get(resource, {}) for resource in _RESOURCES]
         queue.limit = [share.get("limit", 0) for share in shares]
         queue.quota = [share.get("quota", 0) for share in shares]
@@ -176,7 +176,7 @@ class CheckedKaiQueues:
                 queue.used[at] += sign * amounts[at]
                 queue.fixed[at] += sign * fixed[at]
 
-    def _chain(self, name: str) -> Iterator[tuple[str, _Queue]]:
+    def _chain(self, name: str) -> Iterator[tuple[str, _CheckedKaiQueue]]:
         """A queue and those above it, as far as they exist."""
         seen: set[str] = set()
         while name not in seen and (queue := self._queues.get(name)) is not None:

@@ -9,7 +9,7 @@ Affinity = dict[str, list[str]] | None
 
 
 @dataclass(slots=True, eq=False)
-class _Queue:
+class _CheckedQueue:
     parent: int = -1
     affinities: list[tuple[float, Affinity]] = field(default_factory=list)
     """(since when, affinity to node groups), oldest first."""
@@ -25,7 +25,7 @@ class Queues:
     """Usage per queue, including that of its descendants."""
 
     def __init__(self) -> None:
-        self._queues: dict[int, _Queue] = {}
+        self._queues: dict[int, _CheckedQueue] = {}
         self.choosy = False
         """Whether any queue ever named node groups."""
 
@@ -41,7 +41,7 @@ class Queues:
         t: float = 0.0,
     ) -> None:
         """Add or change a queue. One that moves takes its usage with it."""
-        queue = self._queues.setdefault(qid, _Queue())
+        queue = self._queues.setdefault(qid, _CheckedQueue())
         queue.capability = {limit[0]: limit[1] for limit in capability or ()}
         queue.reclaimable = reclaimable
         queue.affinities.append((t, affinity))

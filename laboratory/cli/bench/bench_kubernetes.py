@@ -36,7 +36,7 @@ from laboratory.local_kubernetes.load import AMOUNTS, create, nodes, running, wa
 from laboratory.local_kubernetes.peers import peer
 from laboratory.local_kubernetes.server_process import ServerProcess
 from laboratory.own_directory import own_settings
-from laboratory.workloads.bulk_client import ApiClient as Quadrant
+from laboratory.workloads.bulk_client import BulkClient as Quadrant
 
 OURS = "quadrant"
 SERVERS = ("kube-apiserver", "etcd")

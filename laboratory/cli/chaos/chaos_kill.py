@@ -28,7 +28,7 @@ from coordinator.cli.options.options import Output, OutputOption
 if TYPE_CHECKING:
     from coordinator.cli.client.client import KubeClient
     from coordinator.supervisor.live_run import LiveRun
-    from laboratory.chaos.kill_one import KillTarget, Recovery, Watch
+    from laboratory.chaos.kill_one import KillTarget, Recovery, RecoveryWatch
 
 ROLES = ("coordinator", "ledger", "ray")
 _SHARD = re.compile(r"shard-(\d{1,4})")
@@ -84,14 +84,14 @@ def chaos_kill(
     """
     from coordinator.cli.client.session import session
     from coordinator.supervisor.live_run import NoRun, find_run
-    from laboratory.chaos.kill_one import Watch, follow
+    from laboratory.chaos.kill_one import RecoveryWatch, follow
 
     shard = _shard_of(target)
     with as_command_errors(NoRun), session(connection) as api:
         run = find_run(_directory(run_dir))
         victim = _target(run, api.client, target, shard)
         with _prober(api.client, wanted=probe) as prober:
-            watch = Watch(run, victim)
+            watch = RecoveryWatch(run, victim)
             watch.kill()
             recovery = follow(watch, seconds=seconds, each=lambda: prober.step(watch))
             watch.look()
@@ -153,7 +153,7 @@ class _Prober:
         self.taken = False
         self._next = 0.0
 
-    def step(self, watch: Watch) -> None:
+    def step(self, watch: RecoveryWatch) -> None:
         from coordinator.cli.client.client import KubeError
 
         now = time.monotonic()

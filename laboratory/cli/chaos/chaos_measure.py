@@ -11,7 +11,7 @@ from coordinator.cli.options.failure import EXIT_ERROR
 from coordinator.cli.options.options import Output, OutputOption, Seed
 
 if TYPE_CHECKING:
-    from laboratory.chaos.recovery_time import Measured
+    from laboratory.chaos.recovery_time import MeasuredRecovery
 
 TASKS = 140_000
 
@@ -52,7 +52,7 @@ def chaos_measure(
         space_settings = space.settings.replace(max_pending_jobs=max(200_000, 2 * tasks))
         timeline = ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True))
         measurement = Measurement(space_settings, timeline, tasks=tasks, times=times)
-        results: list[Measured] = []
+        results: list[MeasuredRecovery] = []
 
         async def run() -> int:
             results.append(await measurement.run())
@@ -65,7 +65,7 @@ def chaos_measure(
         raise typer.Exit(code)
 
 
-def _tell(measured: Measured, output: Output) -> int:
+def _tell(measured: MeasuredRecovery, output: Output) -> int:
     from rich.console import Console
     from rich.table import Table
 

@@ -17,7 +17,7 @@ DRIVER_FAULTS = (
 )
 
 
-class ClusterChoice(StrEnum):
+class ChaosCluster(StrEnum):
     SIMULATED = "simulated"
     KUBERNETES = "kubernetes"
 
@@ -75,12 +75,12 @@ class ChaosOptions:
         ),
     ] = 500.0
     cluster: Annotated[
-        ClusterChoice,
+        ChaosCluster,
         typer.Option(
             "--cluster",
             help="simulated, or kubernetes: a real API server and etcd, which are struck too",
         ),
-    ] = ClusterChoice.SIMULATED
+    ] = ChaosCluster.SIMULATED
     servers: Annotated[
         Path | None,
         typer.Option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from coordinator.cli.options.failure import CommandError
-from laboratory.cli.chaos.chaos_options import ChaosOptions, ClusterChoice
+from laboratory.cli.chaos.chaos_options import ChaosCluster, ChaosOptions
 
 NODES, UNITS = 24, 8
 
@@ -38,7 +38,7 @@ def chaos_run(*, options: ChaosOptions) -> None:
 
       quadrant chaos run --cluster kubernetes --servers ~/kubernetes/bin
     """
-    if options.cluster is ClusterChoice.KUBERNETES:
+    if options.cluster is ChaosCluster.KUBERNETES:
         from laboratory.cli.chaos.chaos_kubernetes import run_on_kubernetes
 
         if options.servers is None:

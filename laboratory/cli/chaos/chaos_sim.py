@@ -13,11 +13,11 @@ import typer
 
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
 from coordinator.cli.options.options import Output, OutputOption
-from laboratory.cli.chaos.chaos_options import ClusterChoice
+from laboratory.cli.chaos.chaos_options import ChaosCluster
 
 if TYPE_CHECKING:
     from laboratory.chaos.report import ChaosReport
-    from laboratory.scenarios.play import Played
+    from laboratory.scenarios.play import ScenarioResult
     from laboratory.simulation.scenario import Scenario
     from laboratory.virtual_kubernetes.play import KubernetesPlayed
 
@@ -60,12 +60,12 @@ def sim_command(
         ),
     ] = 60.0,
     cluster: Annotated[
-        ClusterChoice,
+        ChaosCluster,
         typer.Option(
             "--cluster",
             help="simulated, or kubernetes: the driver against a double of the API server",
         ),
-    ] = ClusterChoice.SIMULATED,
+    ] = ChaosCluster.SIMULATED,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Run the whole on virtual time, by seed, while everything that can go wrong does
@@ -78,7 +78,7 @@ def sim_command(
     the API server that is held equal to a real one: it is killed, overloaded and slow, forgets old
     versions, cuts watches within an event, and loses answers. Such a seed is not made small.
     """
-    if scenario is not None and cluster is ClusterChoice.KUBERNETES:
+    if scenario is not None and cluster is ChaosCluster.KUBERNETES:
         raise CommandError(
             "--scenario: it is of a simulated cluster; leave out --cluster kubernetes, or give "
             "--seed in its place",
@@ -94,7 +94,7 @@ def sim_command(
         )
     else:
         processes = jobs or os.cpu_count() or 1
-        shrink = _Shrinking(keep, seconds) if cluster is ClusterChoice.SIMULATED else None
+        shrink = _Shrinking(keep, seconds) if cluster is ChaosCluster.SIMULATED else None
         report = _run_many(_range(seeds), processes=processes, shrink=shrink)
     _show(report, output)
     raise typer.Exit(0 if report.ok else EXIT_ERROR)
@@ -121,8 +121,8 @@ def _read(file: Path) -> Scenario:
         ) from None
 
 
-def _run_seed(seed: int, cluster: ClusterChoice, history: Path | None) -> ChaosReport:
-    if cluster is ClusterChoice.SIMULATED:
+def _run_seed(seed: int, cluster: ChaosCluster, history: Path | None) -> ChaosReport:
+    if cluster is ChaosCluster.SIMULATED:
         from laboratory.scenarios.generate import scenario
 
         return _run_one(scenario(seed), history)
@@ -137,7 +137,7 @@ def _run_one(chosen: Scenario, history: Path | None) -> ChaosReport:
     return _reported(play(chosen), history)
 
 
-def _reported(played: Played | KubernetesPlayed, history: Path | None) -> ChaosReport:
+def _reported(played: ScenarioResult | KubernetesPlayed, history: Path | None) -> ChaosReport:
     """The report of a run, whose history is written where that is asked for."""
     from laboratory.scenarios.campaign import report_of
 
@@ -213,7 +213,7 @@ def _make_small(seed: int, keep: Path, seconds: float) -> None:
     _say(f"  again: quadrant chaos sim --scenario {file} --history sim-{seed}.jsonl")
 
 
-def told(small: Played, whole: Scenario) -> list[str]:
+def told(small: ScenarioResult, whole: Scenario) -> list[str]:
     """Describe a small failing run: what it needs to fail, and how its history ends."""
     shrunk = small.scenario
     lines = [f"{small.broken[0]}"]

@@ -32,7 +32,7 @@ from laboratory.cli.stack import (
 )
 from laboratory.history.figures import read_figures
 from laboratory.history.utilisation import Busy
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import (
     CPU,
     GPU,
@@ -168,7 +168,7 @@ async def _submit(run: DemoRun, sender: Sender) -> None:
     run.submitted = True
 
 
-async def _watch(run: DemoRun, api: ApiClient, progress: RunProgress) -> None:
+async def _watch(run: DemoRun, api: BulkClient, progress: RunProgress) -> None:
     """Show the state until every job is finished, or nothing moves any more."""
     rate = Rate()
     stall = Stall(longest=float(run.trace.duration.max()) / run.options.speedup)

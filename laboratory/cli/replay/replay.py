@@ -139,7 +139,7 @@ def replay(
     """
     from laboratory.cli.replay.replay_text import run_case, run_kai
 
-    asked = _Asked(files, only=only, now=now, usage=usage)
+    asked = _ReplayFiles(files, only=only, now=now, usage=usage)
     cases = asked.cases(policy)
     form = output or (Output.TABLE if all(case.dump for case in cases) else Output.JSON)
     if shards is not None and cycles is not None and cycles > 1:
@@ -178,7 +178,7 @@ def replay(
 # --- what is asked ------------------------------------------------------------------------------
 
 
-class _Asked:
+class _ReplayFiles:
     """The files, read once, as cases under one policy or another."""
 
     def __init__(self, files: list[Path], *, only: str, now: str, usage: Path | None) -> None:

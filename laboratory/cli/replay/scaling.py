@@ -20,7 +20,7 @@ from coordinator.cli.options.policy_file import read_policy
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from laboratory.scenarios.scaling import Compared, ScalingBacklog, ScalingRun
+    from laboratory.scenarios.scaling import ScalingBacklog, ScalingRun, ShardComparison
     from laboratory.workloads.generators import ClusterShape
     from laboratory.workloads.trace import Trace
 
@@ -154,7 +154,7 @@ def _all(
             yield future.result()
 
 
-def _table(compared: list[Compared], backlog: ScalingBacklog) -> Table:
+def _table(compared: list[ShardComparison], backlog: ScalingBacklog) -> Table:
     from rich.table import Table
 
     trace, shape = backlog.trace, backlog.shape

@@ -21,7 +21,7 @@ _FAILING = 0.2
 """Share of claims whose first volume cannot be made."""
 
 
-class VolumeController:
+class VolumeControllerDouble:
     def __init__(self, seed: int) -> None:
         self._rng = Random(f"volumes {seed}")
         self._tried: set[str] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from laboratory.replay.kai.rounds import Observed, Round
+from laboratory.replay.kai.rounds import ComparedState, Round
 from laboratory.replay.kai.scenario import Json
 from shard_worker.dialects.kai.devices import device_columns, gpu_slots, request_of
 from shard_worker.session_model.job import TaskInfo
@@ -15,7 +15,7 @@ from shared.units.slots import CPU, MEMORY
 from shared.units.times import rfc3339
 
 
-def as_json(name: str, observed: Observed) -> dict[str, Any]:
+def as_json(name: str, observed: ComparedState) -> dict[str, Any]:
     """One line of ``quadrant replay``."""
     played = observed.round
     tasks = {task.key: task for task in played.session.world.tasks()}

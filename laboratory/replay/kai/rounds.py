@@ -48,7 +48,7 @@ class RoundCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ComparedState:
     """A state that is held against what is expected."""
 
     kind: str
@@ -58,12 +58,12 @@ class Observed:
     """Counts of the rounds since the state before."""
 
 
-def observed_states(scenario: KaiScenario) -> Iterator[Observed]:
+def observed_states(scenario: KaiScenario) -> Iterator[ComparedState]:
     """The states that the scenario's expectation is held against, in order. Raises RecordError,
     PolicyError, LedgerRefused."""
     if scenario.rounds is None:
         once = run_round(scenario, scenario.items)
-        yield Observed("result", once, (counts_of(once.session),))
+        yield ComparedState("result", once, (counts_of(once.session),))
         return
     items: Sequence[Json] = scenario.items
     counts: list[RoundCounts] = []
@@ -71,10 +71,10 @@ def observed_states(scenario: KaiScenario) -> Iterator[Observed]:
         played = run_round(scenario, items)
         counts.append(counts_of(played.session))
         items = fed_back(scenario, items, played)
-    yield Observed("state", run_round(scenario, items, act=False), tuple(counts))
+    yield ComparedState("state", run_round(scenario, items, act=False), tuple(counts))
     for _ in range(scenario.rounds.after_match):
         played = run_round(scenario, items)
-        yield Observed("result", played, (counts_of(played.session),))
+        yield ComparedState("result", played, (counts_of(played.session),))
         items = fed_back(scenario, items, played)
 
 

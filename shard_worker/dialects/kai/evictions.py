@@ -34,7 +34,7 @@ Occupant = TaskInfo | UnreadTask
 """A task that leaves a row, as counts read it."""
 
 
-class EvictionUnit:
+class KaiEvictionUnit:
     """Tasks of one job that go together, or not at all."""
 
     __slots__ = ("_job", "_read", "_tasks", "alone", "jid", "occupants")
@@ -52,7 +52,7 @@ class EvictionUnit:
     @classmethod
     def unread(
         cls, jid: int, tasks: tuple[UnreadTask, ...], read: Callable[[], KaiJob]
-    ) -> EvictionUnit:
+    ) -> KaiEvictionUnit:
         """All tasks of a job that is no object until somebody asks for :attr:`tasks`. Given by
         number: only :attr:`tasks` are in task order."""
         unit = cls.__new__(cls)
@@ -86,11 +86,11 @@ def _has_its_job() -> KaiJob:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scenario:
+class EvictionScenario:
     """Victims that go together: those of a smaller probe, and further ones."""
 
     recorded: tuple[TaskInfo, ...] = ()
-    units: tuple[EvictionUnit, ...] = ()
+    units: tuple[KaiEvictionUnit, ...] = ()
 
     @property
     def tasks(self) -> tuple[TaskInfo, ...]:
@@ -110,7 +110,7 @@ class Scenario:
 class VictimCount(Protocol):
     """Victims that are added one by one, and whether what they leave could be enough."""
 
-    def add(self, unit: EvictionUnit) -> None: ...
+    def add(self, unit: KaiEvictionUnit) -> None: ...
 
     def enough(self) -> bool: ...
 
@@ -118,7 +118,7 @@ class VictimCount(Protocol):
 class Uncounted:
     """A set of victims that is always worth a simulation."""
 
-    def add(self, unit: EvictionUnit) -> None:
+    def add(self, unit: KaiEvictionUnit) -> None:
         """Nothing is counted."""
 
     def enough(self) -> bool:
@@ -132,7 +132,7 @@ class Probe:
     job: KaiJob
     """As if it waited for these tasks alone."""
     tasks: Sequence[TaskInfo]
-    order: Iterable[EvictionUnit]
+    order: Iterable[KaiEvictionUnit]
     """Candidates for eviction, the first to go first."""
     feasible: NDArray[np.bool_]
     """Rows that are looked at without anybody leaving them."""
@@ -146,7 +146,7 @@ class Probe:
     recorded: tuple[TaskInfo, ...] = ()
     """Victims of a smaller probe."""
 
-    def units(self) -> Iterator[EvictionUnit]:
+    def units(self) -> Iterator[KaiEvictionUnit]:
         """The victims' order without those that are recorded."""
         known = set(self.recorded)
         for unit in self.order:
@@ -154,10 +154,10 @@ class Probe:
             if not unit.is_read or known.isdisjoint(unit.tasks):
                 yield unit
             elif left := tuple(task for task in unit.tasks if task not in known):
-                yield EvictionUnit(unit.job, left, unit.alone)
+                yield KaiEvictionUnit(unit.job, left, unit.alone)
 
 
-Generator = Callable[[Probe], Iterator[Scenario]]
+Generator = Callable[[Probe], Iterator[EvictionScenario]]
 """Scenarios to try for a probe, in order, until one succeeds."""
 
 
@@ -176,7 +176,7 @@ class Proposal:
     """Amounts of a victim on its present node."""
 
 
-class Ended(Enum):
+class SearchEnd(Enum):
     """How a search came out."""
 
     SOLVED = "solved"
@@ -193,7 +193,7 @@ class SearchRecord:
     """One search, for whoever counts."""
 
     action: str
-    ended: Ended
+    ended: SearchEnd
     bound: BudgetBound | None
     """The budget that ended it; None: none did."""
     simulated: int

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from shard_worker.dialects.kai.plugins import gpus, nodes, orders, predicates
 from shard_worker.dialects.kai.plugins.min_runtime import MinRuntime
-from shard_worker.dialects.kai.plugins.proportion import Proportion
+from shard_worker.dialects.kai.plugins.proportion import KaiProportion
 from shard_worker.dialects.kai.plugins.topology import TopologyAware
 from shard_worker.dialects.kai.search import generators
 from shard_worker.dialects.kai.session import KaiSession
@@ -23,7 +23,7 @@ class KaiPlugin(Protocol):
 PLUGINS: dict[str, Callable[[PluginOption], KaiPlugin]] = {
     "minruntime": MinRuntime,
     "nodeplacement": nodes.NodePlacement,
-    "proportion": Proportion,
+    "proportion": KaiProportion,
     "topology": TopologyAware,
 }
 """Name -> factory, of plugins that take arguments or remember something."""

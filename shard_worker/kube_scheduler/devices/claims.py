@@ -17,8 +17,13 @@ from numpy.typing import NDArray
 from shard_worker.framework.rules import Check, EventHandler, Mask
 from shard_worker.framework.session import Session
 from shard_worker.kube_scheduler.cel.tree import CelError
-from shard_worker.kube_scheduler.devices.pools import DeviceShelf, Key, Offer, Pools
-from shard_worker.kube_scheduler.devices.search import DeviceSearch, DeviceUsage, Got, OpenClaim
+from shard_worker.kube_scheduler.devices.pools import DevicePool, Key, Offer, Pools
+from shard_worker.kube_scheduler.devices.search import (
+    AssignedDevice,
+    DeviceSearch,
+    DeviceUsage,
+    OpenClaim,
+)
 from shard_worker.kube_scheduler.filters.claim_users import ClaimUsers
 from shard_worker.kube_scheduler.filters.node_checks import terms_mask
 from shard_worker.kube_scheduler.filters.volumes import placed
@@ -57,7 +62,7 @@ class _Layout:
             if row >= 0:
                 self.local[row] = offers
                 self.row_of.update((offer.key, row) for offer in offers)
-        self.wide: list[tuple[DeviceShelf, Mask]] = []
+        self.wide: list[tuple[DevicePool, Mask]] = []
         """Devices that several nodes reach, with the mask of these nodes."""
         for shelf in self.pools.wide:
             every = np.ones(world.size, np.bool_)
@@ -78,7 +83,7 @@ class _Layout:
 class _Served:
     """The devices that a claim got in this session."""
 
-    got: list[Got]
+    got: list[AssignedDevice]
     row: int
 
 
@@ -125,7 +130,7 @@ class DeviceClaimFilter:
         interchangeable."""
         return self._states.setdefault(state, len(self._states) + 1)
 
-    def _use(self, got: Got, by: int = 1) -> None:
+    def _use(self, got: AssignedDevice, by: int = 1) -> None:
         """Mark a device as used; with -1 as free again."""
         usage = self._usage
         (usage.add if by > 0 else usage.drop)(got)
@@ -135,12 +140,14 @@ class DeviceClaimFilter:
             state = ((o.kind, o.key in usage.whole, _parts(usage, o)) for o in offers)
             self._codes[row] = self._code(tuple(state))
 
-    def _allocated(self, claim: ResourceClaim) -> Iterable[Got]:
+    def _allocated(self, claim: ResourceClaim) -> Iterable[AssignedDevice]:
         """The devices of an allocated claim that slices still offer."""
         for result in () if claim.allocation is None else claim.allocation.results:
             offer = self._pools.offers.get((result.driver, result.pool, result.device))
             if offer is not None:
-                yield Got(claim.name, result.request, offer, result.admin, result.capacity)
+                yield AssignedDevice(
+                    claim.name, result.request, offer, result.admin, result.capacity
+                )
 
     # --- before any node ----------------------------------------------------------------------
 
@@ -244,7 +251,7 @@ class DeviceClaimFilter:
         except CelError as error:
             return error
 
-    def _search(self, open_claims: list[OpenClaim], row: int) -> list[Got] | None:
+    def _search(self, open_claims: list[OpenClaim], row: int) -> list[AssignedDevice] | None:
         offers = list(self._local.get(row, ()))
         for shelf, mask in self._wide:
             if mask[row]:
@@ -283,7 +290,7 @@ class DeviceClaimFilter:
             for got in served.got:
                 self._use(got, -1)
 
-    def got(self, task: TaskInfo) -> list[Got]:
+    def got(self, task: TaskInfo) -> list[AssignedDevice]:
         """The devices that this session gave to the claims of a placed task."""
         self._begin(self._ssn.world)
         return [device for served in self._claims.of(task) for device in served.got]

@@ -37,7 +37,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceShelf:
+class DevicePool:
     """Devices that the same nodes reach: one named node, or the nodes that ``reach`` selects (None
     = all)."""
 
@@ -56,7 +56,7 @@ class Pools:
         self.offers: dict[Key, Offer] = {}
         self.local: dict[str, list[Offer]] = {}
         """Node -> the devices that only it reaches."""
-        self.wide: list[DeviceShelf] = []
+        self.wide: list[DevicePool] = []
         """Groups of devices that several nodes reach."""
         self.broken = False
         """Some pool lacks slices, so a request for all devices cannot be served."""
@@ -75,7 +75,7 @@ class Pools:
             self.local.setdefault(resource_slice.node, []).extend(offers)
         else:
             reach = None if resource_slice.all_nodes else resource_slice.selector or ()
-            self.wide.append(DeviceShelf("", reach, offers))
+            self.wide.append(DevicePool("", reach, offers))
 
     def _offer(self, resource_slice: ResourceSlice, device: Device) -> Offer:
         alike = (

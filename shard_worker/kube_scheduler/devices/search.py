@@ -36,7 +36,7 @@ class DeviceUsage:
     parts: dict[Key, dict[str, int]] = field(default_factory=dict)
     """Shared device -> capacity -> amount in use, in thousandths."""
 
-    def add(self, got: Got) -> None:
+    def add(self, got: AssignedDevice) -> None:
         if got.admin:
             return
         if not got.offer.device.shared:
@@ -46,7 +46,7 @@ class DeviceUsage:
         for name, units in got.capacity:
             parts[name] = parts.get(name, 0) + units
 
-    def drop(self, got: Got) -> None:
+    def drop(self, got: AssignedDevice) -> None:
         if got.admin:
             return
         if not got.offer.device.shared:
@@ -58,7 +58,7 @@ class DeviceUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Got:
+class AssignedDevice:
     """A device assigned to a request of a claim."""
 
     claim: str
@@ -88,9 +88,9 @@ class DeviceSearch:
         self._offers = offers
         self._usage = usage
         self._left = STEPS
-        self._got: list[Got] = []
+        self._got: list[AssignedDevice] = []
 
-    def run(self, claims: Sequence[OpenClaim]) -> list[Got] | None:
+    def run(self, claims: Sequence[OpenClaim]) -> list[AssignedDevice] | None:
         """Find devices for all claims; None if not all can be served. Raises CelError if a selector
         that had to be evaluated fails."""
         todo = [(claim, request) for claim in claims for request in claim.requests]
@@ -101,7 +101,9 @@ class DeviceSearch:
             while self._got:
                 self._back()
 
-    def _requests(self, todo: list[tuple[OpenClaim, DeviceRequest]]) -> Iterator[list[Got]]:
+    def _requests(
+        self, todo: list[tuple[OpenClaim, DeviceRequest]]
+    ) -> Iterator[list[AssignedDevice]]:
         if not todo:
             yield self._got
             return
@@ -156,7 +158,7 @@ class DeviceSearch:
         capacity = _consumed(ask, offer) if shared else ()
         if capacity is None or not (ask.admin or self._free(offer, dict(capacity))):
             return False
-        got = Got(claim.key, alternative.name, offer, ask.admin, capacity)
+        got = AssignedDevice(claim.key, alternative.name, offer, ask.admin, capacity)
         if not all(_agrees(match, got, claim_devices) for match in claim.matches):
             return False
         self._got.append(got)
@@ -188,7 +190,7 @@ def _consumed(ask: DeviceAsk, offer: Offer) -> tuple[tuple[str, int], ...] | Non
     return tuple((name, requested.get(name, units)) for name, units in offered.items())
 
 
-def _agrees(match: DeviceMatch, got: Got, others: Sequence[Got]) -> bool:
+def _agrees(match: DeviceMatch, got: AssignedDevice, others: Sequence[AssignedDevice]) -> bool:
     """Whether the device meets the match condition together with those the claim already has."""
     if not _concerns(match, got):
         return True
@@ -203,6 +205,6 @@ def _agrees(match: DeviceMatch, got: Got, others: Sequence[Got]) -> bool:
     return all(each == value for each in values)
 
 
-def _concerns(match: DeviceMatch, got: Got) -> bool:
+def _concerns(match: DeviceMatch, got: AssignedDevice) -> bool:
     name = got.request
     return not match.requests or name in match.requests or name.split("/")[0] in match.requests

@@ -39,7 +39,7 @@ class PodQuestion:
     terms: tuple[LabelTerm, ...]
     staying: bool = False
 
-    def counts(self, kind: _Kind) -> bool:
+    def counts(self, kind: _PodKind) -> bool:
         """Whether the pods of this kind match."""
         if self.staying and kind.leaving:
             return False
@@ -47,7 +47,7 @@ class PodQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ResolvedTerm:
     """A pod's affinity term with its namespaces resolved."""
 
     topology_key: str
@@ -57,12 +57,12 @@ class Held:
 
 
 @dataclass(slots=True, eq=False)
-class _Kind:
+class _PodKind:
     """Pods with the same namespace, labels and terms."""
 
     namespace: str
     labels: dict[str, str]
-    terms: tuple[Held, ...]
+    terms: tuple[ResolvedTerm, ...]
     leaving: bool
     rows: dict[int, int] = field(default_factory=dict)
     """Row -> number of such pods on it."""
@@ -86,20 +86,20 @@ class Neighbours:
 
     def _reset(self) -> None:
         self._read = False
-        self._at: dict[TaskInfo, tuple[_Kind, int]] = {}
+        self._at: dict[TaskInfo, tuple[_PodKind, int]] = {}
         self._gone: set[TaskInfo] = set()
         """Tasks evicted by this session."""
-        self._kinds: dict[tuple[str, Pairs, tuple[PodTerm, ...], bool], _Kind] = {}
-        self._of_role: dict[tuple[int, int, bool], tuple[SessionJob, Role, _Kind]] = {}
-        self._labels = LabelIndex[_Kind]()
+        self._kinds: dict[tuple[str, Pairs, tuple[PodTerm, ...], bool], _PodKind] = {}
+        self._of_role: dict[tuple[int, int, bool], tuple[SessionJob, Role, _PodKind]] = {}
+        self._labels = LabelIndex[_PodKind]()
         """All kinds by label, to find those that a question counts."""
         self._counts: dict[PodQuestion, Counts] = {}
         self._asking = TermIndex[PodQuestion]()
         """Questions by their first term, to find those that count a new kind."""
-        self._holders: dict[Held, Counts] = {}
-        self._holding = TermIndex[Held]()
+        self._holders: dict[ResolvedTerm, Counts] = {}
+        self._holding = TermIndex[ResolvedTerm]()
         """Terms of pods by what they select, to find those that select a task."""
-        self._concern: dict[tuple[str, Pairs], list[tuple[Held, Counts]]] = {}
+        self._concern: dict[tuple[str, Pairs], list[tuple[ResolvedTerm, Counts]]] = {}
 
     # --- questions ----------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class Neighbours:
                     _join(kind, counts)
         return counts
 
-    def holders(self, task: TaskInfo) -> list[tuple[Held, Counts]]:
+    def holders(self, task: TaskInfo) -> list[tuple[ResolvedTerm, Counts]]:
         """Terms of other pods that select this task, with the number of such pods per row.
 
         Required anti-affinity (weight 0), and preferences for and against it.
@@ -180,7 +180,7 @@ class Neighbours:
 
     # --- kinds --------------------------------------------------------------------------------
 
-    def _kind(self, task: TaskInfo, leaving: bool) -> _Kind:
+    def _kind(self, task: TaskInfo, leaving: bool) -> _PodKind:
         place = (id(task.job), id(task.role), leaving)
         entry = self._of_role.get(place)
         if entry is not None:
@@ -192,13 +192,13 @@ class Neighbours:
         kind = self._kinds.get(key)
         if kind is None:
             held_terms = tuple(hold(term, namespace) for term in terms if term.anti or term.weight)
-            kind = _Kind(namespace, dict(task.role.labels), held_terms, leaving)
+            kind = _PodKind(namespace, dict(task.role.labels), held_terms, leaving)
             self._kinds[key] = kind
             self._enlist(kind)
         self._of_role[place] = (task.job, task.role, kind)
         return kind
 
-    def _enlist(self, kind: _Kind) -> None:
+    def _enlist(self, kind: _PodKind) -> None:
         """Count a new kind in the columns of every question that it matches."""
         self._labels.add(kind, kind.namespace, tuple(kind.labels.items()))
         for question in self._asking.selecting(kind.namespace, kind.labels):
@@ -213,7 +213,7 @@ class Neighbours:
             kind.columns += [counts] * kind.terms.count(term)
 
 
-def _join(kind: _Kind, counts: Counts) -> None:
+def _join(kind: _PodKind, counts: Counts) -> None:
     """Include the kind in this column from now on."""
     kind.columns.append(counts)
     for row, count in kind.rows.items():
@@ -232,9 +232,9 @@ def neighbours_of(ssn: Session) -> Neighbours:
 # --- terms ------------------------------------------------------------------------------------
 
 
-def hold(term: PodTerm, namespace: str) -> Held:
+def hold(term: PodTerm, namespace: str) -> ResolvedTerm:
     """The term with the namespaces resolved for a pod of this namespace."""
-    return Held(term.topology_key, label_term(term, namespace), term.anti, term.weight)
+    return ResolvedTerm(term.topology_key, label_term(term, namespace), term.anti, term.weight)
 
 
 def label_term(term: PodTerm, namespace: str) -> LabelTerm:

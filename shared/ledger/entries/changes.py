@@ -33,7 +33,7 @@ V = TypeVar("V")
 
 
 @dataclass(slots=True)
-class Moved:
+class ChangedKeys:
     """Numbers and keys of changed records. Nominations are left out: a new leader drops them
     all."""
 

@@ -9,7 +9,7 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from shared.ledger.memory.server import MemoryServer
-from shared.ledger.memory.streams import Entry, Group, id_of, number_of
+from shared.ledger.memory.streams import ConsumerGroup, Entry, id_of, number_of
 
 Entries = list[tuple[bytes, dict[bytes, bytes]]]
 """Ids and fields of entries."""
@@ -68,7 +68,7 @@ class MemoryClient:
         groups = self._server.stream(key).groups
         if name.encode() in groups:
             raise ResponseError("BUSYGROUP Consumer Group name already exists")
-        groups[name.encode()] = Group(number_of(id))
+        groups[name.encode()] = ConsumerGroup(number_of(id))
 
     async def xpending(self, key: bytes, name: str) -> dict[str, Any]:
         pending = self._group(key, name).pending
@@ -113,7 +113,7 @@ class MemoryClient:
     async def xack(self, key: bytes, name: str, *ids: str) -> None:
         self._group(key, name).pending.difference_update(map(number_of, ids))
 
-    def _group(self, key: bytes, name: str) -> Group:
+    def _group(self, key: bytes, name: str) -> ConsumerGroup:
         return self._server.stream(key).group(name.encode())
 
 

@@ -27,7 +27,7 @@ def id_of(number: int) -> bytes:
 
 
 @dataclass(slots=True)
-class Group:
+class ConsumerGroup:
     delivered: int = 0
     """Number of the last entry that was given out."""
     pending: set[int] = field(default_factory=set)
@@ -48,16 +48,16 @@ class Stream:
     entries: list[Entry] = field(default_factory=list)
     last: int = 0
     """Number of the newest entry, also where it was trimmed."""
-    groups: dict[bytes, Group] = field(default_factory=dict)
+    groups: dict[bytes, ConsumerGroup] = field(default_factory=dict)
 
-    def group(self, name: bytes) -> Group:
+    def group(self, name: bytes) -> ConsumerGroup:
         """Errors: ResponseError where there is none of this name."""
         if name not in self.groups:
             raise ResponseError(f"NOGROUP No such consumer group '{name.decode()}'")
         return self.groups[name]
 
     def copy(self) -> Stream:
-        groups = {n: Group(g.delivered, set(g.pending)) for n, g in self.groups.items()}
+        groups = {n: ConsumerGroup(g.delivered, set(g.pending)) for n, g in self.groups.items()}
         return Stream(self.ids, list(self.entries), self.last, groups)
 
     def add(self, *fields: bytes) -> bytes:

@@ -64,7 +64,7 @@ def judge(state: ServerContent, expected: LedgerIdentityNote) -> LedgerCondition
     return LedgerCondition.OURS if state.knows else LedgerCondition.OLD_COPY
 
 
-class Care(Calls):
+class LedgerAcceptance(Calls):
     """Inspects a server without changing it; only :meth:`accept` writes."""
 
     def __init__(self, access: Access, *, timeout: float = 5.0) -> None:

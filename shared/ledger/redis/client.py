@@ -11,7 +11,7 @@ import numpy as np
 from redis.exceptions import ResponseError
 
 from shared.ledger import codec, records, replies
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply, PutPartition
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.entries.repair import AuditPage, RepairBatch, RepairReply, Table
@@ -351,7 +351,7 @@ class RedisLedger(Ownership):
                 tasks_of[jid] = (job, {t: records.unpack_task(r, jid, t) for t, r in tasks if r})
         return tasks_of
 
-    async def read_moved(self, changed: Moved) -> Snapshot:
+    async def read_moved(self, changed: ChangedKeys) -> Snapshot:
         async with translated():
             return await read_moved(self._fields, self._partition, changed)
 

@@ -187,7 +187,7 @@ class _NotJson(TextError):
     """The text is not valid JSON, so it may be YAML."""
 
 
-class _Twice(Exception):
+class _DuplicateKey(Exception):
     """A duplicate key in one object."""
 
     def __init__(self, key: str) -> None:
@@ -215,7 +215,7 @@ def _json_documents(data: bytes, text: str, limits: TextLimits) -> list[tuple[in
         raise _NotJson(message, line=error.lineno, column=error.colno) from None
     except RecursionError:
         raise _deep(limits) from None
-    except _Twice as error:
+    except _DuplicateKey as error:
         raise _placed(error.key, data, limits) from None
     except _NoNumber as error:
         raise TextError(f"{error}; put it in quotes or write another") from None
@@ -236,7 +236,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys: set[str] = set()
         for key, _ in pairs:
             if key in keys:
-                raise _Twice(key)
+                raise _DuplicateKey(key)
             keys.add(key)
     return value
 

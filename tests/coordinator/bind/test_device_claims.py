@@ -13,7 +13,7 @@ import orjson
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.core.reasons.reasons import why
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.demands import ask_device, claim_template, devices
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import job, node, pod, task
@@ -50,7 +50,7 @@ def claim(name: str) -> Json:
 
 
 async def submit(parts: Running, *items: Json) -> None:
-    async with ApiClient(parts.url) as api:
+    async with BulkClient(parts.url) as api:
         taken = await api.submit(orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
     assert not taken.refused, taken.refused
 

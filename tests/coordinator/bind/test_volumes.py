@@ -14,7 +14,7 @@ from coordinator.controllers.prebind import StoredPreBind
 from coordinator.controllers.volume_controller import WITHDRAWN, ClaimBinding
 from coordinator.core.pod_evictions import EvictionObstacle
 from coordinator.intake.admission.result import Admission
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.demands import HOSTNAME, disk, storage_class, volume_claim
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import job, node, task
@@ -37,7 +37,7 @@ def asking(name: str, *claims: str) -> Json:
 
 
 async def submit(parts: Running, *items: Json) -> None:
-    async with ApiClient(parts.url) as api:
+    async with BulkClient(parts.url) as api:
         taken = await api.submit(orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
     assert not taken.refused, taken.refused
 

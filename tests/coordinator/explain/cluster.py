@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import ClientSession
 
 from laboratory.cli.stack import Sender
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.client import RedisLedger
 from tests.end_to_end.one_process.harness import Running
 
@@ -90,7 +90,7 @@ def pod_group(name: str, minimum: int) -> Item:
 
 
 async def send(service: Running, *items: Item) -> None:
-    async with ApiClient(service.url) as api:
+    async with BulkClient(service.url) as api:
         await Sender(api).send(list(items))
 
 

@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 
 from coordinator.supervisor.supervisor import Supervisor
 from laboratory.cli.stack import Sender, until_nodes_are_shared_out
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from shared.settings.settings import load_settings
 from tests.coordinator.explain.cluster import Item, job, node
 from tests.coordinator.explain.test_plan import PLANS
@@ -26,7 +26,7 @@ async def test_workers_in_other_processes_answer_and_one_that_is_gone_is_told(
     settings = load_settings(run_dir=short_dir, shards=1)
     async with (
         Supervisor(settings) as running,
-        ApiClient(running.url) as api,
+        BulkClient(running.url) as api,
         ClientSession(running.url) as client,
     ):
         await Sender(api).send([node("a", gpus=8), job("waits", 9, gpus=1)])

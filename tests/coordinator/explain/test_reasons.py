@@ -13,7 +13,7 @@ from coordinator.order.order import Order
 from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
 from shared.messages.messages import Epoch, Outcome, OutcomeCode
-from shared.messages.reason import Hold, Reason
+from shared.messages.reason import HoldReason, Reason
 from shared.model.model import Job, Node, Queue, TaskClass
 from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, PODS
@@ -64,7 +64,7 @@ def judged(core: Coordinator, jid: int) -> Why:
 def test_the_list_is_closed_and_every_word_of_the_core_is_on_it() -> None:
     assert [r.rank for r in Reason] == sorted(r.rank for r in Reason)
     assert [word(reason) for reason in Reason] == list(Reason)
-    assert {word(hold) for hold in Hold} == {Reason.PENDING_EVALUATION}
+    assert {word(hold) for hold in HoldReason} == {Reason.PENDING_EVALUATION}
 
 
 def test_a_queue_that_does_not_exist() -> None:

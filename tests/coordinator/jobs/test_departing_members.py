@@ -6,7 +6,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.dispatch.instructions import Fail, Purge
 from coordinator.intake.changes import Changes
-from coordinator.jobs.state import Standing
+from coordinator.jobs.state import SchedulingStatus
 from shared.codec.packed import replace
 from shared.messages.messages import Epoch, StatusItem
 from tests.coordinator.jobs.leaving import (
@@ -61,7 +61,7 @@ def test_a_running_member_is_stopped_and_then_purged() -> None:
     record(core, FAILED, 1, [1])
     assert step(core) == [Purge([], [(1, 1)])]
     record(core, SUCCEEDED, 1, [0])
-    assert core.order.jobs[1].standing is Standing.DONE
+    assert core.order.jobs[1].standing is SchedulingStatus.DONE
 
 
 def test_a_member_that_ended_is_purged_at_once() -> None:

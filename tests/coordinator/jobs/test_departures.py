@@ -11,7 +11,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.instructions import Fail, ReleaseNominations, Reread
 from coordinator.intake.changes import Changes
 from coordinator.jobs.deletion import STOP_AGAIN_LIMIT_SECONDS, STOP_AGAIN_SECONDS
-from coordinator.jobs.state import Standing
+from coordinator.jobs.state import SchedulingStatus
 from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, StatusItem, TaskState
 from shared.model.model import Queue
@@ -302,7 +302,7 @@ def test_what_a_deleted_job_leaves_wakes_a_nominated_one() -> None:
     call, turn = opened(core)[2]
     core.turns_returned(0, call, [placed(turn, level=3)])
     core.validate()
-    assert core.order.jobs[2].standing is Standing.NOMINATED
+    assert core.order.jobs[2].standing is SchedulingStatus.NOMINATED
     record(core, FAILED, 1, [0, 1, 2])
     assert opened(core) == {}
     record(core, FAILED, 1, [3])

@@ -8,12 +8,12 @@ from coordinator.bind.binder import BindPlan
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests
 from coordinator.core.reasons.reasons import why
 from coordinator.jobs.backoff import ATTEMPTS, PARK_SECONDS, STILL_SECONDS
-from coordinator.jobs.state import Standing
+from coordinator.jobs.state import SchedulingStatus
 from coordinator.order.order import Order
 from coordinator.service.metrics.pending_counts import waiting_in_steps
 from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, TaskState, Turn
-from shared.messages.reason import Hold, Reason
+from shared.messages.reason import HoldReason, Reason
 from shared.model.model import Role
 from shared.model.node_pool import NodePool
 from shared.slices import at_once
@@ -46,7 +46,7 @@ def test_a_job_that_only_meets_conflicts_is_taken_out_in_the_end() -> None:
     o = order(window=1)
     o.put_job(job(1))
     now, tried = 0.0, 0
-    while (given := turns(o, now)) or o.jobs[1].standing is not Standing.WAITING:
+    while (given := turns(o, now)) or o.jobs[1].standing is not SchedulingStatus.WAITING:
         for turn in given:
             tried += 1
             o.outcome(answer(turn, OutcomeCode.CONFLICT))
@@ -101,7 +101,7 @@ def parked(o: Order) -> float:
 def test_a_job_whose_binds_are_refused_again_and_again_is_parked() -> None:
     o = order()
     parked(o)
-    assert o.jobs[1].standing is Standing.WAITING
+    assert o.jobs[1].standing is SchedulingStatus.WAITING
     assert o.jobs[1].refusals == ATTEMPTS
     o.validate()
 
@@ -251,7 +251,7 @@ def test_a_released_gang_does_not_wait_for_a_member_whose_bind_was_refused() -> 
     assert o.jobs[1].stopping == {2}
     o.task_changed(1, TaskState.PENDING, [2], [0])
     assert not o.jobs[1].stopping
-    assert o.jobs[1].reason != Hold.GANG_RELEASED
+    assert o.jobs[1].reason != HoldReason.GANG_RELEASED
     o.validate()
 
 
@@ -386,5 +386,5 @@ def test_a_job_whose_tasks_were_adopted_and_ended_while_its_turn_was_out_is_done
     one.adopted(one.jobs[1], TaskState.RUNNING, [0], [0])
     one.task_changed(1, TaskState.SUCCEEDED, [0], [0])
     one.outcome(answer(turn, OutcomeCode.INFEASIBLE))
-    assert one.jobs[1].standing is Standing.DONE
+    assert one.jobs[1].standing is SchedulingStatus.DONE
     one.validate()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from coordinator.ledger_audit.findings import Finding
-from coordinator.ledger_audit.look import AuditPass, Question
+from coordinator.ledger_audit.look import AuditPass, PageRequest
 from shared.ledger.entries.repair import AuditPage, Table
 from shared.ledger.keys import key
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis.client import RedisLedger
 
 
-async def page(ledger: Ledger, question: Question, after: str = "0") -> AuditPage:
+async def page(ledger: Ledger, question: PageRequest, after: str = "0") -> AuditPage:
     return await ledger.audit_page(
         question.table,
         after=after,

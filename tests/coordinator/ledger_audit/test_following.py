@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.ledger_audit.figures import AuditFigures
-from coordinator.ledger_audit.look import AuditPass, Question
+from coordinator.ledger_audit.look import AuditPass, PageRequest
 from coordinator.ledger_audit.looker import AuditReader
 from coordinator.ledger_audit.loop_thread import LoopThread
 from coordinator.ledger_audit.picture import STEP_TASKS, Picture
@@ -111,7 +111,7 @@ async def test_a_page_comes_when_the_log_before_it_was_read(
     monkeypatch.setattr(ledger, "page_entries", 2 if most == "entries" else 100)
     if most == "bytes":
         monkeypatch.setattr(audit, "LOG_BYTES", 2)
-    after, question = await ledger.log_tail(), Question(Table.JOB)
+    after, question = await ledger.log_tail(), PageRequest(Table.JOB)
     for jid in range(20, 25):
         await desk.store(job(jid))
     seen: list[int] = []

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.intake.documents import index
 from coordinator.intake.documents.document import Document, Key
-from coordinator.intake.documents.index import Keys, Record, Shelf
+from coordinator.intake.documents.index import Keys, KindIndex, Record
 from coordinator.intake.documents.kinds import POD
 from coordinator.objects.entries import JobPodEntry
 from shared.slices import at_once
@@ -50,7 +50,7 @@ def many() -> World:
 
 def world_of(pods: int) -> World:
     world = World()
-    world.objects._shelves["Pod"] = Shelf(paths=CountedKeys())
+    world.objects._shelves["Pod"] = KindIndex(paths=CountedKeys())
     documents = []
     for i in range(pods):
         item = pod(f"p{i}")
@@ -141,7 +141,7 @@ def test_events_of_many_gangs_are_walked_by_pages() -> None:
 
 def test_a_record_of_a_document_is_small() -> None:
     document = Document(Key("Pod", "ns", "p"), b"{}", 0.0)
-    made = Shelf()
+    made = KindIndex()
     tracemalloc.start()
     try:
         for i in range(10_000):

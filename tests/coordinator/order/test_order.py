@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.jobs.state import Standing
+from coordinator.jobs.state import SchedulingStatus
 from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, TaskState
 from shared.model.model import Queue, TaskClass
@@ -157,7 +157,7 @@ def test_a_nominated_job_is_woken_when_its_nodes_are_free() -> None:
     o.task_changed(1, TaskState.RELEASING, [0, 1], [0, 0])
     (turn,) = turns(o)
     o.outcome(placed(turn, level=3))
-    assert o.jobs[2].standing is Standing.NOMINATED
+    assert o.jobs[2].standing is SchedulingStatus.NOMINATED
     assert turns(o) == []
     o.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
     (turn,) = turns(o)
@@ -186,7 +186,7 @@ def test_a_bind_recorded_before_its_outcome_is_not_undone_by_it() -> None:
     o.task_changed(1, TaskState.RUNNING, [0], [0])
     o.task_changed(1, TaskState.SUCCEEDED, [0], [0])
     o.outcome(placed(turn))
-    assert o.jobs[1].standing is Standing.DONE
+    assert o.jobs[1].standing is SchedulingStatus.DONE
     assert o.accounts.capacity.idle[CPU] == 16_000
     o.validate()
 
@@ -265,7 +265,7 @@ def test_a_job_that_changes_while_its_turn_is_out_keeps_what_the_turn_left_behin
     assert o.accounts.capacity.promised == promised
     o.outcome(placed(turn, 1))
     assert o.jobs[1].states[0] == TaskState.PENDING
-    assert o.jobs[1].standing is Standing.READY
+    assert o.jobs[1].standing is SchedulingStatus.READY
     o.validate()
 
 

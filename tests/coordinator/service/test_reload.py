@@ -16,7 +16,7 @@ from structlog.typing import EventDict
 from coordinator.service import service
 from coordinator.service.policy_watch import PolicyFollower
 from coordinator.service.worker_lifecycle import WorkerTimes
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.server import EmbeddedServer
 from shared.policy.file import ACCEPTED_FILE
 from shared.settings.settings import SettingsError, load_settings
@@ -207,7 +207,7 @@ def change(file: Path, text: str) -> None:
 
 
 async def submit(parts: Running, *items: dict[str, Any]) -> None:
-    async with ApiClient(parts.url) as api:
+    async with BulkClient(parts.url) as api:
         reply = await api.submit(orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
     assert not reply.refused
 

@@ -16,7 +16,7 @@ import pytest
 from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.dispatch.worker_client import OtherVersion, WorkerLost
 from laboratory.cli.stack import Sender
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import (
     GPU,
     ClusterShape,
@@ -108,7 +108,7 @@ def workers(redis_url: str) -> BrittleShards:
 async def load(service: Running, *, jobs: int = JOBS) -> None:
     """Nodes and jobs, over HTTP as everybody does."""
     trace = seeded_workload(jobs=jobs, seed=1, capacity=SHAPE.capacity)
-    async with ApiClient(service.url) as api:
+    async with BulkClient(service.url) as api:
         sender = Sender(api)
         await sender.send([*node_items(SHAPE), *queue_items(trace)])
         await sender.send(job_items(trace, resource=GPU))
@@ -204,7 +204,7 @@ async def test_shards_that_are_up_do_the_work_of_one_that_cannot_start(
 async def test_a_worker_of_another_version_gets_no_turn_and_is_told_until_it_is_replaced(
     tmp_path: Path, workers: BrittleShards
 ) -> None:
-    async with brittle(workers, tmp_path, shards=2) as service, ApiClient(service.url) as api:
+    async with brittle(workers, tmp_path, shards=2) as service, BulkClient(service.url) as api:
 
         async def health() -> dict[str, Any]:
             checks = (await api.get("/health"))["checks"]

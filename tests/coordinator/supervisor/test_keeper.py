@@ -19,11 +19,11 @@ from coordinator.supervisor.restarts import (
     DEATHS,
     PAUSES,
     WINDOW_SECONDS,
-    Back,
     Deaths,
-    Died,
     Keeper,
-    Told,
+    ProcessDied,
+    ProcessRecovered,
+    ProcessReport,
 )
 from coordinator.supervisor.supervisor import CLUSTER, REDIS, Supervisor
 from shared.settings.settings import load_settings
@@ -33,7 +33,7 @@ WITHIN = 60.0
 
 
 @asynccontextmanager
-async def kept(path: Path, told: list[Told]) -> AsyncIterator[Supervisor]:
+async def kept(path: Path, told: list[ProcessReport]) -> AsyncIterator[Supervisor]:
     settings = load_settings(run_dir=path)
     async with Supervisor(settings, roles=(REDIS, CLUSTER)) as parts, asyncio.TaskGroup() as group:
         keeping = group.create_task(Keeper(parts, tell=told.append).run())
@@ -50,7 +50,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("role", [REDIS, CLUSTER])
 async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, role: str) -> None:
-    told: list[Told] = []
+    told: list[ProcessReport] = []
     async with kept(short_dir, told) as parts:
         before = parts.settings
         pid = parts.pids()[role]
@@ -58,8 +58,8 @@ async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, r
         async with Redis.from_url(url, password=password) as client:
             await client.set("key", "kept")
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: any(isinstance(one, Back) for one in told))
-        assert [type(one) for one in told] == [Died, Back]
+        await until(lambda: any(isinstance(one, ProcessRecovered) for one in told))
+        assert [type(one) for one in told] == [ProcessDied, ProcessRecovered]
         assert {one.role for one in told} == {role}
         assert parts.pids()[role] != pid
         assert parts.settings == before
@@ -69,16 +69,16 @@ async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, r
 
 
 async def test_all_at_once_are_there_again(short_dir: Path) -> None:
-    told: list[Told] = []
+    told: list[ProcessReport] = []
     async with kept(short_dir, told) as parts:
         for pid in parts.pids().values():
             os.kill(pid, signal.SIGKILL)
-        await until(lambda: sum(isinstance(one, Back) for one in told) == 2)
+        await until(lambda: sum(isinstance(one, ProcessRecovered) for one in told) == 2)
 
 
 async def test_a_server_that_does_not_start_at_first_is_tried_again(short_dir: Path) -> None:
     """As where its disk is full."""
-    told: list[Told] = []
+    told: list[ProcessReport] = []
     async with kept(short_dir, told) as parts:
         settings = parts.settings
         log = settings.data_dir / "appendonlydir"
@@ -88,12 +88,12 @@ async def test_a_server_that_does_not_start_at_first_is_tried_again(short_dir: P
         await until(lambda: any("did not start" in str(one) for one in told))
         log.unlink()
         (settings.data_dir / "away").rename(log)
-        await until(lambda: any(isinstance(one, Back) for one in told))
+        await until(lambda: any(isinstance(one, ProcessRecovered) for one in told))
         assert REDIS in parts.pids()
 
 
 async def test_what_was_asked_to_end_stays_ended(short_dir: Path) -> None:
-    told: list[Told] = []
+    told: list[ProcessReport] = []
     async with kept(short_dir, told) as parts:
         parts.kill(CLUSTER)
         await asyncio.sleep(0.3)
@@ -102,7 +102,7 @@ async def test_what_was_asked_to_end_stays_ended(short_dir: Path) -> None:
 
 
 async def test_what_dies_again_and_again_ends_everything_with_role_and_log(short_dir: Path) -> None:
-    told: list[Told] = []
+    told: list[ProcessReport] = []
     with pytest.raises(ExceptionGroup) as caught:
         async with kept(short_dir, told) as parts:
             pids = set(parts.pids().values())

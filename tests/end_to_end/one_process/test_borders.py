@@ -11,7 +11,7 @@ from typing import Any
 from coordinator.cluster.history.events import LedgerEvents
 from laboratory.checker.state.ownership import RowOwnership
 from laboratory.cli.stack import Sender
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import (
     GPU,
     ClusterShape,
@@ -49,7 +49,7 @@ def domain(*members: int) -> dict[str, Any]:
 
 
 async def send(service: Running, *items: dict[str, Any]) -> None:
-    async with ApiClient(service.url) as api:
+    async with BulkClient(service.url) as api:
         await Sender(api).send(items)
 
 

@@ -11,7 +11,7 @@ import aiohttp
 import orjson
 
 from coordinator.core.reasons.reasons import why
-from laboratory.workloads.bulk_client import BASE, ApiClient
+from laboratory.workloads.bulk_client import BASE, BulkClient
 from shard_worker.session_model.demands import DEMANDS, Demand
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
@@ -33,7 +33,7 @@ WITH_TOPOLOGY = PLAIN + "  - name: network-topology-aware\n"
 
 async def submit(parts: Running, *items: dict[str, Any]) -> None:
     body = {"kind": "List", "apiVersion": "v1", "items": list(items)}
-    async with ApiClient(parts.url) as api:
+    async with BulkClient(parts.url) as api:
         assert not (await api.submit(orjson.dumps(body))).refused
 
 
@@ -156,7 +156,7 @@ async def test_they_use_their_nodes_and_are_left_to_the_scheduler_that_they_name
     ours = [pod(f"ours-{i}", schedulerName=name) for i, name in enumerate(names)]
     filling = [pod(f"f{i}", containers=[container("2")]) for i in range(4)]
     async with running(embedded_server.url, short_dir, reconcile_seconds=0.1) as parts:
-        async with ApiClient(parts.url) as api:
+        async with BulkClient(parts.url) as api:
             for items in (nodes, theirs):
                 body = {"kind": "List", "apiVersion": "v1", "items": items}
                 assert not (await api.submit(orjson.dumps(body))).refused
@@ -183,7 +183,7 @@ async def test_the_setting_names_ours(embedded_server: EmbeddedServer, short_dir
     pods = [pod("a", schedulerName="mine"), pod("b", schedulerName="volcano"), pod("c")]
     body = {"kind": "List", "apiVersion": "v1", "items": [node("n0"), *pods]}
     async with running(embedded_server.url, short_dir, scheduler_names="mine, yours") as parts:
-        async with ApiClient(parts.url) as api:
+        async with BulkClient(parts.url) as api:
             assert not (await api.submit(orjson.dumps(body))).refused
         status = await parts.until(lambda s: s["tasks"]["running"] == 2)
         assert status["pending_reasons"] == {"OtherScheduler": 1}

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from structlog.typing import EventDict
 
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import container, node, pod, pod_group, queue
 from tests.end_to_end.one_process.harness import running
@@ -43,7 +43,7 @@ async def test_its_jobs_wait_by_name_the_service_is_degraded_and_no_worker_is_lo
     pods = [pod("bad", containers=two), pod("worse", containers=two), pod("good")]
     items = [node("n0"), node("n1"), *pods]
     async with running(embedded_server.url, short_dir, policy=file) as parts:
-        async with ApiClient(parts.url) as api:
+        async with BulkClient(parts.url) as api:
             body = {"kind": "List", "apiVersion": "v1", "items": items}
             assert not (await api.submit(orjson.dumps(body))).refused
         status = await parts.until(
@@ -102,7 +102,7 @@ async def test_what_raises_in_the_coordinator_holds_its_job_alone(
     bad = [pod(f"bad-{i}", group="bad") for i in range(3)]
     items = [node("n0"), node("n1"), queue("frail"), group, *bad, pod("good")]
     async with running(embedded_server.url, short_dir, policy=file) as parts:
-        async with ApiClient(parts.url) as api:
+        async with BulkClient(parts.url) as api:
             body = {"kind": "List", "apiVersion": "v1", "items": items}
             assert not (await api.submit(orjson.dumps(body))).refused
         await parts.until(
@@ -125,6 +125,6 @@ async def test_what_raises_in_the_coordinator_holds_its_job_alone(
         assert 'quadrant_plugin_errors_total{plugin="frail"}' in metrics
         assert parts.service.status()["workers_lost"] == 0
         # It goes on serving: what comes now runs as well.
-        async with ApiClient(parts.url) as api:
+        async with BulkClient(parts.url) as api:
             await api.submit(orjson.dumps(body | {"items": [pod("later")]}))
         await parts.until(lambda s: s["jobs"]["running"] == 2)

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import container, node, pod
 from tests.coordinator.service.metrics.scrape import scrape, total
@@ -50,7 +50,7 @@ async def test_the_metrics_name_the_slow_plugin_and_its_extension_point(
     flush(embedded_server)
     pods = [pod(f"p{cpu}", containers=[container(cpu=str(cpu))]) for cpu in (1, 2)]
     async with running(embedded_server.url, short_dir, policy=file, shards=1) as parts:
-        async with ApiClient(parts.url) as api:
+        async with BulkClient(parts.url) as api:
             body = {"kind": "List", "apiVersion": "v1", "items": [node("n0"), *pods]}
             assert not (await api.submit(orjson.dumps(body))).refused
         await parts.until(lambda s: s["tasks"]["bound"] == 2 and not s["open_turns"])

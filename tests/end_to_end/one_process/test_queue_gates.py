@@ -9,7 +9,7 @@ import aiohttp
 import orjson
 
 from coordinator.core.reasons.reasons import why
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from shard_worker.session_model.queue_totals import QUEUE_GATE
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import container, job, node, pod, queue, task
@@ -41,7 +41,7 @@ def gated(name: str, *gates: Json, cpu: str = "1", opted_in: str = "true") -> Js
 
 
 async def submit(parts: Running, *items: Json) -> None:
-    async with ApiClient(parts.url) as api:
+    async with BulkClient(parts.url) as api:
         taken = await api.submit(orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
     assert not taken.refused, taken.refused
 

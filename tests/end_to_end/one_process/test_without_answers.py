@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestServer
 
 from coordinator.cli.scheduling.explain_text import explanation
 from coordinator.service.metrics.usage import FORGET_AFTER
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.objects import node, pod
 from tests.end_to_end.one_process.harness import Running, running
@@ -55,7 +55,7 @@ async def listening(server: Silent) -> AsyncIterator[str]:
 
 async def submit(parts: Running, *items: Json) -> None:
     body = {"kind": "List", "apiVersion": "v1", "items": items}
-    async with ApiClient(parts.url) as api:
+    async with BulkClient(parts.url) as api:
         assert not (await api.submit(orjson.dumps(body))).refused
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.supervisor.supervisor import COORDINATOR, Supervisor
 from laboratory.checker.check import check
-from laboratory.workloads.bulk_client import ApiClient, BulkError
+from laboratory.workloads.bulk_client import BulkClient, BulkError
 from shared.settings.settings import load_settings
 from tests.end_to_end.one_process.test_kai_evictions import MOVING, at, pinned
 from tests.end_to_end.one_process.test_kai_order import leaf, single
@@ -30,7 +30,7 @@ PODS = "/api/v1/namespaces/ns/pods"
 class Pods:
     """The pods, as a client sees them while servers die."""
 
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: BulkClient) -> None:
         self._api = api
 
     async def submit(self, *items: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ async def test_a_moving_pod_keeps_its_promised_place(
         standby=killed == "the coordinator",
         coordinator_lease_seconds=LEASE,
     )
-    async with Supervisor(settings) as parts, ApiClient(*parts.urls) as api:
+    async with Supervisor(settings) as parts, BulkClient(*parts.urls) as api:
         pods = Pods(api)
         here, there = await in_pieces(pods)
         await pods.submit(single("whole", "red", 4))

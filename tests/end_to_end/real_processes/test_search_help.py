@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.supervisor.supervisor import Supervisor
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from shared.settings.settings import load_settings
 from tests.coordinator.intake.test_kai_objects import kai_group
 from tests.coordinator.service.metrics.scrape import scrape, total
@@ -19,7 +19,7 @@ from tests.end_to_end.one_process.test_kai_walk import member
 from tests.end_to_end.real_processes.test_killed_mover import WITHIN, Pods
 
 
-async def until_all_are_up(api: ApiClient) -> None:
+async def until_all_are_up(api: BulkClient) -> None:
     deadline = time.monotonic() + WITHIN
     while not all(shard["up"] for shard in (await api.status())["shards"]):
         assert time.monotonic() < deadline
@@ -32,7 +32,7 @@ async def test_what_an_idle_worker_found_is_done(short_dir: Path, tmp_path: Path
     policy = tmp_path / "kai.yaml"
     policy.write_text("dialect: kai\n")
     settings = load_settings(run_dir=short_dir, shards=3, policy=str(policy), grace=0.05)
-    async with Supervisor(settings) as parts, ApiClient(*parts.urls) as api:
+    async with Supervisor(settings) as parts, BulkClient(*parts.urls) as api:
         await until_all_are_up(api)
         pods = Pods(api)
         reds = [f"r{at:02}" for at in range(4 * len(NODES))]

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from coordinator.supervisor.supervisor import COORDINATOR, STANDBY, Supervisor
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from shared.settings.settings import load_settings
 from tests.coordinator.intake.objects import node, pod
 
@@ -26,7 +26,7 @@ def listed(*items: dict[str, object]) -> bytes:
     return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
-async def until_running(api: ApiClient, tasks: int) -> None:
+async def until_running(api: BulkClient, tasks: int) -> None:
     deadline = time.monotonic() + WITHIN
     while (status := await api.status())["tasks"]["running"] != tasks:
         assert time.monotonic() < deadline, status
@@ -39,7 +39,7 @@ async def test_the_standby_goes_on_with_the_workers_that_are_there(short_dir: Pa
     settings = load_settings(
         run_dir=short_dir, shards=2, standby=True, coordinator_lease_seconds=LEASE
     )
-    async with Supervisor(settings) as parts, ApiClient(*parts.urls) as api:
+    async with Supervisor(settings) as parts, BulkClient(*parts.urls) as api:
         await api.submit(listed(*(node(f"n{i}") for i in range(4)), pod("before")))
         await until_running(api, 1)
         workers, pids = set(parts.worker_pids()), parts.pids()

@@ -16,7 +16,7 @@ import pytest
 from coordinator.dispatch.worker_client import OtherVersion, RayShards
 from coordinator.supervisor.supervisor import COORDINATOR, Supervisor
 from laboratory.checker.check import check
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import DURATION
 from shard_worker.worker.transport import WorkerConfig
 from shared.ledger.redis.access import Access
@@ -68,7 +68,7 @@ def lasting(name: str, seconds: float) -> dict[str, Any]:
 
 
 class Service:
-    def __init__(self, api: ApiClient) -> None:
+    def __init__(self, api: BulkClient) -> None:
         self.api = api
 
     async def submit(self, *items: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ async def test_workers_of_two_versions_with_one_wire_serve_side_by_side(
     nodes.start_head()
     nodes.start(1, version_before(short_dir / "before"))
     settings = settings_of(nodes, short_dir)
-    async with Supervisor(settings) as parts, ApiClient(*parts.urls) as api:
+    async with Supervisor(settings) as parts, BulkClient(*parts.urls) as api:
         service = Service(api)
         await service.submit(*(node(f"n{i}") for i in range(NODES)))
         await service.until(both_up)
@@ -137,7 +137,7 @@ async def test_a_node_with_another_wire_gets_nothing_until_it_is_replaced(
     nodes.start_head()
     nodes.start(1, version_before(short_dir / "before", with_another_message))
     settings = settings_of(nodes, short_dir)
-    async with Supervisor(settings) as parts, ApiClient(*parts.urls) as api:
+    async with Supervisor(settings) as parts, BulkClient(*parts.urls) as api:
         service = Service(api)
         await service.submit(*(node(f"n{i}") for i in range(NODES)), lasting("long", LONG))
         status = await service.until(lambda status: any(s["refused"] for s in status["shards"]))

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from coordinator.cluster.kubernetes.state import leaving as leaving_pods
-from coordinator.cluster.overdue import Obstacle
+from coordinator.cluster.overdue import OverdueObstacle
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.definitions import VOLCANO, install
@@ -155,7 +155,7 @@ async def test_a_victim_that_does_not_go_is_named_to_who_waits_for_it(
     (victim,) = await until(lambda: _some(quadrant))
     name = victim["metadata"]["name"]
     overdue = quadrant.service.service.core.victims.overdue
-    await until(lambda: overdue.counts() == {Obstacle.FINALIZER: 1})
+    await until(lambda: overdue.counts() == {OverdueObstacle.FINALIZER: 1})
 
     async def told() -> tuple[str, str, str] | None:
         of_victim = await _events_of(cluster, name, "EvictionOverdue")
@@ -189,7 +189,7 @@ async def test_who_waits_for_a_victim_that_does_not_go_takes_other_room(
     await cluster.create(of_class("urgent", "high"))
     await until(lambda: _some(quadrant))
     overdue = quadrant.service.service.core.victims.overdue
-    await until(lambda: overdue.counts() == {Obstacle.KUBELET: 1})
+    await until(lambda: overdue.counts() == {OverdueObstacle.KUBELET: 1})
     await cluster.create(node("n2"))
     assert await quadrant.until_bound("urgent") == {"urgent": "n2"}
 
@@ -208,7 +208,7 @@ async def test_a_victim_that_a_budget_keeps_is_named_with_the_budget(
     text = await until(told)
     assert "The disruption budget all " in text, "in the server's words"
     overdue = quadrant.service.service.core.victims.overdue
-    assert overdue.counts() == {Obstacle.REFUSED: 1}
+    assert overdue.counts() == {OverdueObstacle.REFUSED: 1}
 
 
 def _victims(quadrant: Followed) -> list[str]:

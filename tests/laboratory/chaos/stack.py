@@ -23,7 +23,7 @@ from coordinator.supervisor.supervisor import Supervisor
 from laboratory.checker.check import check
 from laboratory.checker.report.report import CheckReport
 from laboratory.cli.stack import Sender, until_nodes_are_shared_out
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import (
     GPU,
     ClusterShape,
@@ -97,7 +97,7 @@ class Times:
 
 
 class Stack:
-    def __init__(self, supervisor: Supervisor, api: ApiClient) -> None:
+    def __init__(self, supervisor: Supervisor, api: BulkClient) -> None:
         self.supervisor = supervisor
         self.api = api
 
@@ -256,7 +256,7 @@ def strike(pid: int, number: signal.Signals) -> float:
 async def running_stack(path: Path, **settings: Any) -> AsyncIterator[Stack]:
     given = {"shards": SHARDS, "mode": "soft", "seed": 7, "log_format": "json"} | settings
     supervisor = Supervisor(load_settings(run_dir=path, **given))
-    async with supervisor, ApiClient(supervisor.url) as api:
+    async with supervisor, BulkClient(supervisor.url) as api:
         stack = Stack(supervisor, api)
         await stack.submit(node_items(SHAPE))
         await until_nodes_are_shared_out(api, nodes=SHAPE.nodes)

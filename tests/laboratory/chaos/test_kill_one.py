@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from coordinator.supervisor.live_run import LiveRun
-from laboratory.chaos.kill_one import KillTarget, Recovery, Watch, follow
+from laboratory.chaos.kill_one import KillTarget, Recovery, RecoveryWatch, follow
 
 
 class Stage:
@@ -56,7 +56,7 @@ def whats(recovery: Recovery) -> list[str]:
 def test_a_killed_worker_is_followed_to_the_first_commit_after(stage: Stage) -> None:
     stage.event("epoch", "0", "1:old")
     stage.event("commit", "0", "1:old")  # before: neither its commit nor its epoch counts
-    watch = Watch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
+    watch = RecoveryWatch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
     watch.kill()
     stage.event("commit", "0", "1:old")  # was on its way
     stage.logged("Lost a shard worker", shard=1, why="another shard's")
@@ -79,7 +79,7 @@ def test_a_killed_worker_is_followed_to_the_first_commit_after(stage: Stage) -> 
 
 
 def test_what_does_not_come_is_missing(stage: Stage) -> None:
-    watch = Watch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
+    watch = RecoveryWatch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
     watch.kill()
     stage.logged("Lost a shard worker", shard=0, why="it died")
     recovery = follow(watch, seconds=0.2, each=lambda: None)
@@ -88,7 +88,7 @@ def test_what_does_not_come_is_missing(stage: Stage) -> None:
 
 
 def test_half_a_line_is_read_when_it_is_whole(stage: Stage) -> None:
-    watch = Watch(stage.run, KillTarget("coordinator", stage.child.pid))
+    watch = RecoveryWatch(stage.run, KillTarget("coordinator", stage.child.pid))
     watch.kill()
     stage.event("epoch", "coordinator", "2:new")
     with stage.run.history.open("a") as file:
@@ -104,7 +104,7 @@ def test_half_a_line_is_read_when_it_is_whole(stage: Stage) -> None:
 
 def test_a_commit_counts_from_when_the_lease_is_void(stage: Stage) -> None:
     """One that another shard makes before would be the last where nothing else is submitted."""
-    watch = Watch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
+    watch = RecoveryWatch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
     watch.kill()
     stage.event("commit", "1", "1:other")
     watch.look()
@@ -119,7 +119,7 @@ def test_a_commit_counts_from_when_the_lease_is_void(stage: Stage) -> None:
 
 def test_after_a_lost_ray_head_a_commit_of_a_new_worker_counts(stage: Stage) -> None:
     """The coordinator lives on, so that no epoch of its own says that anything is over."""
-    watch = Watch(stage.run, KillTarget("ray", stage.child.pid))
+    watch = RecoveryWatch(stage.run, KillTarget("ray", stage.child.pid))
     watch.kill()
     stage.event("epoch", "intake", "2:other")
     stage.event("commit", "1", "1:old")  # was on its way

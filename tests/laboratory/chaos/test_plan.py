@@ -14,8 +14,8 @@ from coordinator.supervisor.restarts import DEATHS, WINDOW_SECONDS
 from laboratory.chaos.draining import plan_drains
 from laboratory.chaos.load import (
     ChangePolicy,
+    ChaosLoad,
     Delete,
-    Load,
     SubmitJob,
     cluster,
     queues,
@@ -92,8 +92,8 @@ def test_nodes_are_drained_by_seed_within_the_time(duration: float) -> None:
         assert all(0.0 <= drain.pick < 1.0 < drain.length for drain in drains)
 
 
-def load(seed: int) -> Load:
-    return Load(seed, SHAPE, shards=SHARDS, nodes=list(node_items(SHAPE)))
+def load(seed: int) -> ChaosLoad:
+    return ChaosLoad(seed, SHAPE, shards=SHARDS, nodes=list(node_items(SHAPE)))
 
 
 def test_load_is_the_same_by_seed_and_of_all_kinds() -> None:
@@ -137,7 +137,7 @@ def test_what_never_ends_is_deleted_and_cordoned_nodes_come_back() -> None:
 
 
 def test_with_one_shard_every_gang_fits_the_cluster() -> None:
-    one = Load(0, SHAPE, shards=1, nodes=list(node_items(SHAPE)))
+    one = ChaosLoad(0, SHAPE, shards=1, nodes=list(node_items(SHAPE)))
     operations = [operation for step in islice(one.steps(), 300) for operation in step]
     jobs = [
         item
@@ -152,7 +152,7 @@ def test_with_one_shard_every_gang_fits_the_cluster() -> None:
 
 @pytest.mark.parametrize("walls", [False, True])
 def test_jobs_ask_for_more_than_gpus(walls: bool) -> None:
-    one = Load(5, SHAPE, shards=SHARDS, nodes=list(node_items(SHAPE)), walls=walls)
+    one = ChaosLoad(5, SHAPE, shards=SHARDS, nodes=list(node_items(SHAPE)), walls=walls)
     operations = [operation for step in islice(one.steps(), 400) for operation in step]
     jobs = [
         item
@@ -175,7 +175,7 @@ def test_under_a_kai_policy_everything_is_said_in_its_words(seed: int) -> None:
     intake = Intake(dialect=Dialect.KAI)
     admitted = intake.admit([*nodes, *cluster(SHAPE, nodes, of_kai=True)], 1.0)
     assert not admitted.refused
-    one, limits = Load(seed, SHAPE, shards=SHARDS, nodes=nodes, of_kai=True), set()
+    one, limits = ChaosLoad(seed, SHAPE, shards=SHARDS, nodes=nodes, of_kai=True), set()
     for operation in (operation for step in islice(one.steps(), 300) for operation in step):
         match operation:
             case SubmitJob(items):

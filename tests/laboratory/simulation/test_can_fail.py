@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.intake.admission.draft import Draft
 from coordinator.jobs.deletion import Departures
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from laboratory.scenarios.generate import scenario
 from laboratory.scenarios.play import play
 from laboratory.simulation.scenario import Fault, FaultKind
@@ -83,7 +83,7 @@ def test_deleted_jobs_whose_open_turn_nobody_awaits(monkeypatch: pytest.MonkeyPa
     settle = Departures.settle
 
     def hasty(self: Departures, state: JobState) -> None:
-        state.standing = Standing.WAITING
+        state.standing = SchedulingStatus.WAITING
         settle(self, state)
 
     monkeypatch.setattr(Departures, "settle", hasty)

@@ -15,12 +15,12 @@ from coordinator.bind.evictions import Victims
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, Reports
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.documents.document import Key
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from laboratory.scenarios.generate import scenario
-from laboratory.scenarios.play import UNTIL, Played, build, play
+from laboratory.scenarios.play import UNTIL, ScenarioResult, build, play
 from laboratory.scenarios.workload import node
 from laboratory.simulation.run import Simulation
-from laboratory.simulation.scenario import Scenario, Wish
+from laboratory.simulation.scenario import Scenario, UserRequest
 from laboratory.simulation.virtual_time import CALM, Place
 from shared.codec.packed import replace
 from shared.ledger.entries.stored import Evicted, TaskRecord
@@ -224,7 +224,7 @@ class _LosesTurns:
             if not self._away:
                 self._away = True
                 simulation.timeline.leave(Place.CLUSTER, AWAY_SECONDS)
-            if state.standing is Standing.OPEN:
+            if state.standing is SchedulingStatus.OPEN:
                 self._killed = True
                 for shard in list(simulation.shards.workers):
                     simulation.shards.kill(shard)
@@ -234,7 +234,7 @@ class _LosesTurns:
 # --- it is taken away meanwhile ---------------------------------------------------------------
 
 
-def _meanwhile(*, after: float, wish: Wish) -> Played:
+def _meanwhile(*, after: float, wish: UserRequest) -> ScenarioResult:
     """The same run, but for one wish of a user so long after the first eviction."""
     wanted, _, _, now = _calm()
     at = now - build(wanted).timeline.now + after
@@ -251,7 +251,7 @@ def test_a_job_is_deleted_while_its_victim_leaves(after: float, whose: str) -> N
     core.run(until=_calm()[3] + 0.001)
     state = core.core.order.known(evicted.jid if whose == "victim" else evicted.by)
     assert state is not None
-    _meanwhile(after=after, wish=Wish(0.0, (), Key(state.job.kind, "ns", state.job.name)))
+    _meanwhile(after=after, wish=UserRequest(0.0, (), Key(state.job.kind, "ns", state.job.name)))
 
 
 @pytest.mark.parametrize("after", [0.0, 0.03])
@@ -260,10 +260,10 @@ def test_the_node_of_a_victim_goes(after: float) -> None:
     simulation = build(wanted)
     simulation.run(until=now + 0.001)
     name = simulation.core.names[evicted.rows[0]]
-    back = Wish(now - build(wanted).timeline.now + 0.3, (node(int(name[1:])),))
+    back = UserRequest(now - build(wanted).timeline.now + 0.3, (node(int(name[1:])),))
     again = replace(wanted, wishes=(*wanted.wishes, back))
     at = now - build(wanted).timeline.now + after
-    gone = Wish(at, (), Key("Node", "", name))
+    gone = UserRequest(at, (), Key("Node", "", name))
     played = play(replace(again, wishes=(*again.wishes, gone)))
     assert not played.broken, f"{wanted.seed}: {played.broken[0]}"
 

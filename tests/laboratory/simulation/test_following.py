@@ -15,7 +15,7 @@ from coordinator.service.leadership.follower import Following
 from laboratory.scenarios.generate import LARGE_EVERY, scenario
 from laboratory.scenarios.play import play
 from shard_worker.dialects.open_session import open_session
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.intake_batch import IntakeBatch
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
@@ -41,7 +41,7 @@ class Follower:
 
     def follow(self) -> int:
         """Returns how many records were read."""
-        moved = Moved()
+        moved = ChangedKeys()
         while entries := at_once(self._ledger.read_log(self._log_id)):
             moved.note(entries)
             self._log_id = entries[-1].id

@@ -16,7 +16,7 @@ from coordinator.intake.documents.document import Key
 from laboratory.scenarios.generate import LARGE_EVERY, scenario
 from laboratory.scenarios.play import play
 from laboratory.scenarios.workload import node, with_hostname
-from laboratory.simulation.scenario import Item, Scenario, Wish
+from laboratory.simulation.scenario import Item, Scenario, UserRequest
 from shard_worker.view.mode import Mode
 from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutPartition
@@ -44,8 +44,8 @@ def tide(number: int, mode: Mode) -> Scenario:
     nodes = tuple(with_hostname(node(number)) for number in range(NODES))
     others = tuple(item for item in base.setup if item["kind"] != "Node")
     times = sorted(draw.uniform(0.0, 2.5) for _ in range(FLIPS))
-    flips = [Wish(at, (_domain(draw.sample(range(NODES), 3)),)) for at in times]
-    flips.append(Wish(3.0, delete=Key("HyperNode", "", "tide")))
+    flips = [UserRequest(at, (_domain(draw.sample(range(NODES), 3)),)) for at in times]
+    flips.append(UserRequest(3.0, delete=Key("HyperNode", "", "tide")))
     setup = (*nodes, *others)
     return replace(base, shards=2, setup=setup, wishes=(*base.wishes, *flips))
 

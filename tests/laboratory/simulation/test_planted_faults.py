@@ -17,7 +17,7 @@ from coordinator.service.reconcile_loop import Reconciling
 from coordinator.service.worker_lifecycle import Workers
 from laboratory.scenarios.generate import scenario
 from laboratory.scenarios.play import play
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.entries.stored import BindEntry
 
@@ -142,12 +142,12 @@ def test_a_worker_that_the_ledger_refuses_and_nobody_replaces(
 
 def test_a_portion_of_the_log_that_is_followed_by_half(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the standby: the new leader does not know all that the one before had stored."""
-    note = Moved.note
+    note = ChangedKeys.note
 
-    def half(self: Moved, entries: Sequence[LogEntry]) -> None:
+    def half(self: ChangedKeys, entries: Sequence[LogEntry]) -> None:
         note(self, entries[: len(entries) // 2 + 1])
 
-    monkeypatch.setattr(Moved, "note", half)
+    monkeypatch.setattr(ChangedKeys, "note", half)
     assert _found("promise 6", first=8)
 
 

@@ -11,7 +11,7 @@ import pytest
 from coordinator.controllers import task_restarts
 from coordinator.jobs.state import JobState
 from laboratory.scenarios.generate import scenario
-from laboratory.scenarios.play import Played, play
+from laboratory.scenarios.play import ScenarioResult, play
 from shared.messages.messages import StatusItem, TaskState
 from tests.shared.ledger.changed_rules import change
 
@@ -19,7 +19,7 @@ SEEDS = (7, 22, 33, 75)
 ENDS = ("SUCCEEDED", "FAILED", "LOST")
 
 
-def restarts(played: Played) -> Counter[str]:
+def restarts(played: ScenarioResult) -> Counter[str]:
     """The ends after which tasks began anew, and the evictions for that."""
     found: Counter[str] = Counter()
     states: dict[tuple[int, int], str] = {}

@@ -10,10 +10,10 @@ import pytest
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.sharding import ClusterPartition
-from coordinator.jobs.state import JobState, Standing
+from coordinator.jobs.state import JobState, SchedulingStatus
 from coordinator.jobs.table import JobBook
 from laboratory.scenarios.generate import scenario
-from laboratory.scenarios.play import UNTIL, Played, build, play
+from laboratory.scenarios.play import UNTIL, ScenarioResult, build, play
 from laboratory.simulation.leader import settled
 from laboratory.simulation.scenario import FaultKind
 from shared.ledger.memory.ledger import MemoryLedger
@@ -38,7 +38,7 @@ def seeds(*first: int) -> Iterator[int]:
     yield from range(SEEDS)
 
 
-def _counts(played: Played) -> Counter[str]:
+def _counts(played: ScenarioResult) -> Counter[str]:
     """How often what makes a run hard happened in it."""
     assert played.report is not None
     summary, simulation = played.report.summary, played.simulation
@@ -162,7 +162,7 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Coordinator, "stopped", counted_never)
     _run_until_seen(
         seen,
-        *(standing.name for standing in Standing),
+        *(standing.name for standing in SchedulingStatus),
         *(f"job with {state.name}" for state in TaskState),
         *("unread", "recovered", "reread", "never held", "late PLACED", "late STALE"),
         *("member PENDING", "member RUNNING", "member SUCCEEDED"),

@@ -9,7 +9,7 @@ import pytest
 from coordinator.cluster.kubernetes.cluster import KubernetesCluster
 from coordinator.cluster.kubernetes.state.mirror import Mirror
 from coordinator.cluster.kubernetes.state.pods import PodRow
-from coordinator.cluster.kubernetes.writes.verdict import Looked
+from coordinator.cluster.kubernetes.writes.verdict import PodVerdict
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites
 from coordinator.cluster.protocol import BindAnswer
 from laboratory.virtual_kubernetes.play import KubernetesPlayed, play_kubernetes
@@ -101,8 +101,8 @@ def test_a_leader_that_judges_before_it_has_listed_every_pod(
 def test_a_binding_without_an_answer_that_is_not_looked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def guessed(self: ApiWrites, row: PodRow, node: str) -> Looked:
-        return Looked(BindAnswer.GONE)
+    async def guessed(self: ApiWrites, row: PodRow, node: str) -> PodVerdict:
+        return PodVerdict(BindAnswer.GONE)
 
     monkeypatch.setattr(ApiWrites, "look", guessed)
     assert _found("unfinished", first=2)

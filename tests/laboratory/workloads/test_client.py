@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from coordinator.cli.options.failure import CommandError
 from laboratory.cli.stack import Sender, Stall
-from laboratory.workloads.bulk_client import BASE, ApiClient, BulkError, Submitted
+from laboratory.workloads.bulk_client import BASE, BulkClient, BulkError, Submitted
 
 Answer = Callable[[int], web.StreamResponse]
 
@@ -49,7 +49,7 @@ async def test_it_waits_where_the_server_is_busy() -> None:
         return _json({"accepted": 2, "refused": []})
 
     bodies: list[Any] = []
-    async with _server(answer, bodies) as url, ApiClient(url) as api:
+    async with _server(answer, bodies) as url, BulkClient(url) as api:
         assert await api.submit(b'{"items":[]}') == Submitted(2, [])
     assert len(bodies) == 3  # the same list each time
 
@@ -58,26 +58,26 @@ async def test_it_gives_up_when_its_patience_ends() -> None:
     def answer(n: int) -> web.Response:
         return _json({}, status=429, **{"Retry-After": "0.02"})
 
-    async with _server(answer) as url, ApiClient(url, patience=0.1) as api:
+    async with _server(answer) as url, BulkClient(url, patience=0.1) as api:
         with pytest.raises(BulkError, match=r"busy for 0\.1 s"):
             await api.status()
 
 
 async def test_a_server_that_is_away_is_asked_again_then_told() -> None:
-    async with ApiClient("http://127.0.0.1:9", patience=0.2) as api:
+    async with BulkClient("http://127.0.0.1:9", patience=0.2) as api:
         with pytest.raises(BulkError, match="no answer"):
             await api.status()
 
 
 async def test_what_the_server_says_is_told() -> None:
     wrong = {"kind": "Status", "message": "items is missing; send a List"}
-    async with _server(lambda n: _json(wrong, status=400)) as url, ApiClient(url) as api:
+    async with _server(lambda n: _json(wrong, status=400)) as url, BulkClient(url) as api:
         with pytest.raises(BulkError, match="answered 400: items is missing"):
             await api.submit(b"{}")
-    async with _server(lambda n: web.Response(text="[1]")) as url, ApiClient(url) as api:
+    async with _server(lambda n: web.Response(text="[1]")) as url, BulkClient(url) as api:
         with pytest.raises(BulkError, match="list, not an object"):
             await api.status()
-    async with _server(lambda n: web.Response(text="<html>")) as url, ApiClient(url) as api:
+    async with _server(lambda n: web.Response(text="<html>")) as url, BulkClient(url) as api:
         with pytest.raises(BulkError, match="not JSON"):
             await api.status()
 
@@ -89,7 +89,7 @@ def _items(count: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("in_flight", [1, 3])
 async def test_everything_is_sent_once_in_lists_of_500(in_flight: int) -> None:
     bodies: list[Any] = []
-    async with _server(lambda n: _json({"accepted": 7}), bodies) as url, ApiClient(url) as api:
+    async with _server(lambda n: _json({"accepted": 7}), bodies) as url, BulkClient(url) as api:
         sender = Sender(api)
         assert await sender.send(_items(1201), in_flight=in_flight) == 21
     assert sorted(len(body["items"]) for body in bodies) == [201, 500, 500]
@@ -103,7 +103,7 @@ async def test_everything_is_sent_once_in_lists_of_500(in_flight: int) -> None:
 async def test_a_refused_object_ends_the_run() -> None:
     refused = {"kind": "Job", "name": "j", "field": "spec.queue", "message": "give a name"}
     reply = {"accepted": 1, "refused": [refused]}
-    async with _server(lambda n: _json(reply)) as url, ApiClient(url) as api:
+    async with _server(lambda n: _json(reply)) as url, BulkClient(url) as api:
         with pytest.raises(ExceptionGroup) as caught:
             await Sender(api).send(_items(2))
     (error,) = caught.value.exceptions
@@ -136,7 +136,7 @@ async def test_of_several_coordinators_the_one_that_answers_is_found_by_all_requ
     async with (
         _server(standing_by) as other,
         _server(leading) as leader,
-        ApiClient(away, other, leader, patience=20.0) as api,
+        BulkClient(away, other, leader, patience=20.0) as api,
         asyncio.TaskGroup() as group,
     ):
         for _ in range(7):
@@ -150,7 +150,7 @@ async def test_what_is_deleted_and_what_is_not_there() -> None:
 
     app = web.Application()
     app.router.add_delete("/jobs/{name}", handle)
-    async with TestServer(app) as server, ApiClient(str(server.make_url("/"))) as api:
+    async with TestServer(app) as server, BulkClient(str(server.make_url("/"))) as api:
         assert await api.delete("/jobs/there")
         assert not await api.delete("/jobs/other")
         with pytest.raises(BulkError, match="403: no") as caught:

@@ -13,7 +13,7 @@ from shard_worker.framework.statement import WorldStatement
 from shard_worker.harness import Cluster
 from shard_worker.kube_scheduler.devices import claims as devices
 from shard_worker.kube_scheduler.devices.claims import ELSEWHERE, IN_USE, NONE_FREE
-from shard_worker.kube_scheduler.devices.search import Got
+from shard_worker.kube_scheduler.devices.search import AssignedDevice
 from shard_worker.placement.candidates import feasible
 from shard_worker.session_model.job import TaskInfo
 from shared.codec.packed import replace
@@ -92,7 +92,7 @@ def two(*objects: Known, tasks: int = 1, **arguments: Any) -> Session:
     return cluster.open()
 
 
-def got(session: Session, name: str) -> list[Got]:
+def got(session: Session, name: str) -> list[AssignedDevice]:
     return dra_of(session).got(task_of(session, name))
 
 

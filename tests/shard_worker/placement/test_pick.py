@@ -13,7 +13,7 @@ from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.session import Session
 from shard_worker.placement.block_maxima import NEVER, NOISE_BITS, NOISE_UNIT, BlockMaxima, noise
 from shard_worker.placement.gradient import pick
-from shard_worker.placement.statement import Statement
+from shard_worker.placement.statement import ViewStatement
 from shard_worker.placement.task_class import Compiled
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
@@ -136,7 +136,7 @@ def test_pick_equals_a_plain_search_while_everything_moves(mode: Mode, default: 
         view = random_view(draw, draw.choice([1, 7, 40, 90]))
         session = open_session(DEFAULT_POLICY) if default else session_of()
         classes = classes_of(view, session, mode=mode, seed=seed)
-        statement = Statement(view)
+        statement = ViewStatement(view)
         for step in range(30):
             cid = draw.randrange(3)
             compiled = classes.get(cid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shard_worker.placement.statement import Statement, runs_of
+from shard_worker.placement.statement import ViewStatement, runs_of
 from shard_worker.view.view import View
 from shared.messages.messages import ALLOCATE, NOMINATE, Level, Rows
 from shared.units.slots import CPU, PODS
@@ -30,7 +30,9 @@ steps = st.lists(
 )
 
 
-def run(view: View, statement: Statement | None, listed: list[tuple[str, int, int, bool]]) -> None:
+def run(
+    view: View, statement: ViewStatement | None, listed: list[tuple[str, int, int, bool]]
+) -> None:
     """Do the steps; without a statement only the rows that arrive."""
     for task, (what, number, row, flag) in enumerate(listed):
         if what == "row":
@@ -60,11 +62,11 @@ def test_rollback_equals_never_having_been(
     undone: list[tuple[str, int, int, bool]],
 ) -> None:
     view, plain = fresh_view(), fresh_view()
-    other, same = Statement(view), Statement(plain)
+    other, same = ViewStatement(view), ViewStatement(plain)
     run(view, other, before)
     run(plain, same, before)
-    statement = Statement(view)
-    twin = Statement(plain)
+    statement = ViewStatement(view)
+    twin = ViewStatement(plain)
     run(view, statement, kept)
     run(plain, twin, kept)
     checkpoint = statement.checkpoint
@@ -82,7 +84,7 @@ def test_rollback_equals_never_having_been(
 def test_placements_say_what_they_relied_on() -> None:
     view = fresh_view()
     view.set_rows(Rows([2], [record(version=9, allocatable=cpus(8))]))
-    statement = Statement(view)
+    statement = ViewStatement(view)
     for task, (cid, row) in enumerate([(0, 2), (0, 1), (1, 2)]):
         statement.place(cid=cid, group=0, task=task, row=row, level=Level.IDLE_OWN, kind=ALLOCATE)
     first, second = runs_of(statement.placed())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shard_worker.session_model.workload import Amounts, add
-from shared.messages.excerpt import EXCERPT, TOTALS, Excerpt, JobExcerpt, QueueExcerpt
+from shared.messages.excerpt import EXCERPT, TOTALS, JobContext, QueueContext, TurnContext
 from shared.messages.messages import HOLDING, NOBODY, Group, TaskState, Turn
 from shared.model.model import Job, Queue, Role, TaskClass
 from shared.policy.dialect import parse_policy
@@ -90,7 +90,7 @@ class Books:
 
     def turn(self, job: Job | None, action: str, others: Sequence[Job] = ()) -> Turn:
         listed = [*([] if job is None else [job]), *others]
-        excerpt = Excerpt(
+        excerpt = TurnContext(
             total=self.total,
             free={},
             promised={},
@@ -110,7 +110,7 @@ class Books:
             world=EXCERPT.encode(excerpt),
         )
 
-    def _queue(self, queue: Queue) -> QueueExcerpt:
+    def _queue(self, queue: Queue) -> QueueContext:
         allocated: Amounts = {}
         requested: Amounts = {}
         mine = [job for job in self.jobs.values() if job.queue == queue.name]
@@ -122,12 +122,12 @@ class Books:
                 if state in (P, B, R):
                     add(requested, asks, 1)
         totals = {"allocated": allocated, "requested": requested}
-        return QueueExcerpt(
+        return QueueContext(
             encode_queue(queue), len(mine), [totals.get(name, {}) for name in TOTALS]
         )
 
-    def _job(self, job: Job) -> JobExcerpt:
-        return JobExcerpt(
+    def _job(self, job: Job) -> JobContext:
+        return JobContext(
             encode_job(job),
             bytes(self.states[job.jid]),
             array("i", self.rows[job.jid]).tobytes(),

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shard_worker.placement.statement import Statement
+from shard_worker.placement.statement import ViewStatement
 from shard_worker.view.columns import USED
 from shard_worker.view.view import View
 from shared.ledger.entries.intake_batch import DropNode, PutPartition
@@ -71,7 +71,7 @@ def test_named_things_follow_their_records_by_version() -> None:
 
 def test_open_statements_stay_on_top_of_the_records_of_things() -> None:
     view = view_of([record(allocatable=cpus(8))], classes={0: cls(things=PORT_80)})
-    statement = Statement(view)
+    statement = ViewStatement(view)
     statement.place(cid=0, group=0, task=0, row=0, level=Level.IDLE_OWN, kind=ALLOCATE)
     assert taken(view) == [(0, 0)]
     view.set_rows(Rows([], [], [told(0, 2, used=1)]))

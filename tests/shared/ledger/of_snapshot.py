@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.entries.stored import TaskRecord
 from shared.ledger.residents import DeviceCodes, Residents
@@ -35,7 +35,7 @@ def residents_of(snapshot: Snapshot) -> Residents:
     )
 
 
-def part_of(snapshot: Snapshot, changed: Moved) -> Snapshot:
+def part_of(snapshot: Snapshot, changed: ChangedKeys) -> Snapshot:
     """The changed records of a whole snapshot."""
     jids = changed.jobs | changed.tasks.keys()
     tasks: dict[int, dict[int, TaskRecord]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.codec.packed import replace
-from shared.ledger.entries.changes import Moved
+from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.intake_batch import (
     DropJob,
     DropNode,
@@ -38,10 +38,10 @@ class Follower:
         self._desk = desk
         self._log_id = log_id
 
-    async def moved(self) -> Moved:
+    async def moved(self) -> ChangedKeys:
         """Keys that changed since the last question; what is read of them equals the ledger's
         contents."""
-        ledger, moved = self._desk.ledger, Moved()
+        ledger, moved = self._desk.ledger, ChangedKeys()
         entries = await ledger.read_log(self._log_id)
         self._log_id = entries[-1].id
         moved.note(entries)

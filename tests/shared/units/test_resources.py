@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.units.resources import (
-    Missing,
+    MissingScalar,
     at_most,
     dominant_share,
     exceeded,
@@ -26,7 +26,7 @@ from shared.units.slots import CPU, MEMORY, PODS
 
 GPU = 3
 amounts = st.dictionaries(st.integers(0, 5), st.integers(0, 50))
-modes = st.sampled_from(Missing)
+modes = st.sampled_from(MissingScalar)
 
 
 class TestLessEqual:
@@ -35,11 +35,11 @@ class TestLessEqual:
         assert not less_equal({CPU: 1, GPU: 5}, {CPU: 1})
 
     def test_with_infinity_a_scalar_only_the_right_has_makes_it_false(self) -> None:
-        assert not less_equal({CPU: 1}, {CPU: 1, GPU: 5}, Missing.INFINITY)
-        assert less_equal({CPU: 1, GPU: 5}, {CPU: 1}, Missing.INFINITY)
+        assert not less_equal({CPU: 1}, {CPU: 1, GPU: 5}, MissingScalar.INFINITY)
+        assert less_equal({CPU: 1, GPU: 5}, {CPU: 1}, MissingScalar.INFINITY)
 
     def test_cpu_and_memory_are_never_infinite(self) -> None:
-        assert not less_equal({CPU: 1}, {}, Missing.INFINITY)
+        assert not less_equal({CPU: 1}, {}, MissingScalar.INFINITY)
 
     def test_a_difference_below_epsilon_is_none(self) -> None:
         assert less_equal({CPU: 1000}, {CPU: 999.91})
@@ -47,9 +47,9 @@ class TestLessEqual:
 
     @given(amounts, amounts, modes)
     def test_whole_numbers_are_equal_or_not(
-        self, left: dict[int, int], right: dict[int, int], missing: Missing
+        self, left: dict[int, int], right: dict[int, int], missing: MissingScalar
     ) -> None:
-        infinite = missing is Missing.INFINITY
+        infinite = missing is MissingScalar.INFINITY
         expected = all(
             (infinite and slot > MEMORY and slot not in right) or left[slot] <= right.get(slot, 0)
             for slot in left
@@ -67,7 +67,7 @@ class TestLessEqual:
 class TestExceeding:
     def test_names_the_slots(self) -> None:
         assert exceeding({CPU: 2, MEMORY: 1, GPU: 3}, {CPU: 1, MEMORY: 1}) == [CPU, GPU]
-        assert exceeding({CPU: 2, GPU: 3}, {CPU: 1}, Missing.INFINITY) == [CPU]
+        assert exceeding({CPU: 2, GPU: 3}, {CPU: 1}, MissingScalar.INFINITY) == [CPU]
 
     @given(amounts, amounts)
     def test_nothing_exceeds_what_is_at_least_as_much(
@@ -110,15 +110,15 @@ class TestCombining:
     def test_exceeded_and_what_is_within_make_the_whole(
         self, left: dict[int, int], right: dict[int, int]
     ) -> None:
-        over, within = exceeded(left, right), min_dimension(left, right, Missing.ZERO)
+        over, within = exceeded(left, right), min_dimension(left, right, MissingScalar.ZERO)
         assert all(over.get(slot, 0) + within[slot] == left[slot] for slot in left)
         assert all(amount >= 0 for amount in over.values())
         assert less_equal(within, right)
 
     def test_min_dimension_keeps_an_unlimited_scalar(self) -> None:
-        assert min_dimension({CPU: 5, GPU: 5}, {CPU: 3}, Missing.INFINITY) == {CPU: 3, GPU: 5}
-        assert min_dimension({CPU: 5, GPU: 5}, {CPU: 3}, Missing.ZERO) == {CPU: 3, GPU: 0}
-        assert min_dimension({CPU: 5}, {}, Missing.INFINITY) == {CPU: 0}
+        assert min_dimension({CPU: 5, GPU: 5}, {CPU: 3}, MissingScalar.INFINITY) == {CPU: 3, GPU: 5}
+        assert min_dimension({CPU: 5, GPU: 5}, {CPU: 3}, MissingScalar.ZERO) == {CPU: 3, GPU: 0}
+        assert min_dimension({CPU: 5}, {}, MissingScalar.INFINITY) == {CPU: 0}
 
     def test_maximum_drops_negative_scalars(self) -> None:
         larger = maximum({CPU: -5, MEMORY: 1, GPU: -1}, {CPU: -7, GPU: -2})

@@ -33,7 +33,7 @@ _LONGEST_LABEL = 63
 _ENTRY_PARTS = 2
 
 
-class Statement(NamedTuple):
+class BindOrigin(NamedTuple):
     """The author of a bind, and its position in the bind stream."""
 
     ledger: str
@@ -44,10 +44,10 @@ class Statement(NamedTuple):
     entry: tuple[int, ...]
     """Position in the bind stream."""
 
-    def is_of_the_leader_of(self, other: Statement) -> bool:
+    def is_of_the_leader_of(self, other: BindOrigin) -> bool:
         return (self.ledger, self.leader) == (other.ledger, other.leader)
 
-    def is_after(self, other: Statement) -> bool:
+    def is_after(self, other: BindOrigin) -> bool:
         """Whether the same ledger decided it later."""
         when = self.epoch, self.entry
         return self.ledger == other.ledger and when > (other.epoch, other.entry)
@@ -63,7 +63,7 @@ class BindPhase(Enum):
     SUCCEEDED = auto()
 
 
-class Owner(msgspec.Struct):
+class OwnerReference(msgspec.Struct):
     kind: str = ""
     uid: str = ""
 
@@ -74,7 +74,7 @@ class RequestMetadata(msgspec.Struct, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
-    owner_references: list[Owner] | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class RequestSpec(msgspec.Struct, rename="camel"):
@@ -113,7 +113,7 @@ class BindRequest(msgspec.Struct):
         return next((owner.uid for owner in owners if owner.kind == "Pod"), "")
 
     @property
-    def statement(self) -> Statement:
+    def statement(self) -> BindOrigin:
         return read_statement((self.metadata.annotations or {}).get(STATEMENT, ""))
 
     @property
@@ -139,7 +139,7 @@ class BindRequest(msgspec.Struct):
 request_of = msgspec.json.Decoder(BindRequest).decode
 
 
-def read_statement(text: str) -> Statement:
+def read_statement(text: str) -> BindOrigin:
     """Parse the annotation ``LEDGER/NUMBER:DRAWN/ENTRY``."""
     ledger, _, rest = text.partition("/")
     leader, _, entry = rest.partition("/")
@@ -147,7 +147,7 @@ def read_statement(text: str) -> Statement:
     epoch = whole_number(number) or 0
     numbers = map(whole_number, entry.split("-", _ENTRY_PARTS)[:_ENTRY_PARTS])
     parts = tuple(number for number in numbers if number is not None)
-    return Statement(ledger, leader, epoch, parts)
+    return BindOrigin(ledger, leader, epoch, parts)
 
 
 def path_of(key: PodKey) -> str:

@@ -19,7 +19,7 @@ from coordinator.cluster.kubernetes.writes.patch import ObjectServer
 log = structlog.get_logger(__name__)
 
 
-class Deletion(Enum):
+class DeletionResult(Enum):
     DONE = auto()
     GONE = auto()
     """It was not there any more."""
@@ -50,7 +50,7 @@ class RequestServer:
             self._book.drop(key, known.request.metadata.uid)
         return True
 
-    async def delete(self, request: BindRequest) -> Deletion:
+    async def delete(self, request: BindRequest) -> DeletionResult:
         """Delete the request as it was when this was decided."""
         meta = request.metadata
         conditions = {"uid": meta.uid, "resourceVersion": meta.resource_version}
@@ -60,15 +60,15 @@ class RequestServer:
         match None if answer is None else answer.code:
             case HTTPStatus.OK | HTTPStatus.ACCEPTED:
                 self._book.drop(request.key, meta.uid)
-                return Deletion.DONE
+                return DeletionResult.DONE
             case HTTPStatus.NOT_FOUND:
                 self._book.drop(request.key, meta.uid)
-                return Deletion.GONE
+                return DeletionResult.GONE
             case HTTPStatus.CONFLICT | None:
                 known = await self.reread(request.key)
-                return Deletion.CHANGED if known else Deletion.UNKNOWN
+                return DeletionResult.CHANGED if known else DeletionResult.UNKNOWN
             case _:
                 assert answer is not None
                 why = status_of(answer.body, answer.code).message
         log.warning("A BindRequest cannot be deleted", name="/".join(request.key), why=why)
-        return Deletion.UNKNOWN
+        return DeletionResult.UNKNOWN

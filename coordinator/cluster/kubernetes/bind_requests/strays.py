@@ -16,7 +16,7 @@ from coordinator.cluster.kubernetes.bind_requests.objects import (
     BindRequest,
     read_statement,
 )
-from coordinator.cluster.kubernetes.bind_requests.server import Deletion, RequestServer
+from coordinator.cluster.kubernetes.bind_requests.server import DeletionResult, RequestServer
 from coordinator.cluster.kubernetes.state.mirror import Mirror
 from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites
@@ -82,7 +82,7 @@ class StrayRequests:
         return bool(request.statement.ledger)  # KAI's own requests are its binder's to do
 
     async def _end_stray(self, request: BindRequest) -> None:
-        if await self._server.delete(request) is Deletion.DONE:
+        if await self._server.delete(request) is DeletionResult.DONE:
             self.deleted += 1
             ours = read_statement(self._writes.leadership.statement)
             say = log.info if request.statement.is_of_the_leader_of(ours) else log.warning

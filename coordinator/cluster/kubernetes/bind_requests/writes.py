@@ -35,12 +35,12 @@ from coordinator.cluster.kubernetes.bind_requests.objects import (
     request_of,
     written_request,
 )
-from coordinator.cluster.kubernetes.bind_requests.server import Deletion, RequestServer
+from coordinator.cluster.kubernetes.bind_requests.server import DeletionResult, RequestServer
 from coordinator.cluster.kubernetes.bind_requests.strays import StrayRequests
 from coordinator.cluster.kubernetes.state.mirror import NODE, Mirror, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.kubernetes.writes.bind_call import NO_NODE, BindCall
-from coordinator.cluster.kubernetes.writes.verdict import Refused, of_answer
+from coordinator.cluster.kubernetes.writes.verdict import BindRefusal, of_answer
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, ClusterTimeout
 from shared.model.node_pool import NodePool
@@ -64,7 +64,7 @@ log = structlog.get_logger(__name__)
 
 
 class RequestWrites:
-    """See :class:`~coordinator.cluster.kubernetes.cluster.Writes`. Evictions go as ever."""
+    """See :class:`~coordinator.cluster.kubernetes.cluster.PodWrites`. Evictions go as ever."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ class RequestWrites:
             case _:
                 pass
         judged = of_answer(answer.code, answer.body)
-        if isinstance(judged, Refused):
+        if isinstance(judged, BindRefusal):
             call.refuse(i, judged.reason)
         why = status_of(answer.body, answer.code).message
         log.warning("A BindRequest is refused", pod=row.name, why=why)
@@ -234,12 +234,12 @@ class RequestWrites:
         request, node = known.request, call.requests.nodes[i]
         wanted = request.asks(node, call.devices(i))
         if not request.is_of(row):  # of an earlier pod of this name
-            return await self.server.delete(request) is not Deletion.UNKNOWN
+            return await self.server.delete(request) is not DeletionResult.UNKNOWN
         if wanted and request.phase is not BindPhase.FAILED and self._has_node(node):
             return await self._look_up(call, i, row, known)
         if request.phase is BindPhase.SUCCEEDED:  # the pod says where, or the request is not true
             looked = await self._look(call, i, row)
-            return looked and await self.server.delete(request) is not Deletion.UNKNOWN
+            return looked and await self.server.delete(request) is not DeletionResult.UNKNOWN
         if self._is_later(request, call.entry(i)):
             call.answer(i, BindAnswer.OVER)
             return False
@@ -255,15 +255,15 @@ class RequestWrites:
         """Delete the request, and see what became of the pod. ``refused``: the binder could not
         do it."""
         deleted = await self.server.delete(request)
-        if deleted is Deletion.UNKNOWN:
+        if deleted is DeletionResult.UNKNOWN:
             return False
-        if deleted is Deletion.CHANGED:
+        if deleted is DeletionResult.CHANGED:
             return True
         # Its own error does not say that the pod is not bound: the answer to the binding may have
         # been lost.
         if not await self._look(call, i, row):
             return False
-        if not refused or deleted is Deletion.GONE:
+        if not refused or deleted is DeletionResult.GONE:
             return True
         self.counts.failed += 1
         log.warning("KAI's binder failed", pod=row.name, why=request.status.reason)
@@ -283,7 +283,7 @@ class RequestWrites:
         if not await self.server.reread(row.key) or not await self._look(call, i, row):
             return False
         if request.phase is BindPhase.SUCCEEDED and self._book.of(row.key) is known:
-            return await self.server.delete(known.request) is not Deletion.UNKNOWN
+            return await self.server.delete(known.request) is not DeletionResult.UNKNOWN
         return True
 
     async def _look(self, call: BindCall, i: int, row: PodRow) -> bool:

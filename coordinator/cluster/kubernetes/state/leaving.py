@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from coordinator.cluster.kubernetes.api.objects import PodMetadata
 from coordinator.cluster.kubernetes.state.pods import PodRow
-from coordinator.cluster.overdue import Obstacle, OverduePod
+from coordinator.cluster.overdue import OverdueObstacle, OverduePod
 
 OVERDUE_SECONDS = 30.0
 """Beyond its grace. A kubelet that lives kills and reports within a few seconds, and a node that
@@ -23,7 +23,7 @@ class _Deleted:
 
 
 @dataclass(slots=True)
-class _Refused:
+class _RefusedEviction:
     row: PodRow
     since: float
     last: float
@@ -35,7 +35,7 @@ class LeavingPods:
 
     def __init__(self) -> None:
         self._deleted: dict[str, _Deleted] = {}
-        self._refused: dict[str, _Refused] = {}
+        self._refused: dict[str, _RefusedEviction] = {}
         """Pod's uid -> its last refused eviction."""
 
     def take(self, row: PodRow, meta: PodMetadata, now: float) -> None:
@@ -55,7 +55,7 @@ class LeavingPods:
         """The server does not let the pod be evicted. Returns whether that is new."""
         known = self._refused.get(row.uid)
         since = now if known is None else known.since
-        self._refused[row.uid] = _Refused(row, since, now, why)
+        self._refused[row.uid] = _RefusedEviction(row, since, now, why)
         return known is None
 
     def forget(self, row: PodRow) -> None:
@@ -70,7 +70,7 @@ class LeavingPods:
             held = ", ".join(late.finalizers)
             yield _overdue(
                 late.row,
-                Obstacle.FINALIZER if held else Obstacle.KUBELET,
+                OverdueObstacle.FINALIZER if held else OverdueObstacle.KUBELET,
                 late.since,
                 grace=late.grace,
                 detail=held,
@@ -79,11 +79,13 @@ class LeavingPods:
             # One that nobody asks for any more is no victim.
             asked = now < refused.last + OVERDUE_SECONDS
             if refused.row.jid >= 0 and asked and now >= refused.since + OVERDUE_SECONDS:
-                yield _overdue(refused.row, Obstacle.REFUSED, refused.since, detail=refused.why)
+                yield _overdue(
+                    refused.row, OverdueObstacle.REFUSED, refused.since, detail=refused.why
+                )
 
 
 def _overdue(
-    row: PodRow, obstacle: Obstacle, since: float, *, grace: float = 0.0, detail: str
+    row: PodRow, obstacle: OverdueObstacle, since: float, *, grace: float = 0.0, detail: str
 ) -> OverduePod:
     task = row.jid, row.tix
     return OverduePod(task, row.namespace, row.name, row.node, obstacle, since, grace, detail)

@@ -28,7 +28,7 @@ class ObjectServer(Protocol):
         ...
 
 
-class Outcome(Enum):
+class PatchOutcome(Enum):
     DONE = auto()
     CHANGED = auto()
     """The object has another version: read it again."""
@@ -40,7 +40,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    outcome: Outcome
+    outcome: PatchOutcome
     written: Json | None = None
     """The object after the write; None where it was not done for certain."""
     message: str = ""
@@ -57,13 +57,13 @@ async def patch(server: ObjectServer, path: str, version: str, fields: Json) -> 
 
 def judged(answer: HttpAnswer | None) -> Patched:
     if answer is None or answer.code in _AGAIN or answer.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Patched(Outcome.UNKNOWN)
+        return Patched(PatchOutcome.UNKNOWN)
     match answer.code:
         case HTTPStatus.OK:
-            return Patched(Outcome.DONE, msgspec.json.decode(answer.body))
+            return Patched(PatchOutcome.DONE, msgspec.json.decode(answer.body))
         case HTTPStatus.CONFLICT:
-            return Patched(Outcome.CHANGED)
+            return Patched(PatchOutcome.CHANGED)
         case HTTPStatus.NOT_FOUND:
-            return Patched(Outcome.GONE)
+            return Patched(PatchOutcome.GONE)
         case code:
-            return Patched(Outcome.REFUSED, message=status_of(answer.body, code).message)
+            return Patched(PatchOutcome.REFUSED, message=status_of(answer.body, code).message)

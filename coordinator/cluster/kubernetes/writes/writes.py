@@ -29,13 +29,19 @@ from coordinator.cluster.kubernetes.state.mirror import NODE, Mirror, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import STATEMENT, PodRow
 from coordinator.cluster.kubernetes.writes.bind_call import NO_NODE, BindCall
 from coordinator.cluster.kubernetes.writes.cluster_lease import ClusterLeases
-from coordinator.cluster.kubernetes.writes.verdict import Looked, Next, Refused, of_answer, of_pod
+from coordinator.cluster.kubernetes.writes.verdict import (
+    BindRefusal,
+    NextStep,
+    PodVerdict,
+    of_answer,
+    of_pod,
+)
 from coordinator.cluster.protocol import (
     BindAnswer,
     BindAnswers,
     BindRequests,
     ClusterTimeout,
-    NotLetGo,
+    StopRefused,
 )
 from shared.model.kai_devices import labels_of, received, shared_groups
 from shared.model.named_devices import ASSIGNED_DEVICES, written_devices
@@ -132,7 +138,7 @@ class ApiWrites:
         entry = call.entry(i)
         if not self._mirror.exists(ObjectKey(NODE, "", node)):
             # The server does not look: it would answer 201, and the pod would wait for ever.
-            await self._refuse(call, i, row, Refused(NO_NODE, f"there is no node {node}"))
+            await self._refuse(call, i, row, BindRefusal(NO_NODE, f"there is no node {node}"))
             return
         version = row.version
         for _ in range(TRIES):
@@ -140,17 +146,17 @@ class ApiWrites:
             path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}/binding"
             body = self._binding(row, node, version, entry, call.devices(i))
             answer = await self._write("POST", path, body)
-            judged = Next.LOOK if answer is None else of_answer(answer.code, answer.body)
+            judged = NextStep.LOOK if answer is None else of_answer(answer.code, answer.body)
             match judged:
-                case Refused():
+                case BindRefusal():
                     await self._refuse(call, i, row, judged)
                     return
                 case BindAnswer():
-                    self._answered(call, i, row, Looked(judged, node))
+                    self._answered(call, i, row, PodVerdict(judged, node))
                     return
-                case Next.WAIT:
+                case NextStep.WAIT:
                     return  # unknown to the binder, which asks again
-                case Next.LOOK:
+                case NextStep.LOOK:
                     looked = await self.look(row, node)
             if looked is None:
                 return
@@ -161,7 +167,7 @@ class ApiWrites:
                 return
             version = looked.version
 
-    async def _refuse(self, call: BindCall, i: int, row: PodRow, why: Refused) -> None:
+    async def _refuse(self, call: BindCall, i: int, row: PodRow, why: BindRefusal) -> None:
         """Have the place given back, once no earlier binding to it can land any more: one without
         an answer, of ours or of a deposed leader's, may still be on its way."""
         node = call.requests.nodes[i]
@@ -213,13 +219,13 @@ class ApiWrites:
         over = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
         return answer is not None and answer.code in over
 
-    def _answered(self, call: BindCall, i: int, row: PodRow, looked: Looked) -> None:
+    def _answered(self, call: BindCall, i: int, row: PodRow, looked: PodVerdict) -> None:
         assert looked.answer is not None
         call.answer(i, looked.answer, looked.node)
         if looked.answer in (BindAnswer.OK, BindAnswer.ALREADY):
             self._mirror.bound(row, looked.node)
 
-    async def look(self, row: PodRow, node: str) -> Looked | None:
+    async def look(self, row: PodRow, node: str) -> PodVerdict | None:
         """Read the pod, where an answer told too little or did not come; None where that cannot be
         read either."""
         self.counts.looks += 1
@@ -259,7 +265,7 @@ class ApiWrites:
 
     async def evict(self, rows: Sequence[PodRow]) -> None:
         """Evict by the eviction subresource, so that disruption budgets count. Some are asked for
-        again: raises ClusterTimeout where there was no answer for one, NotLetGo where the server
+        again: raises ClusterTimeout where there was no answer for one, StopRefused where the server
         refuses."""
         unanswered: list[str] = []
         refused: list[str] = []
@@ -275,7 +281,7 @@ class ApiWrites:
         if unanswered:
             raise ClusterTimeout(f"no answer about {len(unanswered)} pods, such as {unanswered[0]}")
         if refused:
-            raise NotLetGo(f"{len(refused)} pods may not be evicted yet, such as {refused[0]}")
+            raise StopRefused(f"{len(refused)} pods may not be evicted yet, such as {refused[0]}")
 
     async def _evict_one(self, row: PodRow) -> bool | None:
         """False: the server refuses; None: it did not answer."""

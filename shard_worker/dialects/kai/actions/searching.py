@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from shard_worker.dialects.kai.evictions import Ended, Proposal, Scenario, SearchRecord
+from shard_worker.dialects.kai.evictions import EvictionScenario, Proposal, SearchEnd, SearchRecord
 from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.rules.amounts import Amounts
 from shard_worker.dialects.kai.rules.budget import ActionBudget, JobBudget, told
@@ -19,7 +19,7 @@ from shard_worker.dialects.kai.search.job_lines import JobLines
 from shard_worker.dialects.kai.search.parts import TRIED, result_of
 from shard_worker.dialects.kai.search.resident_columns import Mask, ResidentColumns
 from shard_worker.dialects.kai.search.simulation import Simulator, jobs_of
-from shard_worker.dialects.kai.search.solver import Outcome, Search, solve
+from shard_worker.dialects.kai.search.solver import Search, SearchOutcome, solve
 from shard_worker.dialects.kai.search.statement import SearchStatement
 from shard_worker.dialects.kai.search.victims import VictimOrder
 from shard_worker.dialects.kai.session import KaiSession
@@ -69,12 +69,12 @@ class EvictingAction:
 
 def run(ssn: KaiSession, action: EvictingAction) -> None:
     """Search victims for one waiting job after the other, and commit what is found."""
-    _Run(ssn, action).run()
+    _ActionRun(ssn, action).run()
 
 
 def run_for(ssn: KaiSession, action: EvictingAction, job: KaiJob) -> bool:
     """Search victims for this job alone; True where some were found, which is committed."""
-    return _Run(ssn, action).run_for(job)
+    return _ActionRun(ssn, action).run_for(job)
 
 
 def may_search(ssn: KaiSession, action: EvictingAction, job: KaiJob) -> bool:
@@ -84,7 +84,7 @@ def may_search(ssn: KaiSession, action: EvictingAction, job: KaiJob) -> bool:
     return bool(tasks) and action.may_search(job, ssn.asked_by(tasks))
 
 
-class _Run:
+class _ActionRun:
     """One run of an action."""
 
     def __init__(self, ssn: KaiSession, action: EvictingAction) -> None:
@@ -166,11 +166,11 @@ class _Run:
                 seconds=own.seconds,
             )
         )
-        if outcome.ended in (Ended.EXHAUSTED, Ended.IMPOSSIBLE):
+        if outcome.ended in (SearchEnd.EXHAUSTED, SearchEnd.IMPOSSIBLE):
             memory.failed(signature, footprint)
         return outcome.statement
 
-    def _told(self, outcome: Outcome, budget: JobBudget) -> str:
+    def _told(self, outcome: SearchOutcome, budget: JobBudget) -> str:
         """How a search ended, for people."""
         if outcome.bound is None:
             return outcome.ended.value
@@ -217,14 +217,14 @@ class _Run:
         lines = self._running.victims(lambda columns: np.isin(columns.jid, among), decided=decided)
         return VictimOrder(self._ssn, lines, lambda other: other.job.job.jid in chosen)
 
-    def _validator(self, job: KaiJob, asks: Amounts) -> Callable[[Scenario], bool]:
+    def _validator(self, job: KaiJob, asks: Amounts) -> Callable[[EvictionScenario], bool]:
         ssn, validate = self._ssn, self._action.validate
         held: dict[int, Amounts] = {}
 
         def amounts_of(task: TaskInfo) -> Amounts:
             return held[id(task)]
 
-        def valid(scenario: Scenario) -> bool:
+        def valid(scenario: EvictionScenario) -> bool:
             tasks = scenario.tasks
             by_job: dict[int, list[TaskInfo]] = {}
             for task in tasks:
@@ -241,12 +241,12 @@ class _Run:
         return self._failed.setdefault(queue, FailedSearches())
 
 
-def _part_of(outcome: Outcome, budget: JobBudget) -> SearchPart | None:
+def _part_of(outcome: SearchOutcome, budget: JobBudget) -> SearchPart | None:
     """How the generators that were tried ended; None where it did not come to them."""
-    if outcome.ended not in (Ended.SOLVED, *TRIED):
+    if outcome.ended not in (SearchEnd.SOLVED, *TRIED):
         return None
     return SearchPart(
-        solved=outcome.ended is Ended.SOLVED,
+        solved=outcome.ended is SearchEnd.SOLVED,
         simulated=budget.simulated,
         bound="" if outcome.bound is None else outcome.bound.name,
         generator=outcome.generator,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shard_worker.session_model.world import World
 
 
-class Proportion:
+class KaiProportion:
     name = "proportion"
 
     def __init__(self, option: PluginOption) -> None:

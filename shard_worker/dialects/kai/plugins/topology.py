@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from shard_worker.dialects.kai.model import KaiJob, Member, constraint_of, pod_set_of
 from shard_worker.dialects.kai.rules.domains import (
-    Asked,
     Domain,
+    GroupRequest,
     common_domain,
     domains_to_try,
     grown,
@@ -105,7 +105,7 @@ def tree_of(topology: KaiTopology, world: World, within: Mask) -> Domain:
     return grown(np.flatnonzero(member), codes, [column.values for column in columns])
 
 
-def asked_by(tasks: Sequence[TaskInfo], world: World, *, own: Mask | None) -> Asked:
+def asked_by(tasks: Sequence[TaskInfo], world: World, *, own: Mask | None) -> GroupRequest:
     """Sum up the requests of tasks. Their ``pods`` are counted only if, apart from cores and
     memory, every resource is requested by all tasks or by none. ``own``: the rows whose domains go
     first."""
@@ -120,7 +120,7 @@ def asked_by(tasks: Sequence[TaskInfo], world: World, *, own: Mask | None) -> As
     alike = all(n == len(tasks) for slot, n in askers.items() if slot not in (CPU, MEMORY))
     ratios = [(amount, world.future_idle(slot)) for slot, amount in totals.items() if slot != PODS]
     pods = _pods(largest, len(tasks), world) if alike else None
-    return Asked(len(tasks), pods, ratios, own)
+    return GroupRequest(len(tasks), pods, ratios, own)
 
 
 def _pods(largest: dict[int, int], tasks: int, world: World) -> NDArray[np.int64]:

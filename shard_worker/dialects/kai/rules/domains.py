@@ -77,7 +77,7 @@ def _grown(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GroupRequest:
     """The joint requests of a group's tasks, against the free amounts of each row."""
 
     tasks: int
@@ -145,7 +145,7 @@ def common_domain(root: Domain, limits: Limits) -> Domain:
     return domain
 
 
-def in_order(domain: Domain, asked: Asked, deepest: int) -> Domain:
+def in_order(domain: Domain, asked: GroupRequest, deepest: int) -> Domain:
     """The tree below a domain with fuller children first; equals by id."""
     if domain.level >= deepest:
         return domain
@@ -154,7 +154,7 @@ def in_order(domain: Domain, asked: Asked, deepest: int) -> Domain:
     return Domain(domain.path, domain.rows, ordered)
 
 
-def domains_to_try(root: Domain, asked: Asked, limits: Limits, active: Rows) -> list[Domain]:
+def domains_to_try(root: Domain, asked: GroupRequest, limits: Limits, active: Rows) -> list[Domain]:
     """The domains for a group, the best first: of the lowest level first, then of wider ones.
     Within a level those of the own shard go before fuller ones, as its nodes do: the fullest is the
     same for all workers, which would meet in it.

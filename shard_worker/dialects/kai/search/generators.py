@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shard_worker.dialects.kai.evictions import EvictionUnit, Probe, Scenario, VictimCount
+from shard_worker.dialects.kai.evictions import (
+    EvictionScenario,
+    KaiEvictionUnit,
+    Probe,
+    VictimCount,
+)
 from shard_worker.dialects.kai.search.node_capacities import NodeCapacities
 from shard_worker.dialects.kai.session import KaiSession
 
 
-def node_local_greedy(probe: Probe) -> Iterator[Scenario]:
+def node_local_greedy(probe: Probe) -> Iterator[EvictionScenario]:
     """sg-nodelocalgreedy: after each unit, for each of its nodes by name, all units so far that
     touch the node."""
     if probe.recorded:
-        yield Scenario(probe.recorded)
-    on_row: dict[int, tuple[dict[EvictionUnit, None], VictimCount]] = {}
-    of_job: dict[int, list[EvictionUnit]] = {}
+        yield EvictionScenario(probe.recorded)
+    on_row: dict[int, tuple[dict[KaiEvictionUnit, None], VictimCount]] = {}
+    of_job: dict[int, list[KaiEvictionUnit]] = {}
     for unit in probe.units():
         earlier = of_job.setdefault(unit.jid, [])
         rows = [task.row for task in unit.occupants]
@@ -37,15 +42,15 @@ def node_local_greedy(probe: Probe) -> Iterator[Scenario]:
         for row in rows:
             units, count = on_row[row]
             if count.enough():
-                yield Scenario(probe.recorded, tuple(units))
+                yield EvictionScenario(probe.recorded, tuple(units))
 
 
-def multi_node_gang(probe: Probe) -> Iterator[Scenario]:
+def multi_node_gang(probe: Probe) -> Iterator[EvictionScenario]:
     """sg-multinodegang: after each unit, the units that touch the smallest nodes which together
     could hold what is missing, then those of more and more nodes."""
     if probe.recorded:
-        yield Scenario(probe.recorded)
-    units: list[EvictionUnit] = []
+        yield EvictionScenario(probe.recorded)
+    units: list[KaiEvictionUnit] = []
     nodes, count = NodeCapacities(probe), probe.gathering()
     for unit in probe.units():
         units.append(unit)
@@ -57,7 +62,7 @@ def multi_node_gang(probe: Probe) -> Iterator[Scenario]:
         for size in prefixes(first, len(ranked)):
             chosen = _touching(units, ranked[:size])
             if chosen:
-                yield Scenario(probe.recorded, chosen)
+                yield EvictionScenario(probe.recorded, chosen)
 
 
 def prefixes(first: int, last: int) -> Iterator[int]:
@@ -70,7 +75,7 @@ def prefixes(first: int, last: int) -> Iterator[int]:
         yield last
 
 
-def _touching(units: Sequence[EvictionUnit], rows: Sequence[int]) -> tuple[EvictionUnit, ...]:
+def _touching(units: Sequence[KaiEvictionUnit], rows: Sequence[int]) -> tuple[KaiEvictionUnit, ...]:
     """The units with a task on one of the rows, and those of their jobs that have to go before."""
     on = set(rows)
     chosen = {unit for unit in units if any(task.row in on for task in unit.occupants)}

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.dialects.kai.devices import device_columns, gpu_slots
-from shard_worker.dialects.kai.evictions import EvictionUnit, Probe
+from shard_worker.dialects.kai.evictions import KaiEvictionUnit, Probe
 from shard_worker.dialects.kai.mig import mig_slots
 from shard_worker.session_model.world import World
 
@@ -51,7 +51,7 @@ class NodeCapacities:
         self._freed: dict[int, int] = {}
         """Row -> what its victims hold, in the order of their first victims."""
 
-    def add(self, unit: EvictionUnit) -> None:
+    def add(self, unit: KaiEvictionUnit) -> None:
         """Take the victims of a unit off their nodes."""
         # Equals are ranked by their first victims, in task order.
         for task in unit.occupants if len(unit.occupants) == 1 else unit.tasks:

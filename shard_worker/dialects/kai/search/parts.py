@@ -5,24 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shard_worker.dialects.kai.evictions import Ended
+from shard_worker.dialects.kai.evictions import SearchEnd
 from shard_worker.dialects.kai.rules.budget import BudgetBound, told
 from shared.codec.packed import replace
 from shared.messages.search_part import SearchPart
 from shared.policy.kai_model import SearchBudgets
 
-TRIED = (Ended.EXHAUSTED, Ended.BUDGET)
+TRIED = (SearchEnd.EXHAUSTED, SearchEnd.BUDGET)
 """How a search ends whose generators were tried in vain."""
 
 
-def result_of(ended: Ended, part: tuple[int, int] | None) -> Ended:
+def result_of(ended: SearchEnd, part: tuple[int, int] | None) -> SearchEnd:
     """Result to count for a search. A search in parts must count once: its first part counts unless
     it tried in vain, otherwise a later one does; success of a later part is counted at its
     commit."""
     if part is None:
         return ended
     is_first = part[0] == 0
-    return Ended.PART if (ended in TRIED) == is_first else ended
+    return SearchEnd.PART if (ended in TRIED) == is_first else ended
 
 
 def joined(parts: Sequence[SearchPart], scenarios: int) -> SearchPart:
@@ -44,6 +44,6 @@ def joined(parts: Sequence[SearchPart], scenarios: int) -> SearchPart:
 def described(part: SearchPart, budgets: SearchBudgets, action: str) -> str:
     """How generators that found nothing ended, for people."""
     if not part.bound:
-        return Ended.EXHAUSTED.value
+        return SearchEnd.EXHAUSTED.value
     bound, generator = BudgetBound[part.bound], part.generator
     return told(bound, budgets, action=action, generator=generator, simulated=part.simulated)

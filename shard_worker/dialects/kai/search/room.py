@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.dialects.kai.devices import device_columns, parts, request_of
-from shard_worker.dialects.kai.evictions import EvictionUnit, Occupant
+from shard_worker.dialects.kai.evictions import KaiEvictionUnit, Occupant
 from shard_worker.dialects.kai.model import KaiJob, Member, constraint_of
 from shard_worker.dialects.kai.rules.domains import limits_of
 from shard_worker.dialects.kai.rules.groups import SubGroupSet
@@ -36,7 +36,7 @@ _ENDLESS = np.iinfo(np.int64).max
 
 
 @dataclass(slots=True)
-class _Kind:
+class _TaskKind:
     """Tasks of one class that wait, and the rows that may take them."""
 
     columns: list[int]
@@ -89,7 +89,7 @@ class _Kind:
         )
 
 
-class Room:
+class SearchRoom:
     """Future idle amounts of each row, compared with the requests of tasks."""
 
     def __init__(self, ssn: KaiSession, job: KaiJob, tasks: Sequence[TaskInfo]) -> None:
@@ -112,7 +112,7 @@ class Room:
         self.misses = 0
         """How often a count excluded something."""
 
-    def _kind(self, job: KaiJob, alike: Sequence[TaskInfo]) -> _Kind:
+    def _kind(self, job: KaiJob, alike: Sequence[TaskInfo]) -> _TaskKind:
         world, task = self._ssn.world, alike[0]
         size = world.size
         columns = [self._slots.index(slot) for slot, _ in task.requests]
@@ -130,7 +130,7 @@ class Room:
             for _, mask in rule.fn(task.cls, world.view):
                 rows &= mask
         together = list(_together(job.root, job, alike, world))
-        return _Kind(columns, asks, rows, len(alike), _apart(task, world), together)
+        return _TaskKind(columns, asks, rows, len(alike), _apart(task, world), together)
 
     def could_ever(self) -> bool:
         """Whether all that wait could be placed if nobody else were there."""
@@ -140,19 +140,19 @@ class Room:
         free = np.stack([*empty, devices])
         return all(kind.fits(kind.counts(free)) for kind in self._kinds)
 
-    def without(self, tasks: Iterable[Occupant]) -> Room:
+    def without(self, tasks: Iterable[Occupant]) -> SearchRoom:
         """Take tasks off their rows, for good; returns itself."""
         for task in tasks:
             self._free[:, task.row] += self.freed_by(task)
         self._before = None
         return self
 
-    def gathering(self) -> Gathering:
+    def gathering(self) -> FreedRoom:
         """An empty set of victims, with nobody else gone."""
         if self._before is None:
             self._before = [kind.counts(self._free) for kind in self._kinds]
             self._places = [int(counts.sum()) for counts in self._before]
-        return Gathering(self, self._kinds, self._free, self._before, self._places)
+        return FreedRoom(self, self._kinds, self._free, self._before, self._places)
 
     def freed_by(self, task: Occupant) -> Freed:
         """Amounts of each column that the task's eviction frees."""
@@ -165,13 +165,13 @@ class Room:
         return freed
 
 
-class Gathering:
+class FreedRoom:
     """Victims that are added one by one, and what is free without them."""
 
     def __init__(
         self,
-        room: Room,
-        kinds: Sequence[_Kind],
+        room: SearchRoom,
+        kinds: Sequence[_TaskKind],
         free: Amounts,
         before: Sequence[Amounts],
         places: Sequence[int],
@@ -186,7 +186,7 @@ class Gathering:
         """Row -> how many tasks it has room for now."""
         self._places = list(places)
 
-    def add(self, unit: EvictionUnit) -> None:
+    def add(self, unit: KaiEvictionUnit) -> None:
         """Take the unit's tasks off their rows."""
         self.add_tasks(unit.occupants)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from shard_worker.dialects.kai.evictions import Probe, Scenario
+from shard_worker.dialects.kai.evictions import EvictionScenario, Probe
 from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.placing import Placing
 from shard_worker.dialects.kai.rules.groups import is_whole, tasks_to_allocate
@@ -23,7 +23,7 @@ from shard_worker.framework.rules import Mask
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
 
-Validator = Callable[[Scenario], bool]
+Validator = Callable[[EvictionScenario], bool]
 """Whether the victims may go, as they stand after a simulation."""
 _GONE = Status.RELEASING | Status.PIPELINED
 
@@ -48,7 +48,7 @@ class Simulator:
     reason: str
     """Reason of the evictions, for people."""
 
-    def run(self, probe: Probe, scenario: Scenario) -> Solution | None:
+    def run(self, probe: Probe, scenario: EvictionScenario) -> Solution | None:
         """The scenario in effect; None, and nothing in effect, where it does not come out."""
         statement = SearchStatement(self.ssn)
         whole = [job for job in jobs_of(self.ssn, scenario.tasks) if is_whole(job.root)]

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from shard_worker.dialects.kai.devices import wants_gpus
 from shard_worker.dialects.kai.evictions import (
-    Ended,
-    EvictionUnit,
+    EvictionScenario,
+    KaiEvictionUnit,
     Occupant,
     Probe,
-    Scenario,
+    SearchEnd,
     Uncounted,
     UnreadTask,
 )
@@ -30,7 +30,7 @@ from shard_worker.dialects.kai.rules.groups import IN_USE, tasks_to_allocate
 from shard_worker.dialects.kai.rules.probes import probe_sizes
 from shard_worker.dialects.kai.search.clones import wanting
 from shard_worker.dialects.kai.search.node_capacities import gpu_room
-from shard_worker.dialects.kai.search.room import Room
+from shard_worker.dialects.kai.search.room import SearchRoom
 from shard_worker.dialects.kai.search.simulation import Simulator, Solution
 from shard_worker.dialects.kai.search.statement import SearchStatement
 from shard_worker.dialects.kai.session import KaiSession
@@ -48,7 +48,7 @@ class Search:
 
     ssn: KaiSession
     job: KaiJob
-    victims: Iterable[EvictionUnit]
+    victims: Iterable[KaiEvictionUnit]
     """Candidates for eviction, the first to go first."""
     simulator: Simulator
     budget: JobBudget
@@ -61,8 +61,8 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    ended: Ended
+class SearchOutcome:
+    ended: SearchEnd
     statement: SearchStatement | None = None
     """In effect, to be committed; None where the search found nothing."""
     bound: BudgetBound | None = None
@@ -71,35 +71,39 @@ class Outcome:
     """The one that was at work then."""
 
 
-def solve(search: Search) -> Outcome:
+def solve(search: Search) -> SearchOutcome:
     """The first scenario that places all that the job asks for next."""
     ssn = search.ssn
     tasks = tasks_to_allocate(search.job.root, simulated=True)
     generators = ssn.evictions.generators
     if not tasks:
-        return Outcome(Ended.NOTHING_ASKED)
+        return SearchOutcome(SearchEnd.NOTHING_ASKED)
     if not generators:
-        return Outcome(Ended.NO_GENERATOR)
+        return SearchOutcome(SearchEnd.NO_GENERATOR)
     if search.counts and not _is_possible(search, tasks):
-        return Outcome(Ended.IMPOSSIBLE)
+        return SearchOutcome(SearchEnd.IMPOSSIBLE)
     had = _number_in_use(search.job)
     cut: tuple[BudgetBound, str] | None = None
     for name in islice(generators, *(search.part or (None,))):
         search.budget.begin(name)
-        attempt = _Attempt(search, tasks, name)
+        attempt = _GeneratorRun(search, tasks, name)
         solution = attempt.solve()
         if solution is not None:
             if _number_in_use(search.job) > had and search.job.root.gang_kept:
-                return Outcome(Ended.SOLVED, solution.statement)
+                return SearchOutcome(SearchEnd.SOLVED, solution.statement)
             solution.statement.rollback()
         cut = cut if attempt.bound is None else (attempt.bound, name)
-    return Outcome(Ended.EXHAUSTED) if cut is None else Outcome(Ended.BUDGET, None, *cut)
+    return (
+        SearchOutcome(SearchEnd.EXHAUSTED)
+        if cut is None
+        else SearchOutcome(SearchEnd.BUDGET, None, *cut)
+    )
 
 
 def _is_possible(search: Search, tasks: Sequence[TaskInfo]) -> bool:
     """Whether the counts leave anything to try for the job as a whole."""
     ssn = search.ssn
-    if not Room(ssn, wanting(search.job, tasks), tasks).could_ever():
+    if not SearchRoom(ssn, wanting(search.job, tasks), tasks).could_ever():
         return False
     return search.may_cost(search.job, least_cost(ssn, tasks))
 
@@ -122,7 +126,7 @@ def _number_in_use(job: KaiJob) -> int:
     return sum(pod_set.number(IN_USE) for pod_set in job.root.pod_sets())
 
 
-class _Attempt:
+class _GeneratorRun:
     """The probes of one generator."""
 
     def __init__(self, search: Search, tasks: Sequence[TaskInfo], generator: str) -> None:
@@ -159,7 +163,7 @@ class _Attempt:
         feasible = self._feasible.copy()
         feasible[np.array([task.row for task in recorded], np.intp)] = True
         job = wanting(search.job, tasks)
-        room = Room(ssn, job, tasks).without(recorded) if search.counts else None
+        room = SearchRoom(ssn, job, tasks).without(recorded) if search.counts else None
         probe = Probe(
             job=job,
             tasks=tasks,
@@ -176,7 +180,7 @@ class _Attempt:
         finally:
             ssn.searches.ruled_out += 0 if room is None else room.misses
 
-    def _try(self, probe: Probe, room: Room | None) -> Solution | None:
+    def _try(self, probe: Probe, room: SearchRoom | None) -> Solution | None:
         """The first scenario of a probe that comes out."""
         search, size = self._search, len(probe.tasks)
         for scenario in search.ssn.evictions.generators[self._name](probe):
@@ -194,7 +198,7 @@ class _Attempt:
             self._failed.add((size, scenario.fingerprint))
         return None
 
-    def _in_time(self, units: Iterable[EvictionUnit]) -> Iterator[EvictionUnit]:
+    def _in_time(self, units: Iterable[KaiEvictionUnit]) -> Iterator[KaiEvictionUnit]:
         """The units until the time is up: what the counts rule out takes time as well."""
         budget = self._search.budget
         for at, unit in enumerate(units):
@@ -212,7 +216,7 @@ class _Attempt:
         return known
 
 
-def _admits(room: Room, scenario: Scenario) -> bool:
+def _admits(room: SearchRoom, scenario: EvictionScenario) -> bool:
     """Whether a scenario could succeed by the counts."""
     gathering = room.gathering()
     for unit in scenario.units:

@@ -18,7 +18,7 @@ from shared.model.gpu_request import WHOLE
 from shared.units.things import Things
 
 
-class Home(NamedTuple):
+class TaskOrigin(NamedTuple):
     """Where a task was that this statement evicts."""
 
     row: int
@@ -35,7 +35,7 @@ class _Swap(NamedTuple):
     after: Things
 
 
-class _Stay(NamedTuple):
+class _UndoneEviction(NamedTuple):
     """An eviction that was taken back."""
 
     operation: Operation
@@ -49,8 +49,8 @@ class SearchStatement(WorldStatement):
     def __init__(self, ssn: KaiSession) -> None:
         super().__init__(ssn)
         self._session = ssn
-        self._homes: dict[int, Home] = {}
-        self._steps: list[Operation | _Stay | _Swap] = []
+        self._homes: dict[int, TaskOrigin] = {}
+        self._steps: list[Operation | _UndoneEviction | _Swap] = []
         """Everything in order; :attr:`operations` has the operations among it."""
         self._stayed: set[int] = set()
         """ids of tasks whose eviction was taken back."""
@@ -60,7 +60,7 @@ class SearchStatement(WorldStatement):
         return len(self._steps)
 
     def evict(self, task: TaskInfo, reason: str) -> None:
-        self._homes[id(task)] = Home(task.row, task.devices, task.status, reason)
+        self._homes[id(task)] = TaskOrigin(task.row, task.devices, task.status, reason)
         super().evict(task, reason)
 
     def pipeline(self, task: TaskInfo, row: int) -> None:
@@ -129,7 +129,7 @@ class SearchStatement(WorldStatement):
         operation = Operation(OpKind.EVICT, task, home.row, home.status, home.reason)
         super()._undo(operation)
         self._stayed.add(id(task))
-        self._steps.append(_Stay(operation))
+        self._steps.append(_UndoneEviction(operation))
 
     # --- moving -------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class SearchStatement(WorldStatement):
                 case _Swap():
                     self._exchange(step.task, step.before)
                     step.task.devices = step.before
-                case _Stay():
+                case _UndoneEviction():
                     self._again(step.operation)
                 case Operation():
                     self._undo(step)

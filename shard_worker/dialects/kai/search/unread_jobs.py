@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.dialects.kai.evictions import EvictionUnit, UnreadTask
+from shard_worker.dialects.kai.evictions import KaiEvictionUnit, UnreadTask
 from shard_worker.dialects.kai.model import KaiJob, QueueState, SortKey
 from shard_worker.dialects.kai.rules.amounts import Amounts, total
 from shard_worker.dialects.kai.search.resident_columns import Ints, Mask, ResidentColumns
@@ -35,7 +35,7 @@ class UnreadJob:
         columns = self._jobs.columns
         return total(columns.shapes[columns.shape.item(self._line)])
 
-    def unit(self) -> EvictionUnit:
+    def unit(self) -> KaiEvictionUnit:
         columns, line = self._jobs.columns, self._line
         shape, begin = columns.shape.item(line), columns.lines.item(line)
         amounts = columns.shapes[shape]
@@ -48,7 +48,7 @@ class UnreadJob:
                 rows, columns.classes[shape], taken, amounts, strict=True
             )
         )
-        return EvictionUnit.unread(columns.jid.item(line), tasks, partial(self._jobs.job, line))
+        return KaiEvictionUnit.unread(columns.jid.item(line), tasks, partial(self._jobs.job, line))
 
 
 class UnreadJobs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from shard_worker.dialects.kai.evictions import EvictionUnit
+from shard_worker.dialects.kai.evictions import KaiEvictionUnit
 from shard_worker.dialects.kai.model import KaiJob, QueueState
 from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
 from shard_worker.dialects.kai.rules.groups import ACTIVE, is_surplus, tasks_to_evict
@@ -45,11 +45,11 @@ class VictimOrder:
         """Amount taken from each leaf so far."""
         self._first: dict[QueueState, QueueState | None] = {}
         """Queue -> the leaf at or below it that loses next."""
-        self._units: list[EvictionUnit] = []
+        self._units: list[KaiEvictionUnit] = []
         self._accepted: set[int] = set()
         """Numbers of the jobs that lost a part already: what is left of them may go, too."""
 
-    def __iter__(self) -> Iterator[EvictionUnit]:
+    def __iter__(self) -> Iterator[KaiEvictionUnit]:
         """The units, the first to go first."""
         at = 0
         while at < len(self._units) or self._grow():
@@ -83,7 +83,7 @@ class VictimOrder:
         # Of a job that goes at once there is no earlier unit that could stay.
         at_once = len(tasks) == held and job.job.job.jid not in self._accepted
         alone = at_once or is_surplus(job.root, tasks)
-        self._units.append(EvictionUnit(job, tuple(tasks), alone))
+        self._units.append(KaiEvictionUnit(job, tuple(tasks), alone))
         self._gone[leaf] = self._gone[leaf].plus(self._ssn.asked_by(tasks))
         if len(tasks) < held:
             rest = without(job, tasks)

@@ -57,7 +57,7 @@ def preempt_job(ssn: Session, job: SessionJob) -> None:
 
 def between_jobs(ssn: Session, job: SessionJob) -> bool:
     """Evict tasks of other jobs of its queue until the job no longer starves; all or nothing."""
-    search = Hunt(ssn, WorldStatement(ssn), OF_ANOTHER_JOB)
+    search = PreemptionSearch(ssn, WorldStatement(ssn), OF_ANOTHER_JOB)
     if search.serve(job):
         return True
     if search.failed is not None:
@@ -84,7 +84,7 @@ def within_job(ssn: Session, job: SessionJob) -> None:
     while tasks:
         statement = WorldStatement(ssn)
         # One statement a task: what was evicted for the last one must not be undone with the next.
-        if not Hunt(ssn, statement, OF_THE_SAME_JOB).place(tasks.pop()):
+        if not PreemptionSearch(ssn, statement, OF_THE_SAME_JOB).place(tasks.pop()):
             break
         if statement.evictions:
             statement.commit()
@@ -112,7 +112,7 @@ OF_THE_SAME_JOB: Tests = (
 """Without the check for the preemptable mark: it concerns preemption by other jobs only."""
 
 
-class Hunt(NodeSearch):
+class PreemptionSearch(NodeSearch):
     """Finds nodes for the tasks of one job, with evictions, and records both in one statement."""
 
     def __init__(self, ssn: Session, statement: WorldStatement, tests: Tests) -> None:

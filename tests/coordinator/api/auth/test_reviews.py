@@ -15,10 +15,10 @@ from coordinator.api.auth.reviews import (
     CACHE_SECONDS,
     AccessRefused,
     AccessVerdict,
-    Answer,
     ClusterUser,
-    Question,
+    ReviewAnswer,
     ReviewFailed,
+    ReviewKind,
     Reviews,
     TokenUnknown,
     TooManyBadTokens,
@@ -297,15 +297,15 @@ async def test_what_became_of_each_question_is_counted(monkeypatch: pytest.Monke
     with pytest.raises(ReviewFailed):
         await reviews.judge("unheard", METRICS)
     answered = {
-        (Question.TOKEN, Answer.YES): 1,
-        (Question.TOKEN, Answer.NO): 1,
-        (Question.ACCESS, Answer.YES): 1,
-        (Question.ACCESS, Answer.NO): 1,
+        (ReviewKind.TOKEN, ReviewAnswer.YES): 1,
+        (ReviewKind.TOKEN, ReviewAnswer.NO): 1,
+        (ReviewKind.ACCESS, ReviewAnswer.YES): 1,
+        (ReviewKind.ACCESS, ReviewAnswer.NO): 1,
     }
     assert reviews.counts.answers == answered | {
-        (Question.TOKEN, Answer.REMEMBERED): 3,
-        (Question.ACCESS, Answer.REMEMBERED): 1,
-        (Question.TOKEN, Answer.TURNED_AWAY): 1,
-        (Question.TOKEN, Answer.NONE): 1,
+        (ReviewKind.TOKEN, ReviewAnswer.REMEMBERED): 3,
+        (ReviewKind.ACCESS, ReviewAnswer.REMEMBERED): 1,
+        (ReviewKind.TOKEN, ReviewAnswer.TURNED_AWAY): 1,
+        (ReviewKind.TOKEN, ReviewAnswer.NONE): 1,
     }
     assert reviews.counts.seconds.count == sum(answered.values())

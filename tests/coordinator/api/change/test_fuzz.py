@@ -19,7 +19,15 @@ from coordinator.api.change.bodies import (
     object_of,
     patch_of,
 )
-from coordinator.api.change.change import Author, Now, created, identified, named, patched, replaced
+from coordinator.api.change.change import (
+    Author,
+    CurrentObject,
+    created,
+    identified,
+    named,
+    patched,
+    replaced,
+)
 from coordinator.api.change.options import read_deletion
 from coordinator.api.change.refusals import of_refusal
 from coordinator.errors import Problem, status_body
@@ -107,12 +115,12 @@ def judged(make: Any, kind: Kind, key: Key, before: dict[str, Any] | None) -> di
     return new
 
 
-def now_of(obj: dict[str, Any]) -> Now:
+def now_of(obj: dict[str, Any]) -> CurrentObject:
     kind, key = kind_of(obj)
-    first = created(Now(None, None), obj, kind, AUTHOR)
+    first = created(CurrentObject(None, None), obj, kind, AUTHOR)
     live = orjson.loads(orjson.dumps(first))
     live["metadata"] |= {"uid": "u", "resourceVersion": "7", "creationTimestamp": "x"}
-    return Now(Document(key, orjson.dumps(first), 1.0), live)
+    return CurrentObject(Document(key, orjson.dumps(first), 1.0), live)
 
 
 @settings(max_examples=examples(500))
@@ -137,7 +145,7 @@ def test_any_patch_is_answered(obj: dict[str, Any], language: str, patch: dict[s
         if new is None:
             continue
         # The same change of what came of it changes nothing more where it is a state, not a step.
-        again = Now(Document(key, orjson.dumps(new), 1.0), new)
+        again = CurrentObject(Document(key, orjson.dumps(new), 1.0), new)
         if language == APPLY:
             assert patched(again, patch, kind, author, key=key, language=APPLY) == new
 
@@ -163,7 +171,7 @@ def test_any_object_is_answered(obj: dict[str, Any], changes: dict[str, Any]) ->
 
     def create() -> dict[str, Any]:
         made = named(identified(sent, kind, key.namespace, None), lambda: "abcde")
-        return created(Now(None, None), made, kind, AUTHOR)
+        return created(CurrentObject(None, None), made, kind, AUTHOR)
 
     judged(create, kind, key, None)
     now = now_of(obj)

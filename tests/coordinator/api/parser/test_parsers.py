@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from coordinator.api.change.bodies import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC
-from coordinator.api.change.change import Author, ChangeRequest, Now, Verb
+from coordinator.api.change.change import Author, ChangeRequest, CurrentObject, Verb
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.parser.tasks import ParserTask, write_request
 from coordinator.errors import Problem, status_body
@@ -29,7 +29,7 @@ AUTHOR = Author("tester", "2026-01-01T00:00:00Z")
 LARGE: Any = orjson.loads(hostile.LARGE_POD)
 BEFORE = Document(Key("Pod", "default", "large"), orjson.dumps(LARGE), 5.0)
 LIVE: Any = LARGE | {"status": {"phase": "Pending"}}
-NOW = Now(BEFORE, LIVE, 7)
+NOW = CurrentObject(BEFORE, LIVE, 7)
 
 
 @asynccontextmanager
@@ -47,13 +47,17 @@ def wish(verb: Verb, language: str) -> ChangeRequest:
 
 
 WRITES = [
-    (wish(Verb.CREATE, JSON), hostile.LARGE_POD, Now(None, None)),
-    (wish(Verb.CREATE, "application/yaml"), hostile.YAML["containers"][:20_000], Now(None, None)),
-    (wish(Verb.CREATE, JSON), b'{"kind":"Node"}', Now(None, None)),
-    (wish(Verb.CREATE, JSON), b"{", Now(None, None)),
-    (wish(Verb.CREATE, "text/plain"), hostile.LARGE_POD, Now(None, None)),
+    (wish(Verb.CREATE, JSON), hostile.LARGE_POD, CurrentObject(None, None)),
+    (
+        wish(Verb.CREATE, "application/yaml"),
+        hostile.YAML["containers"][:20_000],
+        CurrentObject(None, None),
+    ),
+    (wish(Verb.CREATE, JSON), b'{"kind":"Node"}', CurrentObject(None, None)),
+    (wish(Verb.CREATE, JSON), b"{", CurrentObject(None, None)),
+    (wish(Verb.CREATE, "text/plain"), hostile.LARGE_POD, CurrentObject(None, None)),
     (wish(Verb.REPLACE, JSON), hostile.LARGE_POD, NOW),
-    (wish(Verb.REPLACE, JSON), hostile.LARGE_POD, Now(None, None)),
+    (wish(Verb.REPLACE, JSON), hostile.LARGE_POD, CurrentObject(None, None)),
     *(
         (wish(Verb.PATCH, kind), body, NOW)
         for kind, body in hostile.SMALL_PATCHES.items()

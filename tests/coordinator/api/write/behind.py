@@ -13,7 +13,7 @@ import orjson
 from aiohttp import web
 
 from coordinator.api.http.failures import failures
-from coordinator.api.write.handlers import Writing, write_routes
+from coordinator.api.write.handlers import WriteDependencies, write_routes
 from coordinator.intake.changes import Changes
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import Kind
@@ -137,7 +137,7 @@ async def behind(**parts: Any) -> AsyncIterator[Client]:
         stored=seen.stored,
     )
     app = web.Application(middlewares=[failures], client_max_size=1 << 24)
-    writing = Writing(writer, seen, **parts)
+    writing = WriteDependencies(writer, seen, **parts)
     app.add_routes(write_routes(writing))
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

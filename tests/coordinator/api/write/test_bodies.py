@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from coordinator.api.change.bodies import APPLY, Bodies, BodyLimits, object_of, patch_of
 from coordinator.api.http.failures import failures
-from coordinator.api.write.handlers import Writing, write_routes
+from coordinator.api.write.handlers import WriteDependencies, write_routes
 from coordinator.errors import Problem
 from coordinator.intake.writer import IntakeFull
 from tests.coordinator.api.write.behind import PATHS, behind
@@ -89,7 +89,7 @@ async def test_a_full_writer_says_when_to_come_again() -> None:
 
     async with behind() as client:
         app = web.Application(middlewares=[failures])
-        app.add_routes(write_routes(Writing(Full(), client.seen)))
+        app.add_routes(write_routes(WriteDependencies(Full(), client.seen)))
         async with TestClient(TestServer(app)) as other:
             reply = await other.post(PATHS["Queue"], json=queue())
             assert (reply.status, reply.headers["Retry-After"]) == (429, "0.2")

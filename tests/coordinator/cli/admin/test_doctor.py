@@ -24,7 +24,7 @@ from coordinator.cli.admin.doctor import (
     DoctorFinding,
     DoctorPlace,
     DoctorVerdict,
-    Doubt,
+    DoctorWarning,
     Failed,
     Skipped,
     examine,
@@ -91,7 +91,7 @@ def examined(check: Any, seconds: float = 5.0) -> DoctorFinding:
     ("error", "verdict", "remedy"),
     [
         (Failed("broken", "mend it"), DoctorVerdict.FAIL, "mend it"),
-        (Doubt("slow", "wait"), DoctorVerdict.WARN, "wait"),
+        (DoctorWarning("slow", "wait"), DoctorVerdict.WARN, "wait"),
         (Skipped("not asked"), DoctorVerdict.SKIPPED, ""),
         (RuntimeError("what"), DoctorVerdict.FAIL, "see what is said"),
     ],
@@ -177,7 +177,7 @@ def test_a_run_dir_that_cannot_be_written() -> None:
 
 def test_socket_path(short_dir: Path) -> None:
     assert "of 107 bytes" in run("socket_path", place(short_dir))
-    assert isinstance(told("socket_path", place(short_dir / ("d" * 100))), Doubt)
+    assert isinstance(told("socket_path", place(short_dir / ("d" * 100))), DoctorWarning)
 
 
 class Usage(NamedTuple):
@@ -286,7 +286,7 @@ def test_a_ledger_elsewhere_that_loses_what_it_acknowledged(short_dir: Path) -> 
             assert "before it answers" in run("ledger", where)
             client.config_set("appendfsync", "everysec")
             loose = told("ledger", where)
-            assert isinstance(loose, Doubt)
+            assert isinstance(loose, DoctorWarning)
             assert "about the last second before a power failure" in loose.found
             assert "QUADRANT_FSYNC=everysec" in loose.remedy
             as_told = place(short_dir, redis_url=server.url, fsync="everysec")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from coordinator.cluster.kubernetes.gathering import FEW, GATHER_SECONDS, Gathering
+from coordinator.cluster.kubernetes.gathering import FEW, GATHER_SECONDS, EventGathering
 from tests.laboratory.simulation.test_virtual_loop import Stage
 
 
 def test_few_things_wait_for_others_unless_it_was_quiet() -> None:
-    stage, gathering = Stage(), Gathering()
+    stage, gathering = Stage(), EventGathering()
 
     async def take(waiting: int) -> None:
         await gathering.pause(waiting)

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.cluster.kubernetes.state.leaving import OVERDUE_SECONDS
 from coordinator.cluster.kubernetes.state.mirror import Mirror
-from coordinator.cluster.overdue import Obstacle, OverduePod
+from coordinator.cluster.overdue import OverdueObstacle, OverduePod
 from tests.coordinator.cluster.kubernetes.events import admit, listed, pod
 
 GRACE = 5.0
@@ -35,7 +35,7 @@ def test_a_pod_is_late_some_time_after_its_grace(mirror: Mirror) -> None:
     leaves(mirror)
     assert overdue(mirror, LATE - 0.1) == []
     (late,) = overdue(mirror, LATE)
-    assert late == OverduePod((1, 0), "default", "a", "n", Obstacle.KUBELET, 100.0, GRACE)
+    assert late == OverduePod((1, 0), "default", "a", "n", OverdueObstacle.KUBELET, 100.0, GRACE)
 
 
 def test_further_events_do_not_begin_its_time_anew(mirror: Mirror) -> None:
@@ -45,7 +45,7 @@ def test_further_events_do_not_begin_its_time_anew(mirror: Mirror) -> None:
     (late,) = overdue(mirror, LATE)
     assert (late.since, late.obstacle, late.detail) == (
         100.0,
-        Obstacle.FINALIZER,
+        OverdueObstacle.FINALIZER,
         "example.com/hold",
     )
 
@@ -67,7 +67,11 @@ def test_a_refused_eviction_is_late_as_long_as_it_is_asked_for(mirror: Mirror) -
     assert mirror.leaving.refused(row, "the budget b", 100.0)
     assert not mirror.leaving.refused(row, "the budget b", 100.0 + OVERDUE_SECONDS)
     (late,) = overdue(mirror, 101.0 + OVERDUE_SECONDS)
-    assert (late.obstacle, late.detail, late.since) == (Obstacle.REFUSED, "the budget b", 100.0)
+    assert (late.obstacle, late.detail, late.since) == (
+        OverdueObstacle.REFUSED,
+        "the budget b",
+        100.0,
+    )
     assert overdue(mirror, 101.0 + 2 * OVERDUE_SECONDS) == [], "nobody asks any more"
 
 
@@ -77,8 +81,8 @@ def test_who_leaves_at_last_is_not_refused_any_more(mirror: Mirror) -> None:
     assert overdue(mirror, 101.0 + OVERDUE_SECONDS) == []
 
 
-@pytest.mark.parametrize("obstacle", Obstacle)
-def test_what_is_said_has_who_where_since_when_and_a_remedy(obstacle: Obstacle) -> None:
+@pytest.mark.parametrize("obstacle", OverdueObstacle)
+def test_what_is_said_has_who_where_since_when_and_a_remedy(obstacle: OverdueObstacle) -> None:
     late = OverduePod((1, 0), "ns", "a", "n7", obstacle, 0.0, GRACE, "words")
     assert late.sentence.startswith("ns/a on n7 was ")
     assert "1970-01-01T00:00:00Z" in late.sentence

@@ -8,7 +8,13 @@ import pytest
 from coordinator.cluster.kubernetes.api.concurrency import LOWEST, RequestLimit
 from coordinator.cluster.kubernetes.api.objects import pod_of
 from coordinator.cluster.kubernetes.api.pool import read_answer
-from coordinator.cluster.kubernetes.writes.verdict import Looked, Next, Refused, of_answer, of_pod
+from coordinator.cluster.kubernetes.writes.verdict import (
+    BindRefusal,
+    NextStep,
+    PodVerdict,
+    of_answer,
+    of_pod,
+)
 from coordinator.cluster.protocol import BindAnswer
 from tests.coordinator.cluster.kubernetes.events import pod
 
@@ -21,11 +27,11 @@ DENIED = b'{"reason":"Forbidden","message":"admission webhook \\"x\\" denied the
     [
         (201, b"", BindAnswer.OK),
         (404, b"", BindAnswer.GONE),
-        (409, b"", Next.LOOK),
-        (429, b"", Next.WAIT),
-        (403, FORBIDDEN, Next.WAIT),
-        (500, b"", Next.LOOK),
-        (504, b"", Next.LOOK),
+        (409, b"", NextStep.LOOK),
+        (429, b"", NextStep.WAIT),
+        (403, FORBIDDEN, NextStep.WAIT),
+        (500, b"", NextStep.LOOK),
+        (504, b"", NextStep.LOOK),
     ],
 )
 def test_an_answer(code: int, body: bytes, meaning: object) -> None:
@@ -34,22 +40,22 @@ def test_an_answer(code: int, body: bytes, meaning: object) -> None:
 
 def test_a_denial_is_the_nodes_and_a_missing_right_is_not() -> None:
     denied = of_answer(403, DENIED)
-    assert isinstance(denied, Refused)
+    assert isinstance(denied, BindRefusal)
     assert denied.reason == "Forbidden"
 
 
 @pytest.mark.parametrize(
     ("seen", "looked"),
     [
-        (None, Looked(BindAnswer.GONE)),
-        (pod("a", "other", node="n"), Looked(BindAnswer.GONE)),
-        (pod("a", "u", node="n"), Looked(BindAnswer.ALREADY, "n")),
-        (pod("a", "u", node="m"), Looked(BindAnswer.ELSEWHERE, "m")),
-        (pod("a", "u", leaving=True), Looked(BindAnswer.GONE)),
-        (pod("a", "u", version=7), Looked(None, version="7")),
+        (None, PodVerdict(BindAnswer.GONE)),
+        (pod("a", "other", node="n"), PodVerdict(BindAnswer.GONE)),
+        (pod("a", "u", node="n"), PodVerdict(BindAnswer.ALREADY, "n")),
+        (pod("a", "u", node="m"), PodVerdict(BindAnswer.ELSEWHERE, "m")),
+        (pod("a", "u", leaving=True), PodVerdict(BindAnswer.GONE)),
+        (pod("a", "u", version=7), PodVerdict(None, version="7")),
     ],
 )
-def test_a_look(seen: msgspec.Raw | None, looked: Looked) -> None:
+def test_a_look(seen: msgspec.Raw | None, looked: PodVerdict) -> None:
     assert of_pod(None if seen is None else pod_of(seen), uid="u", node="n") == looked
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from coordinator.service.metrics.exporter import CoordinatorMetrics
 from laboratory.cli.stack import Sender
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import (
     GPU,
     ClusterShape,
@@ -32,7 +32,7 @@ Item = dict[str, Any]
 
 
 async def send(service: Running, items: list[Item]) -> None:
-    async with ApiClient(service.url) as api:
+    async with BulkClient(service.url) as api:
         await Sender(api).send(items, in_flight=2)
 
 

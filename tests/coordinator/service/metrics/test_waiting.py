@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from laboratory.cli.stack import Sender
-from laboratory.workloads.bulk_client import ApiClient
+from laboratory.workloads.bulk_client import BulkClient
 from tests.coordinator.service.metrics.scrape import Series, scrape, total
 from tests.end_to_end.one_process.harness import Running, running
 
@@ -52,7 +52,7 @@ def gang(name: str, *, tasks: int, queue: str, minimum: int | None = None, cpu: 
 
 
 async def send(service: Running, items: list[Item]) -> None:
-    async with ApiClient(service.url) as api:
+    async with BulkClient(service.url) as api:
         await Sender(api).send(items)
 
 

@@ -11,7 +11,7 @@ from shard_worker.dialects.kai.registry import open_kai_session
 from shard_worker.dialects.kai.service.turn_session import TurnSession, run_for_job
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.session_model.job import SessionJob, TaskInfo, open_session_job
-from shard_worker.session_model.other_jobs import OtherJobs, Reading
+from shard_worker.session_model.other_jobs import JobReadCache, OtherJobs
 from shard_worker.session_model.status import STATUS_OF
 from shard_worker.session_model.workload import QueueInfo
 from shard_worker.session_model.world import World
@@ -56,7 +56,7 @@ def turn_over(
     gone: Collection[int] = (),
     linked: Collection[int] = (),
     starts: dict[int, float] | None = None,
-    reading: Reading | None = None,
+    reading: JobReadCache | None = None,
     now: float = 0.0,
 ) -> tuple[TurnSession, SessionJob]:
     """The session of a turn of the job ``name`` over the nodes, queues and jobs of a session over
@@ -84,7 +84,7 @@ def turn_over(
         queues={info.queue.qid: info for info in infos.values()},
         job_starts=starts or {},
     )
-    reading = reading or Reading()
+    reading = reading or JobReadCache()
     world.lasting = reading.derived
     others = OtherJobs(view.residents, view=view, queues=infos, reading=reading, spared=spared)
     world.others = others

@@ -23,7 +23,7 @@ from shared.ledger.migration import STEPS as REAL_STEPS
 from shared.ledger.migration import Write, take_up
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH, unpack_node
-from shared.ledger.redis.acceptance import Care, LedgerCondition, judge
+from shared.ledger.redis.acceptance import LedgerAcceptance, LedgerCondition, judge
 from shared.ledger.redis.access import Access
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.identity import LedgerIdentityNote
@@ -165,7 +165,7 @@ async def test_nobody_writes_or_reads_before_the_end(
         await ledger.snapshot()
     with pytest.raises(LedgerIdentity, match=f"being taken up from schema {SCHEMA}"):
         await ledger.bless(leader)
-    care = Care(Access(embedded_server.url))
+    care = LedgerAcceptance(Access(embedded_server.url))
     try:
         state = await care.look(LedgerIdentityNote())
     finally:

@@ -64,7 +64,7 @@ class SharedGpu:
     used_memory: int = 0
     used_cores: int = 0
 
-    def takes(self, ask: Ask) -> bool:
+    def takes(self, ask: GpuShareRequest) -> bool:
         if self.users >= self.shares or self.used_cores >= ALL_CORES:
             return False
         if self.users + self.share(ask) > self.shares:
@@ -74,27 +74,27 @@ class SharedGpu:
             and self.used_cores + ask.cores <= ALL_CORES
         )
 
-    def need(self, ask: Ask) -> int:
+    def need(self, ask: GpuShareRequest) -> int:
         """Memory of this device that the request takes: what it asks for, else all of it."""
         return self.memory if ask.memory is None else ask.memory
 
-    def share(self, ask: Ask) -> int:
+    def share(self, ask: GpuShareRequest) -> int:
         """How many of the device's places for tasks the request uses: all of them if it asks for
         all cores."""
         return self.shares if ask.cores == ALL_CORES else 1
 
-    def part(self, ask: Ask) -> tuple[str, tuple[int, int, int]]:
+    def part(self, ask: GpuShareRequest) -> tuple[str, tuple[int, int, int]]:
         """Share, memory and cores that the request takes of the device."""
         return self.name, (self.share(ask), self.need(ask), ask.cores)
 
-    def give(self, ask: Ask, times: int = 1) -> None:
+    def give(self, ask: GpuShareRequest, times: int = 1) -> None:
         self.users += times * self.share(ask)
         self.used_memory += times * self.need(ask)
         self.used_cores += times * ask.cores
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class GpuShareRequest:
     """A task's request: a number of devices, and the part of each that it takes."""
 
     devices: int
@@ -161,7 +161,7 @@ class DeviceShare:
         ask = self.ask(task, world)
         return world.view.exists() if ask is None else self._rows(ask, world, later=False)
 
-    def _rows(self, ask: Ask, world: World, *, later: bool) -> Mask:
+    def _rows(self, ask: GpuShareRequest, world: World, *, later: bool) -> Mask:
         if not world.whole:
             return self._able(ask, world, later=later) >= ask.devices
         mask: Mask = np.ones(world.size, np.bool_)
@@ -171,7 +171,7 @@ class DeviceShare:
                 mask[row] = self._pick(devices, ask) is not None
         return mask
 
-    def _able(self, ask: Ask, world: World, *, later: bool) -> NDArray[np.int64]:
+    def _able(self, ask: GpuShareRequest, world: World, *, later: bool) -> NDArray[np.int64]:
         """How many devices of each row take the request: :meth:`SharedGpu.takes` over all rows."""
         things, size = world.view.things, world.size
         able = np.zeros(size, np.int64)
@@ -208,18 +208,18 @@ class DeviceShare:
 
     # --- devices ------------------------------------------------------------------------------
 
-    def ask(self, task: TaskInfo, world: World) -> Ask | None:
+    def ask(self, task: TaskInfo, world: World) -> GpuShareRequest | None:
         """The task's device request; None if it uses none of the enabled ways to ask."""
         amounts = {
             world.view.slot_name(slot): amount // UNIT for slot, amount in task.requests if slot > 2
         }
         if self._vgpu and amounts.get(VGPU_NUMBER):
             memory = amounts.get(VGPU_MEMORY)
-            return Ask(amounts[VGPU_NUMBER], memory, amounts.get(VGPU_CORES, 0))
+            return GpuShareRequest(amounts[VGPU_NUMBER], memory, amounts.get(VGPU_CORES, 0))
         if self._number and amounts.get(GPU_NUMBER):
-            return Ask(amounts[GPU_NUMBER], None, ALL_CORES)
+            return GpuShareRequest(amounts[GPU_NUMBER], None, ALL_CORES)
         if self._sharing and amounts.get(GPU_MEMORY):
-            return Ask(1, amounts[GPU_MEMORY], 0)
+            return GpuShareRequest(1, amounts[GPU_MEMORY], 0)
         return None
 
     def _choose(self, task: TaskInfo, world: World, row: int) -> list[SharedGpu] | None:
@@ -231,7 +231,7 @@ class DeviceShare:
         now = self._pick(self.devices(world, row), ask)
         return self._pick(self.devices(world, row, later=True), ask) if now is None else now
 
-    def _pick(self, devices: list[SharedGpu], ask: Ask) -> list[SharedGpu] | None:
+    def _pick(self, devices: list[SharedGpu], ask: GpuShareRequest) -> list[SharedGpu] | None:
         sign = -1 if self._policy == BINPACK else 1
         able = [device for device in devices if device.takes(ask)]
         able.sort(key=lambda d: (sign * d.used_memory, sign * d.users))
@@ -257,8 +257,8 @@ class DeviceShare:
     ) -> None:
         """Add the usage of the tasks on the node, as they came. ``later``: then without those that
         leave, and with those that are promised a place."""
-        leaving: list[tuple[SharedGpu, Ask]] = []
-        promised: list[tuple[TaskInfo, Ask]] = []
+        leaving: list[tuple[SharedGpu, GpuShareRequest]] = []
+        promised: list[tuple[TaskInfo, GpuShareRequest]] = []
         for resident in world.tasks_on(row):
             ask = self.ask(resident, world)
             if ask is None:
@@ -279,7 +279,9 @@ class DeviceShare:
                 for device in self._taken(task, ask, devices):
                     device.give(ask)
 
-    def _taken(self, task: TaskInfo, ask: Ask, devices: list[SharedGpu]) -> Sequence[SharedGpu]:
+    def _taken(
+        self, task: TaskInfo, ask: GpuShareRequest, devices: list[SharedGpu]
+    ) -> Sequence[SharedGpu]:
         """The devices of its node that a task has."""
         placed = {name for name, _ in task.devices}
         assigned = dict(task.role.annotations).get(ASSIGNED, "")

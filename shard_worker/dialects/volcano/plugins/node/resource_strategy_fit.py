@@ -31,14 +31,14 @@ SHORT = "node(s) must keep idle what their scarce resources need"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ResourceStrategy:
     """The strategy and weight of one resource."""
 
     most: bool
     weight: float
 
 
-DEFAULT_WAYS = {"cpu": Way(False, 1.0), "memory": Way(False, 1.0)}
+DEFAULT_WAYS = {"cpu": ResourceStrategy(False, 1.0), "memory": ResourceStrategy(False, 1.0)}
 
 
 class ResourceStrategyFit:
@@ -115,7 +115,7 @@ class StrategyScorer:
 
     node_local = True
 
-    def __init__(self, *, weight: float, ways: Mapping[str, Way]) -> None:
+    def __init__(self, *, weight: float, ways: Mapping[str, ResourceStrategy]) -> None:
         self._weight = weight
         self._ways = ways
 
@@ -124,7 +124,7 @@ class StrategyScorer:
         kind, weights = marks.get(TYPE_MARK, ""), _weights(marks.get(WEIGHT_MARK, ""))
         if kind not in (MOST, LEAST) or not weights:
             return None
-        ways = {name: Way(kind == MOST, weight) for name, weight in weights.items()}
+        ways = {name: ResourceStrategy(kind == MOST, weight) for name, weight in weights.items()}
         return StrategyScorer(weight=self._weight, ways=ways)
 
     def rows(self, cls: TaskClass, view: NodeColumns, rows: Rows) -> Scores:
@@ -149,7 +149,9 @@ class StrategyScorer:
             weights += way.weight
         return total / (weights or 1.0) * (FULL * self._weight)
 
-    def _counted(self, cls: TaskClass, view: NodeColumns) -> list[tuple[int, int, Way]]:
+    def _counted(
+        self, cls: TaskClass, view: NodeColumns
+    ) -> list[tuple[int, int, ResourceStrategy]]:
         """(slot, requested amount, strategy) of each requested resource that is listed."""
         names = view.slot_names
         counted = []
@@ -159,7 +161,7 @@ class StrategyScorer:
                 counted.append((slot, amount, way))
         return counted
 
-    def _way(self, name: str) -> Way | None:
+    def _way(self, name: str) -> ResourceStrategy | None:
         """The entry of this exact name, else of the longest pattern that matches."""
         if name in self._ways:
             return self._ways[name]
@@ -195,9 +197,9 @@ class Retention:
         return float(self.rows(cls, view, np.array([row]))[0])
 
 
-def _ways(option: PluginOption) -> dict[str, Way]:
+def _ways(option: PluginOption) -> dict[str, ResourceStrategy]:
     written = option.mapping("resources")
-    ways: dict[str, Way] = {}
+    ways: dict[str, ResourceStrategy] = {}
     for name, entry in written.items():
         if not isinstance(entry, Mapping):
             raise PolicyError(
@@ -217,7 +219,7 @@ def _ways(option: PluginOption) -> dict[str, Way]:
             raise PolicyError(
                 f"plugin {option.name}: resources.{name}: only a name that ends in /* is a pattern"
             )
-        ways[name] = Way(kind == MOST, float(weight))
+        ways[name] = ResourceStrategy(kind == MOST, float(weight))
     return ways or DEFAULT_WAYS
 
 

@@ -24,11 +24,11 @@ from shard_worker.eviction.victims import in_order
 from shard_worker.framework.rules import PERMIT, REJECT, EventHandler, Purpose
 from shard_worker.framework.session import Session
 from shard_worker.framework.sort_keys import Key
-from shard_worker.session_model.queue_limits import CLOSED, Lacking, beyond, exceeds_with
+from shard_worker.session_model.queue_limits import CLOSED, QueueRefusal, beyond, exceeds_with
 from shard_worker.session_model.queue_totals import QUEUE_GATE, reserves, used, whole
 from shard_worker.session_model.queue_tree import (
     Branch,
-    Grown,
+    CachedTree,
     Tree,
     grow_tree,
     kinship,
@@ -53,7 +53,7 @@ class Capacity:
         self.hierarchical = option.enabled("enableHierarchy")
         self._level = option.whole("ancestorReclaimLevel", 0) if self.hierarchical else 0
         self._root_as_written = option.switch("overwriteRootQueueRealCapability", False)
-        self._grown = Grown()
+        self._grown = CachedTree()
         self._judged: tuple[ClusterInfo, int, str] | None = None
         self._devices = option.switch("capacity.DynamicResourceAllocationEnable", False)
         self._consumable = option.switch("capacity.DRAConsumableCapacityEnable", False)
@@ -196,15 +196,15 @@ class Capacity:
         *,
         gates: bool = False,
         own_reserve: Requests = (),
-    ) -> Lacking | None:
+    ) -> QueueRefusal | None:
         """The first queue without room (the queue or an ancestor) and the resource; None if all
         have room. ``gates``: count amounts reserved by gates as used, minus ``own_reserve``.
         """
         branch = self._branch(queue, cluster)
         if branch is None:
-            return Lacking(queue, why=self.trouble(cluster) or "it has queues below it")
+            return QueueRefusal(queue, why=self.trouble(cluster) or "it has queues below it")
         if not queue.queue.open:
-            return Lacking(queue, why=CLOSED)
+            return QueueRefusal(queue, why=CLOSED)
         for at in self._upwards(branch, cluster):
             info = cluster.queues[at.qid]
             has = self._has(at, cluster)
@@ -214,7 +214,7 @@ class Capacity:
                 add(has, own_reserve, -1)
             over = beyond(has, requests, at.real, cluster)
             if over:
-                return Lacking(info, tuple(over))
+                return QueueRefusal(info, tuple(over))
         return None
 
     def room(self, queue: QueueInfo, cluster: ClusterInfo) -> dict[int, float] | None:

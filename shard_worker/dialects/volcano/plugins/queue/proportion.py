@@ -23,7 +23,7 @@ from shard_worker.framework.session import Session
 from shard_worker.framework.sort_keys import Key
 from shard_worker.session_model.queue_limits import (
     CLOSED,
-    Lacking,
+    QueueRefusal,
     beyond,
     entry_exceeds,
     guarantees,
@@ -108,14 +108,16 @@ class Proportion:
             if slot != PODS
         }
 
-    def lacking(self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo) -> Lacking | None:
+    def lacking(
+        self, queue: QueueInfo, requests: Requests, cluster: ClusterInfo
+    ) -> QueueRefusal | None:
         """The dimension in which :meth:`allocatable` refuses; None if it does not."""
         if self.allocatable(queue, requests, cluster):
             return None
         if not queue.queue.open:
-            return Lacking(queue, why=CLOSED)
+            return QueueRefusal(queue, why=CLOSED)
         over = beyond(queue.allocated, requests, self.deserved(queue, cluster), cluster)
-        return Lacking(queue, tuple(over))
+        return QueueRefusal(queue, tuple(over))
 
     def simulate_allocatable(self, queue: QueueInfo, task: TaskInfo, world: World) -> bool:
         """:meth:`allocatable` in a dry run, where the victims are already off their queues."""

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.rules.domains import (
-    Asked,
     Domain,
+    GroupRequest,
     Limits,
     common_domain,
     domains_to_try,
@@ -38,14 +38,14 @@ def tree(zones: Sequence[str] = ZONES, racks: Sequence[str] = RACKS) -> Domain:
 
 def asked(
     tasks: int, free: Sequence[int], *, alike: bool = True, own: Sequence[int] | None = None
-) -> Asked:
+) -> GroupRequest:
     """One unit each of one resource, of which rows have so much free."""
     room = np.array(free, np.int64)
     mine = None if own is None else np.array(own, np.bool_)
-    return Asked(tasks, room if alike else None, [(tasks, room)], mine)
+    return GroupRequest(tasks, room if alike else None, [(tasks, room)], mine)
 
 
-def tried(limits: Limits, wants: Asked, active: Sequence[int] = ()) -> list[str]:
+def tried(limits: Limits, wants: GroupRequest, active: Sequence[int] = ()) -> list[str]:
     start = common_domain(tree(), limits)
     ordered = in_order(start, wants, limits.deepest)
     return [d.id for d in domains_to_try(ordered, wants, limits, np.array(active, np.intp))]

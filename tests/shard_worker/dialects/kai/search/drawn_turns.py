@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.service.turn_session import TurnSession
 from shard_worker.session_model.job import SessionJob, TaskInfo
-from shard_worker.session_model.other_jobs import Reading
+from shard_worker.session_model.other_jobs import JobReadCache
 from shard_worker.session_model.status import Status
 from shard_worker.view.view import View
 from shared.codec.packed import replace
@@ -203,7 +203,7 @@ def built(drawn: Drawn) -> tuple[KaiCluster, dict[str, Running]]:
 
 
 def opened(
-    drawn: Drawn, *, by_columns: bool, reading: Reading | None = None
+    drawn: Drawn, *, by_columns: bool, reading: JobReadCache | None = None
 ) -> tuple[TurnSession, SessionJob]:
     cluster, named = built(drawn)
     whole = cluster.open()

@@ -6,7 +6,7 @@ import pytest
 
 from shard_worker.dialects.kai.actions.run import run_action
 from shard_worker.dialects.kai.actions.searching import is_delayed
-from shard_worker.dialects.kai.evictions import EvictionUnit, Probe, Scenario, Uncounted
+from shard_worker.dialects.kai.evictions import EvictionScenario, KaiEvictionUnit, Probe, Uncounted
 from shard_worker.dialects.kai.plugins.reclaiming import parts_of
 from shard_worker.dialects.kai.search.generators import multi_node_gang, node_local_greedy
 from shard_worker.dialects.kai.search.job_lines import JobLines
@@ -68,7 +68,7 @@ def test_victims_go_from_the_fullest_queue_the_last_job_first_surplus_before_the
     assert units.index(["other-0"]) > units.index(["low-0"])
 
 
-def probe_over(session: KaiSession, *, tasks: int = 1) -> tuple[Probe, list[EvictionUnit]]:
+def probe_over(session: KaiSession, *, tasks: int = 1) -> tuple[Probe, list[KaiEvictionUnit]]:
     job = next(job for job in session.kai_jobs.values() if job.waits)
     running = (job for job in session.kai_jobs.values() if not job.waits)
     order = VictimOrder(session, JobLines(session, running).victims(), lambda job: True)
@@ -88,7 +88,7 @@ def probe_over(session: KaiSession, *, tasks: int = 1) -> tuple[Probe, list[Evic
     return probe, list(order)
 
 
-def names(scenario: Scenario) -> list[str]:
+def names(scenario: EvictionScenario) -> list[str]:
     return [task.name for task in scenario.tasks]
 
 

@@ -9,7 +9,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.actions.run import run_action
-from shard_worker.dialects.kai.evictions import Ended, SearchRecord
+from shard_worker.dialects.kai.evictions import SearchEnd, SearchRecord
 from shard_worker.dialects.kai.rules.budget import BudgetBound
 from shard_worker.dialects.kai.session import KaiSession
 from shared.codec.packed import replace
@@ -81,7 +81,7 @@ def test_the_budget_that_is_over_first_ends_it_and_is_told(
     session = crowded()
     (record,) = _run(session, {**UNBOUNDED, **fields})
     assert evicted(session) == []
-    assert (record.ended, record.bound) == (Ended.BUDGET, bound)
+    assert (record.ended, record.bound) == (SearchEnd.BUDGET, bound)
     assert record.seconds > 0
     (text,) = session.searches.ended.values()
     assert told in text, text
@@ -96,14 +96,14 @@ def _run(session: KaiSession, fields: Mapping[str, object]) -> list[SearchRecord
 def test_a_generator_that_is_out_of_time_leaves_the_rest_to_the_next() -> None:
     session = crowded()
     (record,) = _run(session, {**UNBOUNDED, "generators": {"NodeLocalGreedy": 1.0}})
-    assert (record.ended, record.bound) == (Ended.SOLVED, None)
+    assert (record.ended, record.bound) == (SearchEnd.SOLVED, None)
     assert len(evicted(session)) == 2
 
 
 def test_a_search_has_its_minimum_though_the_action_is_out_of_time() -> None:
     session = crowded()
     (record,) = _run(session, {**UNBOUNDED, "action": 2.0, "least_of_a_job": 1000.0})
-    assert record.ended is Ended.SOLVED
+    assert record.ended is SearchEnd.SOLVED
 
 
 def test_what_the_counts_rule_out_takes_time_as_well() -> None:
@@ -115,7 +115,7 @@ def test_what_the_counts_rule_out_takes_time_as_well() -> None:
     cluster.job("waits", queue="poor", gpus=4)
     session = cluster.open()
     (record,) = _run(session, {**UNBOUNDED, "job": 5.0})
-    assert (record.ended, record.bound) == (Ended.BUDGET, BudgetBound.JOB)
+    assert (record.ended, record.bound) == (SearchEnd.BUDGET, BudgetBound.JOB)
     assert record.simulated == 0
     assert record.ruled_out > 0
 
@@ -129,7 +129,7 @@ def test_a_search_that_a_budget_ended_leaves_no_trace(
     before = image(session)
     records = bounded(session, job=float(seconds), action=0.0)
     run_action(session, action)
-    if not any(record.ended is Ended.SOLVED for record in records):
+    if not any(record.ended is SearchEnd.SOLVED for record in records):
         assert image(session) == before
     event(f"{action}: cut {any(record.bound for record in records)}")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from shard_worker.dialects.kai.evictions import Ended, SearchRecord
+from shard_worker.dialects.kai.evictions import SearchEnd, SearchRecord
 from shard_worker.dialects.kai.rules.budget import BudgetBound
 from shard_worker.dialects.kai.search.parts import described, joined, result_of
 from shard_worker.dialects.kai.service.turn_session import TurnSession
@@ -46,7 +46,7 @@ class Turn:
         self.word = self.ssn.searches.ended.get(job.job.jid)
 
     @property
-    def result(self) -> Ended | None:
+    def result(self) -> SearchEnd | None:
         return self.records[0].ended if self.records else None
 
 
@@ -108,7 +108,7 @@ def test_parts_end_as_the_whole(turn: tuple[Drawn, str], scenarios: int) -> None
     whole = Turn(drawn, action, scenarios, None)
     turns = [Turn(drawn, action, scenarios, part) for part in PARTS]
     parts = [turn.ssn.searches.part for turn in turns]
-    results = {turn.result for turn in turns} - {None, Ended.PART}
+    results = {turn.result for turn in turns} - {None, SearchEnd.PART}
     if parts[0] is None or parts[0].solved:  # nobody waits for the others
         assert turns[0].did == whole.did
         assert turns[0].word == whole.word
@@ -170,16 +170,16 @@ def test_which_budget_ended_it_is_described_as_of_one_search() -> None:
 @pytest.mark.parametrize(
     ("ended", "part", "result"),
     [
-        (Ended.EXHAUSTED, None, Ended.EXHAUSTED),
-        (Ended.SOLVED, (0, 1), Ended.SOLVED),
-        (Ended.IMPOSSIBLE, (0, 1), Ended.IMPOSSIBLE),
-        (Ended.BUDGET, (0, 1), Ended.PART),
-        (Ended.BUDGET, (1, 2), Ended.BUDGET),
-        (Ended.SOLVED, (1, 2), Ended.PART),
-        (Ended.IMPOSSIBLE, (1, 2), Ended.PART),
+        (SearchEnd.EXHAUSTED, None, SearchEnd.EXHAUSTED),
+        (SearchEnd.SOLVED, (0, 1), SearchEnd.SOLVED),
+        (SearchEnd.IMPOSSIBLE, (0, 1), SearchEnd.IMPOSSIBLE),
+        (SearchEnd.BUDGET, (0, 1), SearchEnd.PART),
+        (SearchEnd.BUDGET, (1, 2), SearchEnd.BUDGET),
+        (SearchEnd.SOLVED, (1, 2), SearchEnd.PART),
+        (SearchEnd.IMPOSSIBLE, (1, 2), SearchEnd.PART),
     ],
 )
 def test_a_search_in_parts_is_counted_once(
-    ended: Ended, part: tuple[int, int] | None, result: Ended
+    ended: SearchEnd, part: tuple[int, int] | None, result: SearchEnd
 ) -> None:
     assert result_of(ended, part) is result

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.actions.run import EVICTING
-from shard_worker.dialects.kai.actions.searching import _Run
+from shard_worker.dialects.kai.actions.searching import _ActionRun
 from shard_worker.dialects.kai.evictions import Probe, Uncounted, UnreadTask
 from shard_worker.dialects.kai.rules.groups import elastic_class, is_elastic, tasks_to_evict
 from shard_worker.dialects.kai.search.generators import multi_node_gang
@@ -17,7 +17,7 @@ from shard_worker.dialects.kai.search.node_capacities import gpu_room
 from shard_worker.dialects.kai.search.unread_jobs import UnreadJob, UnreadJobs
 from shard_worker.dialects.kai.service.turn_session import run_for_job
 from shard_worker.framework.operation import OpKind
-from shard_worker.session_model.other_jobs import Reading
+from shard_worker.session_model.other_jobs import JobReadCache
 from shard_worker.session_model.status import EVICTABLE, OCCUPYING
 from shared.codec.packed import replace
 from shared.model.model import Job
@@ -61,7 +61,7 @@ def order_of_victims(
     assert kai_job is not None
     ssn.read_residents(kai_job, rules.of_own_queue)
     ssn.evictions.start_solution()
-    units = list(_Run(ssn, rules)._victims(kai_job))
+    units = list(_ActionRun(ssn, rules)._victims(kai_job))
     assert {unit.jid for unit in units if unit.is_read} <= ssn.kai_jobs.keys()
     return [(unit.jid, [task.row for task in unit.tasks], unit.alone) for unit in units]
 
@@ -210,7 +210,7 @@ def test_nodes_of_a_gang_are_ranked_in_its_task_order() -> None:
         probe = Probe(
             job=kai_job,
             tasks=list(kai_job.root.tasks()),
-            order=_Run(ssn, EVICTING["reclaim"](ssn))._victims(kai_job),
+            order=_ActionRun(ssn, EVICTING["reclaim"](ssn))._victims(kai_job),
             feasible=gpus > 0,
             gpus=gpus,
             gpus_of=lambda task: 2000 if task is job.tasks[0] else 1000,
@@ -263,7 +263,7 @@ def test_nobody_runs(action: str) -> None:
 
 
 def test_specifications_are_decoded_once() -> None:
-    reading = Reading()
+    reading = JobReadCache()
     for _ in range(2):
         ssn, job = turn_over(full(80, tasks=2).open(), "waits", reading=reading)
         run_for_job(ssn, job, "reclaim")
