@@ -5,4 +5,4 @@ Written by ``make reference``. A worker and its coordinator compute it: shard_wo
 
 from __future__ import annotations
 
-WIRE = "1af85b23df1a"
+WIRE = "fc0605ec8fcf"

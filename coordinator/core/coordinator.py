@@ -49,7 +49,6 @@ from coordinator.dispatch.instructions import (
     failures,
 )
 from coordinator.dispatch.sharding import MOVES_PER_MINUTE, ClusterPartition
-from coordinator.dispatch.shared_searches import SharedSearches
 from coordinator.intake.changes import Changes
 from coordinator.jobs.attempts import note_try
 from coordinator.jobs.counters import CoordinatorTally
@@ -97,7 +96,6 @@ class Coordinator:
         devices = PodDevices(self.nodes, lambda: order.accounts.cluster.names)
         self.victims = Victims(order, self.places, self.tally, devices)
         self.shuffling = Shuffling(order, dispatcher)
-        self.searches = SharedSearches(dispatcher, failed=self._take, apart=order.walls)
         self.observed: dict[int, dict[int | str, Use]] = {}
         """Usage by foreign pods, as the ledger has it: row -> slot or thing -> amount."""
         self._lost: set[int] = set()
@@ -192,10 +190,8 @@ class Coordinator:
             while (turn := order.next_turn()) is not None:
                 need = amounts(tuple(order.jobs[turn.jid].charge), order.accounts.classes)
                 shard = self.dispatcher.route(turn, need, tried=order.tried(turn))
-                self.searches.opened(turn, need, shard)
                 if turn.traced:
                     self.traces.opened(turn, shard)
-            out += self.searches.share(order.session.policy)
             out += self.dispatcher.send(now)
         if self.traces.followers:
             self.traces.stepped(now)
@@ -275,18 +271,16 @@ class Coordinator:
                 self.shuffling.outcome(outcome)
             elif outcome.jid in expected:
                 expected.discard(outcome.jid)
-                for final in self.searches.returned(shard, [outcome]):
-                    self._take(shard, final, now)
+                self._take(shard, outcome, now)
         if NOBODY in expected:
             expected.discard(NOBODY)
             self.shuffling.came_back()
         tally.turns_lost += len(expected)
-        self.searches.forget(expected)
         self._unread += expected
         now_judged, now_lost = tally.judged
         self.dispatcher.judged(shard, call, statements=now_judged - judged, lost=now_lost - lost)
 
-    def _take(self, shard: int, outcome: Outcome, now: float | None = None) -> None:
+    def _take(self, shard: int, outcome: Outcome, now: float | None) -> None:
         """Take the outcome of a turn, of which nothing more is to come."""
         at, epoch = self.order.now if now is None else now, self.dispatcher.shards[shard].served
         self.tally.of(shard).count(outcome)
@@ -320,7 +314,6 @@ class Coordinator:
         service claims a new one first, then executes the :class:`Reread` of the next step.
         ``planned``: given up on purpose, not lost."""
         sent, unsent = self.dispatcher.down(shard)
-        self.searches.lost(shard, turns=[*sent, *unsent])
         self.order.reachable.discard(shard)
         if not planned:
             self.tally.workers_lost += 1
@@ -438,7 +431,7 @@ class Coordinator:
         self.order.validate()
         self.dispatcher.validate()
         on_the_way = {turn.jid for turn in self.dispatcher.turns()}
-        on_the_way |= {*self.searches.waiting(), *self._unread, *self.order.stale}
+        on_the_way |= {*self._unread, *self.order.stale}
         on_the_way |= {*chain.from_iterable(self._fenced.values())}
         for jid, state in [*self.order.jobs.items(), *self.leaving.items()]:
             assert state.standing is not SchedulingStatus.OPEN or jid in on_the_way, state.job.key

@@ -81,19 +81,11 @@ class ShardState:
     """Nodes that are moving to this shard."""
     position: str = ""
     """The log position up to which its worker reported to have read; "" before the first report."""
-    helping: int = 0
-    """Number of the help that its worker gives to another one (shared_searches.py); 0: none."""
 
     @property
     def in_use(self) -> int:
         """Nodes that it owns now: a moving node belongs to its giver until the taker owns it."""
         return self.nodes - self.taking + self.giving
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether its worker has nothing to do: it is up, and no turn waits for it."""
-        has_turns = bool(self.waiting or self.calls)
-        return self.epoch is not None and not has_turns and not self.helping
 
     @property
     def open_turns(self) -> int:
@@ -131,7 +123,7 @@ class Dispatcher:
         was deleted, under its tasks."""
         self._node_idle: dict[int, Amounts] = {}
         """Row -> allocatable less what tasks hold; below zero where the node is overfull."""
-        self._present: dict[int, Requests] = {}
+        self._present: set[int] = set()
         """Rows of nodes that there are -> their allocatable."""
         self._largest: Amounts | None = None
         """Slot -> the most that any node has; None before it was asked for."""
@@ -147,17 +139,6 @@ class Dispatcher:
         state.outstanding += weight(turn)
         return shard
 
-    def send_to(self, shard: int, turn: Turn) -> None:
-        """Queue a turn that was out before for this shard, ahead of others; if it has no worker,
-        for another one."""
-        state = self.shards[shard]
-        if state.epoch is None:
-            self.route(turn, {})
-            return
-        self._home[turn.jid] = shard
-        state.waiting.appendleft(turn)
-        state.outstanding += weight(turn)
-
     def ready(self) -> bool:
         """Whether any worker is up; turns are opened only then."""
         return any(state.epoch is not None for state in self.shards.values())
@@ -168,7 +149,6 @@ class Dispatcher:
         if home is not None and self.shards[home].epoch is not None and stays:
             return home
         up = [state for state in self.shards.values() if state.epoch is not None]
-        up = [state for state in up if not state.helping] or up
         up = [state for state in up if state.shard not in tried] or up
         if turn.attempt and home is not None:
             # It found no place at home, or lost there: the next shard in turn, so that all see it.
@@ -244,7 +224,7 @@ class Dispatcher:
         return [
             self._sent(state, state.epoch, [])
             for state in states
-            if state.epoch is not None and not state.calls and not state.helping
+            if state.epoch is not None and not state.calls
         ]
 
     def _call_of(self, state: ShardState, epoch: Epoch, *, most: int) -> SendTurns:
@@ -312,7 +292,7 @@ class Dispatcher:
         unsent = list(state.waiting)
         state.calls.clear()
         state.waiting.clear()
-        state.outstanding = state.helping = 0
+        state.outstanding = 0
         state.epoch = None
         # The caller has claimed the shard's next epoch before: nothing of this worker can commit.
         state.fenced = True
@@ -349,23 +329,13 @@ class Dispatcher:
     def offer(self, row: int, requests: Requests, sign: int) -> None:
         """Add (+1) or remove (-1) a node with this allocatable."""
         if sign > 0:
-            self._present[row] = requests
+            self._present.add(row)
         else:
-            self._present.pop(row, None)
-        self._largest = None
+            self._present.discard(row)
         self._add_idle(row, requests, sign)
         shard = self.shard_of.get(row)
         if shard is not None:
             self.shards[shard].nodes += sign
-
-    def exceeds_a_node(self, need: Amounts) -> bool:
-        """Whether no node is large enough for all of this at once. What no node has (a queue's
-        share of GPUs is counted like a resource) does not count."""
-        if self._largest is None:
-            self._largest = {}
-            for slot, amount in chain.from_iterable(self._present.values()):
-                self._largest[slot] = max(amount, self._largest.get(slot, 0))
-        return any(amount > self._largest.get(slot, amount) for slot, amount in need.items())
 
     def idle_of(self, row: int) -> Mapping[int, int]:
         """The idle amounts of a node, by slot; empty where the row is unknown."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coordinator.dispatch.dispatcher import SendTurns
-from coordinator.dispatch.shared_searches import AskHelp, StopHelp
 from coordinator.jobs.state import JobState
 from shared.ledger.entries.intake_batch import IntakeOp, PutObject, PutPartition
 from shared.messages.messages import StatusItem, TaskState
@@ -120,8 +119,6 @@ NOWHERE = 0
 
 Instruction = (
     SendTurns
-    | AskHelp
-    | StopHelp
     | Reread
     | ReleaseNominations
     | Repartition

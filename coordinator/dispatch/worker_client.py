@@ -24,7 +24,6 @@ from coordinator.dispatch.worker_versions import RefusedNodes, refusal
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.debugging import DEBUG, DebugRequest, DebugVerb
-from shard_worker.worker.help import HELP, HELP_ANSWER, HelpAnswer, HelpRequest
 from shard_worker.worker.transport import CONFIG, REPLY, PlaceReply, WorkerConfig
 from shard_worker.worker.worker_version import own_version
 from shared.codec.checked import Malformed
@@ -120,15 +119,6 @@ class Shards(Protocol):
         Raises WorkerLost where the shard has no worker, or one that misses the deadline. Only the
         inquiry fails then: the worker is not given up.
         """
-        ...
-
-    async def help(self, shard: int, request: HelpRequest) -> HelpAnswer:
-        """Have a worker do a part of another one's search. Raises WorkerLost as :meth:`inquire`
-        does; the deadline is that of a turn."""
-        ...
-
-    async def stop_help(self, shard: int, number: int) -> None:
-        """End a worker's help, without an answer. Raises WorkerLost where it has no worker."""
         ...
 
     async def debug(self, shard: int, request: DebugRequest) -> bytes:
@@ -276,19 +266,6 @@ class RayShards:
         reply = await self._answer(shard, answer, self._call_seconds)
         with _lost_if_altered(shard):
             return FINDINGS.decode(reply)
-
-    async def help(self, shard: int, request: HelpRequest) -> HelpAnswer:
-        actor = self._actor(shard)
-        answer = actor.help.remote(HELP.encode(request))
-        seconds = TURN_SECONDS + self._searches[shard].of([request.turn])
-        reply = await self._wait_while_alive(shard, actor, answer, seconds)
-        with _lost_if_altered(shard):
-            return HELP_ANSWER.decode(reply)
-
-    async def stop_help(self, shard: int, number: int) -> None:
-        method = self._actor(shard).stop_help.options(concurrency_group=ASIDE)
-        with _lost_if_late(shard, self._call_seconds):
-            method.remote(number)
 
     async def debug(self, shard: int, request: DebugRequest) -> bytes:
         actor = self._actor(shard)

@@ -30,7 +30,6 @@ from coordinator.dispatch.instructions import (
     StoreReservations,
     StoreUsage,
 )
-from coordinator.dispatch.shared_searches import AskHelp, StopHelp
 from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
 from shared.ledger.entries.intake_batch import IntakeOp
@@ -76,10 +75,6 @@ class CallsWorkers(Protocol):
 
     async def call(self, send: SendTurns) -> None: ...
 
-    async def help(self, ask: AskHelp) -> None: ...
-
-    async def stop_help(self, stop: StopHelp) -> None: ...
-
 
 class Executor:
     """Every instruction runs as a task of ``group``: if one fails, all do."""
@@ -116,10 +111,6 @@ class Executor:
         match instruction:
             case SendTurns():
                 self._group.create_task(self._workers.call(instruction))
-            case AskHelp():
-                self._group.create_task(self._workers.help(instruction))
-            case StopHelp():
-                self._group.create_task(self._workers.stop_help(instruction))
             case Reread():
                 self.rereads += 1
                 self._group.create_task(self._reread(instruction.jids))

@@ -7,7 +7,6 @@ revoked before the ledger is read about its turns; then another worker takes its
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable
@@ -19,16 +18,13 @@ import structlog
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.observer import EventReason
 from coordinator.dispatch.dispatcher import SendTurns
-from coordinator.dispatch.shared_searches import AskHelp, StopHelp
 from coordinator.dispatch.worker_client import OtherVersion, WorkerLost
 from coordinator.service.metrics.probes import Probes
 from shard_worker.framework.session import Session
-from shard_worker.worker.help import HelpAnswer, HelpRequest
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.keys import log_position
 from shared.ledger.retry import insist
 from shared.messages.messages import Epoch, Outcome, OutcomeCode, Turn
-from shared.messages.search_part import SearchPart
 from shared.policy.model import Policy
 from shared.telemetry.tracing import span
 
@@ -70,10 +66,6 @@ class RunsShards(Protocol):
     async def start(self, config: WorkerConfig) -> int: ...
 
     async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply: ...
-
-    async def help(self, shard: int, request: HelpRequest) -> HelpAnswer: ...
-
-    async def stop_help(self, shard: int, number: int) -> None: ...
 
     async def give_up(self, shard: int, *, alive: bool = False) -> None: ...
 
@@ -197,25 +189,6 @@ class Workers:
                 more=rest < len(outcomes),
             )
 
-    async def help(self, ask: AskHelp) -> None:
-        """Have a worker help another one with its search. Whatever happens, the core is told: the
-        turn goes on without the help."""
-        part: SearchPart | None = None
-        try:
-            # A worker that has another policy yet, or still, is no help.
-            if self._generations.get(ask.shard) == self._generations.get(ask.home):
-                request = HelpRequest(ask.number, ask.epoch, ask.turn)
-                part = (await self._shards.help(ask.shard, request)).part
-        except WorkerLost as error:  # the next call to it finds out whether it is gone
-            log.info("No help with a search", shard=ask.shard, why=str(error))
-        finally:
-            self._core.searches.helped(ask.number, part)
-        self._kick()
-
-    async def stop_help(self, stop: StopHelp) -> None:
-        with contextlib.suppress(WorkerLost):
-            await self._shards.stop_help(stop.shard, stop.number)
-
     # --- given up and started -----------------------------------------------------------------
 
     async def _lost(self, shard: int, send: SendTurns, why: str, *, alive: bool) -> None:
@@ -320,7 +293,7 @@ class Workers:
         self._probes.loop_lag.observe(max(0.0, now - asleep - pause))
         for state in self._core.dispatcher.shards.values():
             idle = now - self._idle_since.get(state.shard, 0.0) >= pause
-            if state.epoch is not None and not state.calls and not state.helping and idle:
+            if state.epoch is not None and not state.calls and idle:
                 beat = SendTurns(shard=state.shard, epoch=state.epoch, call=0, turns=[])
                 group.create_task(self.call(beat))
 

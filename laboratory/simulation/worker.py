@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -17,7 +17,6 @@ from laboratory.simulation.virtual_loop import virtual_loop
 from laboratory.simulation.virtual_time import Event
 from shard_worker.turns.extender_http import Ask, ask_over_http
 from shard_worker.view.mode import Mode
-from shard_worker.worker.help import HelpAnswer, HelpRequest
 from shard_worker.worker.server import CallRefused, Clocks, MakesWorker, ServedBefore, ShardServer
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerError
@@ -132,32 +131,20 @@ class SimulatedWorker:
         failed: Callable[[str], None],
     ) -> None:
         """Serve a call; a copy of one has no answer. ``failed``: it has to be replaced."""
+        self._run(lambda: self._call(number, turns, answered, failed))
 
-        async def answer() -> PlaceReply:
-            self.server.expect(self._epoch, number)
-            return await self.server.answer(turns)
-
-        self._run(lambda: self._serve(answer, answered, failed))
-
-    def help(
+    async def _call(
         self,
-        request: HelpRequest,
-        answered: Callable[[HelpAnswer], None],
+        number: int,
+        turns: list[Turn],
+        answered: Callable[[PlaceReply], None],
         failed: Callable[[str], None],
     ) -> None:
-        """Do a part of another worker's search."""
-        self._run(lambda: self._serve(lambda: self.server.help(request), answered, failed))
-
-    async def _serve(
-        self,
-        answer: Callable[[], Awaitable[T]],
-        answered: Callable[[T], None],
-        failed: Callable[[str], None],
-    ) -> None:
-        """One after the other, as they come."""
+        """Serve one call after the other, as they come."""
         async with self._serving:
             try:
-                answered(await answer())
+                self.server.expect(self._epoch, number)
+                answered(await self.server.answer(turns))
             except ServedBefore:
                 pass
             except (CallRefused, LedgerError) as error:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from coordinator.dispatch.worker_client import OtherVersion, WorkerLost
 from laboratory.simulation.process import Process, Reply, halt
@@ -16,14 +15,11 @@ from laboratory.simulation.worker import (
     SeededWorkerConfig,
     SimulatedWorker,
 )
-from shard_worker.worker.help import HelpAnswer, HelpRequest
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.redis.access import Access
 from shared.messages.messages import Epoch, Turn
 from shared.policy.model import Policy
-
-T = TypeVar("T")
 
 DEADLINE_SECONDS = 0.5
 """A worker is given up if a call has no answer after this time."""
@@ -159,40 +155,23 @@ class SimulatedShards:
 
     async def place(self, shard: int, turns: list[Turn], *, call: int) -> PlaceReply:
         """Send turns to the current worker; without turns it is a heartbeat."""
-        worker = self.workers[shard]
-        return await self._call(shard, partial(worker.call, call, turns), "call")
+        worker, process, network = self.workers[shard], self._process, self._timeline.network
+        reply: Reply[PlaceReply] = Reply()
 
-    async def help(self, shard: int, request: HelpRequest) -> HelpAnswer:
-        """Have the current worker do a part of another one's search."""
-        worker = self.workers[shard]
-        return await self._call(shard, partial(worker.help, request), "help")
-
-    async def _call(
-        self,
-        shard: int,
-        arrive: Callable[[Callable[[T], None], Callable[[str], None]], None],
-        name: str,
-    ) -> T:
-        process, network = self._process, self._timeline.network
-        reply: Reply[T] = Reply()
-
-        def answered(answer: T) -> None:
-            process.hear(network.call, lambda: reply.give(answer), f"{name} answered")
+        def answered(answer: PlaceReply) -> None:
+            process.hear(network.call, lambda: reply.give(answer), "call answered")
 
         def failed(why: str) -> None:
             error = WorkerLost(f"shard {shard}: {why}", alive=True)
-            process.hear(network.call, lambda: reply.fail(error), f"{name} failed")
+            process.hear(network.call, lambda: reply.fail(error), "call failed")
+
+        def arrive() -> None:
+            worker.call(call, turns, answered, failed)
 
         late = WorkerLost(f"shard {shard}: no answer within {DEADLINE_SECONDS} s")
         process.after(DEADLINE_SECONDS, lambda: reply.fail(late))
-        if not self._timeline.strikes(network.request_lost, f"{name} lost"):
-            if self._timeline.strikes(network.echo, f"{name} twice"):
-                process.say(ECHO_SECONDS, lambda: arrive(answered, failed), f"{name} again")
-            process.say(network.call, lambda: arrive(answered, failed), name)
+        if not self._timeline.strikes(network.request_lost, "call lost"):
+            if self._timeline.strikes(network.echo, "call twice"):
+                process.say(ECHO_SECONDS, arrive, "call again")
+            process.say(network.call, arrive, "call")
         return await reply
-
-    async def stop_help(self, shard: int, number: int) -> None:
-        """End the current worker's help, unless the message is lost."""
-        server, network = self.workers[shard].server, self._timeline.network
-        if not self._timeline.strikes(network.request_lost, "stop lost"):
-            self._process.say(network.call, lambda: server.stop_help(number), "stop")

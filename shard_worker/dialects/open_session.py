@@ -8,7 +8,6 @@ from shard_worker.dialects.kai.actions.run import run_action as run_kai_action
 from shard_worker.dialects.kai.evictions import SearchRecord
 from shard_worker.dialects.kai.registry import open_kai_session
 from shard_worker.dialects.kai.rules.budget import Clock
-from shard_worker.dialects.kai.service.divided import DividedKaiSearch
 from shard_worker.dialects.kai.service.turn_session import TurnSession
 from shard_worker.dialects.kai.service.turn_session import run_for_job as run_kai_turn
 from shard_worker.dialects.kai.service_rules import open_service_session
@@ -20,7 +19,6 @@ from shard_worker.framework.plugin_errors import PluginError
 from shard_worker.framework.rule_times import OPENING, RuleTimes
 from shard_worker.framework.session import Plugin, Session
 from shard_worker.session_model.job import SessionJob
-from shared.messages.search_part import SearchPart
 from shared.policy.model import Dialect, PluginOption, Policy, PolicyError
 
 
@@ -94,33 +92,14 @@ def end_session(session: Session) -> None:
     vars(session).clear()
 
 
-def divided_search(policy: Policy) -> DividedKaiSearch | None:
-    """How searches for victims by a policy are divided among workers; None where they are not.
-    Raises PolicyError."""
-    return DividedKaiSearch(policy) if policy.dialect is Dialect.KAI else None
-
-
-def end_of_part(session: Session) -> SearchPart | None:
-    """How the search of a turn that has a part of it ended; None where it tried no scenarios."""
-    return session.searches.part if isinstance(session, KaiSession) else None
-
-
-def run_for_job(
-    session: Session,
-    job: SessionJob,
-    name: str,
-    *,
-    elastic: int,
-    part: tuple[int, int] | None = None,
-) -> int:
+def run_for_job(session: Session, job: SessionJob, name: str, *, elastic: int) -> int:
     """Run one action for a job; returns how many operations its first step committed, 0 where all
-    of them stand or fall together. ``part``: the generators that its search tries; None: all.
+    of them stand or fall together.
 
     Volcano's allocate takes one further step for each elastic task of the turn, as long as each is
     bound; a turn of KAI's is one step.
     """
     if isinstance(session, TurnSession):
-        session.part = part
         run_kai_turn(session, job, name)
         return 0
     elastic -= session.ready(job)

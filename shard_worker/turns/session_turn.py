@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from shard_worker.dialects.open_session import (
     binds_as_placed,
-    end_of_part,
     end_session,
     run_for_job,
 )
@@ -52,7 +51,6 @@ from shared.messages.messages import (
     Turn,
 )
 from shared.messages.reason import Reason
-from shared.messages.search_part import SearchPart
 from shared.messages.skips import written
 
 T = TypeVar("T")
@@ -83,8 +81,6 @@ class SessionPlaced(PlacedTurn):
     victims' job."""
     stale: bool = False
     """Whether the view does not know the job's classes yet."""
-    part: SearchPart | None = None
-    """Outcome of a search in parts, in a turn with a part."""
 
     @property
     def empty(self) -> bool:
@@ -241,12 +237,10 @@ class SessionTurns:
         # `revision` stays and no compiled class of flat turns is thrown away.
         view.withheld[held_back] = False
         try:
-            first = run_for_job(session, job, turn.action, elastic=turn.tail, part=turn.part)
+            first = run_for_job(session, job, turn.action, elastic=turn.tail)
         finally:
             view.withheld[held_back] = True
         self._fill(placed, turn, opened, session, _take_back(session, job, first), first=first)
-        if turn.part is not None:
-            placed.part = end_of_part(session)
         placed.ungated = [task.tix for task in session.ungated.values() if task.job is job]
         if placed.empty:
             statement.rollback()

@@ -15,7 +15,6 @@ import orjson
 from shard_worker.inquiry.findings import FINDINGS
 from shard_worker.inquiry.inquiry import INQUIRY
 from shard_worker.worker.debugging import DEBUG, DebugVerb, answer_of_process
-from shard_worker.worker.help import HELP, HELP_ANSWER
 from shard_worker.worker.server import ShardServer
 from shard_worker.worker.transport import CONFIG, REPLY
 from shared.codec.packed import replace
@@ -82,14 +81,3 @@ class ShardActor:
         if self._server is None:
             raise RuntimeError("the worker has not begun")
         return FINDINGS.encode(self._runner.run(self._server.inquire(INQUIRY.decode(call))))
-
-    def help(self, call: bytes) -> bytes:
-        """A part of another worker's search (a :class:`HelpRequest` in, an answer out)."""
-        if self._server is None:
-            raise RuntimeError("the worker has not begun")
-        return HELP_ANSWER.encode(self._runner.run(self._server.help(HELP.decode(call))))
-
-    def stop_help(self, number: int) -> None:
-        """End a help. Served by a thread of its own, while the search goes on."""
-        if (server := self._server) is not None:
-            server.stop_help(number)

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from shard_worker.dialects.kai.evictions import SearchEnd, SearchRecord
+from shard_worker.dialects.kai.evictions import SearchRecord
 from shard_worker.framework.plugin_errors import PluginError
 from shared.codec.packed import Count
 from shared.messages.messages import ACCEPTED, TRUE_CONFLICTS, Verdict
@@ -99,10 +99,6 @@ class WorkerFigures(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
         steps = zip(STEPS, (search.simulated, search.ruled_out), strict=True)
         _add(self.scenarios, {f"{action} {step}": number for step, number in steps})
         _add(self.search_seconds, {action: search.seconds})
-
-    def committed_help(self, action: str) -> None:
-        """Count a search whose statement this worker prepared for another one."""
-        _add(self.searches, {f"{action} {SearchEnd.SOLVED.name.lower()}": 1})
 
     def add(self, figures: WorkerFigures) -> None:
         _add(self.statements, figures.statements)

@@ -24,13 +24,11 @@ from shard_worker.view.mode import Mode
 from shard_worker.view.view import LoadsView, View
 from shard_worker.worker.debugging import dump_of_view
 from shard_worker.worker.figures import WorkerFigures
-from shard_worker.worker.help import HelpAnswer, HelpRequest, HelpStopped
 from shard_worker.worker.instructions import CommitBatchRequest, Outcomes
 from shard_worker.worker.limits import WorkerLimits
-from shard_worker.worker.served_calls import WITHOUT_TURNS, ServedCalls
+from shard_worker.worker.served_calls import ServedCalls
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shard_worker.worker.worker import Worker
-from shared.codec.packed import replace
 from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.lease import HeldLease, RenewsLeases
@@ -137,8 +135,6 @@ class ShardServer:
         )
         self._served = ServedCalls()
         self._log_id = "0"
-        self._unwanted = 0
-        """Number of the last help that is to end, or not to begin."""
         self._audited = 0
         """Rows before this one were compared in this round."""
         self.drifted = 0
@@ -219,13 +215,7 @@ class ShardServer:
             reply = await self._commit(batch)
             started = self._clocks.precise()
             instructions = self.worker.on_reply(reply)
-        return list(map(self._at_position, outcomes))
-
-    def _at_position(self, outcome: Outcome) -> Outcome:
-        """Note with a part of a search what the worker had read before it."""
-        if outcome.part is None:
-            return outcome
-        return replace(outcome, part=replace(outcome.part, position=self._log_id))
+        return outcomes
 
     def dump(self) -> dict[str, Any]:
         """The worker's own records, for an administrator."""
@@ -245,28 +235,6 @@ class ShardServer:
             inquiry, now=self._clocks.wall(), may_go_on=lambda: self._clocks.steady() < until
         )
         return InquiryFindings(self._log_id, findings)
-
-    async def help(self, request: HelpRequest) -> HelpAnswer:
-        """Do a part of another worker's search."""
-        self.expect(str(request.epoch), WITHOUT_TURNS)
-        await self._follow()
-        begun = self._clocks.precise()
-
-        def elapsed() -> float:  # which a search asks again and again
-            if self._unwanted >= request.number:
-                raise HelpStopped
-            return self._clocks.precise() - begun
-
-        try:
-            part = self.worker.help(request, now=self._clocks.wall(), elapsed=elapsed)
-        except HelpStopped:
-            part = None
-        return HelpAnswer(None if part is None else replace(part, position=self._log_id))
-
-    def stop_help(self, number: int) -> None:
-        """End the help of this number, or an earlier one: its worker has turns of its own, or
-        nobody waits for the answer. May be called by another thread."""
-        self._unwanted = max(self._unwanted, number)  # word of an earlier one may come later
 
     async def _audit(self) -> None:
         """Compare some rows of the view with the ledger's records, round robin."""

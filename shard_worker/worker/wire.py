@@ -18,7 +18,6 @@ from shard_worker.inquiry.findings import InquiryFindings
 from shard_worker.inquiry.inquiry import Inquiry
 from shard_worker.worker.actor import ShardActor
 from shard_worker.worker.debugging import DebugRequest
-from shard_worker.worker.help import HelpAnswer, HelpRequest
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.codec.type_digest import description, digest
 from shared.ledger.redis.calls import PARTS, script
@@ -35,7 +34,7 @@ MEANING = 1
 
 SENT: tuple[object, ...] = (
     *(WorkerConfig, list[Turn], TurnContext, PlaceReply),
-    *(Inquiry, InquiryFindings, DebugRequest, HelpRequest, HelpAnswer),
+    *(Inquiry, InquiryFindings, DebugRequest),
 )
 """The types of what a coordinator and a worker send each other."""
 

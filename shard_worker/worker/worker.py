@@ -29,7 +29,6 @@ from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shard_worker.worker.attempts import Attempt, Tally
 from shard_worker.worker.figures import WorkerFigures
-from shard_worker.worker.help import HelpRequest, PreparedSearch, is_one_search
 from shard_worker.worker.instructions import CommitBatchRequest, Instruction, Outcomes
 from shard_worker.worker.limits import INQUIRY_CLASSES, WorkerLimits
 from shard_worker.worker.refusals import (
@@ -58,7 +57,6 @@ from shared.messages.messages import (
     Turn,
     Verdict,
 )
-from shared.messages.search_part import SearchPart
 
 RESERVE = "reserve"
 """Action of a turn that only chooses nodes to reserve for its job: the outcome is INFEASIBLE, and
@@ -104,7 +102,6 @@ class Worker:
         self._batch: CommitBatch | None = None
         self._turns = SessionTurns(self._open_session, view=view, mode=mode, ask=ask)
         """For turns that need a session."""
-        self._prepared = PreparedSearch(view, self._turns)
 
     def _open_session(self) -> Session:
         return turn_session(self.session, clock=self._elapsed, on_search=self._figures.searched)
@@ -194,15 +191,6 @@ class Worker:
         )
         return examine(inquiry, apart, turns=self._turns, now=now, may_go_on=may_go_on)
 
-    def help(
-        self, request: HelpRequest, *, now: float, elapsed: Callable[[], float]
-    ) -> SearchPart | None:
-        """Do a part of another worker's search; None beside own open statements."""
-        if self.open_turns:
-            return None
-        self._now, self._elapsed = now, elapsed
-        return self._prepared.search(request, now=now)
-
     def take_figures(self) -> WorkerFigures:
         """The figures since they were last taken."""
         figures, self._figures = self._figures, WorkerFigures()
@@ -256,9 +244,6 @@ class Worker:
                 sessions=self._turns,
                 now=self._now,
             )
-        if turn.prepared and (prepared := self._prepared.take(turn.prepared)) is not None:
-            self._figures.committed_help(turn.action)
-            return self._attempt_of(turn, prepared, tally, repairs)
         if turn.world:
             return self._try_session(turn, tally, repairs)
         classes = self.view.classes
@@ -285,14 +270,11 @@ class Worker:
             chosen = [Placement(0, NOMINATE, [0] * len(rows), rows, [0] * len(rows))]
             outcome = self._outcome(turn, OutcomeCode.INFEASIBLE, tally)
             return replace(outcome, placements=chosen if rows else [])
-        if turn.part and (repairs or self.open_turns or not is_one_search(turn, self.view)):
-            turn = replace(turn, part=None)  # it is planned on what no other worker sees
         placed = self._turns.place(turn, now=self._now)
         if placed.stale:
             return self._outcome(turn, OutcomeCode.STALE, tally)
         if placed.empty:
-            outcome = self._outcome(turn, OutcomeCode.INFEASIBLE, tally, placed=placed)
-            return replace(outcome, part=placed.part)
+            return self._outcome(turn, OutcomeCode.INFEASIBLE, tally, placed=placed)
         return self._attempt_of(turn, placed, tally, repairs)
 
     def _shuffle(self, turn: Turn) -> list[Outcome]:

@@ -18,7 +18,6 @@ from typing import Annotated
 import msgspec
 
 from shared.codec.packed import Count, Index, Packed
-from shared.messages.search_part import SearchPart
 from shared.messages.trace import TraceStep
 from shared.units.things import Things
 
@@ -154,11 +153,6 @@ class Turn(Packed, frozen=True, kw_only=True):
     """An excerpt (:mod:`shared.messages.excerpt`); empty for a flat turn, which needs none."""
     traced: bool = False
     """Whether somebody wants to see its steps: the outcome brings them."""
-    part: tuple[Count, Count] | None = None
-    """Range of the policy's scenario generators to try, as [first, end): other workers try the
-    others. None: all."""
-    prepared: Count = 0
-    """Number of the help in which this worker prepared its statement; 0: it is yet to be found."""
     total: Count  # last and without a default: an array that lacks a field is refused
 
     def __post_init__(self) -> None:
@@ -442,7 +436,5 @@ class Outcome(Packed, frozen=True, kw_only=True):
     """Tasks of the job whose queue has room for them, and whose own scheduling gate may go."""
     unanswered: dict[str, Count] = msgspec.field(default_factory=dict)
     """Decisions made without the answer of another server: sentence -> number of questions."""
-    part: SearchPart | None = None
-    """Set where its part of a search failed, and others may have found something."""
     reasons: dict[str, Count]  # last and without a default, as in a turn
     """Reason -> number of nodes, exclusive: the counts add up to the nodes looked at."""

@@ -28,7 +28,6 @@ from coordinator.cluster.kubernetes.bind_requests.counts import OUTCOMES
 from coordinator.cluster.overdue import OverdueObstacle
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reconcile import SHOWN, FindingKind
-from coordinator.dispatch.shared_searches import HelpResult
 from coordinator.explain.queue_tree import tree_figures, tree_of
 from coordinator.jobs.counters import ShardTally
 from coordinator.jobs.state import SchedulingStatus
@@ -255,8 +254,6 @@ class CoordinatorMetrics(Collector):
             figures = self._probes.workers.get(shard) or WorkerFigures()
             for action in searching_actions(self._core.order.session.policy):
                 put_searches(page.put, figures, shard, action)
-        for result in HelpResult:
-            page.put("search_helps_total", self._core.searches.results[result], result.value)
 
     # --- the rest -----------------------------------------------------------------------------
 

@@ -150,8 +150,7 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
         _counter(
             "searches_total",
             "Searches for victims under a KAI policy: solved, exhausted (no scenario succeeds), "
-            "impossible (known without trying one), budget, no_generator, nothing_asked, part "
-            "(other workers tried the rest, and one of them counts the result)",
+            "impossible (known without trying one), budget, no_generator, nothing_asked",
             "shard",
             "action",
             "result",
@@ -169,13 +168,6 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "shard",
             "action",
             "kind",
-        ),
-        _counter(
-            "search_helps_total",
-            "Help of idle workers with a search: committed (it found what was done), nothing (it "
-            "found nothing either), unneeded (the search ended without it), failed (no answer, or "
-            "one of another position of the log)",
-            "result",
         ),
         _counter("search_seconds_total", "Time of searches for victims", "shard", "action"),
         _counter(

@@ -14,7 +14,6 @@ from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.rules.amounts import Amounts
 from shard_worker.dialects.kai.rules.budget import BudgetBound
 from shard_worker.session_model.job import TaskInfo
-from shared.messages.search_part import SearchPart
 from shared.model.model import Requests
 from shared.units.things import Things
 
@@ -185,7 +184,6 @@ class SearchEnd(Enum):
     NO_GENERATOR = "no plugin of the policy generates scenarios"
     NOTHING_ASKED = "the job asks for nothing"
     BUDGET = "a budget ended it"
-    PART = "other workers try its other generators"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,5 +214,3 @@ class SearchFigures:
     """Jobs that were not searched for, since one like it had failed."""
     ended: dict[int, str] = field(default_factory=dict)
     """jid -> how its last search ended, for people."""
-    part: SearchPart | None = None
-    """How the last search of some generators alone ended; None where it did not come to them."""

@@ -92,9 +92,6 @@ class KaiSession(Session):
         """Seconds, for the budgets of searches by time; None: only their counts are looked at."""
         self.on_search: Callable[[SearchRecord], None] = lambda _: None
         """Takes each search when it has ended."""
-        self.part: tuple[int, int] | None = None
-        """The generators that a search tries, where other workers try the others: see
-        :attr:`Search.part`."""
 
     # --- registration ---------------------------------------------------------------------------
 

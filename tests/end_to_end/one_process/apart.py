@@ -22,7 +22,6 @@ from coordinator.service.metrics.loop_time import LoopTime
 from shard_worker.inquiry.findings import InquiryFindings
 from shard_worker.inquiry.inquiry import Inquiry
 from shard_worker.worker.debugging import DebugRequest
-from shard_worker.worker.help import HelpAnswer, HelpRequest
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.garbage_collection import walk_young_objects_only
 from shared.messages.messages import Turn
@@ -54,9 +53,6 @@ class ThreadShards(DirectShards):
 
     async def inquire(self, shard: int, inquiry: Inquiry) -> InquiryFindings:
         return await self._there(super().inquire(shard, inquiry))
-
-    async def help(self, shard: int, request: HelpRequest) -> HelpAnswer:
-        return await self._there(super().help(shard, request))
 
     async def debug(self, shard: int, request: DebugRequest) -> bytes:
         return await self._there(super().debug(shard, request))

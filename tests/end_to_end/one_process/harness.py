@@ -29,8 +29,7 @@ from coordinator.service.service import Service
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.debugging import DebugRequest, DebugVerb, answer_of_process
-from shard_worker.worker.help import HELP, HELP_ANSWER, HelpAnswer, HelpRequest
-from shard_worker.worker.server import CallRefused, ShardServer
+from shard_worker.worker.server import ShardServer
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.ledger.errors import LedgerError
 from shared.ledger.redis.client import RedisLedger
@@ -102,21 +101,6 @@ class DirectShards:
         async with lock:  # through the wire's form, as between processes
             findings = await server.inquire(INQUIRY.decode(INQUIRY.encode(inquiry)))
         return FINDINGS.decode(FINDINGS.encode(findings))
-
-    async def help(self, shard: int, request: HelpRequest) -> HelpAnswer:
-        if shard not in self._servers or shard in self.deaf:
-            raise WorkerLost(f"shard {shard} has no worker that answers")
-        server, _, lock = self._servers[shard]
-        async with lock:
-            try:
-                answer = await server.help(HELP.decode(HELP.encode(request)))
-            except (CallRefused, LedgerError) as error:
-                raise WorkerLost(f"shard {shard}: {error}") from error
-        return HELP_ANSWER.decode(HELP_ANSWER.encode(answer))
-
-    async def stop_help(self, shard: int, number: int) -> None:
-        if shard in self._servers:
-            self._servers[shard][0].stop_help(number)
 
     async def debug(self, shard: int, request: DebugRequest) -> bytes:
         if shard not in self._servers:

@@ -16,7 +16,6 @@ from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
 from shard_worker.dialects.kai.rules.signatures import FailedSearches, Footprint
 from shard_worker.dialects.kai.search.emptiest_nodes import of_emptiest_nodes
 from shard_worker.dialects.kai.search.job_lines import JobLines
-from shard_worker.dialects.kai.search.parts import TRIED, result_of
 from shard_worker.dialects.kai.search.resident_columns import Mask, ResidentColumns
 from shard_worker.dialects.kai.search.simulation import Simulator, jobs_of
 from shard_worker.dialects.kai.search.solver import Search, SearchOutcome, solve
@@ -26,7 +25,6 @@ from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.kai.turn_order import TurnOrder
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
-from shared.messages.search_part import SearchPart
 
 
 def always(job: KaiJob, asks: Amounts) -> bool:
@@ -150,16 +148,14 @@ class _ActionRun:
             budget=own,
             may_cost=action.may_cost,
             counts=ssn.counts_first,
-            part=ssn.part,
         )
         outcome = solve(search)
         ssn.searches.simulated += own.simulated
         ssn.searches.ended[job.job.job.jid] = self._told(outcome, own)
-        ssn.searches.part = _part_of(outcome, own)
         ssn.on_search(
             SearchRecord(
                 action=action.name,
-                ended=result_of(outcome.ended, ssn.part),
+                ended=outcome.ended,
                 bound=outcome.bound,
                 simulated=own.simulated,
                 ruled_out=ssn.searches.ruled_out - ruled_out,
@@ -239,18 +235,6 @@ class _ActionRun:
     def _memory(self, job: KaiJob) -> FailedSearches:
         queue = "" if self._action.one_memory else job.queue.uid
         return self._failed.setdefault(queue, FailedSearches())
-
-
-def _part_of(outcome: SearchOutcome, budget: JobBudget) -> SearchPart | None:
-    """How the generators that were tried ended; None where it did not come to them."""
-    if outcome.ended not in (SearchEnd.SOLVED, *TRIED):
-        return None
-    return SearchPart(
-        solved=outcome.ended is SearchEnd.SOLVED,
-        simulated=budget.simulated,
-        bound="" if outcome.bound is None else outcome.bound.name,
-        generator=outcome.generator,
-    )
 
 
 def _is_waiting(job: KaiJob) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +55,6 @@ class Search:
     """(job, what others lose at least) -> whether they may lose so much at all."""
     counts: bool = True
     """Whether what cannot succeed by the counts is left out; the outcome is the same."""
-    part: tuple[int, int] | None = None
-    """Range of the policy's generators to try, as [first, end)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ def solve(search: Search) -> SearchOutcome:
         return SearchOutcome(SearchEnd.IMPOSSIBLE)
     had = _number_in_use(search.job)
     cut: tuple[BudgetBound, str] | None = None
-    for name in islice(generators, *(search.part or (None,))):
+    for name in generators:
         search.budget.begin(name)
         attempt = _GeneratorRun(search, tasks, name)
         solution = attempt.solve()

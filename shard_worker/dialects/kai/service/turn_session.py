@@ -197,10 +197,8 @@ def _search(ssn: TurnSession, job: KaiJob, action: str) -> None:
 def _placed_without_victims(ssn: TurnSession, job: KaiJob) -> bool:
     """Place the job where room has come since its turn to allocate found none: a node, or what
     others left. In a cycle of KAI's both see the same cluster, so that nobody goes for a job that
-    has a place; every scenario of a search has a victim. Who helps with a search leaves this to the
-    turn's own worker."""
-    helps = ssn.part is not None and ssn.part[0] > 0
-    if helps or ALLOCATE not in ssn.policy.actions:
+    has a place; every scenario of a search has a victim."""
+    if ALLOCATE not in ssn.policy.actions:
         return False
     tasks = tasks_to_allocate(job.root)
     return least_cost(ssn, tasks) == Amounts() and turn(ssn, job)
