@@ -49,6 +49,9 @@ def environment(token_file: Path | None, *, ours: bool) -> dict[str, str]:
         settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token_file)}
     if not ours:
         return settings
+    if token_file is None:
+        # Else a token in the user's home decides it for the head, and not for nodes that join it.
+        settings["RAY_AUTH_MODE"] = "disabled"
     return settings | {
         "RAY_task_events_report_interval_ms": "0",  # a record per call, which nobody reads
         "RAY_memory_monitor_refresh_ms": "0",  # it would kill workers by its own judgement

@@ -10,14 +10,14 @@ from shared.settings.settings import load_settings
 
 
 @pytest.fixture
-def home(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home without settings, and a run directory of the session below it."""
     for name in ("QUADRANT_RUN_DIR", "QUADRANT_DATA_DIR", "QUADRANT_HISTORY", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(short_dir))
-    (short_dir / "runtime").mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_dir / "runtime"))
-    return short_dir
+    monkeypatch.setenv("HOME", str(home))
+    (home / "runtime").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "runtime"))
+    return home
 
 
 def test_the_ledger_outlives_the_session(home: Path) -> None:

@@ -1,0 +1,52 @@
+"""The surroundings of the tests: of the machine they have its programs, and nothing else.
+
+What a user has set, and what lies in the user's home, decides nothing. Each test has a home and a
+run directory of its own; what a whole process of the tests shares has those of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.kubernetes.servers.build import CACHE, cache_folder
+
+_NAMES = frozenset(
+    ("CI", "DURATIONS", "EXAMPLES", "KUBECTL", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", CACHE)
+)
+_PREFIXES = ("COV_", "HYPOTHESIS_", "LC_", "PYTEST_", "PYTHON", "SSL_CERT_")
+"""Variables that a test may see of the shell: programs, and how the tests themselves are run.
+
+Not ``PYTHONDONTWRITEBYTECODE``: each ``quadrant`` that a test starts would compile the product."""
+
+
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """The part of a shell's environment that the tests see."""
+    kept = {
+        name: text
+        for name, text in environ.items()
+        if (name in _NAMES or name.startswith(_PREFIXES)) and name != "PYTHONDONTWRITEBYTECODE"
+    }
+    # The servers of the tests are in the user's cache.
+    return kept | {CACHE: environ.get(CACHE) or str(cache_folder().parent)}
+
+
+class Home:
+    """An empty home with a run directory, short enough for the sockets of both."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="qt-"))
+        self.environ = {"HOME": str(self.path), "XDG_RUNTIME_DIR": str(self.path)}
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def set_environment(environ: Mapping[str, str]) -> None:
+    """Make it this process's environment, and that of what it starts."""
+    if os.environ != environ:
+        os.environ.clear()
+        os.environ.update(environ)

@@ -1,0 +1,77 @@
+"""The tests decide the same on any machine, whatever its user has set and keeps in the home."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import ROOT
+from tests.kubernetes.servers.build import CACHE
+from tests.surroundings import inherited
+
+SOME = [
+    "tests/coordinator/cli/test_kubeconfig.py",
+    "tests/coordinator/cli/test_width.py",
+    "tests/end_to_end/one_process/test_deletion.py::test_members_go_one_by_one",
+    "tests/shared/settings",
+]
+"""Readers of the environment and the home, and a whole service."""
+
+NOWHERE = "127.0.0.1:9"
+
+
+def poisoned(home: Path) -> dict[str, str]:
+    """The environment of a user who has everything set, and nothing of it right."""
+    for name in (".ray/auth_token", ".kube/config", ".local/state/quadrant", ".config/quadrant"):
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("poison: [")
+    return {
+        "HOME": str(home),
+        "XDG_RUNTIME_DIR": str(home / ".ray"),
+        "XDG_STATE_HOME": str(home / ".local/state"),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "KUBECONFIG": str(home / ".kube/config"),
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": "9",
+        "QUADRANT_SHARDS": "many",
+        "QUADRANT_SERVER": f"http://{NOWHERE}",
+        "QUADRANT_TOKEN_FILE": str(home / "none"),
+        "QUADRANT_REDIS_URL": f"redis://{NOWHERE}",
+        "RAY_ADDRESS": NOWHERE,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": "poison",
+        "http_proxy": f"http://{NOWHERE}",
+        "HTTPS_PROXY": f"http://{NOWHERE}",
+        "COLUMNS": "20",
+        "FORCE_COLOR": "1",
+        "TZ": "Asia/Kathmandu",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def test_tests_pass_in_a_poisoned_home_and_environment(home: Path) -> None:
+    """Each test has surroundings of its own; those of this process are clean, too."""
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SOME],
+        cwd=ROOT,
+        env=os.environ | poisoned(home),
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_nothing_that_a_user_has_set_is_inherited(home: Path) -> None:
+    kept = inherited(poisoned(home) | {"PATH": "/bin", "CI": "1", CACHE: "/cache"})
+    assert kept == {"PATH": "/bin", "CI": "1", CACHE: "/cache"}
+
+
+def test_every_test_has_an_empty_home_of_its_own(home: Path) -> None:
+    assert os.environ["HOME"] == os.environ["XDG_RUNTIME_DIR"] == str(home)
+    assert list(home.iterdir()) == []
+    assert len(str(home)) < 30, "sockets below it have short paths"
