@@ -34,7 +34,7 @@ RUN_STAMP := $(VENV)/.installed-run-$(call key,requirements.lock)
 DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
 PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help install run test test-fast test-slow test-alone test-kubernetes test-thorough kubernetes bench-compare soak check fmt reference lock clean
+.PHONY: help install run test test-all test-fast test-slow test-alone test-kubernetes test-thorough durations kubernetes bench-compare soak check fmt reference lock clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -44,24 +44,35 @@ install: $(DEV_STAMP) ## Install what is locked, and the tools of development
 run: $(RUN_STAMP) ## The demo: 2,000 jobs on 1,000 nodes, four shards
 	@$(BIN)/quadrant demo $(DEMO)
 
+# `make test` has one form of each proof; `make test-all` sets this to nothing, as .ci/run does.
+PROOFS ?= and not all
+
 # Not one run with groups: xdist 3.8 does not see its groups under pytest 9.2, and says nothing.
-test: $(DEV_STAMP) ## All tests: the fast ones side by side, then those that start Ray, then one by one
+test: $(DEV_STAMP) ## One form of each proof: the fast tests side by side, then those that start Ray, then one by one
 	@status=0; for part in test-fast test-slow test-alone test-kubernetes; do $(MAKE) --no-print-directory $$part || status=1; done; \
 		exit $$status
 
+test-all: $(DEV_STAMP) ## All tests, with the examples of CI: every form, seed, page and process
+	@status=0; for part in test test-thorough; do CI=1 $(MAKE) --no-print-directory PROOFS= $$part || status=1; done; \
+		exit $$status
+
+durations: $(DEV_STAMP) ## Run all tests, and write tests/durations.txt: the slowest, and the sum by folder
+	@recorded=$$(mktemp) && DURATIONS=$$recorded $(MAKE) --no-print-directory test-all; \
+		$(BIN)/python -m tests.durations --write $$recorded; rm -f $$recorded
+
 test-fast: $(DEV_STAMP) ## The fast tests, side by side
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not kubernetes and not thorough"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not kubernetes and not thorough $(PROOFS)"
 
 # Tests of one file share a stack, and are together one worker's.
 test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, three files at a time
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "slow and not alone and not kubernetes and not thorough"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "slow and not alone and not kubernetes and not thorough $(PROOFS)"
 
 test-alone: $(DEV_STAMP) ## The tests that need a core for themselves, one by one
-	@$(BIN)/python -m pytest -q -m "alone and not kubernetes and not thorough"
+	@$(BIN)/python -m pytest -q -m "alone and not kubernetes and not thorough $(PROOFS)"
 
 # Each of the two has an API server, which its tests share: they wait more than they work.
 test-kubernetes: $(DEV_STAMP) ## The tests on a real API server (`make kubernetes` builds it)
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "kubernetes and not thorough" tests/kubernetes tests/deploy
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "kubernetes and not thorough $(PROOFS)" tests/kubernetes tests/deploy
 
 test-thorough: $(DEV_STAMP) ## Minutes of faults and tens of thousands of objects, one by one: for CI, not in `make test`
 	@$(BIN)/python -m pytest -q -m thorough

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator, Set
 from pathlib import Path
@@ -20,10 +22,13 @@ from structlog.typing import EventDict
 
 from shared.ledger.redis.server import EmbeddedServer
 from tests.examples import examples
+from tests.surroundings import Home, inherited, set_environment
 
-pytest_plugins = ["tests.kubernetes.fixtures"]
+pytest_plugins = ["tests.kubernetes.fixtures", "tests.durations"]
 
 ROOT = Path(__file__).resolve().parent.parent
+_WHOLE_FILE = re.compile(r"^pytestmark = .*\bmark\.all\b", re.MULTILINE)
+"""In a file whose tests are all for ``make test-all`` alone."""
 _WRITTEN_MARKERS = frozenset({"slow", "alone", "thorough"})
 """Those that a file names itself; the marker ``kubernetes`` comes with a fixture."""
 
@@ -44,12 +49,16 @@ gc.disable()
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out files that cannot have a test with a marker that ``-m`` demands, as it is not in
-    their text. To import all files for eleven tests took 12 s of processor time."""
+    their text, and those that it leaves out as a whole. To import all files for eleven tests took
+    12 s of processor time."""
     if not collection_path.name.startswith("test_"):
         return None
     words = {part.strip() for part in str(config.option.markexpr).split(" and ")}
     named = words & _WRITTEN_MARKERS
-    return True if named and not _all_in(named, collection_path.read_text()) else None
+    if named and not _all_in(named, collection_path.read_text()):
+        return True
+    unwanted = "not all" in words and _WHOLE_FILE.search(collection_path.read_text())
+    return True if unwanted else None
 
 
 def _all_in(words: Set[str], text: str) -> bool:
@@ -61,11 +70,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin in clean surroundings, which what all tests share has too."""
+    own = Home()
+    config.add_cleanup(own.remove)
+    set_environment(inherited(os.environ) | own.environ)
+    sys.dont_write_bytecode = False  # to rewrite and compile all tests takes 20 s of processor time
+
+
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test sees the defaults, whatever this shell has set."""
-    for name in [name for name in os.environ if name.upper().startswith("QUADRANT_")]:
-        monkeypatch.delenv(name)
+def home() -> Iterator[Path]:
+    """A home, run directory and environment of its own for every test."""
+    before = dict(os.environ)
+    own = Home()
+    os.environ.update(own.environ)
+    yield own.path
+    set_environment(before)
+    own.remove()
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,8 @@ import pytest
 
 from tests.bench_compare.__main__ import ABOVE, FAILED, INTERRUPTED, POLICY, ROOT, main
 
+pytestmark = pytest.mark.all
+
 BENCH = """
 import importlib.metadata, json, os, pathlib, sys, time
 print("a line before the figures")

@@ -18,8 +18,10 @@ from laboratory.replay.kai.scenario import read_kai_scenario
 from tests.conformance.conftest import scenarios
 from tests.conformance.kai_judge import wrong
 from tests.conformance.kai_names import NAMES
+from tests.conformance.tables import tables
 
 Scenarios = Mapping[str, Mapping[str, Any]]
+TABLES = tables(NAMES)
 
 
 @pytest.fixture
@@ -36,12 +38,15 @@ def test_every_scenario_is_named(kai: Scenarios) -> None:
     assert sorted(NAMES) == sorted(kai)
 
 
-@pytest.mark.parametrize("name", NAMES, ids=lambda name: name.split("::", 1)[1])
-def test_comes_out_as_in_kai(kai: Scenarios, name: str) -> None:
-    scenario = kai[name]
-    assert wrong(scenario, lines_of(scenario)) == []
+@pytest.mark.parametrize("table", TABLES)
+def test_comes_out_as_in_kai(kai: Scenarios, table: str, subtests: pytest.Subtests) -> None:
+    for name in TABLES[table]:
+        with subtests.test(name):
+            scenario = kai[name]
+            assert wrong(scenario, lines_of(scenario)) == []
 
 
+@pytest.mark.all
 def test_the_order_of_the_objects_decides_nothing(kai: Scenarios) -> None:
     draw = random.Random(1)
     differing = {}

@@ -86,15 +86,18 @@ def beside_another_pool(scenario: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**scenario, "cluster": cluster, "policy": {**policy, "options": options}}
 
 
-@pytest.mark.parametrize("name", SOME, ids=lambda name: name.split("::", 1)[1])
-def test_a_session_comes_out_as_in_kai(kai: Scenarios, name: str) -> None:
-    assert wrong(kai[name], lines_of(beside_another_pool(kai[name]))) == []
+def test_a_session_comes_out_as_in_kai(kai: Scenarios, subtests: pytest.Subtests) -> None:
+    for name in SOME:
+        with subtests.test(name):
+            assert wrong(kai[name], lines_of(beside_another_pool(kai[name]))) == []
 
 
-@pytest.mark.parametrize("name", SOME, ids=lambda name: name.split("::", 1)[1])
-def test_three_shards_decide_as_kai(kai: Scenarios, name: str) -> None:
-    read = read_kai_scenario(beside_another_pool(kai[name]))
-    rest = run_kai_sharded(read, Form.THREE_SOFT.sharding(0))
-    assert not any(pod.startswith("other/") for pod in rest.binds)
-    lines = differences(kai[name], read, rest, anywhere=True)
-    assert bool(lines) is (Form.THREE_SOFT in DIFFERS.get(name, ())), lines
+@pytest.mark.all
+def test_three_shards_decide_as_kai(kai: Scenarios, subtests: pytest.Subtests) -> None:
+    for name in SOME:
+        with subtests.test(name):
+            read = read_kai_scenario(beside_another_pool(kai[name]))
+            rest = run_kai_sharded(read, Form.THREE_SOFT.sharding(0))
+            assert not any(pod.startswith("other/") for pod in rest.binds)
+            lines = differences(kai[name], read, rest, anywhere=True)
+            assert bool(lines) is (Form.THREE_SOFT in DIFFERS.get(name, ())), lines

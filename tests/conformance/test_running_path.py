@@ -18,8 +18,13 @@ from tests.conformance.at_rest import differences_at_rest
 from tests.conformance.forms import Form, differences_halted_in, differences_in
 from tests.conformance.names import NAMES
 from tests.conformance.one_session import differences_after_one_session
+from tests.conformance.tables import tables
 
 Scenarios = Mapping[str, Mapping[str, Any]]
+TABLES = tables(NAMES)
+FORMS = [
+    form if form is Form.THREE_SOFT else pytest.param(form, marks=pytest.mark.all) for form in Form
+]
 
 DIFFERS: Mapping[str, str] = {}
 """Scenario -> why it comes out otherwise in every form."""
@@ -35,26 +40,33 @@ DIFFERS_HALTED: Mapping[str, str] = {
 """The same where the run is halted after one session; until rest they come out as in Volcano."""
 
 
-@pytest.mark.parametrize("form", Form, ids=lambda form: form.value)
-@pytest.mark.parametrize("name", NAMES, ids=lambda name: name.split("::", 1)[1])
-def test_the_running_path_decides_as_volcano(volcano: Scenarios, name: str, form: Form) -> None:
-    lines = differences_in(form, volcano[name])
-    if name in DIFFERS:
-        assert lines, "comes out as in Volcano now: take it out of DIFFERS"
-    else:
-        assert lines == []
-
-
-@pytest.mark.parametrize("form", Form, ids=lambda form: f"{form.value} --cycles 1")
-@pytest.mark.parametrize("name", NAMES, ids=lambda name: name.split("::", 1)[1])
-def test_halted_after_one_session_the_table_itself_holds(
-    volcano: Scenarios, name: str, form: Form
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.value)
+@pytest.mark.parametrize("table", TABLES)
+def test_the_running_path_decides_as_volcano(
+    volcano: Scenarios, table: str, form: Form, subtests: pytest.Subtests
 ) -> None:
-    lines = differences_halted_in(form, volcano[name])
-    if name in DIFFERS_HALTED:
-        assert lines, "holds as it stands now: take it out of DIFFERS_HALTED"
-    else:
-        assert lines == []
+    for name in TABLES[table]:
+        with subtests.test(name):
+            lines = differences_in(form, volcano[name])
+            if name in DIFFERS:
+                assert lines, "comes out as in Volcano now: take it out of DIFFERS"
+            else:
+                assert lines == []
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("form", Form, ids=lambda form: f"{form.value} --cycles 1")
+@pytest.mark.parametrize("table", TABLES)
+def test_halted_after_one_session_the_table_itself_holds(
+    volcano: Scenarios, table: str, form: Form, subtests: pytest.Subtests
+) -> None:
+    for name in TABLES[table]:
+        with subtests.test(name):
+            lines = differences_halted_in(form, volcano[name])
+            if name in DIFFERS_HALTED:
+                assert lines, "holds as it stands now: take it out of DIFFERS_HALTED"
+            else:
+                assert lines == []
 
 
 def test_what_differs_is_a_scenario() -> None:

@@ -14,20 +14,25 @@ import pytest
 from laboratory.replay.scenario import replay
 from tests.conformance.judge import differences
 from tests.conformance.names import NAMES
+from tests.conformance.tables import tables
 
 Scenarios = Mapping[str, Mapping[str, Any]]
+TABLES = tables(NAMES)
 
 
 def test_every_scenario_is_named(volcano: Scenarios) -> None:
     assert sorted(volcano) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES, ids=lambda name: name.split("::", 1)[1])
-def test_comes_out_as_in_volcano(volcano: Scenarios, name: str) -> None:
-    scenario = volcano[name]
-    assert differences(replay(scenario), scenario) == []
+@pytest.mark.parametrize("table", TABLES)
+def test_comes_out_as_in_volcano(volcano: Scenarios, table: str, subtests: pytest.Subtests) -> None:
+    for name in TABLES[table]:
+        with subtests.test(name):
+            scenario = volcano[name]
+            assert differences(replay(scenario), scenario) == []
 
 
+@pytest.mark.all
 def test_the_order_of_the_objects_decides_nothing(volcano: Scenarios) -> None:
     """Volcano walks through its jobs and nodes in a random order, so that what a scenario expects
     holds in every order."""

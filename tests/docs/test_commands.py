@@ -19,6 +19,11 @@ from tests.docs.reader import FOLDERS, RUN_PAGES, START, read, starts_its_own
 from tests.docs.terminal import Up
 
 _CALL = re.compile(r"(?:^|[|(;] *|\bdo |\bif |/)quadrant ([a-z].*?)(?=$|[|;>&)])")
+SERVED_PAGES = [
+    page if page == START.page else pytest.param(page, marks=pytest.mark.all)
+    for page in RUN_PAGES
+    if not starts_its_own(page)
+]
 MADE_BY_HAND = re.compile(r"docker/secrets(/[\w.]*)?")
 """What only a reader's own commands make."""
 
@@ -86,7 +91,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("page", [p for p in RUN_PAGES if not starts_its_own(p)], ids=name)
+@pytest.mark.parametrize("page", SERVED_PAGES, ids=name)
 def test_every_command_block_does_what_the_page_says(
     page: Path, server: Up, tmp_path: Path
 ) -> None:

@@ -230,6 +230,7 @@ async def served(url: str) -> Served:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.all
 async def test_it_is_the_same_in_harness_replay_shards_and_up(
     fgd: ModuleType, embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
 ) -> None:

@@ -12,6 +12,8 @@ import pytest
 from tests.docs.pages import name
 from tests.docs.reader import RUN_PAGES, read, starts_its_own
 
+pytestmark = pytest.mark.all
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)

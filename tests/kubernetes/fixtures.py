@@ -27,6 +27,13 @@ from tests.kubernetes.servers.build import MISSING, cache_folder, find_binaries
 MARKER = "kubernetes"
 FIXTURE = "kubernetes_binaries"
 """Whatever uses it, also by way of others, gets the marker."""
+WALK = (
+    "tests/kubernetes/driver/test_up.py",
+    "tests/kubernetes/driver/test_gangs.py",
+    "tests/kubernetes/test_control_plane.py",
+)
+"""The files of `make test`: a service that is started, and gangs from their objects to their end.
+All others are ``all``."""
 FOLDERS = ("tests/kubernetes/", "tests/deploy/")
 """Where ``make test-kubernetes`` looks: to import all tests for these takes 12 s."""
 
@@ -40,6 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                     f"{item.nodeid} needs the API server: move it to a folder of {FOLDERS}"
                 )
             item.add_marker(MARKER)
+            if not item.nodeid.startswith(WALK):
+                item.add_marker("all")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

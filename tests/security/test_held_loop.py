@@ -31,7 +31,7 @@ LISTS = "/apis/quadrant.dev/v1alpha1/lists"
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 JSON, YAML = "application/json", "application/yaml"
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.all, pytest.mark.slow, pytest.mark.alone]
 """One by one: the processor time of a thread grows two- to
 threefold where other tests have both cores (12 ms became 25), and a callback has 20."""
 

@@ -22,7 +22,7 @@ from tests.coordinator.api.conftest import job, running_pod
 from tests.coordinator.api.kubectl import Said, found
 from tests.coordinator.intake.objects import node, pod
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.all, pytest.mark.slow, pytest.mark.timeout(300)]
 
 START_SECONDS = 150.0
 SECONDS = 90.0

@@ -31,7 +31,7 @@ from tests.laboratory.simulation.contending import (
     queue,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.all, pytest.mark.slow, pytest.mark.timeout(400)]
 
 START_SECONDS = 100.0
 SECONDS = 60.0

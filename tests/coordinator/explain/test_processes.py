@@ -16,6 +16,8 @@ from shared.settings.settings import load_settings
 from tests.coordinator.explain.cluster import Item, job, node
 from tests.coordinator.explain.test_plan import PLANS
 
+pytestmark = pytest.mark.all
+
 EXPLAIN = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/waits/explain"
 
 

@@ -13,6 +13,7 @@ import pytest
 
 
 @pytest.mark.slow
+@pytest.mark.all
 def test_every_line_of_every_log_is_json(short_dir: Path) -> None:
     run_dir = short_dir / "run"
     up = subprocess.Popen(

@@ -145,6 +145,7 @@ async def test_everything_starts_works_and_leaves_nothing(short_dir: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.all
 async def test_a_coordinator_leads_while_ray_starts(short_dir: Path) -> None:
     there: dict[str, set[str]] = {}
 
@@ -172,6 +173,7 @@ def test_a_port_for_a_slow_server_is_none_that_the_kernel_gives_out() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # 137 s on a machine with a dozen others at work
+@pytest.mark.all
 def test_nothing_outlives_a_killed_supervisor(short_dir: Path) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER],

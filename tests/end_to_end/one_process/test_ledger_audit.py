@@ -37,6 +37,8 @@ from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 from tests.end_to_end.one_process.test_deletion import Moody, job, ledger_of, submit, tasks
 from tests.end_to_end.one_process.test_reconcile import node
 
+pytestmark = pytest.mark.all
+
 OFTEN: dict[str, Any] = {"ledger_audit_seconds": 0.02, "reconcile_seconds": 1000.0}
 ROUNDS = 500
 """Of a busy loop: 50 are enough where the machine has time for the audit's thread as well."""

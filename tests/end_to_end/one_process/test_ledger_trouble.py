@@ -139,6 +139,7 @@ async def test_killed_and_restarted_it_goes_on_and_has_all_that_was_acknowledged
         await load.settled(ledger)
 
 
+@pytest.mark.all
 async def test_away_for_longer_than_every_lease_it_goes_on_under_the_same_leader(
     server: EmbeddedServer, ledger: RedisLedger, short_dir: Path
 ) -> None:
@@ -213,6 +214,7 @@ async def test_back_from_an_old_copy_it_gets_no_service(
     assert len(before.jobs) < len(load.acknowledged)
 
 
+@pytest.mark.all
 async def test_a_coordinator_that_begins_with_an_old_copy_gives_up(
     server: EmbeddedServer, short_dir: Path
 ) -> None:
@@ -241,6 +243,7 @@ async def _held_up(load: Load, seconds: float) -> None:
     assert not load.service._task.done()
 
 
+@pytest.mark.all
 async def test_full_it_takes_nothing_until_it_has_room_again(
     server: EmbeddedServer, ledger: RedisLedger, short_dir: Path
 ) -> None:
@@ -253,6 +256,7 @@ async def test_full_it_takes_nothing_until_it_has_room_again(
         await load.settled(ledger)
 
 
+@pytest.mark.all
 async def test_its_disk_full_it_dies_and_has_all_that_was_acknowledged_when_there_is_room(
     server: EmbeddedServer, ledger: RedisLedger, short_dir: Path
 ) -> None:
@@ -272,6 +276,7 @@ async def test_its_disk_full_it_dies_and_has_all_that_was_acknowledged_when_ther
         await load.settled(ledger)
 
 
+@pytest.mark.all
 async def test_read_only_it_takes_nothing_until_it_may_be_written(
     server: EmbeddedServer, ledger: RedisLedger, short_dir: Path
 ) -> None:
@@ -285,6 +290,7 @@ async def test_read_only_it_takes_nothing_until_it_may_be_written(
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1.6])
+@pytest.mark.all
 async def test_slow_it_holds_up_and_loses_nothing(
     server: EmbeddedServer, ledger: RedisLedger, short_dir: Path, seconds: float
 ) -> None:
@@ -300,6 +306,7 @@ async def test_slow_it_holds_up_and_loses_nothing(
         await load.settled(ledger)
 
 
+@pytest.mark.all
 async def test_cut_in_the_middle_of_questions_and_answers_nothing_happens_twice(
     server: EmbeddedServer, ledger: RedisLedger, short_dir: Path
 ) -> None:
@@ -315,6 +322,7 @@ async def test_cut_in_the_middle_of_questions_and_answers_nothing_happens_twice(
         await load.settled(ledger)
 
 
+@pytest.mark.all
 async def test_set_forward_the_clock_ends_leases_and_they_begin_anew(
     server: EmbeddedServer, ledger: RedisLedger, short_dir: Path
 ) -> None:

@@ -21,6 +21,8 @@ from laboratory.workloads.generators import lists
 from tests.end_to_end.one_process.harness import Running, running
 from tests.many_needs.objects import Item, job, need, node, own_term
 
+pytestmark = pytest.mark.all
+
 NODES = 160
 SMALL = 100
 STEP_SECONDS = 0.25

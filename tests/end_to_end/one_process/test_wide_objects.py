@@ -38,6 +38,8 @@ from tests.coordinator.api.auth.files import entry, write_tokens
 from tests.coordinator.api.auth.objects import a_list, node, pod, queue
 from tests.end_to_end.one_process.harness import Running, running
 
+pytestmark = pytest.mark.all
+
 LISTS = "/apis/quadrant.dev/v1alpha1/lists"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 PODS = "/api/v1/namespaces/default/pods"

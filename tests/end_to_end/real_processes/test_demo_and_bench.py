@@ -52,6 +52,7 @@ def test_a_trace_runs_to_its_end(empty_dir: Path, tmp_path: Path) -> None:
     assert list(empty_dir.iterdir()) == []
 
 
+@pytest.mark.all
 def test_jobs_that_can_never_run_end_the_run_with_their_reason(
     empty_dir: Path, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_bench_of_a_few_tasks(empty_dir: Path) -> None:
         assert sum(part["cpu_us_per_task"].values()) > 0
 
 
+@pytest.mark.all
 def test_a_bench_of_a_small_reclaim(empty_dir: Path) -> None:
     """Through two shards: the gang has its half, and nobody else left."""
     out, _ = _run("bench", "reclaim", "--nodes", "8", "--shards", "2", "-o", "json")
@@ -91,6 +93,7 @@ def test_a_bench_of_a_small_reclaim(empty_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.all
 def test_an_interrupt_stops_everything(empty_dir: Path, number: signal.Signals) -> None:
     arguments = ["demo", "--jobs", "20", "--nodes", "10", "--shards", "1"]
     process = subprocess.Popen(

@@ -19,6 +19,8 @@ from shared.settings.settings import load_settings
 from tests.end_to_end.one_process.test_kai_evictions import MOVING, at, pinned
 from tests.end_to_end.one_process.test_kai_order import leaf, single
 
+pytestmark = pytest.mark.all
+
 WITHIN = 120.0
 GRACE = 4.0
 """Seconds until a pod that is evicted has left: a worker or a coordinator dies meanwhile."""

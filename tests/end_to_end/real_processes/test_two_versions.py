@@ -33,7 +33,7 @@ from tests.end_to_end.real_processes.ray_nodes import (
     without_a_handshake,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.all, pytest.mark.slow, pytest.mark.timeout(900)]
 
 WITHIN = 300.0
 NODES, PODS = 6, 24
@@ -42,9 +42,12 @@ LONG = 1e6
 
 
 @pytest.fixture
-def nodes(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayNodes]:
+def nodes(short_dir: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayNodes]:
     # A Ray driver has the workers look for packages in its working directory first.
     monkeypatch.chdir(short_dir)
+    # Ray writes it at a user's first `ray.init()`: from then on his heads ask for it by default.
+    (home / ".ray").mkdir()
+    (home / ".ray/auth_token").write_text("0" * 64)
     with ray_nodes(short_dir) as nodes:
         yield nodes
 

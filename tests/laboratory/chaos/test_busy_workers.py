@@ -15,7 +15,7 @@ from laboratory.workloads.generators import (
 from tests.laboratory.chaos.stack import running_stack
 from tests.shard_worker.framework.installed import package
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.all, pytest.mark.slow, pytest.mark.timeout(300)]
 
 DEADLINE_SECONDS = 2.0
 BUSY_SECONDS = 3 * DEADLINE_SECONDS

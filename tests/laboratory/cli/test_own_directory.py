@@ -54,8 +54,8 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     "name",
     [
         "demo",
-        "bench",
-        "scaling",
+        pytest.param("bench", marks=pytest.mark.all),
+        pytest.param("scaling", marks=pytest.mark.all),
         pytest.param("chaos run", marks=pytest.mark.thorough),
         pytest.param("chaos measure", marks=pytest.mark.thorough),
     ],

@@ -77,6 +77,7 @@ def check(met: Counter[str]) -> None:
     assert set(met) >= MET, MET - set(met)
 
 
+@pytest.mark.all
 def test_a_server_in_memory_answers_as_the_model_does() -> None:
     met: Counter[str] = Counter()
     for seed in range(100):

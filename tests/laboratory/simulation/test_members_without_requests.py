@@ -11,6 +11,7 @@ from shard_worker.view.mode import Mode
 from shared.messages.messages import HOLDING, TaskState
 from shared.policy.dialect import parse_policy
 from shared.policy.volcano import DEFAULT_POLICY
+from tests.examples import examples
 from tests.laboratory.simulation.contending import HOSTNAME, Item, Run, job
 
 ALLOCATE = parse_policy(
@@ -48,7 +49,7 @@ def with_master(
     return made
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(24, least=3)))
 def test_all_of_them_end_whole_whatever_goes_wrong(seed: int) -> None:
     """The checker reads the history, and every job has to finish: promises 3 and 8."""
     run = Run(nodes=4, seed=seed, mode=list(Mode)[seed % 3], policy=ALLOCATE, network=LOSSY)

@@ -18,6 +18,8 @@ from laboratory.simulation.run import Simulation
 from shared.ledger.memory.synchronous import at_once
 from tests.shared.ledger.changed_rules import change, disable
 
+pytestmark = pytest.mark.all
+
 SEEDS = range(24)
 START = 1000.0
 AT, AGE = 0.8, 0.4

@@ -48,6 +48,7 @@ def test_an_acknowledgement_before_the_ledger_has_it(monkeypatch: pytest.MonkeyP
     assert _found("promise 6", first=44)
 
 
+@pytest.mark.all
 def test_objects_that_are_known_before_the_ledger_has_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -65,6 +66,7 @@ def test_objects_that_are_known_before_the_ledger_has_them(
     assert _found("promise 6", first=33)
 
 
+@pytest.mark.all
 def test_what_comes_while_a_batch_is_being_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the recorder: answers that come meanwhile are forgotten, and the ledger has tasks
     as binding that the cluster runs."""
@@ -78,6 +80,7 @@ def test_what_comes_while_a_batch_is_being_recorded(monkeypatch: pytest.MonkeyPa
     assert _found("ledger audit", first=3)
 
 
+@pytest.mark.all
 def test_a_purge_that_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the executor: a deleted job stays for ever."""
 
@@ -88,6 +91,7 @@ def test_a_purge_that_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _found("unfinished", first=10)
 
 
+@pytest.mark.all
 def test_a_reading_beside_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the executor: without the guard, an old reading overwrites a newer record."""
 
@@ -102,6 +106,7 @@ def test_a_reading_beside_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _found("promise 6", first=91)
 
 
+@pytest.mark.all
 def test_binds_that_are_acknowledged_before_they_are_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -116,6 +121,7 @@ def test_binds_that_are_acknowledged_before_they_are_recorded(
     assert _found("ledger audit", first=27)
 
 
+@pytest.mark.all
 def test_a_bind_entry_whose_delivery_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in binding: without the look back the entry's tasks wait for ever."""
 
@@ -126,6 +132,7 @@ def test_a_bind_entry_whose_delivery_was_lost(monkeypatch: pytest.MonkeyPatch) -
     assert _found("unfinished", first=2)
 
 
+@pytest.mark.all
 def test_a_worker_that_the_ledger_refuses_and_nobody_replaces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -140,6 +147,7 @@ def test_a_worker_that_the_ledger_refuses_and_nobody_replaces(
     assert _found("promise 6", first=10)
 
 
+@pytest.mark.all
 def test_a_portion_of_the_log_that_is_followed_by_half(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the standby: the new leader does not know all that the one before had stored."""
     note = ChangedKeys.note
@@ -151,6 +159,7 @@ def test_a_portion_of_the_log_that_is_followed_by_half(monkeypatch: pytest.Monke
     assert _found("promise 6", first=8)
 
 
+@pytest.mark.all
 def test_a_repair_of_the_books_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the reconciler: the ledger holds tasks for ever that the cluster has lost."""
 

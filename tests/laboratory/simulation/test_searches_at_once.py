@@ -16,6 +16,8 @@ from shared.policy.dialect import parse_policy
 from tests.laboratory.checker.rich_kai import gpu_node, pod, queue
 from tests.laboratory.simulation.contending import Item, Run
 
+pytestmark = pytest.mark.all
+
 TREES = 3
 NODES = 6
 GPUS = 4 * NODES

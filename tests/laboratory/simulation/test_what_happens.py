@@ -26,6 +26,8 @@ from shared.messages.messages import (
 )
 from shared.model.model import Job, Node
 
+pytestmark = pytest.mark.all
+
 Send = Callable[[MemoryLedger, Any], Awaitable[Any]]
 
 SEEDS = 300

@@ -69,6 +69,7 @@ def test_a_good_machine(short_dir: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.all
 def test_a_wrong_setting_fails_and_is_named(short_dir: Path) -> None:
     done = doctor(QUADRANT_SHRADS="3")
     assert done.returncode == 1
@@ -234,6 +235,7 @@ def test_port(short_dir: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.alone
+@pytest.mark.all
 def test_the_port_that_up_would_take(short_dir: Path) -> None:
     """The default port is 8080 for `up`, not any that is free."""
     said = json.loads(doctor("-o", "json", QUADRANT_RUN_DIR=str(short_dir)).stdout)

@@ -29,7 +29,7 @@ from tests.end_to_end.one_process.drain.support import (
 from tests.end_to_end.one_process.drain.witness import DrainWitness
 from tests.end_to_end.one_process.harness import Running
 
-pytestmark = [pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.all, pytest.mark.timeout(200)]
 
 SHARDS = 3
 WEB, DATABASE = 6, 6

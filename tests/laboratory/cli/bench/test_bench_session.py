@@ -22,6 +22,7 @@ def options(
 
 
 @pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.all
 def test_a_shape_comes_out_as_it_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_session_bench(options(BenchSize(name), nodes=30)) == 0
     rows = json.loads(capsys.readouterr().out)["shapes"]

@@ -95,6 +95,7 @@ def test_each_process_is_killed_and_the_way_back_is_told(kill: Kill) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.all
 def test_for_people_the_timeline_comes_before_the_verdict(kill: Kill) -> None:
     result = kill("shard-0", "--no-probe", "--seconds", "15")
     lines = result.stdout.splitlines()

@@ -24,7 +24,7 @@ main()
 """The command, whose processes tell of each seed: else the first is told when ten are finished."""
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.all), "2"])
 def test_an_interrupted_run_ends_with_its_processes_and_tells_which_seeds_are_clean(
     jobs: str,
 ) -> None:

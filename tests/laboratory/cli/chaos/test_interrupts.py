@@ -13,6 +13,7 @@ import pytest
 from tests.coordinator.cli.interrupting import children_work, interrupt, shards_work, works
 
 
+@pytest.mark.all
 def test_scaling_ends_with_its_processes(tmp_path: Path) -> None:
     trace = tmp_path / "jobs.csv"
     lines = [f"{number},{50 + number % 40},{1 + number % 8}" for number in range(20_000)]
@@ -24,10 +25,15 @@ def test_scaling_ends_with_its_processes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "chaos model --thorough",
-        "bench reclaim-many --session --nodes 4000",
         "replay {dump} --shards 4",
-        "replay {dump} --cycles 10000",
+        *(
+            pytest.param(command, marks=pytest.mark.all)
+            for command in (
+                "chaos model --thorough",
+                "bench reclaim-many --session --nodes 4000",
+                "replay {dump} --cycles 10000",
+            )
+        ),
     ],
 )
 def test_what_works_alone_ends(large_dump: Path, command: str) -> None:
@@ -54,6 +60,7 @@ def test_what_works_alone_ends(large_dump: Path, command: str) -> None:
         "up --shards 2 --listen 127.0.0.1:0",
     ],
 )
+@pytest.mark.all
 def test_what_starts_a_whole_service_ends_with_it(command: str, short_dir: Path) -> None:
     interrupt(command.split(), when=shards_work, run_dir=short_dir)
 

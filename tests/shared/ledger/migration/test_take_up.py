@@ -36,6 +36,8 @@ from tests.end_to_end.one_process.harness import running
 from tests.shared.ledger.migration.busy_ledger import BusyLedger, free_leadership
 from tests.shared.ledger.migration.next_schema import NEXT, NOTE, RESERVED, STEPS
 
+pytestmark = pytest.mark.all
+
 STARTED = TakeUpProgress(SCHEMA)
 
 
