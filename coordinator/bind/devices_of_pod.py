@@ -73,7 +73,7 @@ def _shared(
     request = gpu_request(dict(role.annotations), 0)
     if not groups or request is None:
         return
-    part = request.part_of(device_memory(dict(node.labels)))
+    part = request.parts_of(device_memory(dict(node.labels)))
     for name in offered:
         share: tuple[str, tuple[int, ...]] = (name, (part,))
         if name.startswith(PREFIX) and groups.intersection(shared_groups((share,), node.name)):

@@ -15,7 +15,7 @@ from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.harness import Cluster
 from shard_worker.session_model.status import Status
 from shared.model.constraints import Constraints, PodTerm, Requirement
-from shared.model.gpu_request import FRACTION
+from shared.model.gpu_request import FRACTION, WHOLE
 from shared.model.kai import (
     KaiLevel,
     KaiPodGroup,
@@ -52,7 +52,7 @@ class ShapedCluster:
         ]
         self._groups: list[KaiPodGroup] = []
         self._topologies: dict[str, KaiTopology] = {}
-        devices = {f"kai-gpu/{at}": 1000 for at in range(GPUS)}
+        devices = {f"kai-gpu/{at}": WHOLE for at in range(GPUS)}
         for at in range(nodes):
             self._cluster.node(
                 node_name(at),
@@ -65,7 +65,7 @@ class ShapedCluster:
 
     def running(self, name: str, *, node: int, device: int) -> None:
         """A job of one GPU on this device."""
-        taken = ((f"kai-gpu/{device}", (1000,)),)
+        taken = ((f"kai-gpu/{device}", (WHOLE,)),)
         self._job(name, "rich", pods=1, gpus=1, on=node_name(node), devices=[taken])
 
     def full(self) -> None:

@@ -1,39 +1,70 @@
-"""A pod's GPU request: whole devices, or parts of some by KAI's annotations.
+"""What a pod asks of GPUs: whole devices, or parts of some by KAI's annotations.
 
-A device has a memory of a thousand parts. A request by GPU memory comes to a part of it that
-depends on the node.
+A device has as many MiB as its node says. A share is an exact number of them, as KAI places it;
+only what queues are charged with is rounded to hundredths. In the books of a node a device has
+:data:`WHOLE` parts, whatever its memory, so that a label that changes moves nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import ROUND_HALF_UP, Decimal
 
-from shared.codec.packed import Count, Packed
+from shared.codec.packed import Count, Finite, Packed
 from shared.units.bounded_numbers import decimal_number, whole_number
 
-WHOLE = 1000
-"""Parts of a device."""
-STEP = 10
-"""Shares are hundredths of a device."""
+ONE = 1000
+"""A device as an amount of its resource, and of what queues count."""
+WHOLE = 10**10
+"""Parts of a device. So fine that parts which are rounded down add up to more than a device exactly
+where their MiB do: there are fewer pods on a device than parts in a MiB."""
 FRACTION = "gpu-fraction"
 MEMORY = "gpu-memory"
 NUMBER = "gpu-fraction-num-devices"
 
 
 class GpuRequest(Packed, frozen=True):
-    """Request for a share of each of ``devices`` distinct devices."""
+    """What a pod asks of each of ``devices`` distinct devices."""
 
     devices: Count
     part: Count = 0
-    """Thousandths; 0 for a request by memory."""
+    """What queues are charged with, in thousandths; 0 for a request by memory."""
     memory: Count = 0
     """MiB; 0 for a request by share."""
+    portion: Finite = 0.0
+    """The share as it is written; 0 for whole devices, and for a request by memory."""
 
-    def part_of(self, device_memory: int) -> int:
-        """The share of a device of this memory (MiB), rounded up to a hundredth."""
-        if not self.memory:
-            return self.part
-        return -(-self.memory * 100 // device_memory) * STEP
+    @property
+    def is_whole(self) -> bool:
+        """Whether it asks for whole devices."""
+        return self.part == ONE and not self.portion
+
+    def mebibytes(self, device_memory: int) -> int:
+        """What it takes of a device of so many MiB. KAI multiplies in floating point and cuts."""
+        share = self.portion or self.part / ONE
+        return self.memory or max(int(share * device_memory), 1)
+
+    def parts_of(self, device_memory: int) -> int:
+        """The same in parts of the device; more than there are where it does not fit."""
+        if self.is_whole:
+            return WHOLE
+        return self.mebibytes(device_memory) * WHOLE // device_memory
+
+    def charge_of(self, device_memory: int) -> int:
+        """Thousandths of each device that a queue is charged with for a task on such a device."""
+        return self.part if not self.memory else _hundredths(self.memory, device_memory)
+
+    def judged_at(self, device_memory: int) -> int:
+        """Thousandths of each device that a queue must have left where such a device is tried: KAI
+        asks for the exact MiB there, rounded up."""
+        if self.is_whole:
+            return ONE
+        return _hundredths(self.mebibytes(device_memory), device_memory)
+
+
+def _hundredths(mebibytes: int, device_memory: int) -> int:
+    """The part of a device in thousandths, rounded up to a hundredth."""
+    return -(-mebibytes * 100 // device_memory) * 10
 
 
 def gpu_request(annotations: Mapping[str, str], whole: int) -> GpuRequest | None:
@@ -42,13 +73,19 @@ def gpu_request(annotations: Mapping[str, str], whole: int) -> GpuRequest | None
     other looks at these annotations to place a pod."""
     number = whole_number(annotations.get(NUMBER, "1")) or 1
     if FRACTION in annotations:
-        part = _share(annotations[FRACTION])
-        return GpuRequest(number, part=part) if part else None
+        portion = _share(annotations[FRACTION])
+        return GpuRequest(number, part=_rounded(portion), portion=portion) if portion else None
     if MEMORY in annotations:
         memory = whole_number(annotations[MEMORY])
         return GpuRequest(number, memory=memory) if memory else None
-    return GpuRequest(whole, part=WHOLE) if whole else None
+    return GpuRequest(whole, part=ONE) if whole else None
 
 
-def _share(text: str) -> int:
-    return round((decimal_number(text) or 0) * 100) * STEP
+def _rounded(portion: float) -> int:
+    """A share in thousandths, rounded to a hundredth, half away from zero, as KAI charges it."""
+    return int(Decimal(portion * 100).to_integral_value(ROUND_HALF_UP)) * 10
+
+
+def _share(text: str) -> float:
+    share = float(decimal_number(text) or 0)
+    return share if share > 0 else 0.0

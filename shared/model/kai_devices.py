@@ -1,12 +1,12 @@
-"""GPUs of a node as devices under a policy of KAI's: ``kai-gpu/0`` and so on, of a thousand parts
-each (docs/decisions/0063)."""
+"""GPUs of a node as devices under a policy of KAI's: ``kai-gpu/0`` and so on, of
+:data:`~shared.model.gpu_request.WHOLE` parts each (docs/decisions/0063)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID, uuid5
 
-from shared.model.gpu_request import WHOLE
+from shared.model.gpu_request import ONE, WHOLE
 from shared.model.model import Node, Pairs
 from shared.model.named_devices import DEVICES, MOST_DEVICES, devices_of, written_devices
 from shared.units.bounded_numbers import whole_number
@@ -16,6 +16,7 @@ PREFIX = "kai-gpu/"
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 LEAST_MEMORY = 100
 """MiB of a device of a node without the label; labels are rounded down to hundreds."""
+_MIB = 1 << 20
 
 _GROUPS = UUID("6f0a6f8e-3f0c-5b52-9d0e-6c2b8b0f1d8a")
 """Namespace of the ids of shared devices; another one would part pods that share a device."""
@@ -23,7 +24,10 @@ _GROUPS = UUID("6f0a6f8e-3f0c-5b52-9d0e-6c2b8b0f1d8a")
 
 def memory_of(label: str) -> int:
     """MiB of a device of a node whose label says this; "" for none."""
-    return max((whole_number(label) or 0) // 100 * 100, LEAST_MEMORY)
+    memory = whole_number(label) or 0
+    if memory >= _MIB:  # GPU feature discovery wrote bytes once, and KAI reads them so
+        memory //= _MIB
+    return max(memory // 100 * 100, LEAST_MEMORY)
 
 
 def device_memory(labels: Mapping[str, str]) -> int:
@@ -40,7 +44,7 @@ def has_gpus(node: Node) -> bool:
 def with_gpus(annotations: Pairs, allocatable: Sequence[tuple[str, int]]) -> Pairs:
     """The annotations of a node that declare each of its GPUs as a device, beside those that they
     declare already. ``allocatable``: by name, in thousandths."""
-    gpus = sum(amount for name, amount in allocatable if name.endswith("gpu")) // WHOLE
+    gpus = sum(amount for name, amount in allocatable if name.endswith("gpu")) // ONE
     marks = dict(annotations)
     named = dict(devices_of(marks, DEVICES))
     own: Things = tuple((f"{PREFIX}{at}", (WHOLE,)) for at in range(min(gpus, MOST_DEVICES)))
@@ -57,8 +61,9 @@ RECEIVED = "received-resource-type"
 
 def received(devices: Things) -> dict[str, str]:
     """The annotation that tells what kind of GPUs a pod got; none without devices of KAI's."""
-    own = [amounts[0] for name, amounts in devices if name.startswith(PREFIX)]
-    return {RECEIVED: "Regular" if min(own) == WHOLE else "Fraction"} if own else {}
+    if not any(name.startswith(PREFIX) for name, _ in devices):
+        return {}
+    return {RECEIVED: "Fraction" if shared_devices(devices) else "Regular"}
 
 
 def shared_devices(devices: Things) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from shard_worker.dialects.kai.model import amounts_of
+from shared.model.gpu_request import GpuRequest
 from shared.model.kai_devices import LEAST_MEMORY, device_memory, has_gpus
 from shared.model.model import Node, TaskClass
 from shared.model.storage import Amounts
@@ -20,7 +21,7 @@ def kai_charges(
     may not be evicted, and counts against the quotas of its queues."""
     amounts, share = amounts_of(cls.requests, names), cls.gpu_share
     if share is not None:
-        part = share.part_of(_least_memory(nodes) if share.memory else LEAST_MEMORY)
+        part = share.charge_of(_least_memory(share, nodes) if share.memory else LEAST_MEMORY)
         amounts = amounts._replace(gpu=amounts.gpu + share.devices * part)
     charges = [(GPU_SHARE, amounts.gpu)]
     if protected:
@@ -28,8 +29,9 @@ def kai_charges(
     return tuple((name, amount) for name, amount in charges if amount > 0)
 
 
-def _least_memory(nodes: Iterable[Node]) -> int:
-    """MiB of a device of the node with the smallest: what a request by memory comes to there is the
-    most that it comes to anywhere, and the class is charged before its tasks have nodes."""
+def _least_memory(share: GpuRequest, nodes: Iterable[Node]) -> int:
+    """MiB of a device of the node with the smallest that takes the share: what a request by memory
+    comes to there is the most that it comes to anywhere, and the class is charged before its tasks
+    have nodes."""
     of_nodes = (device_memory(node.labels) for node in nodes if has_gpus(node))
-    return min(of_nodes, default=LEAST_MEMORY)
+    return min((memory for memory in of_nodes if memory >= share.memory), default=share.memory)

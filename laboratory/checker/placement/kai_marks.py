@@ -18,6 +18,8 @@ WHOLE = 1000
 """Parts of a GPU."""
 NO_GROUP = ""
 """Stands for the GPUs that a pod has whole."""
+_IN_BOOKS = 10**10
+"""Parts of a GPU in the ledger, which counts MiB."""
 _PREFIX = "kai-gpu/"
 """Begins what the ledger calls such a GPU."""
 
@@ -107,7 +109,9 @@ class KaiMarks:
 
 
 def _of_kai(devices: Taken) -> Taken:
-    return [(name, held) for name, held in devices if name.startswith(_PREFIX)]
+    """Those of KAI's, in parts of a thousand as marks have them."""
+    own = ((name, sum(held)) for name, held in devices if name.startswith(_PREFIX))
+    return [(name, [round(n * WHOLE / _IN_BOOKS)]) for name, n in own]
 
 
 def _parts(taken: Taken) -> Counter[int]:

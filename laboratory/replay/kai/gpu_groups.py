@@ -77,7 +77,7 @@ def _of_node(found: RecordedDevices, name: str, node: Json, pods: Sequence[Json]
     for pod in pods:
         request = request_of_annotations(pod["metadata"].get("annotations") or {})
         if request is not None:
-            part = request.part_of(memory)
+            part = request.parts_of(memory)
             shares = [(by_group[group], (part,)) for group in _groups(pod) if group in by_group]
         else:
             wanted = range(_whole(pod))

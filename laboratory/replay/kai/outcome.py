@@ -10,7 +10,7 @@ from shard_worker.dialects.kai.devices import device_columns, gpu_slots, request
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import COMPLETED, OCCUPYING, Status
 from shared.manifests.kai.groups import pod_group_of
-from shared.model.gpu_request import WHOLE
+from shared.model.gpu_request import ONE
 from shared.units.slots import CPU, MEMORY
 from shared.units.times import rfc3339
 
@@ -55,8 +55,8 @@ def task_json(played: Round, pod: Json, task: TaskInfo | None) -> dict[str, Any]
         }
     requests = dict(task.requests)
     request = request_of(task, played.session.world.view.slot_names)
-    asked = 0 if request is None else request.part * request.devices / WHOLE
-    taken = sum(amounts[0] for _, amounts in task.devices) / WHOLE
+    asked = 0 if request is None else request.part * request.devices / ONE
+    taken = played.session.asked_by([task]).gpu / ONE if task.devices else 0
     placed = task.row >= 0 and bool(task.status & (OCCUPYING | Status.PIPELINED | Status.RELEASING))
     ended, was_on = bool(task.status & COMPLETED), pod["spec"].get("nodeName", "")
     return {
@@ -96,7 +96,7 @@ def nodes_json(played: Round) -> dict[str, dict[str, float]]:
             if declared[row]:
                 idle, future = int(columns.whole_now[row]), int(columns.whole_later[row])
             else:
-                idle = sum(int(world.idle(slot)[row]) for slot in slots) // WHOLE
-                future = sum(int(world.future_idle(slot)[row]) for slot in slots) // WHOLE
+                idle = sum(int(world.idle(slot)[row]) for slot in slots) // ONE
+                future = sum(int(world.future_idle(slot)[row]) for slot in slots) // ONE
             nodes[node.name] = {"idleGpus": idle, "releasingGpus": future - idle}
     return nodes

@@ -1,5 +1,6 @@
-"""GPUs of all nodes as devices: named things of a node, ``kai-gpu/0`` and so on, of a thousand
-parts each. Whole requests take them, too, so that no device is ever given twice."""
+"""GPUs of all nodes as devices: named things of a node, ``kai-gpu/0`` and so on, of
+:data:`~shared.model.gpu_request.WHOLE` parts each. Whole requests take them, too, so that no device
+is ever given twice."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.dialects.kai.rules.devices import DeviceChoice, DeviceRoom, Score, choose
-from shard_worker.framework.rules import Check, Mask
+from shard_worker.framework.rules import Check, Mask, NodeColumns
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.world import World
 from shard_worker.view.node_reasons import NO_DEVICE
-from shared.model.gpu_request import WHOLE, GpuRequest, gpu_request
+from shared.model.gpu_request import ONE, WHOLE, GpuRequest, gpu_request
 from shared.model.kai_devices import LEAST_MEMORY, MEMORY_LABEL, PREFIX, memory_of
 from shared.model.model import Pairs, TaskClass
 from shared.units.things import Things
@@ -24,6 +25,8 @@ from shared.units.things import Things
 Count = Callable[[Mask, NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
 """(there, idle, future), each ``[device][row]`` -> a number for each of these rows."""
 
+NEVER = 2 * WHOLE
+"""Parts that no device has."""
 KEPT_COUNTS = 16
 """Counts that are kept at a time: those of a policy's scores, and of the shares that the jobs at
 hand ask for. Each is eight bytes a row."""
@@ -56,7 +59,7 @@ class DeviceColumns:
 
     @property
     def free_parts(self) -> NDArray[np.int64]:
-        """Future idle share of the devices of each row, in thousandths."""
+        """Future idle parts of the devices of each row, together."""
         return self.counted("parts", _parts)
 
     @property
@@ -123,7 +126,7 @@ def request_by(cls: TaskClass, annotations: Pairs, names: Sequence[str]) -> GpuR
     gpus = sum(
         amount for slot, amount in cls.requests if slot < len(names) and names[slot].endswith("gpu")
     )
-    return _written(annotations, gpus // WHOLE)
+    return _written(annotations, gpus // ONE)
 
 
 @lru_cache(maxsize=1024)
@@ -198,24 +201,49 @@ def device_memory(world: World) -> NDArray[np.int64]:
     return found
 
 
+def known_memories(world: World) -> tuple[int, int]:
+    """MiB of the smallest device of any node that says it, and of the largest; (0, 0) where none
+    does."""
+    memories = device_memory(world)[world.view.exists()]
+    said = memories[memories > LEAST_MEMORY]
+    return (int(said.min()), int(said.max())) if len(said) else (0, 0)
+
+
 def parts(request: GpuRequest, world: World) -> NDArray[np.int64]:
-    """The share of each device that a request comes to, by row."""
-    if not request.memory:
-        return np.full(world.size, request.part, np.int64)
-    return np.array([request.part_of(int(memory)) for memory in device_memory(world)], np.int64)
+    """The parts of each device that a request comes to, by row."""
+    if request.is_whole:
+        return np.full(world.size, WHOLE, np.int64)
+    return by_memory(request, world.view)
+
+
+def by_memory(request: GpuRequest, view: NodeColumns) -> NDArray[np.int64]:
+    """The parts of each device that a share comes to, by row. Memory is asked for in vain where the
+    node does not say how much its devices have."""
+    column = view.label(MEMORY_LABEL)
+    codes = column.codes[: view.size]
+    of_label = [parts_on(request, value) for value in (*column.values, "")]
+    found: NDArray[np.int64] = np.array(of_label, np.int64)[codes]  # -1, no label: the last
+    return found
+
+
+def parts_on(request: GpuRequest, label: str) -> int:
+    """The parts of each device of a node whose label of memory says this; "" for none."""
+    if request.memory and not label.isdecimal():
+        return NEVER
+    return request.parts_of(memory_of(label))
 
 
 def part_at(request: GpuRequest, row: int, world: World) -> int:
     """:func:`parts` of one row."""
-    return int(parts(request, world)[row]) if request.memory else request.part
+    return WHOLE if request.is_whole else int(parts(request, world)[row])
 
 
 def fitting_devices(
     request: GpuRequest, columns: DeviceColumns, world: World, *, now: bool
 ) -> NDArray[np.int64]:
     """How many devices of each row take such a share. Not to be changed by the caller."""
-    if not request.memory:
-        return columns.counted((request.part, now), partial(_fitting, request.part, now))
+    if request.is_whole:
+        return columns.counted(("whole", now), partial(_fitting, WHOLE, now))
     shares = parts(request, world)
     return _fitting(shares, now, columns.there, columns.idle, columns.future)
 
@@ -242,7 +270,7 @@ def device_checks(task: TaskInfo, world: World) -> Sequence[Check]:
         return ()
     columns = device_columns(world)
     fits = fitting_devices(request, columns, world, now=False) >= request.devices
-    if request.part == WHOLE:
+    if request.is_whole:
         fits |= columns.declared == 0
     return [Check(NO_DEVICE, fits)]
 

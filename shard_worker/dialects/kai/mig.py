@@ -14,13 +14,10 @@ from shared.model.model import Pairs, Requests
 
 MIG = "nvidia.com/mig-"
 """Begins the name of an instance's resource; as an annotation it marks a legacy pod."""
-STRATEGY = "nvidia.com/mig.strategy"
 _SLICES = re.compile(re.escape(MIG) + r"([0-9]{1,3})g\..*")
 
 LEGACY = "pods with an annotation nvidia.com/mig-* are not placed any more"
 WITH_LEGACY = "node(s) had legacy MIG pods"
-NOT_MIG = "node(s) with MIG strategy mixed take only MIG instances"
-NOT_WHOLE = "node(s) with MIG strategy single take only whole GPUs"
 
 
 def slices(name: str) -> int:
@@ -66,19 +63,11 @@ def refused_legacy(task: TaskInfo, world: World) -> str | None:
     return LEGACY if is_legacy(task) else None
 
 
-def mig_checks(task: TaskInfo, world: World, *, whole: bool) -> Sequence[Check]:
-    """Where a task with instances, or (``whole``) with GPUs, may run by the nodes' strategies, and
-    beside whom."""
-    strategy = world.view.label(STRATEGY)
-    codes = strategy.codes[: world.size]
-    if wants_mig(task, world):
-        legacy = np.zeros(world.size, np.bool_)
-        for row in world.inhabited_rows():
-            legacy[row] = any(is_legacy(resident) for resident in world.tasks_on(row))
-        return [
-            Check(NOT_WHOLE, codes != strategy.code("single"), curable=False),
-            Check(WITH_LEGACY, ~legacy),
-        ]
-    if whole:
-        return [Check(NOT_MIG, codes != strategy.code("mixed"), curable=False)]
-    return ()
+def beside_legacy(task: TaskInfo, world: World) -> Sequence[Check]:
+    """Instances go on no node with a legacy pod."""
+    if not wants_mig(task, world):
+        return ()
+    legacy = np.zeros(world.size, np.bool_)
+    for row in world.inhabited_rows():
+        legacy[row] = any(is_legacy(resident) for resident in world.tasks_on(row))
+    return [Check(WITH_LEGACY, ~legacy)]

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 
 from shard_worker.dialects.kai.actions.run import EVICTING
 from shard_worker.dialects.kai.mig import LEGACY, names_instances
+from shard_worker.dialects.kai.node_kinds import NodeKinds
 from shard_worker.dialects.kai.plugins import predicates
 from shard_worker.dialects.kai.plugins.min_runtime import LongestRuntime
 from shard_worker.dialects.kai.plugins.nodes import IDLE
@@ -21,7 +22,6 @@ from shard_worker.dialects.kai.service.node_scores import (
     KindOfNode,
     NodePlacementScores,
     SharingOrder,
-    mig_checks,
 )
 from shard_worker.dialects.kai.service.searched import delayed_until, is_searched_for
 from shard_worker.dialects.kai.service.stale import StaleRule
@@ -93,7 +93,8 @@ def _register(session: Session, option: PluginOption, devices: ServiceDevices) -
     match option.name:
         case "predicates":
             predicates.register(session)
-            session.add_predicate_fn(masks=mig_checks)
+            kinds = NodeKinds((session.policy.kai or KaiPolicy()).options)
+            session.add_predicate_fn(masks=kinds.of_class)
         case name if name in ORDERS:
             ORDERS[name](session)
         case "minruntime":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shard_worker.dialects.kai.model import amounts_of
+from shard_worker.dialects.kai.node_kinds import divisible
 from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
 from shard_worker.session_model.workload import ClusterInfo
 from shared.model.model import Node
@@ -24,8 +25,7 @@ class DivisibleTotal:
     """
 
     def __init__(self, options: KaiOptions) -> None:
-        self._gpu_label = options.gpu_worker_node_label_key
-        self._restricts = options.restrict_node_scheduling
+        self._options = options
         self._nodes: dict[int, tuple[Node, ForeignUse | None, Amounts]] = {}
         self._total = NOTHING
         self._revision = -1
@@ -55,7 +55,4 @@ class DivisibleTotal:
         if foreign:
             slots = ((at, n) for at, n in foreign.items() if type(at) is int and type(n) is int)
             offered = offered.minus(amounts_of(tuple(slots), cluster.names))
-        # KAI places no GPU job on a node without the label, so that its GPUs are nobody's.
-        if self._restricts and self._gpu_label not in node.labels:
-            offered = offered._replace(gpu=0)
-        return offered
+        return divisible(offered, node.labels, self._options)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from shard_worker.dialects.kai.devices import (
     device_checks,
     device_memory,
+    known_memories,
     request_by,
     request_of,
     things_of,
 )
 from shard_worker.dialects.kai.eviction_points import EvictionPoints
 from shard_worker.dialects.kai.evictions import SearchFigures, SearchRecord
-from shard_worker.dialects.kai.mig import mig_checks, refused_legacy
+from shard_worker.dialects.kai.mig import beside_legacy, refused_legacy
 from shard_worker.dialects.kai.model import (
     KaiJob,
     Member,
@@ -25,6 +26,7 @@ from shard_worker.dialects.kai.model import (
     kai_job_of,
     queue_tree,
 )
+from shard_worker.dialects.kai.node_kinds import NodeKinds, kind_of, total_of
 from shard_worker.dialects.kai.points import (
     GPU_ORDER,
     JOB_ORDER,
@@ -43,7 +45,7 @@ from shard_worker.framework.rules import Check, Mask, Scope
 from shard_worker.framework.session import Session
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
-from shared.model.gpu_request import FRACTION, MEMORY, NUMBER, WHOLE
+from shared.model.gpu_request import FRACTION, MEMORY, NUMBER
 from shared.model.model import Pairs, TaskClass
 from shared.policy.kai_model import KaiPolicy
 from shared.policy.model import Policy
@@ -66,6 +68,7 @@ class KaiSession(Session):
         super().__init__(policy)
         self._rules |= {point: [] for point in KAI_POINTS.values()}
         self.kai = policy.kai or KaiPolicy()
+        self.node_kinds = NodeKinds(self.kai.options)
         self.queues: dict[str, QueueState] = {}
         """By name, those whose ancestors are all there."""
         self.kai_jobs: dict[int, KaiJob] = {}
@@ -73,7 +76,7 @@ class KaiSession(Session):
         self.unread: UnreadJobs | None = None
         """Jobs beside them that may be victims, and are no objects yet."""
         self._memories = (0, 0)
-        """MiB of the smallest device of any node, and of the largest."""
+        """See :func:`known_memories`."""
         self._amounts: dict[tuple[TaskClass, Pairs], Amounts] = {}
         """Amounts of tasks in their queues, for classes where they are the same on all nodes."""
         self.cluster = Amounts()
@@ -128,9 +131,16 @@ class KaiSession(Session):
         self.read_annotations(FRACTION, MEMORY, NUMBER)
         self.add_live_predicate_fn(device_checks, scope=Scope.NODE)
         self.add_pre_predicate_fn(refused_legacy)
-        self.add_live_predicate_fn(_by_strategy, scope=Scope.NODE)
+        self.add_live_predicate_fn(self._by_node_kind, scope=Scope.NODE)
+        self.add_live_predicate_fn(beside_legacy, scope=Scope.NODE)
         self.add_device_choice_fn(
             lambda task, row, world: things_of(task, row, world, self.gpu_score)
+        )
+
+    def _by_node_kind(self, task: TaskInfo, world: World) -> Sequence[Check]:
+        view = world.view
+        return self.node_kinds.checks(
+            kind_of(task.cls, task.role.annotations, view.slot_names), view
         )
 
     # --- the world ------------------------------------------------------------------------------
@@ -140,13 +150,11 @@ class KaiSession(Session):
         super().enter(world)
 
     def _read(self, world: World) -> None:
-        objects, names = world.objects, world.view.slot_names
-        memories = device_memory(world)[world.view.exists()]
-        if len(memories):
-            self._memories = int(memories.min()), int(memories.max())
+        objects = world.objects
+        self._memories = known_memories(world)
         flat = not self.kai.options.full_hierarchy_fairness
         self.queues = queue_tree(objects.kai_queues.values(), flat=flat)
-        self.cluster = amounts_of(tuple(world.total.items()), names)
+        self.cluster = total_of(world, self.kai.options)
         self.kai_jobs = {}
         for job in world.session_jobs():
             group = kai_group_of(job, objects)
@@ -193,7 +201,7 @@ class KaiSession(Session):
         amounts, request = amounts_of(task.requests, names), request_of(task, names)
         if request is None or not memory:
             return amounts._replace(gpu=0)
-        return amounts._replace(gpu=request.part_of(memory) * request.devices)
+        return amounts._replace(gpu=request.charge_of(memory) * request.devices)
 
     def amounts_anywhere(self, cls: TaskClass, annotations: Pairs, world: World) -> Amounts | None:
         """Amounts of a task of a class in its queue, independent of its node; None where they
@@ -206,7 +214,7 @@ class KaiSession(Session):
         amounts, request = amounts_of(cls.requests, names), request_by(cls, annotations, names)
         if request is not None and request.memory:
             return None
-        if request is not None and request.part != WHOLE:
+        if request is not None and not request.is_whole:
             amounts = amounts._replace(gpu=request.part * request.devices)
         self._amounts[cls, annotations] = amounts
         return amounts
@@ -261,8 +269,3 @@ class KaiSession(Session):
         for rule in self.rules(SUBSET_NODES):
             sets = [part for nodes in sets for part in rule.scalar(job, group, tasks, nodes)]
         return sets
-
-
-def _by_strategy(task: TaskInfo, world: World) -> Sequence[Check]:
-    gpus = request_of(task, world.view.slot_names)
-    return mig_checks(task, world, whole=gpus is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.bind.devices_of_pod import devices_of_pod
+from shared.model.gpu_request import WHOLE
 from shared.model.kai_devices import labels_of, shared_groups, with_gpus
 from shared.model.model import Node, Role
 from shared.model.named_devices import ASSIGNED_DEVICES, written_devices
@@ -30,7 +31,7 @@ def vgpu_node() -> Node:
 @pytest.mark.parametrize(
     ("node", "devices"),
     [
-        (kai_node(), (("kai-gpu/0", (1000,)), ("kai-gpu/1", (500,)))),
+        (kai_node(), (("kai-gpu/0", (WHOLE,)), ("kai-gpu/1", (WHOLE // 2,)))),
         (vgpu_node(), (("gpu/1", (1, 3000, 0)), ("vgpu/0", (1, 600, 10)))),
     ],
 )
@@ -40,7 +41,7 @@ def test_what_our_binding_wrote_is_read_back(node: Node, devices: Things) -> Non
 
 
 def test_shares_that_kais_binder_wrote_are_told_by_their_groups() -> None:
-    share: Things = (("kai-gpu/1", (500,)),)
+    share: Things = (("kai-gpu/1", (WHOLE // 2,)),)
     marks = labels_of(shared_groups(share, "n"))
     assert devices_of_pod(kai_node(), marks, HALF, NAMES) == share
     assert devices_of_pod(kai_node(), marks, PLAIN, NAMES) == ()
@@ -61,7 +62,7 @@ def test_what_volcanos_scheduler_wrote_is_read_as_well() -> None:
         "3",
         '{"kai-gpu/0": "all"}',
         '{"kai-gpu/0": -1}',
-        '{"kai-gpu/0": 1001}',
+        f'{{"kai-gpu/0": {WHOLE + 1}}}',
         '{"kai-gpu/0": [1, 1]}',
         '{"kai-gpu/9": 1}',
         '{"port/TCP/80": 1}',

@@ -52,7 +52,8 @@ async def test_parts_of_gpus_share_devices(
     embedded_server: EmbeddedServer, tmp_path: Path, policy: str
 ) -> None:
     flush(embedded_server)
-    nodes = [node(f"n{i}") | {"status": {"allocatable": GPUS}} for i in range(3)]
+    memory = {"nvidia.com/gpu.memory": "100"}
+    nodes = [node(f"n{i}", labels=memory) | {"status": {"allocatable": GPUS}} for i in range(3)]
     halves = [sharing(f"half-{i}", **{"gpu-fraction": "0.5"}) for i in range(18)]
     two = sharing("two", **{"gpu-fraction": "0.3", "gpu-fraction-num-devices": "2"})
     late = sharing("late", **{"gpu-fraction": "0.9", "gpu-fraction-num-devices": "4"})

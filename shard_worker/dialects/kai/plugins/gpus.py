@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,25 +36,14 @@ def gpu_sharing_order(ssn: KaiSession) -> None:
 
 def _shareable(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
     request = request_of(task, world.view.slot_names)
-    if request is None or request.part == WHOLE:
+    if request is None or request.is_whole:
         return np.zeros(len(rows), np.float64)
     columns = device_columns(world)
-    if request.memory:
-        shares = parts(request, world)
-        open_devices = _in_use(shares, columns.there, columns.idle, columns.future)
-    else:
-        rule = partial(_in_use, request.part)
-        open_devices = columns.counted(("in use", request.part), rule)
+    open_devices = _in_use(parts(request, world), columns.there, columns.future)
     return np.where(open_devices[rows] > 0, SHARING, 0.0)
 
 
-def _in_use(
-    part: int | NDArray[np.int64],
-    there: Mask,
-    idle: NDArray[np.int64],
-    future: NDArray[np.int64],
-) -> NDArray[np.int64]:
+def _in_use(part: NDArray[np.int64], there: Mask, future: NDArray[np.int64]) -> NDArray[np.int64]:
     """Devices of each row that somebody is on, with room for the share."""
-    del idle
     count: NDArray[np.int64] = (there & (future < WHOLE) & (future >= part)).sum(axis=0)
     return count

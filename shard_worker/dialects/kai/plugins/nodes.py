@@ -16,10 +16,11 @@ from shard_worker.dialects.kai.devices import (
     request_of,
     wants_gpus,
 )
+from shard_worker.dialects.kai.mig import mig_slots, wants_mig
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Scores
 from shard_worker.session_model.job import TaskInfo
-from shared.model.gpu_request import WHOLE
+from shared.model.gpu_request import ONE, WHOLE
 from shared.policy.model import PluginOption, PolicyError
 from shared.units.slots import CPU
 
@@ -116,7 +117,8 @@ def _gpus(world: World, rows: NDArray[np.intp], *, shares: bool) -> tuple[Scores
     there, free = _amounts(world, gpu_slots(world), rows)
     columns = device_columns(world)
     declared = columns.declared[rows] > 0
-    by_device = columns.free_parts[rows] if shares else columns.whole_later[rows] * WHOLE
+    parts = columns.free_parts[rows] // (WHOLE // ONE)
+    by_device = parts if shares else columns.whole_later[rows] * ONE
     return there, np.where(declared, by_device, free)
 
 
@@ -140,9 +142,10 @@ def _idle(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
 
 
 def _kind(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
-    if wants_gpus(task, world):
+    if wants_gpus(task, world) or wants_mig(task, world):
         return np.zeros(len(rows), np.float64)
-    there = _summed(lambda slot: world.view.column("allocatable", slot), gpu_slots(world), rows)
+    slots = [*gpu_slots(world), *(slot for slot, _ in mig_slots(world.view.slot_names))]
+    there = _summed(lambda slot: world.view.column("allocatable", slot), slots, rows)
     return np.where(there > 0, 0.0, KIND)
 
 

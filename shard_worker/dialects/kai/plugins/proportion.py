@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from shard_worker.dialects.kai.model import KaiJob, QueueState
+import numpy as np
+
+from shard_worker.dialects.kai.devices import request_of
+from shard_worker.dialects.kai.model import KaiJob, QueueState, amounts_of
 from shard_worker.dialects.kai.plugins.reclaiming import Reclaiming
 from shard_worker.dialects.kai.rules.amounts import NOTHING, Amounts
 from shard_worker.dialects.kai.rules.capacity import OverCapacity, QueueRoom, over_capacity
 from shard_worker.dialects.kai.rules.fair_share import QueueDemand, fair_shares
 from shard_worker.dialects.kai.rules.queue_order import first
 from shard_worker.dialects.kai.session import KaiSession
-from shard_worker.framework.rules import EventHandler
+from shard_worker.framework.rules import Check, EventHandler, Scope
+from shared.model.kai_devices import MEMORY_LABEL, memory_of
 from shared.policy.model import PluginOption
 
 if TYPE_CHECKING:
     from shard_worker.session_model.job import TaskInfo
     from shard_worker.session_model.world import World
+
+
+OVER_QUEUE = "node(s) where the share of a GPU was more than its queue may have"
 
 
 class KaiProportion:
@@ -36,6 +44,7 @@ class KaiProportion:
         ssn.entering.append(self._divide)
         ssn.add_kai_queue_order_fn(first)
         ssn.add_job_over_capacity_fn(refused)
+        ssn.add_live_predicate_fn(self._checks, scope=Scope.DOMAIN)
         Reclaiming(ssn, self._multiplier)
         ssn.add_event_handler(EventHandler(self._charge, self._discharge))
 
@@ -51,6 +60,20 @@ class KaiProportion:
         shares = fair_shares(ssn.cluster, demands, k=self._k)
         for queue in ssn.queues.values():
             queue.fair_share = shares[queue.uid]
+
+    def _checks(self, task: TaskInfo, world: World) -> Sequence[Check]:
+        """Rows where the task's queues have room for its shares of devices: their exact MiB are
+        another part of a device on each kind of node."""
+        names = world.view.slot_names
+        request, job = request_of(task, names), self._session.kai_job(task.job)
+        if request is None or request.is_whole or job is None:
+            return ()
+        asks, column = amounts_of(task.requests, names), world.view.label(MEMORY_LABEL)
+        at_most = [
+            request.devices * request.judged_at(memory_of(value)) for value in (*column.values, "")
+        ]
+        within = [refused(job, asks._replace(gpu=gpu)) is None for gpu in at_most]
+        return [Check(OVER_QUEUE, np.array(within)[column.codes[: world.size]])]
 
     def _charge(self, task: TaskInfo) -> None:
         job = self._session.kai_job(task.job)

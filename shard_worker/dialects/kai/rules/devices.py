@@ -1,8 +1,8 @@
 """Shares of GPUs: what a pod asks for, and which devices of a node it takes.
 
-A device has a memory of a thousand parts. A whole GPU takes all of one that nobody is on; a share
-takes part of a device in use, or opens one. What a device has is told by two amounts: what is free
-now, and what will be once the leaving have left and the promised have come.
+A device has :data:`~shared.model.gpu_request.WHOLE` parts. A whole GPU takes all of one that nobody
+is on; a share takes part of a device in use, or opens one. Two amounts say what a device has: what
+is free now, and what will be once the leaving have left and the promised have come.
 """
 
 from __future__ import annotations

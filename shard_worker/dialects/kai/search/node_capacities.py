@@ -11,6 +11,7 @@ from shard_worker.dialects.kai.devices import device_columns, gpu_slots
 from shard_worker.dialects.kai.evictions import KaiEvictionUnit, Probe
 from shard_worker.dialects.kai.mig import mig_slots
 from shard_worker.session_model.world import World
+from shared.model.gpu_request import ONE, WHOLE
 
 
 def gpu_room(world: World) -> NDArray[np.int64]:
@@ -19,7 +20,7 @@ def gpu_room(world: World) -> NDArray[np.int64]:
     room = np.zeros(world.size, np.int64)
     for slot in gpu_slots(world):
         room += np.maximum(world.future_idle(slot), 0)
-    room = np.where(columns.declared > 0, np.maximum(columns.free_parts, 0), room)
+    room = np.where(columns.declared > 0, columns.free_parts // (WHOLE // ONE), room)
     for slot, slices in mig_slots(world.view.slot_names):
         room += np.maximum(world.future_idle(slot), 0) * slices
     return room

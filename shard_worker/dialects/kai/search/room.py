@@ -121,7 +121,7 @@ class SearchRoom:
         if request is not None:
             needs = parts(request, world) * request.devices
             # Of a row that declares no devices, whole ones are counted by their slot alone.
-            whole = request.part == WHOLE
+            whole = request.is_whole
             columns.append(len(self._slots))
             asks.append(np.where(self._declared, needs, 0 if whole else _ENDLESS))
         rows = world.in_reach() & world.view.exists()

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from shard_worker.dialects.kai.devices import by_memory, parts_on
 from shard_worker.dialects.kai.rules.devices import DeviceRoom, Score, choose
 from shard_worker.framework.rules import NodeColumns
 from shard_worker.view.view import View
-from shared.model.gpu_request import WHOLE, GpuRequest
-from shared.model.kai_devices import MEMORY_LABEL, PREFIX, memory_of
+from shared.model.gpu_request import ONE, WHOLE, GpuRequest
+from shared.model.kai_devices import MEMORY_LABEL, PREFIX
 from shared.model.model import TaskClass
 from shared.units.things import Things
 
@@ -34,7 +35,7 @@ class ServiceDevices:
             return cls.gpu_share
         names = view.slot_names
         gpus = sum(n for s, n in cls.requests if s < len(names) and names[s].endswith("gpu"))
-        return GpuRequest(gpus // WHOLE, part=WHOLE) if gpus >= WHOLE else None
+        return GpuRequest(gpus // ONE, part=ONE) if gpus >= ONE else None
 
     def concerns(self, cls: TaskClass, view: NodeColumns) -> bool:
         return self.request(cls, view) is not None
@@ -55,7 +56,7 @@ class ServiceDevices:
         enough = takes.sum(axis=0) >= request.devices
         most = np.where(enough, (later // part).sum(axis=0) // request.devices, 0)
         at_once = idle.sum(axis=0) // request.devices
-        without = ENDLESS if request.part == WHOLE else 0
+        without = ENDLESS if request.is_whole else 0
         return np.where(declared, most, without), np.where(declared, at_once, without)
 
     def rooms(self, view: View, row: int) -> tuple[tuple[str, int, int], ...]:
@@ -70,7 +71,7 @@ class ServiceDevices:
         if request is None:
             return ENDLESS, ENDLESS
         if not rooms:
-            return (ENDLESS, ENDLESS) if request.part == WHOLE else (0, 0)
+            return (ENDLESS, ENDLESS) if request.is_whole else (0, 0)
         part = self.part(request, view, row)
         takes = idle = most = 0
         for _, free, later in rooms:
@@ -89,7 +90,7 @@ class ServiceDevices:
         there are too few. ``promised``: it has the promise of a place there."""
         request = self.request(cls, view)
         rooms = self.rooms(view, row)
-        if request is None or (not rooms and request.part == WHOLE):
+        if request is None or (not rooms and request.is_whole):
             return (), True
         part = self.part(request, view, row)
         devices = [DeviceRoom(free, later) for _, free, later in rooms]
@@ -99,19 +100,14 @@ class ServiceDevices:
         return tuple((rooms[at][0], (part,)) for at in choice.devices), choice.now
 
     def part(self, request: GpuRequest, view: View, row: int) -> int:
-        """The share of each device that a request comes to on a row."""
-        if not request.memory:
-            return request.part
+        """The parts of each device that a request comes to on a row."""
+        if request.is_whole:
+            return WHOLE
         node = view.nodes[row]
-        label = "" if node is None else node.labels.get(MEMORY_LABEL, "")
-        return request.part_of(memory_of(label))
+        return parts_on(request, "" if node is None else node.labels.get(MEMORY_LABEL, ""))
 
     def parts(self, request: GpuRequest, view: View) -> Column:
         """The same of every row."""
-        if not request.memory:
-            return np.full(view.size, request.part, np.int64)
-        column = view.label(MEMORY_LABEL)
-        codes = column.codes[: view.size]
-        of_label = [request.part_of(memory_of(value)) for value in (*column.values, "")]
-        parts: Column = np.array(of_label, np.int64)[codes]  # -1, no label: the last
-        return parts
+        if request.is_whole:
+            return np.full(view.size, WHOLE, np.int64)
+        return by_memory(request, view)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shard_worker.dialects.kai.mig import NOT_MIG, NOT_WHOLE, STRATEGY, is_mig
+from shard_worker.dialects.kai.mig import mig_slots
 from shard_worker.dialects.kai.service.devices import ServiceDevices
 from shard_worker.framework.rules import Mask, NodeColumns, Rows
 from shard_worker.view.view import View
-from shared.model.gpu_request import WHOLE
+from shared.model.gpu_request import ONE, WHOLE
 from shared.model.kai_devices import PREFIX
 from shared.model.model import TaskClass
 from shared.policy.model import PluginOption
@@ -47,9 +47,9 @@ class NodePlacementScores:
         free = np.maximum(there - used, 0.0)
         if slots != [CPU]:
             columns = _view(view).things.device_columns(PREFIX, view.size)
-            by_device = columns.future.sum(axis=0)
+            by_device = columns.future.sum(axis=0) // (WHOLE // ONE)
             if not spread:
-                by_device = (columns.there & (columns.future >= WHOLE)).sum(axis=0) * WHOLE
+                by_device = (columns.there & (columns.future >= WHOLE)).sum(axis=0) * ONE
             declared: Mask = columns.there.sum(axis=0) > 0
             free = np.where(declared[rows], by_device[rows], free)
         score = free / np.maximum(there, 1.0) if spread else _PACKING / (1.0 + free)
@@ -68,7 +68,8 @@ class NodePlacementScores:
         free = max(there - used, 0.0)
         if slots != [CPU] and (rooms := self._devices.rooms(_view(view), row)):
             later = [later for _, _, later in rooms]
-            free = sum(later) if spread else WHOLE * sum(room >= WHOLE for room in later)
+            whole = ONE * sum(room >= WHOLE for room in later)
+            free = sum(later) // (WHOLE // ONE) if spread else whole
         return free / max(there, 1.0) if spread else _PACKING / (1.0 + free)
 
     def _slots(self, cls: TaskClass, view: NodeColumns) -> tuple[list[int], bool]:
@@ -85,17 +86,17 @@ class KindOfNode:
 
     def rows(self, cls: TaskClass, view: NodeColumns, rows: Rows) -> NDArray[np.float64]:
         there = np.zeros(len(view.column("used", CPU)[rows]))
-        if wants_gpus(cls, view):
+        if _wants_any(cls, view):
             return there
-        for slot in _gpus(view):
+        for slot in _any_gpus(view):
             there += view.column("allocatable", slot)[rows]
         result: NDArray[np.float64] = np.where(there > 0, 0.0, _KIND)
         return result
 
     def row(self, cls: TaskClass, view: NodeColumns, row: int) -> float:
-        if wants_gpus(cls, view):
+        if _wants_any(cls, view):
             return 0.0
-        slots = _gpus(view)
+        slots = _any_gpus(view)
         return 0.0 if any(view.column("allocatable", s).item(row) for s in slots) else _KIND
 
 
@@ -125,16 +126,6 @@ class SharingOrder:
         return _SHARING if any(part <= later < WHOLE for _, _, later in rooms) else 0.0
 
 
-def mig_checks(cls: TaskClass, view: NodeColumns) -> list[tuple[str, NDArray[np.bool_]]]:
-    """Where a task with GPUs, or instances of them, may run by the nodes' MIG strategies."""
-    codes, names = view.label(STRATEGY), view.slot_names
-    if any(slot < len(names) and is_mig(names[slot]) for slot, _ in cls.requests):
-        return [(NOT_WHOLE, codes.codes[: view.size] != codes.code("single"))]
-    if wants_gpus(cls, view):
-        return [(NOT_MIG, codes.codes[: view.size] != codes.code("mixed"))]
-    return []
-
-
 def wants_gpus(cls: TaskClass, view: NodeColumns) -> bool:
     """Whether tasks of the class ask for GPUs, or parts of them."""
     gpus = _gpus(view)
@@ -143,6 +134,16 @@ def wants_gpus(cls: TaskClass, view: NodeColumns) -> bool:
 
 def _gpus(view: NodeColumns) -> list[int]:
     return [slot for slot, name in enumerate(view.slot_names) if name.endswith("gpu")]
+
+
+def _wants_any(cls: TaskClass, view: NodeColumns) -> bool:
+    """Whether tasks of the class ask for GPUs, parts or instances of them."""
+    slots = _any_gpus(view)
+    return cls.gpu_share is not None or any(slot in slots for slot, _ in cls.requests)
+
+
+def _any_gpus(view: NodeColumns) -> list[int]:
+    return [*_gpus(view), *(slot for slot, _ in mig_slots(view.slot_names))]
 
 
 def _view(view: NodeColumns) -> View:

@@ -18,14 +18,14 @@ from shard_worker.dialects.kai.actions.allocate import NAME as ALLOCATE
 from shard_worker.dialects.kai.actions.allocate import turn
 from shard_worker.dialects.kai.actions.run import EVICTING
 from shard_worker.dialects.kai.actions.searching import is_delayed, may_search, run_for
-from shard_worker.dialects.kai.devices import device_memory
+from shard_worker.dialects.kai.devices import known_memories
 from shard_worker.dialects.kai.model import (
     KaiJob,
     QueueState,
-    amounts_of,
     kai_job_of,
     queue_tree,
 )
+from shard_worker.dialects.kai.node_kinds import total_of
 from shard_worker.dialects.kai.not_placed import why_no_turn, why_not_placed
 from shard_worker.dialects.kai.points import JOB_ORDER
 from shard_worker.dialects.kai.rules.amounts import Amounts
@@ -81,14 +81,12 @@ class TurnSession(KaiSession):
 
     def _read(self, world: World) -> None:
         self._usable = self.unread = None
-        objects, names = world.objects, world.view.slot_names
-        memories = device_memory(world)[world.view.exists()]
-        if len(memories):
-            self._memories = int(memories.min()), int(memories.max())
+        objects = world.objects
+        self._memories = known_memories(world)
         flat = not self.kai.options.full_hierarchy_fairness
         records = (r for r in objects.kai_queues.values() if self.pool.has(dict(r.labels)))
         self.queues = queue_tree(records, flat=flat)
-        self.cluster = amounts_of(tuple(world.total.items()), names)
+        self.cluster = total_of(world, self.kai.options)
         _count(self.queues, world)
         _share_out(self, world)
         self.kai_jobs = {}

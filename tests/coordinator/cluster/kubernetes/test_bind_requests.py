@@ -19,6 +19,7 @@ from coordinator.cluster.kubernetes.bind_requests.objects import (
 )
 from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.service.observed.kubernetes import check_binder
+from shared.model.gpu_request import WHOLE
 from shared.model.kai_devices import labels_of, shared_groups
 from shared.policy.dialect import parse_policy
 from shared.policy.volcano import DEFAULT_POLICY
@@ -74,23 +75,25 @@ def test_it_says_the_devices_as_kais_scheduler_does() -> None:
         made: Json = written_request(ROW, "n1", devices, statement="", pool={})["spec"]
         return {key: made.get(key) for key in ("receivedResourceType", "receivedGPU")}
 
-    assert spec(("kai-gpu/0", (1000,)), ("kai-gpu/1", (1000,))) == {
+    assert spec(("kai-gpu/0", (WHOLE,)), ("kai-gpu/1", (WHOLE,))) == {
         "receivedResourceType": "Regular",
         "receivedGPU": {"count": 2, "portion": "1.00"},
     }
-    assert spec(("kai-gpu/0", (70,)), ("kai-gpu/3", (70,)), ("rdma/0", (1,))) == {
+    assert spec(
+        ("kai-gpu/0", (WHOLE * 7 // 100,)), ("kai-gpu/3", (WHOLE * 7 // 100,)), ("rdma/0", (1,))
+    ) == {
         "receivedResourceType": "Fraction",
         "receivedGPU": {"count": 2, "portion": "0.07"},
     }
 
 
 def test_a_shared_device_has_one_id_in_the_whole_cluster() -> None:
-    half = (("kai-gpu/0", (500,)),)
-    third = (("kai-gpu/0", (330,)), ("kai-gpu/1", (330,)))
+    half = (("kai-gpu/0", (WHOLE // 2,)),)
+    third = (("kai-gpu/0", (WHOLE * 33 // 100,)), ("kai-gpu/1", (WHOLE * 33 // 100,)))
     assert shared_groups(half, "n1")[0] == shared_groups(third, "n1")[0]
     assert shared_groups(half, "n1") != shared_groups(half, "n2")
     assert len({*shared_groups(third, "n1"), *shared_groups(third, "n2")}) == 4
-    assert shared_groups((("kai-gpu/0", (1000,)),), "n1") == []
+    assert shared_groups((("kai-gpu/0", (WHOLE,)),), "n1") == []
     one, other = shared_groups(third, "n1")
     assert labels_of([one]) == {"runai-gpu-group": one}
     assert labels_of([one, other]) == {
@@ -100,11 +103,11 @@ def test_a_shared_device_has_one_id_in_the_whole_cluster() -> None:
 
 
 def test_a_request_of_other_devices_of_the_node_is_another_one() -> None:
-    half = (("kai-gpu/0", (500,)),)
+    half = (("kai-gpu/0", (WHOLE // 2,)),)
     made = request()
     made["spec"]["selectedGPUGroups"] = shared_groups(half, "n1")
     assert read(made).asks("n1", half)
-    assert not read(made).asks("n1", (("kai-gpu/1", (500,)),))
+    assert not read(made).asks("n1", (("kai-gpu/1", (WHOLE // 2,)),))
     assert not read(made).asks("n2", half)
     assert read(request()).asks("n1", ())
 

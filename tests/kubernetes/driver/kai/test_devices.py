@@ -9,6 +9,7 @@ import pytest
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.definitions import KAI, install
+from shared.model.gpu_request import WHOLE
 from shared.model.kai_devices import shared_groups
 from tests.coordinator.service.metrics.scrape import scrape, total
 from tests.kubernetes.driver.harness import Followed, until
@@ -52,8 +53,8 @@ async def test_shares_of_a_gpu_name_its_group_on_the_request_and_the_pod(
     await quadrant.until_bound("rest", "one")
     specs = {name: item["spec"] for name, item in (await requests(cluster)).items()}
     [group] = specs["half"]["selectedGPUGroups"]
-    assert group in shared_groups((("kai-gpu/0", (500,)),), "n1") + shared_groups(
-        (("kai-gpu/1", (500,)),), "n1"
+    assert group in shared_groups((("kai-gpu/0", (WHOLE // 2,)),), "n1") + shared_groups(
+        (("kai-gpu/1", (WHOLE // 2,)),), "n1"
     )
     assert specs["rest"]["selectedGPUGroups"] == [group]
     for name in ("half", "rest"):

@@ -10,6 +10,7 @@ import redis
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
+from shared.model.gpu_request import WHOLE
 from shared.units.things import Things
 from tests.kubernetes.driver.harness import Followed, node, until
 from tests.kubernetes.driver.kai.objects import Json, beside_binder, gpu_node, kai_pod
@@ -61,7 +62,7 @@ async def test_no_share_is_given_twice_after_a_lost_ledger(  # noqa: PLR0917
         await asyncio.sleep(1.0)
         assert "large" not in await quadrant.nodes_of("large")
         [(name, amounts)] = devices(quadrant)["small"]
-        assert name in {"kai-gpu/0", "kai-gpu/1"} and amounts == (400,)
+        assert name in {"kai-gpu/0", "kai-gpu/1"} and amounts == (WHOLE * 4 // 10,)
 
 
 MIG = "nvidia.com/mig-"

@@ -176,7 +176,7 @@ def one_gpu_has_two_groups(history: History) -> None:
     for _, statement in history.statements("train"):
         for tix, devices in statement.get("devices", ()):
             if tix in mine:
-                devices[0] = ["kai-gpu/0", [400]]
+                devices[0] = ["kai-gpu/0", [4 * 10**9]]
     _mark(one, ["group", [400]])
     _mark(other, ["group", [400]])
     assert history.check().violations == ()

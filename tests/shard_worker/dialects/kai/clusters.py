@@ -9,6 +9,7 @@ from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.harness import Cluster
 from shard_worker.session_model.status import Status
 from shared.model.constraints import Constraints, PodTerm, Requirement
+from shared.model.gpu_request import WHOLE
 from shared.model.kai import KaiPodGroup, KaiQueue, KaiShare, KaiSubGroup, KaiTopology
 from shared.model.kai import KaiTopologyConstraint as Constraint
 from shared.model.model import Role, TaskClass
@@ -38,7 +39,7 @@ class KaiCluster:
         labels: dict[str, str] | None = None,
         resources: Mapping[str, float] | None = None,
     ) -> None:
-        devices = {f"kai-gpu/{at}": 1000 for at in range(gpus)}
+        devices = {f"kai-gpu/{at}": WHOLE for at in range(gpus)}
         resources = {**(resources or {}), **({GPU: gpus} if gpus else {})}
         self._cluster.node(name, labels=labels, resources=resources, devices=devices)
 

@@ -17,7 +17,7 @@ from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.kai.turn_order import TurnOrder
 from shard_worker.framework.statement import WorldStatement
 from shard_worker.session_model.status import Status
-from shared.model.gpu_request import GpuRequest
+from shared.model.gpu_request import WHOLE, GpuRequest
 from shared.model.kai import KaiLevel, KaiSubGroup, KaiTopology
 from shared.model.kai import KaiTopologyConstraint as Constraint
 from shared.units.things import Things
@@ -26,7 +26,7 @@ from tests.shard_worker.dialects.kai.clusters import KaiCluster, image, placed
 
 def whole(*devices: int) -> Things:
     """Devices of a task with these GPUs."""
-    return tuple((f"kai-gpu/{at}", (1000,)) for at in devices)
+    return tuple((f"kai-gpu/{at}", (WHOLE,)) for at in devices)
 
 
 def share(part: str, *, devices: int = 1) -> dict[str, str]:
@@ -224,8 +224,8 @@ def test_shares_pack_a_device_and_a_whole_request_never_comes_beside_them() -> N
     cluster.job("whole")
     taken = devices_of(ran(cluster))
     assert taken == {
-        "half-0": (("kai-gpu/0", (500,)),),
-        "half-1": (("kai-gpu/0", (500,)),),
+        "half-0": (("kai-gpu/0", (WHOLE // 2,)),),
+        "half-1": (("kai-gpu/0", (WHOLE // 2,)),),
         "whole-0": whole(1),
     }
 
@@ -258,7 +258,9 @@ def test_memory_is_a_share_of_each_node_s_own_devices() -> None:
     cluster.node("big", gpus=1, labels={"nvidia.com/gpu.memory": "80099"})
     cluster.job("job", marks={"gpu-memory": "20001"})
     session = ran(cluster)
-    assert devices_of(session)["job-0"] == (("kai-gpu/0", (260,)),)
+    assert devices_of(session)["job-0"] == (
+        ("kai-gpu/0", (20001 * WHOLE // 80000,)),
+    )  # 20001 of 80000 MiB
     assert session.queues["team"].allocated.gpu == 260
 
 
@@ -355,7 +357,7 @@ def test_no_node_queue_or_gang_is_left_in_part(
     for name in columns.names:
         for row in range(world.size):
             staying = [t for t in world.tasks_on(row) if t.status is not Status.RELEASING]
-            assert sum(dict(t.devices).get(name, (0,))[0] for t in staying) <= 1000
+            assert sum(dict(t.devices).get(name, (0,))[0] for t in staying) <= WHOLE
     for queue in session.queues.values():
         for has, limit in zip(queue.allocated, queue.limit, strict=True):
             assert limit == -1 or has <= limit

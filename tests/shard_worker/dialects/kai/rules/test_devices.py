@@ -11,15 +11,22 @@ from hypothesis import strategies as st
 from shard_worker.dialects.kai.rules.devices import DeviceRoom, choose
 from shared.model.gpu_request import WHOLE, GpuRequest, gpu_request
 
+STEP = WHOLE // 1000
+
 
 @pytest.mark.parametrize(
     ("annotations", "whole", "request_"),
     [
         ({}, 0, None),
         ({}, 2, GpuRequest(2, part=1000)),
-        ({"gpu-fraction": "0.5"}, 0, GpuRequest(1, part=500)),
-        ({"gpu-fraction": "0.333"}, 0, GpuRequest(1, part=330)),
-        ({"gpu-fraction": "0.2", "gpu-fraction-num-devices": "3"}, 0, GpuRequest(3, part=200)),
+        ({"gpu-fraction": "0.5"}, 0, GpuRequest(1, part=500, portion=0.5)),
+        ({"gpu-fraction": "0.333"}, 0, GpuRequest(1, part=330, portion=0.333)),
+        ({"gpu-fraction": "0.125"}, 0, GpuRequest(1, part=130, portion=0.125)),
+        (
+            {"gpu-fraction": "0.2", "gpu-fraction-num-devices": "3"},
+            0,
+            GpuRequest(3, part=200, portion=0.2),
+        ),
         ({"gpu-memory": "4000"}, 0, GpuRequest(1, memory=4000)),
         ({"gpu-fraction": "half"}, 0, None),
     ],
@@ -30,20 +37,56 @@ def test_what_a_pod_asks_for(
     assert gpu_request(annotations, whole) == request_
 
 
-@pytest.mark.parametrize(("memory", "part"), [(50, 1000), (100, 500), (150, 340), (999, 60)])
-def test_memory_is_a_share_rounded_up_to_a_hundredth(memory: int, part: int) -> None:
+@pytest.mark.parametrize(("memory", "charge"), [(50, 1000), (100, 500), (150, 340), (999, 60)])
+def test_memory_is_charged_as_a_share_rounded_up_to_a_hundredth(memory: int, charge: int) -> None:
     """50 MiB of devices of so much."""
-    assert GpuRequest(1, memory=50).part_of(memory) == part
+    assert GpuRequest(1, memory=50).charge_of(memory) == charge
+
+
+@pytest.mark.parametrize(
+    ("portion", "memory", "mebibytes", "judged"),
+    [(0.334, 81500, 27221, 340), (0.29, 100, 28, 280), (0.5, 81500, 40750, 500)],
+)
+def test_a_share_is_so_many_mebibytes_of_its_device(
+    portion: float, memory: int, mebibytes: int, judged: int
+) -> None:
+    """KAI's own floating point: 0.29 of 100 is 28."""
+    request = GpuRequest(1, part=round(portion * 100) * 10, portion=portion)
+    assert request.mebibytes(memory) == mebibytes
+    assert request.judged_at(memory) == judged
+
+
+@given(
+    st.lists(st.integers(1, 40_000), min_size=1, max_size=12),
+    st.integers(1, 10_000).map(lambda hundreds: 100 * hundreds),
+)
+def test_parts_fit_a_device_exactly_where_their_mebibytes_do(
+    shares: list[int], memory: int
+) -> None:
+    parts = sum(GpuRequest(1, memory=share).parts_of(memory) for share in shares)
+    assert (parts <= WHOLE) == (sum(shares) <= memory)
+
+
+def test_three_thirds_of_a_device_fill_it() -> None:
+    request = GpuRequest(1, memory=27_000)
+    assert 3 * request.parts_of(81_000) <= WHOLE < 4 * request.parts_of(81_000)
 
 
 def test_of_two_that_were_promised_parts_of_one_device_the_first_may_begin() -> None:
     """Nobody is on it. Without a promise of its own a task waits for those that have one."""
-    other_has_600 = [DeviceRoom(1000, 400)]
-    assert choose(other_has_600, 300, 1, packed) == ((0,), False)
-    assert choose(other_has_600, 300, 1, packed, promised=True) == ((0,), True)
-    assert choose(other_has_600, 500, 1, packed, promised=True) is None, "the other keeps its part"
-    somebody_leaves = [DeviceRoom(200, 400)]
-    assert choose(somebody_leaves, 300, 1, packed, promised=True) == ((0,), False)
+    other_has_600 = [room(1000, 400)]
+    assert choose(other_has_600, 300 * STEP, 1, packed) == ((0,), False)
+    assert choose(other_has_600, 300 * STEP, 1, packed, promised=True) == ((0,), True)
+    assert choose(other_has_600, 500 * STEP, 1, packed, promised=True) is None, (
+        "the other keeps its part"
+    )
+    somebody_leaves = [room(200, 400)]
+    assert choose(somebody_leaves, 300 * STEP, 1, packed, promised=True) == ((0,), False)
+
+
+def room(idle: int, future: int) -> DeviceRoom:
+    """Of a device; amounts in thousandths."""
+    return DeviceRoom(idle * STEP, future * STEP)
 
 
 def packed(used: int | None) -> float:
@@ -54,11 +97,11 @@ def spread(used: int | None) -> float:
     return 1 - (used or 0) / WHOLE
 
 
-IDLE = DeviceRoom(1000, 1000)
-HALF = DeviceRoom(500, 500)
-FULLER = DeviceRoom(300, 300)
-LEAVING = DeviceRoom(0, 1000)
-PROMISED = DeviceRoom(1000, 400)
+IDLE = room(1000, 1000)
+HALF = room(500, 500)
+FULLER = room(300, 300)
+LEAVING = room(0, 1000)
+PROMISED = room(1000, 400)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +128,7 @@ def test_the_choice(
     score: object,
     choice: tuple[tuple[int, ...], bool] | None,
 ) -> None:
-    assert choose(rooms, part, number, score) == choice  # type: ignore[arg-type]
+    assert choose(rooms, part * STEP, number, score) == choice  # type: ignore[arg-type]
 
 
 # --- against a naive model ------------------------------------------------------------------------
@@ -93,7 +136,7 @@ def test_the_choice(
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["come", "leave", "gone"]),
-        st.sampled_from([100, 300, 500, 700, 1000]),
+        st.sampled_from([part * STEP for part in (100, 300, 500, 700, 1000)]),
         st.integers(1, 3),
         st.integers(0, 30),
     ),
@@ -108,7 +151,7 @@ def test_no_device_ever_has_more_than_it_is(
     """The model keeps who is on each device: running, leaving or promised."""
     tasks: list[tuple[str, int, tuple[int, ...]]] = []
 
-    def room(at: int) -> DeviceRoom:
+    def left_of(at: int) -> DeviceRoom:
         on = [(state, part) for state, part, taken in tasks if at in taken]
         idle = WHOLE - sum(part for state, part in on if state != "promised")
         future = WHOLE - sum(part for state, part in on if state != "leaving")
@@ -116,7 +159,7 @@ def test_no_device_ever_has_more_than_it_is(
 
     for step, part, number, which in steps:
         if step == "come":
-            rooms = [room(at) for at in range(devices)]
+            rooms = [left_of(at) for at in range(devices)]
             choice = choose(rooms, part, number, packed if pack else spread)
             fitting = [at for at, left in enumerate(rooms) if left.future >= part]
             assert (choice is None) == (len(fitting) < number)
@@ -131,6 +174,6 @@ def test_no_device_ever_has_more_than_it_is(
             if step == "leave" and state == "running":
                 tasks.append(("leaving", had, taken))
         for at in range(devices):
-            left = room(at)
+            left = left_of(at)
             assert left.idle >= 0
             assert left.future >= 0

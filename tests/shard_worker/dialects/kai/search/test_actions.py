@@ -17,6 +17,7 @@ from shard_worker.framework.operation import OpKind
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
 from shared.codec.packed import replace
+from shared.model.gpu_request import WHOLE
 from tests.shard_worker.dialects.kai.clusters import KaiCluster, placed
 
 
@@ -36,7 +37,7 @@ def two_queues(*, rich: int = 0, poor: int = 0, **policy: object) -> KaiCluster:
 def fill(cluster: KaiCluster, node: str, jobs: int, queue: str = "rich", **fields: object) -> None:
     cluster.node(node, gpus=jobs)
     for device in range(jobs):
-        holding = [((f"kai-gpu/{device}", (1000,)),)]
+        holding = [((f"kai-gpu/{device}", (WHOLE,)),)]
         cluster.job(f"{node}{device}", queue=queue, on=[node], holding=holding, **fields)  # type: ignore[arg-type]
 
 
@@ -118,7 +119,7 @@ def test_what_makes_up_a_gang_goes_with_its_surplus() -> None:
     cluster = two_queues()
     cluster.node("a", gpus=2)
     cluster.node("b", gpus=1)
-    holding = [((f"kai-gpu/{device}", (1000,)),) for device in (0, 1, 0)]
+    holding = [((f"kai-gpu/{device}", (WHOLE,)),) for device in (0, 1, 0)]
     cluster.job("gang", queue="rich", tasks=3, minimum=2, on=["a", "a", "b"], holding=holding)
     cluster.job("waits", queue="poor", gpus=2)
     probe, units = probe_over(cluster.open())
@@ -167,7 +168,7 @@ def test_who_runs_for_less_than_its_time_keeps_its_minimum(
     tiers = [{"plugins": [*({"name": name} for name in plugins), times]}]
     cluster = two_queues(rich=0, poor=2, tiers=tiers)
     cluster.node("a", gpus=2)
-    holding = [((f"kai-gpu/{device}", (1000,)),) for device in (0, 1)]
+    holding = [((f"kai-gpu/{device}", (WHOLE,)),) for device in (0, 1)]
     cluster.job("gang", queue="rich", tasks=2, minimum=2 - spare, on=["a", "a"], holding=holding)
     cluster.job("waits", queue="poor")
     session = cluster.open()
@@ -198,7 +199,7 @@ def test_consolidation_moves_at_most_so_many_jobs(most: int, moved: int) -> None
     cluster = two_queues(rich=-1, poor=-1, options={"max-consolidation-preemptees": most})
     for node in ("a", "b", "c", "d"):
         cluster.node(node, gpus=2)
-        holding = [(("kai-gpu/0", (1000,)),)]
+        holding = [(("kai-gpu/0", (WHOLE,)),)]
         cluster.job(f"on-{node}", queue="rich", on=[node], holding=holding)
     cluster.job("waits", queue="poor", tasks=2, gpus=2)
     session = cluster.open()
@@ -220,7 +221,7 @@ def test_who_may_move_is_of_the_emptiest_nodes() -> None:
         ("three", "c", 0),
         ("four", "c", 1),
     ):
-        holding = [((f"kai-gpu/{device}", (1000,)),)]
+        holding = [((f"kai-gpu/{device}", (WHOLE,)),)]
         cluster.job(name, queue="rich", on=[node], holding=holding)
     cluster.job("waits", queue="poor", gpus=3)
     session = cluster.open()

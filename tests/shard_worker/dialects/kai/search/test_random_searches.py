@@ -16,6 +16,7 @@ from shard_worker.dialects.kai.search import task_kinds
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.operation import OpKind
 from shard_worker.session_model.status import Status
+from shared.model.gpu_request import WHOLE
 from tests.examples import examples
 from tests.shard_worker.dialects.kai.clusters import KaiCluster, image
 
@@ -98,7 +99,7 @@ def opened(drawn: Drawn, **options: object) -> KaiSession:
             queue=running.queue,
             priority=running.priority,
             on=[node for node, _ in held],
-            holding=[((device, (1000,)),) for _, device in held],
+            holding=[((device, (WHOLE,)),) for _, device in held],
             app=running.app,
         )
     for at, waiting in enumerate(drawn.waiting):
@@ -182,7 +183,7 @@ def test_nothing_is_promised_twice_and_nobody_moves_without_a_promise(drawn: Dra
         assert (world.future_idle(slot) >= 0).all()
     columns = device_columns(world)
     room = np.where(columns.there, columns.future, 0)
-    assert ((room >= 0) & (room <= 1000)).all()
+    assert ((room >= 0) & (room <= WHOLE)).all()
     promised: dict[tuple[int, str], str] = {}
     for task in world.tasks():
         if task.status & HELD:

@@ -9,6 +9,7 @@ from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.operation import OpKind
 from shard_worker.session_model.job import TaskInfo
 from shard_worker.session_model.status import Status
+from shared.model.gpu_request import WHOLE
 from tests.shard_worker.dialects.kai.clusters import KaiCluster, image
 
 
@@ -18,7 +19,7 @@ def opened() -> KaiSession:
     cluster.node("a", gpus=2)
     cluster.node("b", gpus=1)
     for device in (0, 1):
-        cluster.job(f"runs{device}", on=["a"], holding=[((f"kai-gpu/{device}", (1000,)),)])
+        cluster.job(f"runs{device}", on=["a"], holding=[((f"kai-gpu/{device}", (WHOLE,)),)])
     cluster.job("waits")
     return cluster.open()
 
@@ -61,12 +62,12 @@ def test_who_moves_has_a_promise_elsewhere_and_comes_back_with_its_device() -> N
     statement.evict(victim, "consolidation")
     statement.pipeline(victim, 1)
     assert (victim.status, victim.row) == (Status.PIPELINED, 1)
-    assert victim.devices == (("kai-gpu/0", (1000,)),)
+    assert victim.devices == (("kai-gpu/0", (WHOLE,)),)
     gpu = session.world.view.slot_names.index("nvidia.com/gpu")
     assert session.world.future_idle(gpu).tolist() == [1000, 0]
     statement.rollback()
     assert image(session) == before
-    assert victim.devices == (("kai-gpu/1", (1000,)),)
+    assert victim.devices == (("kai-gpu/1", (WHOLE,)),)
 
 
 def test_a_move_is_one_eviction_and_one_promise() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from shard_worker.dialects.kai.actions.run import run_action
 from shard_worker.session_model.status import Status
+from shared.model.gpu_request import WHOLE
 from tests.shard_worker.dialects.kai.clusters import KaiCluster
 
 
@@ -17,10 +18,10 @@ def test_a_victim_that_is_repelled_does_not_speak_for_one_that_is_not(repelled: 
     for name in ("n0", "n1"):
         cluster.node(name, gpus=2, labels={"host": name})
     for at, name in enumerate(("first", "second")):
-        held = ((f"kai-gpu/{at}", (1000,)),)
+        held = ((f"kai-gpu/{at}", (WHOLE,)),)
         app = "a" if name == repelled else "b"
         cluster.job(name, on=["n0"], holding=[held], app=app)
-    keeper = ((("kai-gpu/0", (1000,))),)
+    keeper = ((("kai-gpu/0", (WHOLE,))),)
     cluster.job("keeper", on=["n1"], holding=[keeper], priority=100, away_from="a")
     cluster.job("large", gpus=2, priority=75)
     session = cluster.open()

@@ -20,6 +20,7 @@ from shard_worker.framework.operation import OpKind
 from shard_worker.session_model.other_jobs import JobReadCache
 from shard_worker.session_model.status import EVICTABLE, OCCUPYING
 from shared.codec.packed import replace
+from shared.model.gpu_request import WHOLE
 from shared.model.model import Job
 from tests.examples import examples
 from tests.shard_worker.dialects.kai.clusters import KaiCluster
@@ -135,7 +136,7 @@ def full(jobs: int, **fields: object) -> KaiCluster:
     for node in range(jobs // 8):
         cluster.node(f"n{node}", gpus=8)
         for at in range(8):
-            holding = [((f"kai-gpu/{at}", (1000,)),)]
+            holding = [((f"kai-gpu/{at}", (WHOLE,)),)]
             cluster.job(f"j{node}-{at}", queue="rich", on=[f"n{node}"], holding=holding)
     cluster.job("waits", **{"queue": "poor", "priority": 90, **fields})  # type: ignore[arg-type]
     return cluster
@@ -169,7 +170,9 @@ def test_gangs_are_no_objects_until_one_of_them_has_to_go() -> None:
     for node in range(40):
         cluster.node(f"n{node}", gpus=4)
     for at in range(40):
-        holding = [((f"kai-gpu/{2 * side + pair}", (1000,)),) for side in (0, 1) for pair in (0, 1)]
+        holding = [
+            ((f"kai-gpu/{2 * side + pair}", (WHOLE,)),) for side in (0, 1) for pair in (0, 1)
+        ]
         on = [f"n{at}"] * 2 + [f"n{at ^ 1}"] * 2  # two nodes share two gangs
         taken = holding[:2] * 2 if at % 2 == 0 else holding[2:] * 2
         cluster.job(f"gang{at}", queue="rich", tasks=4, on=on, holding=taken)
@@ -188,7 +191,7 @@ def test_nodes_of_a_gang_are_ranked_in_its_task_order() -> None:
         cluster.queue("department", parent="")
         cluster.queue("rich", quota=0)
         cluster.queue("poor", quota=9)
-        devices = [((f"kai-gpu/{at}", (1000,)),) for at in range(2)]
+        devices = [((f"kai-gpu/{at}", (WHOLE,)),) for at in range(2)]
         for node in "ba":  # the last goes first
             cluster.node(node, gpus=2)
             cluster.job(f"one-{node}", queue="rich", on=[node], holding=devices[:1])
@@ -241,7 +244,7 @@ def test_a_consolidation_moves_no_more_than_it_may(most: int, moved: int, by_col
     cluster = KaiCluster(options={"max-consolidation-preemptees": most})
     for node in "ab":
         cluster.node(node, gpus=2)
-        cluster.job(f"on-{node}", on=[node], holding=[(("kai-gpu/0", (1000,)),)])
+        cluster.job(f"on-{node}", on=[node], holding=[(("kai-gpu/0", (WHOLE,)),)])
     cluster.job("waits", gpus=2)
     ssn, job = turn_over(cluster.open(), "waits", by_columns=by_columns)
     run_for_job(ssn, job, "consolidation")
