@@ -20,7 +20,9 @@ BOUND ?= 1.03
 POLICY ?= examples/policies/allocate-only.yaml
 OUTPUT ?= table
 DEMO := --backlog --mode soft --shards 4 --nodes 1000 --gpus-per-node 8 --jobs 2000
-CODE := laboratory coordinator shard_worker shared tests
+ROOMS := laboratory coordinator shard_worker shared
+CODE := $(ROOMS) tests
+LONG_FILE := 600
 
 # Bytecode is kept also where the shell says otherwise: without it each worker of the tests rewrites
 # and compiles all their files (20 s of processor time), and each `quadrant` that they start compiles
@@ -100,8 +102,10 @@ check: $(DEV_STAMP) ## Format, lint, types, import contract, dependencies
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/deptry laboratory coordinator shard_worker shared
+	@$(BIN)/deptry $(ROOMS)
 	@$(BIN)/python -m pip check
+	@find $(ROOMS) -name '*.py' -exec wc -l {} + | awk '$$2 != "total" && $$1 > $(LONG_FILE) \
+		{ print "warning: " $$2 " has " $$1 " lines: is it one concept?" }'
 
 fmt: $(DEV_STAMP) ## Format and fix what can be fixed
 	@$(BIN)/ruff format $(CODE)

@@ -19,7 +19,6 @@ from tests.conftest import ROOT
 
 ROOMS = ("laboratory", "coordinator", "shard_worker", "shared")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LONGEST_FILE = 450
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
 MOST_ENTRIES = 20
 SMALL_ON_PURPOSE: dict[str, str] = {}
@@ -154,16 +153,6 @@ def test_every_folder_with_code_is_a_package() -> None:
     folders = {path.parent for room in ROOMS for path in (ROOT / room).rglob("*.py")}
     for folder in folders:
         assert (folder / "__init__.py").is_file(), folder
-
-
-def test_no_file_has_grown_out_of_one_concept() -> None:
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
-        if (lines := len(path.read_text().splitlines())) > LONGEST_FILE
-    }
-    assert long == {}
 
 
 def test_the_architecture_page_is_short_and_names_what_exists() -> None:

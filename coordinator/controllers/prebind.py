@@ -2,7 +2,7 @@
 
 kube-scheduler's extension point of this name: the claims of a task have to be served before a
 kubelet starts it. Here both are written by the single writer of objects; on a Kubernetes cluster
-they are asked of its API server (:mod:`coordinator.service.observed.prebind`).
+they are asked of its API server (:mod:`coordinator.service.observed.observed`).
 """
 
 from __future__ import annotations

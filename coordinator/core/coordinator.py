@@ -31,21 +31,25 @@ from coordinator.bind.evictions import Victims
 from coordinator.bind.placements import Places
 from coordinator.bind.quarantine import Quarantines, RefusedBind
 from coordinator.cluster.protocol import BindAnswers
-from coordinator.core.departures import departures
 from coordinator.core.foreign_use import Use
 from coordinator.core.observer import EventReason, Observer, Unobserved
-from coordinator.core.order_records import order_records
 from coordinator.core.queues_of_pool import QueuesOfPool
 from coordinator.core.shuffle import Shuffling
 from coordinator.core.status import status
 from coordinator.core.traces import Traces
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.dispatch.instructions import (
+    Fail,
     Instruction,
+    Purge,
     ReleaseNominations,
+    RemoveGates,
     Repartition,
     Reread,
+    Stop,
     StoreQuarantines,
+    StoreReservations,
+    StoreUsage,
     failures,
 )
 from coordinator.dispatch.sharding import MOVES_PER_MINUTE, ClusterPartition
@@ -442,3 +446,29 @@ class Coordinator:
         """Counts for progress displays: jobs, tasks, shards, conflicts and pending reasons."""
         reasons = self.order.pending_reasons()
         return status(self.order, self.dispatcher, self.tally, reasons=reasons)
+
+
+def departures(order: Order, victims: Victims, now: float) -> list[Instruction]:
+    """Instructions for deleted jobs and members."""
+    order.departures.begin(now)
+    due = order.departures.take()
+    out: list[Instruction] = []
+    if due.stop:
+        out.append(Stop(due.stop, victims.uids(due.stop)))
+    if due.fail:
+        out.append(Fail(failures(due.fail, order.jobs)))
+    if due.purge_jobs or due.purge_members:
+        out.append(Purge(due.purge_jobs, due.purge_members))
+    return out
+
+
+def order_records(order: Order) -> list[Instruction]:
+    """Instructions for what has changed since they were last given out."""
+    out: list[Instruction] = []
+    if reservations := order.aging.changes():
+        out.append(StoreReservations(reservations))
+    if usage := order.picking.usage.changes():
+        out.append(StoreUsage(usage))
+    if gates := order.accounts.gates.take():
+        out.append(RemoveGates(gates))
+    return out

@@ -31,13 +31,6 @@ from shard_worker.worker.attempts import Attempt, Tally
 from shard_worker.worker.figures import WorkerFigures
 from shard_worker.worker.instructions import CommitBatchRequest, Instruction, Outcomes
 from shard_worker.worker.limits import INQUIRY_CLASSES, WorkerLimits
-from shard_worker.worker.refusals import (
-    HOPELESS,
-    NOT_AS_TOLD,
-    NOT_OURS,
-    OF_THE_EXCERPT,
-    TRUST_ATTEMPTS,
-)
 from shared.codec.packed import replace
 from shared.ledger.codec import accepted_runs
 from shared.ledger.entries.log import LogEntry
@@ -57,6 +50,19 @@ from shared.messages.messages import (
     Turn,
     Verdict,
 )
+
+HOPELESS = frozenset({Verdict.JOB, Verdict.TASK})
+"""Refusals that mean the turn itself is out of date."""
+NOT_OURS = frozenset({Verdict.QUEUE})
+"""Refusals that another node cannot cure: Order has to decide."""
+
+OF_THE_EXCERPT = frozenset({*HOPELESS, *NOT_OURS, Verdict.GANG, Verdict.DOMAIN})
+"""Refusals of a turn with a session that follow from its excerpt: Order must send a new one."""
+NOT_AS_TOLD = frozenset({*HOPELESS, Verdict.DOMAIN})
+TRUST_ATTEMPTS = 2
+"""After this many refusals in a row by one of these, Order's knowledge is out of date, and the job
+is reread."""
+
 
 RESERVE = "reserve"
 """Action of a turn that only chooses nodes to reserve for its job: the outcome is INFEASIBLE, and

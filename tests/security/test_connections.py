@@ -16,8 +16,7 @@ from aiohttp import web
 
 from coordinator.api.listener import connections, listener
 from coordinator.api.listener.connections import Connections, TooManyConnections, WaitingFor
-from coordinator.api.listener.listener import Listener, ListenerOptions, most_connections
-from coordinator.api.listener.proxies import Proxies
+from coordinator.api.listener.listener import Listener, ListenerOptions, Proxies, most_connections
 from shared.ledger.redis.server import EmbeddedServer
 from shared.settings.addresses import parse_networks
 from tests.end_to_end.one_process.harness import free_port, running

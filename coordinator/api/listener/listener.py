@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import resource
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
@@ -26,9 +28,8 @@ from coordinator.api.http.failures import ONE_LINE
 from coordinator.api.listener.certificate import ServingCertificate, serving_certificate
 from coordinator.api.listener.connections import Connections, TooManyConnections, WaitingFor
 from coordinator.api.listener.provenance import AllowedHosts, allowed_hosts
-from coordinator.api.listener.proxies import Proxies
 from coordinator.errors import Problem, rendered
-from shared.settings.addresses import parse_networks
+from shared.settings.addresses import Network, parse_networks
 from shared.settings.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -83,6 +84,26 @@ def most_connections(shards: int) -> int:
         return MOST_CONNECTIONS
     remaining = limit - FILES_OF_THE_SERVICE - FILES_OF_A_SHARD * shards
     return max(FEWEST_CONNECTIONS, min(MOST_CONNECTIONS, remaining))
+
+
+class Proxies:
+    """Addresses shared by many clients: this machine's, and configured proxies."""
+
+    def __init__(self, networks: tuple[Network, ...] = ()) -> None:
+        self._networks = networks
+        # Asked for each connection; what a flood of addresses costs is bounded.
+        self.include = lru_cache(maxsize=4096)(self._include)
+        """Whether an address is one of them. True for one that cannot be parsed (a unix
+        socket's)."""
+
+    def _include(self, address: str) -> bool:
+        try:
+            parsed = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return True
+        if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+            return self._include(str(parsed.ipv4_mapped))
+        return parsed.is_loopback or any(parsed in network for network in self._networks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from coordinator.api.change.authored import with_added
 from coordinator.api.change.bodies import (
     APPLY,
     RETRY_AFTER,
@@ -46,7 +47,6 @@ from coordinator.api.http.responses import json_answer
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.parser.tasks import write_request
 from coordinator.api.write.bulk import random_suffix
-from coordinator.api.write.dry_run import preview
 from coordinator.api.write.evictions import EVICTED, PATH, JobPods, options_of, refusal
 from coordinator.api.write.ports import (
     Evictor,
@@ -421,3 +421,23 @@ def _read_only(kind: Kind) -> Handler:
         )
 
     return handler
+
+
+def preview(
+    after: Document, before: Document | None, live: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The object ``after`` a change, with the fields that the server currently adds (``live``)."""
+    if live is not None and after is before:
+        return live
+    obj = after.object()
+    shown = live or {}
+    metadata = obj["metadata"] | {
+        "uid": after.uid,
+        "creationTimestamp": rfc3339(after.created),
+        "generation": after.generation,
+    }
+    version = shown.get("metadata", {}).get("resourceVersion")
+    if version is not None:
+        metadata["resourceVersion"] = version
+    obj["metadata"] = metadata
+    return obj if before is None else with_added(obj, shown, before.object())

@@ -44,15 +44,18 @@ from coordinator.service.metrics.probes import (
     USAGE_QUERIES,
     Probes,
 )
-from coordinator.service.metrics.search_figures import put_searches, searching_actions
 from coordinator.service.metrics.sliced_counts import WaitingCounts
 from coordinator.service.metrics.table import PREFIX, TABLE
 from coordinator.service.metrics.text import metrics_text
+from shard_worker.dialects.kai.actions.run import EVICTING
+from shard_worker.dialects.kai.evictions import SearchEnd
+from shard_worker.dialects.kai.rules.budget import BudgetBound
 from shard_worker.framework.rule_times import OPENING
 from shard_worker.session_model.workload import Amounts, QueueInfo
 from shard_worker.turns.guards import NAMES_VICTIMS
-from shard_worker.worker.figures import CAUSES, RESULTS, WorkerFigures
+from shard_worker.worker.figures import CAUSES, RESULTS, STEPS, WorkerFigures
 from shared.messages.messages import Level, TaskState
+from shared.policy.model import Dialect, Policy
 from shared.slices import Steps, at_once
 from shared.telemetry.histogram import Histogram
 from shared.units.quantity import unit_of
@@ -358,3 +361,28 @@ def _amounts(
             amount = amounts.get(slot, 0)
             if amount > 0:
                 page.put("queue_resource", amount / unit, queue.name, name, kind)
+
+
+Put = Callable[..., None]
+"""(name of the metric, value, labels)."""
+
+
+def searching_actions(policy: Policy) -> Iterator[str]:
+    """The actions of a policy that search for victims as KAI does."""
+    if policy.dialect is Dialect.KAI:
+        yield from (name for name in policy.actions if name in EVICTING)
+
+
+def put_searches(put: Put, figures: WorkerFigures, shard: int, action: str) -> None:
+    """The series of one action in one shard. All results, budgets and steps: how many series there
+    are does not depend on what has passed."""
+    for result in (ended.name.lower() for ended in SearchEnd):
+        number = figures.searches.get(f"{action} {result}", 0)
+        put("searches_total", number, shard, action, result)
+    for budget in (bound.name.lower() for bound in BudgetBound):
+        number = figures.search_budgets.get(f"{action} {budget}", 0)
+        put("search_budgets_exhausted_total", number, shard, action, budget)
+    for step in STEPS:
+        number = figures.scenarios.get(f"{action} {step}", 0)
+        put("search_scenarios_total", number, shard, action, step)
+    put("search_seconds_total", figures.search_seconds.get(action, 0.0), shard, action)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -16,12 +16,16 @@ from aiohttp.typedefs import Handler, Middleware
 
 from coordinator.api.auth.reviews import ReviewServer
 from coordinator.api.http.health import HealthCheck
+from coordinator.bind.binder import BindPlan
 from coordinator.cluster.kubernetes.bind_requests.writes import RequestWrites
 from coordinator.cluster.kubernetes.cluster import KubernetesCluster
 from coordinator.cluster.kubernetes.shadow.book import ShadowBook, ShadowFacts
 from coordinator.cluster.kubernetes.state.mirror import Mirror, ObjectKey
+from coordinator.cluster.kubernetes.writes.patch import ObjectServer
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites, WriteLeadership
+from coordinator.controllers.device_claims import AppliesWork
 from coordinator.controllers.prebind import PreBind, StoredPreBind
+from coordinator.controllers.volume_controller import ClaimBinding
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.errors import Problem
@@ -30,10 +34,11 @@ from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from coordinator.objects.store import Objects
 from coordinator.service.leadership.lease import Leadership
+from coordinator.service.observed.devices import ApiDevices
 from coordinator.service.observed.feed import ClusterFeed
-from coordinator.service.observed.prebind import ApiPreBind
 from coordinator.service.observed.shadow_report import shadow_routes
 from coordinator.service.observed.statuses import StatusReports
+from coordinator.service.observed.volumes import ApiVolumes
 from shared.model.named_devices import ASSIGNED_DEVICES, written_devices
 from shared.model.node_devices import device_annotations
 from shared.units.things import Things
@@ -249,3 +254,31 @@ def _writes_objects(parts: list[str]) -> bool:
     if parts[-1] in ("explain", "plans", "trace"):
         return False
     return any((group, part) in _OBJECTS for part in parts[2:])
+
+
+class ApiPreBind:
+    """Volumes and devices of a Kubernetes cluster, before binds go out: asked of its API server."""
+
+    def __init__(
+        self,
+        core: Coordinator,
+        intake: Intake,
+        writer: AppliesWork,
+        *,
+        mirror: Mirror,
+        server: ObjectServer,
+    ) -> None:
+        self._volumes = ApiVolumes(mirror, server)
+        self._devices = ApiDevices(core, intake, writer, mirror=mirror, server=server)
+
+    def asked(self, claim: str) -> bool:
+        return self._volumes.asked(claim)
+
+    async def bind_claims(self, chosen: Sequence[ClaimBinding]) -> Mapping[str, str]:
+        return await self._volumes.bind(chosen)
+
+    async def allocate(self, plan: BindPlan) -> Mapping[int, str]:
+        return await self._devices.allocate(plan)
+
+    async def free_forever(self) -> None:
+        await self._devices.free_forever()

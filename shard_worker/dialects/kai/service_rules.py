@@ -7,15 +7,18 @@ columns. Both use the same rules (:mod:`shard_worker.dialects.kai.rules`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
+from shard_worker.dialects.kai.actions import consolidation
 from shard_worker.dialects.kai.actions.run import EVICTING
 from shard_worker.dialects.kai.mig import LEGACY, names_instances
 from shard_worker.dialects.kai.node_kinds import NodeKinds
 from shard_worker.dialects.kai.plugins import predicates
 from shard_worker.dialects.kai.plugins.min_runtime import LongestRuntime
 from shard_worker.dialects.kai.plugins.nodes import IDLE
+from shard_worker.dialects.kai.plugins.orders import not_head, not_master, task_priority
 from shard_worker.dialects.kai.rules.devices import Score
+from shard_worker.dialects.kai.rules.groups import ElasticClass, OrderKey, order_key
 from shard_worker.dialects.kai.service.devices import ServiceDevices
 from shard_worker.dialects.kai.service.gangs import TREE, lacking_sub_group
 from shard_worker.dialects.kai.service.node_scores import (
@@ -23,10 +26,8 @@ from shard_worker.dialects.kai.service.node_scores import (
     NodePlacementScores,
     SharingOrder,
 )
-from shard_worker.dialects.kai.service.searched import delayed_until, is_searched_for
 from shard_worker.dialects.kai.service.stale import StaleRule
 from shard_worker.dialects.kai.service.turn_session import OWN_SHARD
-from shard_worker.dialects.kai.service_orders import ORDERS, sub_group_key
 from shard_worker.dialects.kai.service_queues import order_queues
 from shard_worker.framework.flat_rules import LevelScores
 from shard_worker.framework.rules import PERMIT, REJECT
@@ -39,7 +40,7 @@ from shared.manifests.kai.groups import UNSCHEDULABLE
 from shared.messages.reason import Reason
 from shared.messages.skips import written
 from shared.model.gpu_request import WHOLE
-from shared.model.kai import KaiPodGroup
+from shared.model.kai import PREEMPTIBLE_BELOW, KaiPodGroup
 from shared.model.node_pool import node_pool_of
 from shared.policy.kai_model import KaiPolicy, SearchBudgets
 from shared.policy.model import PluginOption, Policy
@@ -197,3 +198,53 @@ def _missing_in_tree(info: JobInfo, group: KaiPodGroup) -> str | None:
         return None
     name, there, least = lacking
     return f"NotEnoughPods: {there} of the {least} pods that sub group {name} needs exist"
+
+
+def is_searched_for(action: str, info: JobInfo, cluster: ClusterInfo) -> bool:
+    """Not in its ``preemptionDelay``, and consolidation for jobs alone that may be evicted
+    themselves."""
+    job = info.job
+    group = cluster.objects.kai_groups.get(job.key) if job.kind == "PodGroup" else None
+    if group is None:
+        return job.priority < PREEMPTIBLE_BELOW or action != consolidation.NAME
+    if cluster.now < delayed_until(info, cluster):
+        return False
+    return action != consolidation.NAME or group.is_preemptible(job.priority)
+
+
+def delayed_until(info: JobInfo, cluster: ClusterInfo) -> float:
+    """When the job's ``preemptionDelay`` is over; 0 without one."""
+    job = info.job
+    group = cluster.objects.kai_groups.get(job.key) if job.kind == "PodGroup" else None
+    if group is None or group.preemption_delay <= 0:
+        return 0.0
+    return group.delayed_until(job.created)
+
+
+def _elastic_class(info: JobInfo, cluster: ClusterInfo) -> float:
+    """Jobs below the minimum of some sub group, then those at all of them, then those above one."""
+    del cluster
+    first = min(1, len(info.job.groups) - 1)  # the job itself has no minimum beside its sub groups'
+    beyond = [n - group.minimum for n, group in zip(info.held, info.job.groups, strict=True)][
+        first:
+    ]
+    if min(beyond) < 0:
+        return ElasticClass.BELOW
+    return ElasticClass.ABOVE if max(beyond) > 0 else ElasticClass.AT
+
+
+def sub_group_key(info: JobInfo, group: int) -> OrderKey:
+    """Which sub group of a job goes first; ``group`` 0 is the job, where it has none."""
+    name = info.job.role_minima[group - 1][0] if group else ""
+    held, minimum = info.held[group], info.job.groups[group].minimum
+    return order_key(name, satisfied=held >= minimum, held=held, threshold=minimum)
+
+
+ORDERS: Mapping[str, Callable[[Session], None]] = {
+    "priority": lambda session: session.add_job_order_fn(key=lambda info, _: -info.job.priority),
+    "elastic": lambda session: session.add_job_order_fn(key=_elastic_class),
+    "kubeflow": lambda session: session.add_task_order_fn(key=not_master),
+    "ray": lambda session: session.add_task_order_fn(key=not_head),
+    "taskorder": lambda session: session.add_task_order_fn(key=task_priority),
+}
+"""Plugin -> how it registers."""

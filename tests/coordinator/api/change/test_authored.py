@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.api.change.authored import authored, with_added
-from coordinator.api.write.dry_run import preview
+from coordinator.api.write.handlers import preview
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import NODE, POD, POD_GROUP, QUEUE
 from coordinator.intake.documents.metadata import OWN
