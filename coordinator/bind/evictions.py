@@ -100,7 +100,7 @@ class Victims:
         if victims.to and fresh and jid in order.jobs:
             order.promised_to_victims(state, dict(zip(victims.tasks, victims.to, strict=True)))
         waiting = order.jobs.get(victims.by)
-        if waiting is not None and waiting.standing is SchedulingStatus.NOMINATED:
+        if waiting is not None and waiting.status is SchedulingStatus.NOMINATED:
             order.nominations.wait_for(waiting, victims.rows)
 
     # --- what is read from the ledger -----------------------------------------------------------

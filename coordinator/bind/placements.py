@@ -70,7 +70,7 @@ class Places:
         """Take a turn's outcome: returns its job, the number of placed tasks, and how many of them
         were recorded before the outcome arrived."""
         state = self._order.known(outcome.jid)
-        if state is None or state.standing is not SchedulingStatus.OPEN:
+        if state is None or state.status is not SchedulingStatus.OPEN:
             return None, 0, 0
         placed = recorded = 0
         for p in outcome.placements:

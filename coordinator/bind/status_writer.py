@@ -36,7 +36,7 @@ class RecordsBatches(Protocol):
 @dataclass(slots=True)
 class _RecordRequest:
     items: list[StatusItem]
-    lapsed: list[int]
+    expired: list[int]
     written: asyncio.Future[None]
     tasks: int = field(init=False)
 
@@ -76,9 +76,9 @@ class Recorder:
         """Task states written so far; a task counts once for each."""
         self._queue: asyncio.Queue[_RecordRequest] = asyncio.Queue(queue_size)
 
-    async def record(self, items: list[StatusItem], lapsed: list[int] | None = None) -> None:
+    async def record(self, items: list[StatusItem], expired: list[int] | None = None) -> None:
         """Returns when the items are durable and applied. Waits while the queue is full."""
-        request = _RecordRequest(items, lapsed or [], asyncio.get_running_loop().create_future())
+        request = _RecordRequest(items, expired or [], asyncio.get_running_loop().create_future())
         await self._queue.put(request)
         await request.written
 
@@ -126,42 +126,42 @@ class Recorder:
 
     async def _flush(self, requests: list[_RecordRequest]) -> None:
         items = [item for request in requests for item in request.items]
-        lapsed = [jid for request in requests for jid in request.lapsed]
+        expired = [jid for request in requests for jid in request.expired]
         async with self._guard:
             # Here and not when they were queued: the batch before this one may have turned a victim
             # into its next incarnation, and no other can come in between.
             items = self._current(items)
-            applied = await self._record(items, lapsed)
+            applied = await self._record(items, expired)
             self.tasks_recorded += sum(map(len, applied))
             # Without an await after the answer: nobody sees the ledger's new state with the old
             # books.
             self._applied(items, applied)
 
-    async def _record(self, items: list[StatusItem], lapsed: list[int]) -> list[list[int]]:
+    async def _record(self, items: list[StatusItem], expired: list[int]) -> list[list[int]]:
         """The changed tasks of each item. Bisects a refused batch down to the refused item."""
         try:
-            return (await self._send(items, lapsed)).applied
+            return (await self._send(items, expired)).applied
         except (LedgerArgument, LedgerFault) as error:
-            count, jobs = len(items), len(lapsed)
+            count, jobs = len(items), len(expired)
             if count + jobs <= 1:
-                subject = f"job {items[0].jid}" if items else f"nominations of job {lapsed[0]}"
+                subject = f"job {items[0].jid}" if items else f"nominations of job {expired[0]}"
                 self._refusals.refused(WriteKind.RECORD, error, subject)
                 return [[] for _ in items]
         # Apart by kind first: halving one item and one job would give nothing and the same again.
         if count and jobs:
             applied = await self._record(items, [])
-            await self._record([], lapsed)
+            await self._record([], expired)
             return applied
-        first = await self._record(items[: count // 2], lapsed[: jobs // 2])
-        return first + await self._record(items[count // 2 :], lapsed[jobs // 2 :])
+        first = await self._record(items[: count // 2], expired[: jobs // 2])
+        return first + await self._record(items[count // 2 :], expired[jobs // 2 :])
 
-    async def _send(self, items: list[StatusItem], lapsed: list[int]) -> StatusReply:
+    async def _send(self, items: list[StatusItem], expired: list[int]) -> StatusReply:
         # Numbered once, before the first try: what is sent again after a lost answer has the same
         # number, and the ledger returns the first answer instead of recording twice.
         self._sequence += 1
 
         def send(run: str) -> Awaitable[StatusReply]:
-            batch = StatusBatch(COORDINATOR, self._epoch, self._sequence, run, items, lapsed)
+            batch = StatusBatch(COORDINATOR, self._epoch, self._sequence, run, items, expired)
             return self._ledger.record(batch)
 
         return await write(

@@ -64,7 +64,7 @@ class VolumeGate:
         state, tix = self._order.jobs.get(plan.jids[i]), plan.tasks[i]
         if state is None:
             return False
-        if state.standing is SchedulingStatus.OPEN or state.unread:
+        if state.status is SchedulingStatus.OPEN or state.unread:
             return True  # the outcome of its turn is not known yet, and this may be its place
         same = uid_of(state, tix) == plan.requests.uids[i]
         return same and state.states[tix] == TaskState.BINDING and state.rows[tix] == plan.rows[i]

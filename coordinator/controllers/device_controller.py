@@ -156,6 +156,6 @@ class DeviceController:
         state = self._core.order.known(jid)
         if state is None or self._uid(state.job, tix) != user["uid"]:
             return True
-        if state.standing is SchedulingStatus.OPEN or state.unread:
+        if state.status is SchedulingStatus.OPEN or state.unread:
             return False  # the outcome of its turn is not known yet
         return state.states[tix] not in HOLDING

@@ -200,12 +200,12 @@ class Coordinator:
         if self.traces.followers:
             self.traces.stepped(now)
         out += self.partition.step()
-        stale, lapsed = order.take_requests()
+        stale, expired = order.take_requests()
         if stale or self._unread:
             out.append(Reread(sorted({*stale, *self._unread})))
             self._unread = []
-        if lapsed:
-            out.append(ReleaseNominations(sorted(set(lapsed))))
+        if expired:
+            out.append(ReleaseNominations(sorted(set(expired))))
         if marks := self.quarantines.changes(now, self.nodes):
             out.append(StoreQuarantines(marks))
         out += order_records(order)
@@ -214,7 +214,7 @@ class Coordinator:
     def observe(self, observer: Observer) -> None:
         """Report to this observer from now on; there is one at a time."""
         self.observer = observer
-        self.order.moved = self.order.entry.entered = observer.job_moved
+        self.order.moved = self.order.admission.admitted = observer.job_moved
 
     @property
     def leaving(self) -> dict[int, JobState]:
@@ -359,8 +359,7 @@ class Coordinator:
         for jid, nomination in nominations.items():
             state = self.order.jobs.get(jid)
             if state is not None and (
-                state.standing is SchedulingStatus.OPEN
-                or self.order.takes_up(state, nomination, now)
+                state.status is SchedulingStatus.OPEN or self.order.takes_up(state, nomination, now)
             ):
                 continue
             if state is None or not state.nominated or nomination.expiry <= now:
@@ -388,7 +387,7 @@ class Coordinator:
                 order.adopted(job, item.state, tasks, rows)
             self.observer.recorded(item, tasks, rows)
             state = order.jobs.get(item.jid)
-            if state is not None and state.standing is SchedulingStatus.DONE:
+            if state is not None and state.status is SchedulingStatus.DONE:
                 self.dispatcher.forget(item.jid)
 
     def job(self, jid: int) -> Job | None:
@@ -438,7 +437,7 @@ class Coordinator:
         on_the_way |= {*self._unread, *self.order.stale}
         on_the_way |= {*chain.from_iterable(self._fenced.values())}
         for jid, state in [*self.order.jobs.items(), *self.leaving.items()]:
-            assert state.standing is not SchedulingStatus.OPEN or jid in on_the_way, state.job.key
+            assert state.status is not SchedulingStatus.OPEN or jid in on_the_way, state.job.key
 
     # --- tell ---------------------------------------------------------------------------------
 

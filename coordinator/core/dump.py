@@ -50,11 +50,11 @@ def dump_of_core(core: Coordinator, *, names: list[str]) -> dict[str, Any]:
             }
             for state in dispatcher.shards.values()
         ],
-        "states": dict(Counter(state.standing.value for state in order.jobs.values())),
+        "states": dict(Counter(state.status.value for state in order.jobs.values())),
         "jobs": [
             {
                 "key": state.job.key,
-                "state": state.standing.value,
+                "state": state.status.value,
                 "reason": str(state.reason),
                 "pendingTasks": state.info.pending,
                 "attempts": state.attempts,

@@ -387,7 +387,7 @@ class PodEvictions:
 
 def _moves(state: JobState) -> bool:
     """Whether a turn of the job is open, or its nominations would fall with our statement."""
-    return state.standing is SchedulingStatus.OPEN or state.unread or bool(state.nominated)
+    return state.status is SchedulingStatus.OPEN or state.unread or bool(state.nominated)
 
 
 def _chain(job: Job, group: int) -> Iterator[int]:

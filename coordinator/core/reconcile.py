@@ -240,7 +240,7 @@ class Reconciler:
 def _unsure(state: JobState) -> bool:
     """Whether a turn of the job is open: its placements are in the ledger before they are known
     here."""
-    return state.standing is SchedulingStatus.OPEN or state.unread
+    return state.status is SchedulingStatus.OPEN or state.unread
 
 
 def read_name(name: str) -> Task:

@@ -18,7 +18,7 @@ def status(
     """Jobs, tasks, shards, conflicts and pending reasons."""
     total = tally.total()
     states, deleted = order.accounts.tasks, order.accounts.deleted
-    finished, running = order.lines.standings[SchedulingStatus.DONE], order.accounts.started
+    finished, running = order.lines.status_counts[SchedulingStatus.DONE], order.accounts.started
     unbound = (TaskState.PENDING, TaskState.BINDING)
     bound = sum(states[s] for s in TaskState if s not in unbound) - deleted
     return {

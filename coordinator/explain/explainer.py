@@ -338,7 +338,7 @@ def _role(role: RoleFunnel) -> Mapping[str, Any]:
 
 
 def _phase(state: JobState) -> str:
-    if state.standing is SchedulingStatus.DONE:
+    if state.status is SchedulingStatus.DONE:
         failed = sum(map(state.states.count, UNSUCCESSFUL)) - deleted_members(state)
         return "Failed" if failed else "Succeeded"
     return "Running" if state.info.held[0] >= max(1, state.job.groups[0].minimum) else "Pending"
@@ -356,7 +356,7 @@ def _leaving(state: JobState) -> dict[str, Any]:
 
 
 def _no_reason(state: JobState) -> dict[str, Any]:
-    has_ended = state.standing is SchedulingStatus.DONE
+    has_ended = state.status is SchedulingStatus.DONE
     text = "every task has ended" if has_ended else "every task has its node"
     return {"reason": None, "message": text, "next": None}
 

@@ -132,9 +132,9 @@ class JobTrace:
         state = self._core.order.jobs.get(self._jid)
         if state is None:
             self.ended = "the job is gone"
-        elif state.standing in (SchedulingStatus.SETTLED, SchedulingStatus.DONE):
+        elif state.status in (SchedulingStatus.SETTLED, SchedulingStatus.DONE):
             self.ended = "nothing of it is left to place"
-        elif state.standing is SchedulingStatus.OPEN:
+        elif state.status is SchedulingStatus.OPEN:
             return
         else:
             if self._open:
@@ -146,11 +146,11 @@ class JobTrace:
 
     def _look(self, state: JobState, now: float) -> None:
         reason = why(self._core, state, names=self._names())
-        text = state.standing.value
+        text = state.status.value
         if reason is not None:
             text += f": {reason.reason}: {reason.message}"
         self._report(TraceStage.JOB, text)
-        if state.standing is not SchedulingStatus.READY:
+        if state.status is not SchedulingStatus.READY:
             return
         queue = self._core.order.lines.queues[state.info.qid]
         self._report(TraceStage.QUEUE, self._queue_text(state, queue))

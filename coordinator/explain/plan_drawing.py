@@ -136,7 +136,7 @@ class PlanDrawing:
         if missing is not None:
             return Why(*of_invalid(missing))
         order, cluster = self._core.order, self._core.order.accounts.cluster
-        gate = order.entry.on and waits_for_entry(info.phase) and info.qid in cluster.queues
+        gate = order.admission.on and waits_for_entry(info.phase) and info.qid in cluster.queues
         if gate and not enqueueable(order.session, cluster, info):
             word, text = refusal(order.session, cluster, info)
             text += entry_figures(self._core, queue, info, self.plan.names)

@@ -118,7 +118,7 @@ def _note(
     # 0036).
     if finding.code is not OutcomeCode.INFEASIBLE or not finding.reasons:
         return
-    if state.standing is SchedulingStatus.NOMINATED or state.job.jid not in core.order.jobs:
+    if state.status is SchedulingStatus.NOMINATED or state.job.jid not in core.order.jobs:
         return
     epoch = core.dispatcher.shards[shard].epoch
     last = LastTurn(

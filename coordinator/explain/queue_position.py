@@ -55,7 +55,7 @@ def waiting_entries(core: Coordinator, line: Line) -> Iterator[Entry]:
         if (
             state is not None
             and state.stamp == entry[3]
-            and state.standing is SchedulingStatus.READY
+            and state.status is SchedulingStatus.READY
             and state.line is line
         ):
             yield entry
@@ -73,7 +73,7 @@ def holders(core: Coordinator, rows: Iterable[int]) -> dict[int, Holders]:
     """Holders by row. Searches the tasks of jobs that hold nodes until enough are found."""
     holders_of = {row: Holders() for row in rows}
     for state in core.order.jobs.values():
-        if state.standing is SchedulingStatus.DONE or not any(state.info.held):
+        if state.status is SchedulingStatus.DONE or not any(state.info.held):
             continue
         for row, holder in holders_of.items():
             if row in state.rows:

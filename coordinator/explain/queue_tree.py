@@ -188,7 +188,7 @@ def _served(core: Coordinator) -> dict[int, list[Entry]]:
     """
     order, served = core.order, dict[int, list[Entry]]()
     for state in order.jobs.values():
-        if state.served and state.standing is not SchedulingStatus.NOMINATED:
+        if state.served and state.status is not SchedulingStatus.NOMINATED:
             key = order.session.job_key(state.info, order.accounts.cluster)
             entry = (key, state.job.created, state.job.jid, state.stamp)
             served.setdefault(state.info.qid, []).append(entry)

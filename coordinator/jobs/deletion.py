@@ -90,7 +90,7 @@ class Departures:
         jid, states, refused = state.job.jid, state.states, state.refused
         # While a turn is out, or unread, pending tasks may be placed already: nothing may be called
         # ended.
-        if not (state.standing is SchedulingStatus.OPEN or state.unread):
+        if not (state.status is SchedulingStatus.OPEN or state.unread):
             if states.count(TaskState.PENDING):
                 pending = [t for t, s in enumerate(states) if s == TaskState.PENDING]
                 self._accounts.move(state, pending, TaskState.FAILED)
@@ -143,7 +143,7 @@ class Departures:
         open: it may be placing them.
         """
         jid, states = state.job.jid, state.states
-        if state.standing is SchedulingStatus.OPEN or state.unread:
+        if state.status is SchedulingStatus.OPEN or state.unread:
             return False
         members = self.members[jid]
         pending = [t for t in sorted(members) if states[t] == TaskState.PENDING]

@@ -51,7 +51,7 @@ class Lines:
         self._lines = 0
         """Number of lines ever created."""
         self.queues: dict[int, PendingQueue] = {}
-        self.standings: Counter[SchedulingStatus] = Counter()
+        self.status_counts: Counter[SchedulingStatus] = Counter()
         """Jobs by state."""
         self.served: Counter[int] = Counter()
         """Queue -> its jobs that are served; see :attr:`JobState.served`."""
@@ -64,21 +64,21 @@ class Lines:
         self.looks = 0
         """Number of lines that scans have looked at, since the start."""
 
-    # --- standing -----------------------------------------------------------------------------
+    # --- status -------------------------------------------------------------------------------
 
     def enter(self, state: JobState) -> None:
         """Add a new job."""
-        self.standings[state.standing] += 1
+        self.status_counts[state.status] += 1
 
     def leave(self, state: JobState) -> None:
         """Remove a job."""
-        self.stand(state, SchedulingStatus.WAITING, HoldReason.NONE)
-        self.standings[SchedulingStatus.WAITING] -= 1
+        self.set_status(state, SchedulingStatus.WAITING, HoldReason.NONE)
+        self.status_counts[SchedulingStatus.WAITING] -= 1
 
-    def stand(
+    def set_status(
         self,
         state: JobState,
-        standing: SchedulingStatus,
+        status: SchedulingStatus,
         reason: WaitReason,
         line: Line | None = None,
         *,
@@ -89,15 +89,15 @@ class Lines:
         before = self._reasons if state.line is None else state.line.reasons
         before[state.reason] -= 1
         (self._reasons if line is None else line.reasons)[reason] += 1
-        self.standings[state.standing] -= 1
-        self.standings[standing] += 1
-        served = comes_back or standing in (SchedulingStatus.OPEN, SchedulingStatus.NOMINATED)
-        served |= standing is SchedulingStatus.READY and line is None
+        self.status_counts[state.status] -= 1
+        self.status_counts[status] += 1
+        served = comes_back or status in (SchedulingStatus.OPEN, SchedulingStatus.NOMINATED)
+        served |= status is SchedulingStatus.READY and line is None
         self.served[state.info.qid] += served - state.served
         state.served = served
         if state.line is not line:
             self._change_line(state.line, line)
-        state.standing, state.reason, state.line = standing, reason, line
+        state.status, state.reason, state.line = status, reason, line
 
     @staticmethod
     def _change_line(before: Line | None, line: Line | None) -> None:
@@ -115,7 +115,7 @@ class Lines:
 
     def join(self, state: JobState, reason: WaitReason, *, line: Line, key: LineKey) -> None:
         """Stand in a line."""
-        self.stand(state, SchedulingStatus.READY, reason, line)
+        self.set_status(state, SchedulingStatus.READY, reason, line)
         entry = (key, state.job.created, state.job.jid, state.stamp)
         heapq.heappush(line.heap, entry)
         if self.starves(state):
@@ -130,7 +130,7 @@ class Lines:
             self._keep_in_order(line.queue)
 
     def join_urgent(self, state: JobState, reason: WaitReason) -> None:
-        self.stand(state, SchedulingStatus.READY, reason)
+        self.set_status(state, SchedulingStatus.READY, reason)
         self._urgent.append((state.job.jid, state.stamp))
 
     # --- lines --------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class Lines:
             if (
                 state is not None
                 and state.stamp == stamp
-                and state.standing is SchedulingStatus.READY
+                and state.status is SchedulingStatus.READY
             ):
                 return state
         return None
@@ -266,9 +266,7 @@ class Lines:
         """Whether the entry's job still stands where the entry says."""
         state = self._jobs.get(entry[2])
         return (
-            state is not None
-            and state.stamp == entry[3]
-            and state.standing is SchedulingStatus.READY
+            state is not None and state.stamp == entry[3] and state.status is SchedulingStatus.READY
         )
 
     def first(self, queue: PendingQueue, room: Room) -> tuple[Line, Entry] | None:

@@ -34,7 +34,7 @@ class Repairs(JobBook):
             self._place_again(job)
         if back and not evicted:  # a refused bind may leave too few
             self._note_short(job)
-            if job.standing is SchedulingStatus.READY and self.parking.full(job):
+            if job.status is SchedulingStatus.READY and self.parking.full(job):
                 self._enqueue(job)
         # A member that ran and failed is the business of the job's policies, not of gang repair
         # (decision 0022, rule 4).
@@ -46,21 +46,21 @@ class Repairs(JobBook):
             self.gangs.settle(job)
         if job.stopping and state in OFF:
             job.stopping.difference_update(tasks)
-            if not job.stopping and job.standing is SchedulingStatus.WAITING:
+            if not job.stopping and job.status is SchedulingStatus.WAITING:
                 self._enqueue(job)
 
     def _idle(self, job: JobState) -> bool:
         """Whether a job that waits has nothing for allocate: it waits for backfill or for gates."""
-        return job.standing is SchedulingStatus.WAITING and not self._need(job)
+        return job.status is SchedulingStatus.WAITING and not self._need(job)
 
     def _needs_more(self, job: JobState, *, idle: bool) -> bool:
         """Whether tasks that came back are not what the job waits for. ``idle``: it was
         :meth:`_idle` before."""
         # Backfill fills no gang that lacks a member, and gates of others never open for these.
-        if job.standing is SchedulingStatus.WAITING:
+        if job.status is SchedulingStatus.WAITING:
             return idle and not self._idle(job)
         # Others of the job may find no place for long, where those that came back would.
-        line = job.line if job.standing is SchedulingStatus.READY else None
+        line = job.line if job.status is SchedulingStatus.READY else None
         return line is not None and line.need != self._need(job)
 
     def evict(self, state: JobState, tasks: list[int], rows: list[int]) -> None:
@@ -75,12 +75,12 @@ class Repairs(JobBook):
     def promised_to_victims(self, state: JobState, places: Mapping[int, int]) -> None:
         """Let evicted tasks of a job wait for the nodes (rows) that the ledger promised them in the
         same statement. Not where a turn of the job is out: its statement replaces every promise."""
-        if state.standing is SchedulingStatus.OPEN or state.releasing_nominations:
+        if state.status is SchedulingStatus.OPEN or state.releasing_nominations:
             return
         self.nominations.move(state, places)
         counts = Counter(state.job.role_of(tix).cid for tix in places)
         self.accounts.promise(state, sorted(counts.items()))
-        self.lines.stand(state, SchedulingStatus.NOMINATED, Reason.WAITING_FOR_VICTIMS)
+        self.lines.set_status(state, SchedulingStatus.NOMINATED, Reason.WAITING_FOR_VICTIMS)
         state.stamp += 1
         self.nominations.look_again(state, self.now)
 
@@ -102,7 +102,7 @@ class Repairs(JobBook):
 
     def _wake_nominated(self, jid: int) -> None:
         state = self.jobs[jid]
-        if state.standing is SchedulingStatus.NOMINATED and not state.evicted.isdisjoint(
+        if state.status is SchedulingStatus.NOMINATED and not state.evicted.isdisjoint(
             state.nominated
         ):
             self.nominations.look_again(state, self.now)  # they have not left their old nodes yet
@@ -118,13 +118,13 @@ class Repairs(JobBook):
         self.departures.ended(jid, tasks)
         for tix in tasks:
             state.lives[tix] = state.lives.get(tix, 0) + 1
-        if state.standing is SchedulingStatus.DONE:
+        if state.status is SchedulingStatus.DONE:
             self._reopen(state, tasks)
             return
         self.accounts.move(state, tasks, TaskState.PENDING)
-        if state.standing is SchedulingStatus.OPEN:
+        if state.status is SchedulingStatus.OPEN:
             state.returned.update(tasks)
-        elif state.standing is SchedulingStatus.SETTLED:
+        elif state.status is SchedulingStatus.SETTLED:
             self._enqueue(state)
         else:
             self.requeue(state)
@@ -145,7 +145,7 @@ class Repairs(JobBook):
     def requeue(self, state: JobState) -> None:
         """Queue a ready or waiting job again, because its need has changed."""
         if (
-            state.standing in (SchedulingStatus.READY, SchedulingStatus.WAITING)
+            state.status in (SchedulingStatus.READY, SchedulingStatus.WAITING)
             and state.job.jid in self.jobs
         ):
             self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
@@ -164,7 +164,7 @@ class Repairs(JobBook):
         if state.job.jid not in self.jobs:
             self.departures.settle(state)
         else:
-            if state.standing in (SchedulingStatus.READY, SchedulingStatus.WAITING):
+            if state.status in (SchedulingStatus.READY, SchedulingStatus.WAITING):
                 self._enqueue(state)  # it has less to place
             self._settle_members(state)
             self.gangs.settle(state)
@@ -180,7 +180,7 @@ class Repairs(JobBook):
         for state in self.jobs.values():
             if (
                 state.info.held[0]
-                and state.standing is not SchedulingStatus.DONE
+                and state.status is not SchedulingStatus.DONE
                 and left_short(state)
             ):
                 self._note_short(state)
@@ -218,7 +218,7 @@ class Repairs(JobBook):
             self.gangs.forget(jid)
             return
         # The turn may be placing the missing members right now.
-        if state.standing is SchedulingStatus.OPEN or state.unread:
+        if state.status is SchedulingStatus.OPEN or state.unread:
             self.gangs.later(jid, self.now)
             return
         self.gangs.release(jid)
@@ -226,7 +226,7 @@ class Repairs(JobBook):
         state.stopping = {t for t, s in enumerate(state.states) if s in HOLDING}
         if state.stopping:
             self.departures.ask(jid, sorted(state.stopping))
-            if state.standing is not SchedulingStatus.DONE:
+            if state.status is not SchedulingStatus.DONE:
                 self._enqueue(state)
             self.moved(jid)
 

@@ -114,7 +114,7 @@ class JobState:
     job: Job
     info: JobInfo
     states: bytearray
-    standing: SchedulingStatus = SchedulingStatus.WAITING
+    status: SchedulingStatus = SchedulingStatus.WAITING
     reason: WaitReason = HoldReason.NONE
     """Why the job is not placed yet."""
     attempts: int = 0

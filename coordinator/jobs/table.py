@@ -44,7 +44,7 @@ class JobBook:
         """Turns that are out."""
         self.stale: list[int] = []
         """Jobs whose truth must be read from the ledger before they can be tried again."""
-        self.lapsed: list[int] = []
+        self.expired: list[int] = []
         """Jobs that gave up nominations which the ledger still holds."""
         self.moved: Callable[[int], None] = lambda _: None
         """Told of jobs that lost their place, or wait for something else, without a turn."""
@@ -58,9 +58,9 @@ class JobBook:
         return BACKFILL in self.session.policy.actions
 
     def take_requests(self) -> tuple[list[int], list[int]]:
-        """``stale`` and ``lapsed``, once."""
-        taken = self.stale, self.lapsed
-        self.stale, self.lapsed = [], []
+        """``stale`` and ``expired``, once."""
+        taken = self.stale, self.expired
+        self.stale, self.expired = [], []
         return taken
 
     # --- nominations --------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class JobBook:
         if (state := self.jobs.get(jid)) is None or not state.nominated:
             return
         self.nominations.drop(state)
-        if state.standing is SchedulingStatus.NOMINATED:
+        if state.status is SchedulingStatus.NOMINATED:
             self.accounts.give_back(state)
             self._enqueue(state, urgent=True)
         self.moved(jid)
@@ -79,7 +79,7 @@ class JobBook:
     def _wake_nominated(self, jid: int) -> None:
         """Wake a job whose victims have left: it keeps its nominations and goes next."""
         state = self.jobs[jid]
-        if state.standing is SchedulingStatus.NOMINATED:
+        if state.status is SchedulingStatus.NOMINATED:
             state.attempts += 1
             self._enqueue(state, urgent=True, keep=True)
 
@@ -99,7 +99,7 @@ class JobBook:
         elif state is TaskState.PENDING:
             job.refusals += 1
             job.refused.update(tasks)
-            if job.standing is SchedulingStatus.OPEN:
+            if job.status is SchedulingStatus.OPEN:
                 job.returned.update(tasks)
         elif state is TaskState.BOUND:
             job.refusals = 0
@@ -118,7 +118,7 @@ class JobBook:
         self.departures.ended(state.job.jid, tasks)
         for tix in tasks:
             state.lives[tix] = state.lives.get(tix, 0) + 1
-        if state.standing is SchedulingStatus.OPEN:
+        if state.status is SchedulingStatus.OPEN:
             state.returned.update(tasks)
 
     def known(self, jid: int) -> JobState | None:
@@ -136,16 +136,16 @@ class JobBook:
         """Act on members that were deleted from a remaining job."""
         if state.job.jid not in self.departures.members:
             return
-        if self.departures.settle_members(state) and state.standing is not SchedulingStatus.DONE:
+        if self.departures.settle_members(state) and state.status is not SchedulingStatus.DONE:
             self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
 
     def _settle(self, state: JobState) -> None:
         """After tasks ended: finish the job, or queue it where it has members to place again."""
-        if state.standing in (SchedulingStatus.OPEN, SchedulingStatus.NOMINATED):
+        if state.status in (SchedulingStatus.OPEN, SchedulingStatus.NOMINATED):
             return
         if state.ended:
             self._done(state)
-        elif state.standing is SchedulingStatus.SETTLED and state.unplaced:
+        elif state.status is SchedulingStatus.SETTLED and state.unplaced:
             self._place_again(state)
 
     def _place_again(self, state: JobState) -> None:
@@ -153,17 +153,17 @@ class JobBook:
         (self._bind_failed if state.refusals else self._enqueue)(state)
 
     def _done(self, state: JobState) -> None:
-        self.lines.stand(state, SchedulingStatus.DONE, HoldReason.NONE)
+        self.lines.set_status(state, SchedulingStatus.DONE, HoldReason.NONE)
         state.stamp += 1
         self.accounts.retire(state)
 
     def _bind_failed(self, state: JobState) -> None:
         """Place refused members again, after a growing pause: the same node may refuse again."""
         self._enqueue(state, HoldReason.BIND_FAILED)
-        if state.standing is SchedulingStatus.READY:
+        if state.status is SchedulingStatus.READY:
             wait = min(PROBE_SECONDS * 2 ** min(state.refusals - 1, 10), PROBE_LIMIT_SECONDS)
             state.stamp += 1
-            self.lines.stand(state, SchedulingStatus.WAITING, HoldReason.BIND_FAILED)
+            self.lines.set_status(state, SchedulingStatus.WAITING, HoldReason.BIND_FAILED)
             heapq.heappush(self._later, (self.now + wait, state.job.jid, state.stamp))
 
     # --- jobs ---------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class JobBook:
     def _replace(self, state: JobState, job: Job) -> None:
         """Replace the specification of a job and recompute its counts. An open turn's outcome is
         taken as it returns."""
-        was_open, stamp, charge = state.standing is SchedulingStatus.OPEN, state.stamp, state.charge
+        was_open, stamp, charge = state.status is SchedulingStatus.OPEN, state.stamp, state.charge
         self._forget(state)  # the ledger ended its nominations with the new specification
         self.put_job(state.admitted_as_before(job), state.states)
         again = self.jobs[job.jid]
@@ -202,15 +202,15 @@ class JobBook:
         self.accounts.leave(again, state.evicted, leaving=True)
         if was_open:
             again.returned, again.tried_since = state.returned, state.tried_since
-            self.lines.stand(again, SchedulingStatus.OPEN, again.reason)
+            self.lines.set_status(again, SchedulingStatus.OPEN, again.reason)
             self.accounts.promise(again, charge)
             self.open += 1
-        elif again.standing is SchedulingStatus.READY:
+        elif again.status is SchedulingStatus.READY:
             self._enqueue(again)
 
     def _forget(self, state: JobState) -> None:
         """Remove a job from every total, as if it had never been put."""
-        if state.standing is SchedulingStatus.OPEN:
+        if state.status is SchedulingStatus.OPEN:
             self.open -= 1
         self.lines.leave(state)
         del self.jobs[state.job.jid]
@@ -233,13 +233,13 @@ class JobBook:
         """Delete a job: no more turns; it stays in the totals until its last task has left."""
         if (state := self.jobs.pop(jid, None)) is None:
             return
-        out = state.standing is SchedulingStatus.OPEN
+        out = state.status is SchedulingStatus.OPEN
         self.lines.leave(state)
         self._no_orphan(state)
         self.gangs.forget(jid)
         self.nominations.drop(state)  # the ledger dropped them with the job
         if out:  # its outcome comes, or is read anew: until then the charge stands
-            state.standing = SchedulingStatus.OPEN
+            state.status = SchedulingStatus.OPEN
         else:
             self.accounts.give_back(state)
         state.stamp += 1
@@ -269,7 +269,7 @@ class JobBook:
         """Take the outcome of a turn that was open when its job was deleted."""
         self.open -= 1
         self.accounts.give_back(state)
-        state.standing = SchedulingStatus.WAITING
+        state.status = SchedulingStatus.WAITING
         if outcome.code is not OutcomeCode.PLACED:
             # A call may reach its worker twice, and the second answer come first: then a turn that
             # placed tasks seems to have placed none. To purge the job now would be refused by the
@@ -300,8 +300,8 @@ class JobBook:
         if state is None:
             return
         self.accounts.give_back(state)
-        self.open -= state.standing is SchedulingStatus.OPEN
-        state.standing, state.unread = SchedulingStatus.WAITING, False
+        self.open -= state.status is SchedulingStatus.OPEN
+        state.status, state.unread = SchedulingStatus.WAITING, False
         for new in TaskState:
             tasks = [t for t, s in enumerate(states) if s == new and state.states[t] != new]
             if tasks and new is not TaskState.PENDING:  # those are called FAILED here by now
@@ -311,12 +311,12 @@ class JobBook:
     def give_up_nominations(self, jid: int) -> None:
         """Have the ledger release the job's nominations. The job gets no turn until that is
         recorded, so that a newer nomination cannot be the one released."""
-        self.lapsed.append(jid)
+        self.expired.append(jid)
         if (state := self.jobs.get(jid)) is None:
             return
         state.releasing_nominations = True
         self.nominations.drop(state)
-        if state.standing in (SchedulingStatus.READY, SchedulingStatus.NOMINATED):
+        if state.status in (SchedulingStatus.READY, SchedulingStatus.NOMINATED):
             self._enqueue(state)
         self.moved(jid)
 
@@ -326,7 +326,7 @@ class JobBook:
             state = self.jobs.get(jid)
             if state is not None and state.releasing_nominations:
                 state.releasing_nominations = False
-                if state.standing is SchedulingStatus.WAITING:
+                if state.status is SchedulingStatus.WAITING:
                     self._enqueue(state, urgent=True)
         self.accounts.capacity.freed()
 
@@ -345,30 +345,30 @@ class JobBook:
         state.stamp += 1
         self.accounts.give_back(state)
         if state.nominated and not keep:
-            self.lapsed.append(state.job.jid)
+            self.expired.append(state.job.jid)
             state.releasing_nominations = True
             self.nominations.drop(state)
         if not state.info.pending:
             if any(state.info.best_effort):
-                self.lines.stand(state, SchedulingStatus.WAITING, self._of_backfill(state))
+                self.lines.set_status(state, SchedulingStatus.WAITING, self._of_backfill(state))
             elif state.ended:  # its last tasks were adopted and ended while a turn was out
                 self._done(state)
             else:
                 self._nothing_to_place(state)
         elif state.unread:
-            self.lines.stand(state, SchedulingStatus.WAITING, reason, comes_back=True)
+            self.lines.set_status(state, SchedulingStatus.WAITING, reason, comes_back=True)
         elif state.job.dangling or state.info.qid < 0:
-            self.lines.stand(
+            self.lines.set_status(
                 state, SchedulingStatus.WAITING, self.session.eligibility.homeless(state.job)
             )
         elif invalid := self.session.job_valid(state.info, self.accounts.cluster):
-            self.lines.stand(state, SchedulingStatus.WAITING, self._of_invalid(state, invalid))
+            self.lines.set_status(state, SchedulingStatus.WAITING, self._of_invalid(state, invalid))
         elif state.releasing_nominations:
-            self.lines.stand(state, SchedulingStatus.WAITING, reason, comes_back=True)
+            self.lines.set_status(state, SchedulingStatus.WAITING, reason, comes_back=True)
         elif state.stopping:
-            self.lines.stand(state, SchedulingStatus.WAITING, HoldReason.GANG_RELEASED)
+            self.lines.set_status(state, SchedulingStatus.WAITING, HoldReason.GANG_RELEASED)
         elif self.parking.full(state):
-            self.lines.stand(state, SchedulingStatus.WAITING, Reason.ATTEMPTS_EXHAUSTED)
+            self.lines.set_status(state, SchedulingStatus.WAITING, Reason.ATTEMPTS_EXHAUSTED)
             self.parking.park(state, self.now)
         else:
             self._line_up(state, reason, urgent=urgent)
@@ -377,7 +377,7 @@ class JobBook:
         return of_invalid(invalid)[0]
 
     def _nothing_to_place(self, state: JobState) -> None:
-        self.lines.stand(state, SchedulingStatus.SETTLED, HoldReason.NONE)
+        self.lines.set_status(state, SchedulingStatus.SETTLED, HoldReason.NONE)
 
     def _of_backfill(self, state: JobState) -> WaitReason:
         return state.reason or Reason.PENDING_EVALUATION
@@ -443,10 +443,10 @@ class JobBook:
         """Raise AssertionError where the bookkeeping contradicts itself."""
         everybody = [*self.jobs.values(), *self.departures.jobs.values()]
         self.accounts.validate(everybody)
-        opened = sum(state.standing is SchedulingStatus.OPEN for state in everybody)
+        opened = sum(state.status is SchedulingStatus.OPEN for state in everybody)
         assert opened == self.open, (opened, self.open)
-        assert +self.lines.standings == Counter(state.standing for state in self.jobs.values())
+        assert +self.lines.status_counts == Counter(state.status for state in self.jobs.values())
         for state in self.jobs.values():
-            assert (state.standing is SchedulingStatus.NOMINATED) <= bool(state.nominated), (
+            assert (state.status is SchedulingStatus.NOMINATED) <= bool(state.nominated), (
                 state.job.key
             )

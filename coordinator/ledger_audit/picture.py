@@ -169,7 +169,7 @@ class Picture:
             case StatusEntry():
                 for item in entry.items:
                     yield from self._recorded(item)
-                self._end_nominations(entry.lapsed)
+                self._end_nominations(entry.expired)
                 self._fresh(entry.fresh)
             case IntakeEntry():
                 for op in entry.ops:

@@ -202,7 +202,7 @@ def count_queues(core: Coordinator) -> QueueCounts:
 def phase(state: JobState) -> str:
     """The phase of the job's PodGroup, in Volcano's words."""
     members, minimum = state.info.held[0], state.job.groups[0].minimum
-    if state.standing is SchedulingStatus.DONE:
+    if state.status is SchedulingStatus.DONE:
         return "Completed"
     if members and members >= minimum:
         return "Running"

@@ -27,7 +27,7 @@ ASK_ANYHOW_SECONDS = 1.0
 class EnqueueGate:
     def __init__(self, session: Session) -> None:
         self.on = False
-        self.entered: Callable[[int], None] = lambda _: None
+        self.admitted: Callable[[int], None] = lambda _: None
         """Hears of jobs that are admitted before they have any task: nothing else tells that their
         phase is another, and their controller makes the pods after it."""
         self.waiting: dict[int, JobState] = {}
@@ -51,7 +51,7 @@ class EnqueueGate:
                 info.phase = INQUEUE
             else:
                 mark_inqueue(cluster, info)
-            self._tell(state)
+            self._report(state)
             return True
         self.waiting[info.job.jid] = state
         return False
@@ -70,20 +70,20 @@ class EnqueueGate:
         infos = [state.info for state in self.waiting.values()]
         # The session's own action over the same totals: two implementations of one rule would
         # differ some day in what they count (decision 0035).
-        for info, entered in list(enqueue(session, cluster, infos)):
+        for info, admitted in list(enqueue(session, cluster, infos)):
             jid = info.job.jid
-            if entered:
+            if admitted:
                 self.why.pop(jid, None)
                 waiting.append((self.waiting.pop(jid), None))
-                self._tell(waiting[-1][0])
+                self._report(waiting[-1][0])
             else:
                 why = self.why[jid] = refusal(session, cluster, info)[0]
                 waiting.append((self.waiting[jid], why))
         return waiting
 
-    def _tell(self, state: JobState) -> None:
+    def _report(self, state: JobState) -> None:
         if not state.states:
-            self.entered(state.job.jid)
+            self.admitted(state.job.jid)
 
     def _due(self, cluster: ClusterInfo, now: float) -> bool:
         if now < self._asked + ASK_SECONDS:

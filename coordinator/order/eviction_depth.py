@@ -73,6 +73,6 @@ class EvictionDepth:
             self._busy = Counter(
                 state.info.qid
                 for state in searched
-                if state.served and state.standing is not SchedulingStatus.NOMINATED
+                if state.served and state.status is not SchedulingStatus.NOMINATED
             )
         return self._busy[qid]

@@ -106,7 +106,7 @@ class Order(Sessions):
         if self.session.guarded:
             self._ask_plugins_again()
         self.repair_due()
-        if self.entry.waiting:
+        if self.admission.waiting:
             self.admit_waiting()
 
     def _ask_plugins_again(self) -> None:
@@ -120,7 +120,7 @@ class Order(Sessions):
             return
         waiting = (state for state in self.jobs.values() if state.reason is Reason.PLUGIN_ERROR)
         for state in islice(
-            (s for s in waiting if s.standing is SchedulingStatus.WAITING), PLUGIN_ASKS
+            (s for s in waiting if s.status is SchedulingStatus.WAITING), PLUGIN_ASKS
         ):
             self._enqueue(state, Reason.PENDING_EVALUATION)
 
@@ -179,7 +179,7 @@ class Order(Sessions):
     def next_due(self) -> float | None:
         """When to call :meth:`begin` again although nothing happened; None for never."""
         due = [self.nominations.next_due(), self.lines.next_due(), self.departures.next_due()]
-        due += [self.parking.next_due(), self.gangs.next_due(), self.entry.next_due()]
+        due += [self.parking.next_due(), self.gangs.next_due(), self.admission.next_due()]
         due += [self.contention.next_due(self.now), self.stale_gangs.next_due()]
         due += [self._later[0][0]] if self._later else []
         return min((at for at in due if at is not None), default=None)
@@ -205,7 +205,7 @@ class Order(Sessions):
                 return None
         tail = self._tail(state, need) if action == ALLOCATING else 0
         self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
-        self.lines.stand(state, SchedulingStatus.OPEN, state.reason)
+        self.lines.set_status(state, SchedulingStatus.OPEN, state.reason)
         # Voids the job's entries in every heap: they are never searched for, only skipped when they
         # come to the top.
         state.stamp += 1
@@ -271,7 +271,7 @@ class Order(Sessions):
             return False
         if action != ALLOCATING:
             self.put_off(state)
-        self.lines.stand(state, SchedulingStatus.WAITING, state.reason, comes_back=True)
+        self.lines.set_status(state, SchedulingStatus.WAITING, state.reason, comes_back=True)
         return True
 
     def _tail(self, state: JobState, need: Need) -> int:
@@ -309,7 +309,7 @@ class Order(Sessions):
         # A turn without an answer is closed by :meth:`resolve`.
         action = self.came_back(outcome.jid) if is_answer else ALLOCATING
         state = self.known(outcome.jid)
-        if state is None or state.standing is not SchedulingStatus.OPEN:
+        if state is None or state.status is not SchedulingStatus.OPEN:
             return
         if outcome.jid not in self.jobs:
             self._late(state, outcome)
@@ -326,7 +326,7 @@ class Order(Sessions):
         match outcome.code:
             case OutcomeCode.INFEASIBLE if gates:
                 # Not held back with its line: it goes on as soon as its gates are stored as gone.
-                self.lines.stand(state, SchedulingStatus.WAITING, Reason.GATED)
+                self.lines.set_status(state, SchedulingStatus.WAITING, Reason.GATED)
             case OutcomeCode.PLACED:
                 self._placed(state, outcome, shard)
             case OutcomeCode.NOMINATED:
@@ -338,7 +338,7 @@ class Order(Sessions):
             case OutcomeCode.STALE | OutcomeCode.FENCED:
                 # Nobody knows what the ledger has of it: no turn before its records are reread.
                 waits = Reason.PENDING_EVALUATION
-                self.lines.stand(state, SchedulingStatus.WAITING, waits, comes_back=True)
+                self.lines.set_status(state, SchedulingStatus.WAITING, waits, comes_back=True)
                 state.unread = True
                 self.stale.append(outcome.jid)
         self._settle_members(state)
@@ -348,7 +348,7 @@ class Order(Sessions):
         self.accounts.gates.over(jid, tasks)
         self.accounts.capacity.freed()
         state = self.jobs.get(jid)
-        if state and state.standing is SchedulingStatus.WAITING and state.reason is Reason.GATED:
+        if state and state.status is SchedulingStatus.WAITING and state.reason is Reason.GATED:
             self._enqueue(state)
 
     def _failed_attempt(self, state: JobState, outcome: Outcome, action: str, shard: int) -> None:
@@ -374,8 +374,8 @@ class Order(Sessions):
         else:
             self.contention.refused(jid, now=self.now)
         self._enqueue(state, state.reason or Reason.PENDING_EVALUATION)
-        if action == BACKFILL and is_infeasible and state.standing is SchedulingStatus.WAITING:
-            self.lines.stand(state, SchedulingStatus.WAITING, of_counts(outcome.reasons))
+        if action == BACKFILL and is_infeasible and state.status is SchedulingStatus.WAITING:
+            self.lines.set_status(state, SchedulingStatus.WAITING, of_counts(outcome.reasons))
 
     def _placed(self, state: JobState, outcome: Outcome, shard: int) -> None:
         state.attempts = state.conflicts = 0
@@ -399,7 +399,7 @@ class Order(Sessions):
         """Charge the nominated places, and let the job wait until tasks in its way have left."""
         before = dict(state.nominated)
         self.nominations.drop(state)
-        self.lines.stand(state, SchedulingStatus.NOMINATED, Reason.WAITING_FOR_VICTIMS)
+        self.lines.set_status(state, SchedulingStatus.NOMINATED, Reason.WAITING_FOR_VICTIMS)
         waits = self.nominations.add(state, outcome)
         self.accounts.promise(state, [(p.cid, len(p.tasks)) for p in outcome.placements])
         state.stamp += 1
@@ -446,7 +446,7 @@ class Order(Sessions):
         """Block the job's line until capacity is freed; each block in a row lasts a little
         longer."""
         since, state.tried_since = state.tried_since, -1
-        if state.standing is not SchedulingStatus.READY:
+        if state.status is not SchedulingStatus.READY:
             return
         line = self.lines.queues[state.info.qid].lines[self._need(state)]
         self.lines.hold(line, since=since, now=self.now)

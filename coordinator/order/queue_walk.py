@@ -49,7 +49,7 @@ class QueueWalk(Generic[J]):
         self._below: dict[int, list[QueueInfo]] = {_ROOT: []}
         """Queue -> those directly below it that have jobs, or lead to some."""
         self._chains: dict[int, tuple[QueueInfo, ...]] = {}
-        self._standings: dict[int, _QueueCandidate[J] | None] = {}
+        self._candidates: dict[int, _QueueCandidate[J] | None] = {}
 
     def add(self, queues: Iterable[QueueInfo]) -> None:
         """Walk these queues too, if they are not walked yet."""
@@ -67,7 +67,7 @@ class QueueWalk(Generic[J]):
         """Note that a queue holds something else, or has another next job."""
         self.add([queue])
         for info in self._chains[queue.queue.qid]:
-            self._standings.pop(info.queue.qid, None)
+            self._candidates.pop(info.queue.qid, None)
 
     def first(self) -> J | None:
         """The job whose turn it is; None where no queue has one."""
@@ -75,20 +75,20 @@ class QueueWalk(Generic[J]):
         return None if best is None else best.job
 
     def _first_of(self, siblings: Sequence[QueueInfo]) -> _QueueCandidate[J] | None:
-        standings = [at for queue in siblings if (at := self._standing(queue)) is not None]
-        if len(standings) < 2:
-            return standings[0] if standings else None
-        return standings[self._choice.first([at.contender for at in standings])]
+        candidates = [at for queue in siblings if (at := self._candidate(queue)) is not None]
+        if len(candidates) < 2:
+            return candidates[0] if candidates else None
+        return candidates[self._choice.first([at.contender for at in candidates])]
 
-    def _standing(self, queue: QueueInfo) -> _QueueCandidate[J] | None:
+    def _candidate(self, queue: QueueInfo) -> _QueueCandidate[J] | None:
         qid = queue.queue.qid
-        if qid not in self._standings:
+        if qid not in self._candidates:
             job = self._next_job(queue)
             if job is None and (below := self._first_of(self._below.get(qid, ()))) is not None:
                 job = below.job
-            self._standings[qid] = (
+            self._candidates[qid] = (
                 None
                 if job is None
                 else _QueueCandidate(job, self._choice.contender(queue, job.asks, self._cluster))
             )
-        return self._standings[qid]
+        return self._candidates[qid]

@@ -87,7 +87,7 @@ class Picking:
             queue, line, state = picked
             if self.allowed(queue.info, line.need):
                 return state, line.need
-            self._lines.stand(state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line)
+            self._lines.set_status(state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line)
             self._over_share.add((queue.info.queue.qid, line.need))
             if line.order is not None:
                 line.order.skip(line)
@@ -101,7 +101,7 @@ class Picking:
             state, line = self._jobs[head.entry[2]], head.line
             if self.allowed(head.queue.info, line.need):
                 return state, line.need
-            self._lines.stand(state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line)
+            self._lines.set_status(state, SchedulingStatus.READY, Reason.WAITING_FOR_QUOTA, line)
             tree.fail(head)
         return None
 

@@ -41,7 +41,7 @@ class Sessions(Repairs):
         self.spanning = Spanning(self._is_out)
         self.excerpts = TurnContexts(self.accounts, self.known, self.spanning)
         self.contention = Contention(session.policy)
-        self.entry = EnqueueGate(session)
+        self.admission = EnqueueGate(session)
         self.aging = Aging()
         self.stale_gangs = StaleGangs(session)
         self._unfilled: dict[int, int] = {}
@@ -63,7 +63,7 @@ class Sessions(Repairs):
 
     def _is_out(self, jid: int) -> bool:
         state = self.known(jid)
-        return state is not None and state.standing is SchedulingStatus.OPEN
+        return state is not None and state.status is SchedulingStatus.OPEN
 
     def _rules(self) -> None:
         """Derive the flags that depend on the policy in force."""
@@ -83,7 +83,7 @@ class Sessions(Repairs):
         stays blocked, because what was infeasible may fit by the new rules.
         """
         self.contention.adopt(session.policy)
-        self.entry.adopt(session)
+        self.admission.adopt(session)
         self.stale_gangs.adopt(session)
         self.session = session
         self.lines.sortable = session.sorts_jobs
@@ -92,20 +92,20 @@ class Sessions(Repairs):
         for state in list(self.jobs.values()):
             self._judge_anew(state)
         self._rules()
-        for state in self.entry.take():
-            if state.standing is SchedulingStatus.WAITING:
+        for state in self.admission.take():
+            if state.status is SchedulingStatus.WAITING:
                 self._enqueue(state)
         for state in list(self.jobs.values()):
-            if state.standing is SchedulingStatus.WAITING and any(state.info.best_effort):
+            if state.status is SchedulingStatus.WAITING and any(state.info.best_effort):
                 self._enqueue(state, state.reason)
 
     def _judge_anew(self, state: JobState) -> None:
         state.need = None  # the order of its roles may be another
         state.tried.clear()
         state.slow = None
-        waits = state.standing is SchedulingStatus.WAITING and state.reason in INVALID
+        waits = state.status is SchedulingStatus.WAITING and state.reason in INVALID
         waits = self._regroup(state) or waits
-        ready = state.standing is SchedulingStatus.READY
+        ready = state.status is SchedulingStatus.READY
         if ready and state.line is None:  # urgent, and stays where it is, unless invalid now
             ready = self.session.job_valid(state.info, self.accounts.cluster) is not None
         if ready or waits:
@@ -120,7 +120,7 @@ class Sessions(Repairs):
         if not any(self.accounts.classes[role.cid].best_effort for role in state.job.roles):
             return False
         recount(state, self.accounts.classes)
-        return state.standing in (SchedulingStatus.READY, SchedulingStatus.WAITING)
+        return state.status in (SchedulingStatus.READY, SchedulingStatus.WAITING)
 
     def put_tiers(self, tiers: frozenset[str]) -> None:
         """Take the names that tiers have now; jobs that name one are judged anew."""
@@ -130,7 +130,7 @@ class Sessions(Repairs):
         cluster.tiers = tiers
         for jid in sorted(self._tiered):
             state = self.jobs.get(jid)
-            if state is not None and state.standing in (
+            if state is not None and state.status in (
                 SchedulingStatus.READY,
                 SchedulingStatus.WAITING,
             ):
@@ -155,7 +155,7 @@ class Sessions(Repairs):
         super().put_leaving(job, states)
 
     def _forget(self, state: JobState) -> None:
-        self.entry.forget(state.job.jid)
+        self.admission.forget(state.job.jid)
         self._tiered.discard(state.job.jid)
         self._unfilled.pop(state.job.jid, None)  # its gates may be gone
         super()._forget(state)
@@ -165,7 +165,7 @@ class Sessions(Repairs):
         super().unlearn(state)
 
     def drop_job(self, jid: int) -> None:
-        self.entry.forget(jid)
+        self.admission.forget(jid)
         self.contention.gone(jid)
         self.stale_gangs.forget(jid)
         self.aging.over(jid)
@@ -235,18 +235,18 @@ class Sessions(Repairs):
     def _line_up(self, state: JobState, reason: WaitReason, *, urgent: bool) -> None:
         waits = waits_for_entry(state.info.phase)
         self.to_fill(state)  # its other tasks may have gates, or wait without a worker's answer
-        if waits and not self.entry.passes(state, self.accounts.cluster):
-            self.lines.stand(
-                state, SchedulingStatus.WAITING, self.entry.why.get(state.job.jid, reason)
+        if waits and not self.admission.passes(state, self.accounts.cluster):
+            self.lines.set_status(
+                state, SchedulingStatus.WAITING, self.admission.why.get(state.job.jid, reason)
             )
         elif not (state.need or self._need(state)):  # what is left of it has gates
-            self.lines.stand(state, SchedulingStatus.WAITING, Reason.GATED)
+            self.lines.set_status(state, SchedulingStatus.WAITING, Reason.GATED)
         else:
             super()._line_up(state, reason, urgent=urgent)
 
     def _nothing_to_place(self, state: JobState) -> None:
         if not state.states and state.info.qid >= 0 and (why := self._waits_for_entry(state)):
-            self.lines.stand(state, SchedulingStatus.WAITING, why)
+            self.lines.set_status(state, SchedulingStatus.WAITING, why)
         else:
             super()._nothing_to_place(state)
 
@@ -256,19 +256,19 @@ class Sessions(Repairs):
     def _waits_for_entry(self, state: JobState) -> WaitReason:
         """Why a job without enough pods is not admitted yet; "" if it is. Volcano's controllers
         create pods after the admission, and what the job needs at least counts from then on."""
-        if self.entry.passes(state, self.accounts.cluster):
+        if self.admission.passes(state, self.accounts.cluster):
             return HoldReason.NONE
-        return self.entry.why.get(state.job.jid, Reason.PENDING_EVALUATION)
+        return self.admission.why.get(state.job.jid, Reason.PENDING_EVALUATION)
 
     def admit_waiting(self) -> None:
         """Judge the jobs that wait for admission by enqueue."""
-        for state, why in self.entry.judge(self.session, self.accounts.cluster, self.now):
+        for state, why in self.admission.judge(self.session, self.accounts.cluster, self.now):
             if why is None:
                 self._filled_at = -1
-            if why is None and state.standing is SchedulingStatus.WAITING:
+            if why is None and state.status is SchedulingStatus.WAITING:
                 self._enqueue(state)
-            elif why is not None and state.standing is SchedulingStatus.WAITING:
-                self.lines.stand(state, SchedulingStatus.WAITING, why)
+            elif why is not None and state.status is SchedulingStatus.WAITING:
+                self.lines.set_status(state, SchedulingStatus.WAITING, why)
 
     def _of_backfill(self, state: JobState) -> WaitReason:
         self.to_fill(state)
@@ -300,7 +300,7 @@ class Sessions(Repairs):
         return None
 
     def _may_fill(self, state: JobState) -> bool:
-        if state.standing not in (
+        if state.status not in (
             SchedulingStatus.READY,
             SchedulingStatus.WAITING,
             SchedulingStatus.SETTLED,
@@ -312,7 +312,7 @@ class Sessions(Repairs):
             fillable(state)
             and self.session.job_ready(state.info.progress())
             and self.session.job_valid(state.info, cluster) is None
-            and self.entry.passes(state, cluster)
+            and self.admission.passes(state, cluster)
         )
 
     def filled(self, state: JobState, *, failed: bool) -> None:
@@ -334,7 +334,7 @@ class Sessions(Repairs):
     def _settle(self, state: JobState) -> None:
         super()._settle(state)
         # What ended may have been part of its minimum.
-        if state.standing is SchedulingStatus.READY and self._starves(state):
+        if state.status is SchedulingStatus.READY and self._starves(state):
             self._add_starving(state)
 
     def _add_starving(self, state: JobState) -> None:
@@ -346,7 +346,7 @@ class Sessions(Repairs):
             return None
         for jid in self.contention.held_no_more(self.now):
             state = self.jobs.get(jid)
-            if state and state.standing is SchedulingStatus.READY and self._starves(state):
+            if state and state.status is SchedulingStatus.READY and self._starves(state):
                 self._add_starving(state)
         for jid, action in self.contention.out.items():  # its queue may be in another tree by now
             if (state := self.jobs.get(jid)) is not None:

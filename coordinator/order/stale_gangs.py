@@ -103,5 +103,5 @@ def _was_stale(state: JobState, cluster: ClusterInfo) -> bool:
 
 
 def _may_go(state: JobState) -> bool:
-    waits = state.standing is SchedulingStatus.OPEN or state.unread or state.releasing_nominations
+    waits = state.status is SchedulingStatus.OPEN or state.unread or state.releasing_nominations
     return not waits and any(now in _EVICTABLE for now in state.states)

@@ -300,7 +300,7 @@ class Reconciling:
 def _still(state: JobState | None) -> TypeGuard[JobState]:
     """Whether no message about the job is under way: otherwise the ledger may be ahead of the
     books."""
-    if state is None or state.standing in (SchedulingStatus.OPEN, SchedulingStatus.NOMINATED):
+    if state is None or state.status in (SchedulingStatus.OPEN, SchedulingStatus.NOMINATED):
         return False
     return not (state.unread or state.releasing_nominations)
 

@@ -52,7 +52,7 @@ def run_cycles(
             memory=memory,
             notes=notes(),
         )
-        yield result_of(name, session, recorded.standings)
+        yield result_of(name, session, recorded.placed_jobs)
         recorded, now = between(recorded, session, now), now + PERIOD
 
 
@@ -60,16 +60,16 @@ def between(recorded: Recorded, ssn: Session, now: float) -> Recorded:
     """The cluster at the start of the next session."""
     world = ssn.world
     evicted = {id(op.task) for op in ssn.committed if op.kind is OpKind.EVICT}
-    standings = []
-    for standing in recorded.standings:
-        job_info = world.jobs.get(standing.job.jid)
+    placed_jobs = []
+    for placed_job in recorded.placed_jobs:
+        job_info = world.jobs.get(placed_job.job.jid)
         if job_info is None:
-            standings.append(standing)
+            placed_jobs.append(placed_job)
         else:
-            standings.append(
-                _after(ssn, world.session_job(job_info.job.jid), standing, evicted, now)
+            placed_jobs.append(
+                _after(ssn, world.session_job(job_info.job.jid), placed_job, evicted, now)
             )
-    return replace(recorded, standings=standings)
+    return replace(recorded, placed_jobs=placed_jobs)
 
 
 def _after(

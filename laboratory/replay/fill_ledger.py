@@ -92,7 +92,7 @@ def fill(
 
 def _stored(recorded: Recorded, *, gangs: bool, limits: bool, tree: bool) -> Iterator[IntakeOp]:
     roots = {queue.qid for queue in recorded.queues if queue.name == ROOT}
-    jobs = {s.job.jid: s.job for s in recorded.standings if not s.foreign}
+    jobs = {s.job.jid: s.job for s in recorded.placed_jobs if not s.foreign}
     for op in recorded.admission.ops:
         match op:
             case PutNode():
@@ -145,10 +145,10 @@ def _put_job(op: PutJob, job: Job, *, gangs: bool) -> PutJob:
 def usage(recorded: Recorded) -> Mapping[int, Mapping[int, int]]:
     """Row -> slot -> usage by other schedulers' pods."""
     used: dict[int, Counter[int]] = {}
-    for standing in recorded.standings:
-        if standing.foreign:
-            for tix, row in standing.rows.items():
-                cls = recorded.classes[standing.job.role_of(tix).cid]
+    for placed_job in recorded.placed_jobs:
+        if placed_job.foreign:
+            for tix, row in placed_job.rows.items():
+                cls = recorded.classes[placed_job.job.role_of(tix).cid]
                 used.setdefault(row, Counter()).update(dict(cls.requests))
     return used
 
@@ -157,11 +157,11 @@ def named_usage(recorded: Recorded) -> Mapping[int, list[tuple[str, Vector]]]:
     """The same for named things. Every pod uses some slot, so these rows are among those of
     :func:`usage`."""
     used: dict[int, dict[str, Vector]] = {}
-    for standing in recorded.standings:
-        if standing.foreign:
-            for tix, row in standing.rows.items():
+    for placed_job in recorded.placed_jobs:
+        if placed_job.foreign:
+            for tix, row in placed_job.rows.items():
                 on_row = used.setdefault(row, {})
-                for name, amounts in recorded.classes[standing.job.role_of(tix).cid].things:
+                for name, amounts in recorded.classes[placed_job.job.role_of(tix).cid].things:
                     before = on_row.get(name, (0,) * len(amounts))
                     on_row[name] = tuple(a + b for a, b in zip(before, amounts, strict=True))
     return {row: sorted(things.items()) for row, things in used.items() if things}
@@ -190,9 +190,9 @@ def elsewhere(recorded: Recorded) -> Node:
 def runs_elsewhere(recorded: Recorded) -> bool:
     """Whether any task is on a node that is not in the record."""
     return any(
-        status in _ADOPTED and tix not in standing.rows
-        for standing in recorded.standings
-        for tix, status in standing.states.items()
+        status in _ADOPTED and tix not in placed_job.rows
+        for placed_job in recorded.placed_jobs
+        for tix, status in placed_job.states.items()
     )
 
 
@@ -205,23 +205,23 @@ def _adopted(recorded: Recorded) -> tuple[list[StatusItem], list[StatusItem]]:
     unknown = elsewhere(recorded).row
     present: list[StatusItem] = []
     ended: list[StatusItem] = []
-    for standing in recorded.standings:
-        if standing.foreign or standing.job.queue not in queues:
+    for placed_job in recorded.placed_jobs:
+        if placed_job.foreign or placed_job.job.queue not in queues:
             continue
-        for tix, status in standing.states.items():
-            row = standing.rows.get(tix, unknown)
-            present += _there(standing, tix, status, row)
+        for tix, status in placed_job.states.items():
+            row = placed_job.rows.get(tix, unknown)
+            present += _there(placed_job, tix, status, row)
             if status in _THEN:
-                ended.append(StatusItem(_THEN[status], standing.job.jid, [tix], [row]))
+                ended.append(StatusItem(_THEN[status], placed_job.job.jid, [tix], [row]))
     return present, ended
 
 
-def _there(standing: PlacedJob, tix: int, status: Status, row: int) -> list[StatusItem]:
+def _there(placed_job: PlacedJob, tix: int, status: Status, row: int) -> list[StatusItem]:
     # What is stuck holds its node like a running task: the ledger must not offer it to promises.
-    state = TaskState.RUNNING if tix in standing.stuck else _ADOPTED.get(status)
+    state = TaskState.RUNNING if tix in placed_job.stuck else _ADOPTED.get(status)
     if state is None:
         return []
-    role = standing.job.role_of(tix)
-    devices = standing.devices.get(tix, ())
-    item = StatusItem(state, standing.job.jid, [tix], [row], role.cid, role.group, devices)
+    role = placed_job.job.role_of(tix)
+    devices = placed_job.devices.get(tix, ())
+    item = StatusItem(state, placed_job.job.jid, [tix], [row], role.cid, role.group, devices)
     return [item]

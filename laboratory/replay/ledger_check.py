@@ -75,7 +75,7 @@ class ReplayLedger:
         self._run_id = filled.run_id
         self._writer = at_once(ledger.claim(str(OURS), leader=filled.leader))
         self._sequence = 0
-        self._versions = {s.job.jid: s.job.spec for s in recorded.standings}
+        self._versions = {s.job.jid: s.job.spec for s in recorded.placed_jobs}
         self._qids = {queue.name: queue.qid for queue in recorded.queues}
         self._held: dict[int, dict[int, int]] = {}
         """jid -> tix -> row of the job's nominations."""

@@ -26,9 +26,9 @@ def not_served(policy: Policy, recorded: Recorded) -> Iterator[str]:
     qids = {queue.name: queue.qid for queue in recorded.queues}
     counts: Counter[str] = Counter()
     first: dict[str, Job] = {}
-    for standing in recorded.standings:
-        job = standing.job
-        if standing.foreign:
+    for placed_job in recorded.placed_jobs:
+        job = placed_job.job
+        if placed_job.foreign:
             continue
         classes = tuple(recorded.classes[role.cid] for role in job.roles if role.count)
         info = JobInfo(job, qids.get(job.queue, -1), [], [], [], classes=classes)

@@ -52,13 +52,13 @@ class ReplayResult:
         return {**document, "pods": alone} if alone else document
 
 
-def result_of(name: str, ssn: Session, standings: Iterable[PlacedJob]) -> ReplayResult:
-    """Read a session's result. ``standings``: all jobs before it; jobs that it skipped because
+def result_of(name: str, ssn: Session, placed_jobs: Iterable[PlacedJob]) -> ReplayResult:
+    """Read a session's result. ``placed_jobs``: all jobs before it; jobs that it skipped because
     their queue does not exist are unchanged."""
     world = ssn.world
     operations = ssn.committed
     groups = [job for job in world.session_jobs() if job.job.kind == "PodGroup"]
-    skipped = [s for s in standings if s.job.kind == "PodGroup" and s.job.jid not in world.jobs]
+    skipped = [s for s in placed_jobs if s.job.kind == "PodGroup" and s.job.jid not in world.jobs]
     result = ReplayResult(
         id=name,
         binds={
@@ -88,18 +88,18 @@ def result_of(name: str, ssn: Session, standings: Iterable[PlacedJob]) -> Replay
             if job.job.kind == "Pod" and job.census.by_status.get(Status.PENDING)
         },
     )
-    for standing in skipped:
-        if not standing.job.dangling:
-            take_left(result, standing)
+    for placed_job in skipped:
+        if not placed_job.job.dangling:
+            take_left(result, placed_job)
     return result
 
 
-def take_left(result: ReplayResult, standing: PlacedJob) -> None:
+def take_left(result: ReplayResult, placed_job: PlacedJob) -> None:
     """Add a PodGroup that nobody looked at, because its queue does not exist."""
-    job = standing.job
+    job = placed_job.job
     reason = f"queue {job.queue} does not exist"
     result.pod_groups[job.key] = {"phase": job.phase or "Pending", "reasons": [reason]}
-    states = Counter(standing.states.get(tix, Status.PENDING) for tix in range(job.tasks))
+    states = Counter(placed_job.states.get(tix, Status.PENDING) for tix in range(job.tasks))
     result.tasks[job.key] = by_word(states)
 
 

@@ -45,7 +45,7 @@ class Recorded:
     nodes: list[Node]
     queues: list[Queue]
     classes: dict[int, TaskClass]
-    standings: list[PlacedJob]
+    placed_jobs: list[PlacedJob]
     """The state of every job, in order of jid."""
     hyper_nodes: list[HyperNode]
     priority_classes: dict[str, PriorityClass]
@@ -82,7 +82,7 @@ def read_recorded(
             for queue in admission.queues
         ],
         classes=admission.classes,
-        standings=[],
+        placed_jobs=[],
         hyper_nodes=list(admission.hyper_nodes),
         priority_classes=dict(registry.priority_classes),
     )
@@ -91,10 +91,10 @@ def read_recorded(
         if isinstance(op, PutObject):
             known_objects.put(op.key, op.spec)
     recorded.objects = known_objects.objects
-    recorded.standings = _standings(admission.jobs, admission.placed, recorded.nodes)
-    for standing in recorded.standings:
-        job = standing.job
-        standing.foreign = job.dangling or (job.kind == "Pod" and job.key in foreign)
+    recorded.placed_jobs = _placed_jobs(admission.jobs, admission.placed, recorded.nodes)
+    for placed_job in recorded.placed_jobs:
+        job = placed_job.job
+        placed_job.foreign = job.dangling or (job.kind == "Pod" and job.key in foreign)
     return recorded
 
 
@@ -104,23 +104,23 @@ def check_each(items: Iterable[Mapping[str, Any]]) -> None:
         raise RecordError(_told(refused))
 
 
-def _standings(
+def _placed_jobs(
     jobs: Iterable[Job], placed: Iterable[PlacedPod], nodes: Iterable[Node]
 ) -> list[PlacedJob]:
     by_name = {node.name: node for node in nodes}
     by_jid = {job.jid: PlacedJob(job) for job in sorted(jobs, key=lambda job: job.jid)}
     for pod in placed:
-        standing, status = by_jid[pod.jid], pod.status
-        standing.states[pod.tix] = state = _status(pod)
+        placed_job, status = by_jid[pod.jid], pod.status
+        placed_job.states[pod.tix] = state = _status(pod)
         if pod.node in by_name and not state & _ENDED:
-            node, role = by_name[pod.node], standing.job.role_of(pod.tix)
-            standing.rows[pod.tix] = node.row
+            node, role = by_name[pod.node], placed_job.job.role_of(pod.tix)
+            placed_job.rows[pod.tix] = node.row
             if devices := assigned_devices(node, dict(role.annotations)):
-                standing.devices[pod.tix] = devices
+                placed_job.devices[pod.tix] = devices
         if status.nominated in by_name:
-            standing.nominated[pod.tix] = by_name[status.nominated].row
+            placed_job.nominated[pod.tix] = by_name[status.nominated].row
         if status.started is not None:
-            standing.started[pod.tix] = status.started
+            placed_job.started[pod.tix] = status.started
     return list(by_jid.values())
 
 

@@ -38,7 +38,7 @@ def result_of_log(
 ) -> ReplayResult:
     """``began``: end of the log before any decision; ``words``: pending reason per job."""
     nodes = {node.row: node.name for node in recorded.nodes}
-    jobs = {standing.job.jid: standing.job for standing in recorded.standings}
+    jobs = {placed_job.job.jid: placed_job.job for placed_job in recorded.placed_jobs}
     result = ReplayResult(name, {}, [], {}, {}, {})
     for committed in _accepted(ledger, began):
         _take(result, committed, jobs, nodes)
@@ -49,16 +49,16 @@ def result_of_log(
         for run in nomination.runs:
             for tix, row in zip(run.tasks, run.rows, strict=True):
                 result.pipelined[_pod(jobs[jid], tix)] = nodes[row]
-    for standing in recorded.standings:
-        if standing.job.kind == "PodGroup" and standing.job.queue not in queues:
-            if not standing.job.dangling:
-                take_left(result, standing)
-        elif standing.job.kind == "PodGroup" and not standing.foreign:
-            _take_group(result, standing, snapshot, gangs=speaks(policy, "gang"))
-            if word := words.get(standing.job.jid, ""):
-                result.pod_groups[standing.job.key]["reasons"].append(word)
-        elif standing.job.kind == "Pod" and (word := words.get(standing.job.jid, "")):
-            result.alone[standing.job.key] = [word]
+    for placed_job in recorded.placed_jobs:
+        if placed_job.job.kind == "PodGroup" and placed_job.job.queue not in queues:
+            if not placed_job.job.dangling:
+                take_left(result, placed_job)
+        elif placed_job.job.kind == "PodGroup" and not placed_job.foreign:
+            _take_group(result, placed_job, snapshot, gangs=speaks(policy, "gang"))
+            if word := words.get(placed_job.job.jid, ""):
+                result.pod_groups[placed_job.job.key]["reasons"].append(word)
+        elif placed_job.job.kind == "Pod" and (word := words.get(placed_job.job.jid, "")):
+            result.alone[placed_job.job.key] = [word]
     return result
 
 
@@ -96,9 +96,9 @@ def _pod(job: Job, tix: int) -> str:
 
 
 def _take_group(
-    result: ReplayResult, standing: PlacedJob, snapshot: Snapshot, *, gangs: bool
+    result: ReplayResult, placed_job: PlacedJob, snapshot: Snapshot, *, gangs: bool
 ) -> None:
-    job = standing.job
+    job = placed_job.job
     records = snapshot.tasks.get(job.jid, {})
     promised = snapshot.nominations.get(job.jid)
     pipelined = {tix for run in promised.runs for tix in run.tasks} if promised else set()

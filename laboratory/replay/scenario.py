@@ -79,7 +79,7 @@ def replay(scenario: Mapping[str, Any]) -> ReplayResult:
     session = run_session(
         read.policy, read.recorded, mode=read.mode, own_rows=read.own_rows, now=read.now
     )
-    return result_of(read.id, session, read.recorded.standings)
+    return result_of(read.id, session, read.recorded.placed_jobs)
 
 
 def items_of(

@@ -77,7 +77,7 @@ def _run(
         books.view(),
         classes=recorded.classes,
         queues=recorded.queues,
-        standings=recorded.standings,
+        placed_jobs=recorded.placed_jobs,
         hyper_nodes=recorded.hyper_nodes,
         objects=recorded.objects,
         priority_classes=recorded.priority_classes,

@@ -124,7 +124,7 @@ def run_sharded(
     for jid, reason in words.items():
         if reason == Reason.PLUGIN_ERROR and (waits := why(simulation.core, order.jobs[jid])):
             raise PolicyError(waits.message)  # the run would say nothing about the policy
-    dealt = replace(dealt, standings=[_admitted(s, order) for s in dealt.standings])
+    dealt = replace(dealt, placed_jobs=[_admitted(s, order) for s in dealt.placed_jobs])
     return result_of_log(name, dealt, simulation.ledger, began=tail, policy=policy, words=words)
 
 
@@ -162,24 +162,26 @@ def deal(recorded: Recorded, seed: int) -> Recorded:
     random.Random(seed).shuffle(rows)
     new_row = {node.row: row for node, row in zip(recorded.nodes, rows, strict=True)}
     nodes = [replace(node, row=new_row[node.row]) for node in recorded.nodes]
-    standings = [
+    placed_jobs = [
         replace(
-            standing,
-            job=_lasting(standing.job),
-            rows={tix: new_row[row] for tix, row in standing.rows.items()},
-            nominated={tix: new_row[row] for tix, row in standing.nominated.items()},
+            placed_job,
+            job=_lasting(placed_job.job),
+            rows={tix: new_row[row] for tix, row in placed_job.rows.items()},
+            nominated={tix: new_row[row] for tix, row in placed_job.nominated.items()},
         )
-        for standing in recorded.standings
+        for placed_job in recorded.placed_jobs
     ]
-    return replace(recorded, nodes=sorted(nodes, key=lambda node: node.row), standings=standings)
+    return replace(
+        recorded, nodes=sorted(nodes, key=lambda node: node.row), placed_jobs=placed_jobs
+    )
 
 
-def _admitted(standing: PlacedJob, order: Order) -> PlacedJob:
+def _admitted(placed_job: PlacedJob, order: Order) -> PlacedJob:
     """The job with its PodGroup's phase, which changes on admission."""
-    job, state = standing.job, order.jobs.get(standing.job.jid)
+    job, state = placed_job.job, order.jobs.get(placed_job.job.jid)
     if not waits_for_entry(job.phase) or state is None or waits_for_entry(state.info.phase):
-        return standing
-    return replace(standing, job=replace(job, phase=INQUEUE))
+        return placed_job
+    return replace(placed_job, job=replace(job, phase=INQUEUE))
 
 
 def _lasting(job: Job) -> Job:
@@ -192,18 +194,18 @@ def _memory(recorded: Recorded) -> Memory:
     names = {node.row: node.name for node in (*recorded.nodes, elsewhere(recorded))}
     nowhere = elsewhere(recorded).row
     pods = {
-        f"{standing.job.jid}.{tix}": KeptPod(
-            uid=standing.job.uid,
-            node=names[standing.rows.get(tix, nowhere)],
+        f"{placed_job.job.jid}.{tix}": KeptPod(
+            uid=placed_job.job.uid,
+            node=names[placed_job.rows.get(tix, nowhere)],
             duration=None,
             bound=0.0,
             failing=False,
             started=status is not Status.BOUND,
             deleted=0.0 if status is Status.RELEASING else None,
         )
-        for standing in recorded.standings
-        if not standing.foreign
-        for tix, status in standing.states.items()
+        for placed_job in recorded.placed_jobs
+        if not placed_job.foreign
+        for tix, status in placed_job.states.items()
         if status in _ON_NODE
     }
     return Memory(pods=pods)
@@ -225,11 +227,11 @@ _Pod = tuple[str, str, str, bool]
 def _succeeded(recorded: Recorded) -> Iterator[_Pod]:
     names = {node.row: node.name for node in recorded.nodes}
     nowhere = elsewhere(recorded).name
-    for standing in recorded.standings:
-        for tix, status in () if standing.foreign else standing.states.items():
+    for placed_job in recorded.placed_jobs:
+        for tix, status in () if placed_job.foreign else placed_job.states.items():
             if status is Status.SUCCEEDED:
-                node = names.get(standing.rows.get(tix, -1), nowhere)
-                yield f"{standing.job.jid}.{tix}", standing.job.uid, node, True
+                node = names.get(placed_job.rows.get(tix, -1), nowhere)
+                yield f"{placed_job.job.jid}.{tix}", placed_job.job.uid, node, True
 
 
 def _event(kind: EventKind, pods: Sequence[_Pod], *, answers: bool = False) -> ClusterEvent:

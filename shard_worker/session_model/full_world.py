@@ -46,7 +46,7 @@ def build_world(
     *,
     classes: Mapping[int, TaskClass],
     queues: Iterable[Queue],
-    standings: Iterable[PlacedJob],
+    placed_jobs: Iterable[PlacedJob],
     hyper_nodes: Iterable[HyperNode] = (),
     objects: ClusterObjects | None = None,
     priority_classes: Mapping[str, PriorityClass] | None = None,
@@ -67,8 +67,8 @@ def build_world(
             add(world.total, node.allocatable, 1)
     world.queues = {queue.qid: QueueInfo(queue=queue) for queue in queues}
     by_name = {info.queue.name: info for info in world.queues.values()}
-    for standing in standings:
-        _take_up(world, standing, by_name, classes)
+    for placed_job in placed_jobs:
+        _take_up(world, placed_job, by_name, classes)
     hyper_nodes = list(hyper_nodes)
     if hyper_nodes:
         from shard_worker.view.hyper_tree import build_tree
@@ -79,24 +79,24 @@ def build_world(
 
 def _take_up(
     world: World,
-    standing: PlacedJob,
+    placed_job: PlacedJob,
     queues: Mapping[str, QueueInfo],
     classes: Mapping[int, TaskClass],
 ) -> None:
-    queue = None if standing.foreign else queues.get(standing.job.queue)
-    total = standing.job.tasks
+    queue = None if placed_job.foreign else queues.get(placed_job.job.queue)
+    total = placed_job.job.tasks
     job = open_session_job(
-        standing.job,
+        placed_job.job,
         queue=queue,
         classes=classes,
-        states=[standing.states.get(tix, Status.PENDING) for tix in range(total)],
-        rows=[standing.rows.get(tix, -1) for tix in range(total)],
+        states=[placed_job.states.get(tix, Status.PENDING) for tix in range(total)],
+        rows=[placed_job.rows.get(tix, -1) for tix in range(total)],
     )
-    for tix, row in standing.nominated.items():
+    for tix, row in placed_job.nominated.items():
         job.tasks[tix].nominated = row
-    for tix, time in standing.started.items():
+    for tix, time in placed_job.started.items():
         job.tasks[tix].started = time
-    for tix, devices in standing.devices.items():
+    for tix, devices in placed_job.devices.items():
         job.tasks[tix].devices = devices
     if queue is None:
         _settle(world, job.tasks)

@@ -222,7 +222,7 @@ class View:
                         self._committed(committed)
                     self.set_rows(entry.fresh, from_log=True)
                 case StatusEntry():
-                    for jid in entry.lapsed:
+                    for jid in entry.expired:
                         self.nominations.pop(jid, None)
                     self.set_rows(entry.fresh, from_log=True)
                 case IntakeEntry():

@@ -233,7 +233,7 @@ def committed_of(s: Statement, verdict: Verdict, tail: list[Run], ended: list[in
 
 
 def pack_status(batch: StatusBatch) -> bytes:
-    return pack([[_item(item) for item in batch.items], batch.lapsed])
+    return pack([[_item(item) for item in batch.items], batch.expired])
 
 
 def _item(item: StatusItem) -> list[Any]:

@@ -312,8 +312,8 @@ def _commit_entry(
 def _status_entry(
     entry_id: str, body: list[Any], part: _EntryPart, size: int
 ) -> Iterator[StatusEntry]:
-    writer, epoch, sequence, items, lapsed, rows, records = body
-    ended, fresh = indices(lapsed, "lapsed"), _rows(rows, records)
+    writer, epoch, sequence, items, expired, rows, records = body
+    ended, fresh = indices(expired, "expired"), _rows(rows, records)
     if type(items) is not list:
         raise Malformed("items: an array wanted")
     for portion in _portions([] if part is _EntryPart.ROWS else items, size):
@@ -323,7 +323,7 @@ def _status_entry(
             epoch=_epoch(epoch),
             sequence=count(sequence, "sequence"),
             items=each(portion, "items", _status_item),
-            lapsed=ended,
+            expired=ended,
             fresh=fresh,
         )
         ended, fresh = [], Rows([], [])

@@ -367,7 +367,7 @@ class StatusBatch:
     sequence: int
     run_id: str
     items: list[StatusItem]
-    lapsed: list[int] = field(default_factory=list)
+    expired: list[int] = field(default_factory=list)
     """Jobs whose nominations end now (expired or cancelled)."""
 
 

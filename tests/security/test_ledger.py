@@ -106,7 +106,7 @@ async def busy(desk: Desk) -> None:
     """Something of every kind in the log: allocations, nominations, counters, ends."""
     await desk.commit(statement(1, run([0, 1], [0, 1])))
     await desk.commit(statement(2, run([0], [2], kind=NOMINATE), expiry=99.0))
-    await desk.record(StatusItem(TaskState.RUNNING, 1, [0], [0]), lapsed=(2,))
+    await desk.record(StatusItem(TaskState.RUNNING, 1, [0], [0]), expired=(2,))
 
 
 async def test_an_altered_entry_of_a_stream_is_refused(desk: Desk, client: Any) -> None:
@@ -209,7 +209,7 @@ async def all_calls(desk: Desk) -> None:
     domains = [DomainOp("spread/a", 1, "le", 5)]
     placed = replace(statement(1, run([0, 1], [0, 1])), domains=domains, displaced=[2], expiry=5.0)
     await desk.commit(placed)
-    await desk.record(StatusItem(TaskState.RUNNING, 1, [0], [0]), lapsed=(2,))
+    await desk.record(StatusItem(TaskState.RUNNING, 1, [0], [0]), expired=(2,))
     await desk.store(*cluster(), job(3), PutObject("numbers", None))
     await desk.claim("1", lease=5.0)
     await desk.ledger.renew("1", desk.epochs["1"], lease=5.0)

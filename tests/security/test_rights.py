@@ -69,7 +69,7 @@ async def everything(access: Access) -> None:
         await desk.store(*cluster(), job(1), job(2), PutPartition(1, {0: [0]}, [], "soft"))
         assert (await desk.commit(statement(1, run([0, 1], [0, 1])))).verdict is Verdict.COMMITTED
         await desk.commit(statement(2, run([0], [2], kind=NOMINATE), expiry=9.0))
-        await desk.record(StatusItem(TaskState.SUCCEEDED, 1, [0, 1], [0, 1]), lapsed=(2,))
+        await desk.record(StatusItem(TaskState.SUCCEEDED, 1, [0, 1], [0, 1]), expired=(2,))
         await desk.store(DropJob(1), PurgeJob(1), PutQueue(9, -1, None, b"q"), DropQueue(9))
         assert (await ledger.read_binds("a"))[0].binds
         assert await ledger.read_binds("b", own=True)

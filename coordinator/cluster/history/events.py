@@ -41,7 +41,7 @@ the last, and ``part`` (how many came before) on all but the first. Their kinds:
     refusal    shard, refused: [[jid, verdict]]
     status     items: [[state, jid, [tix], [row]]]
     adopted    items: [[state, jid, [tix], [row], cid, group, devices (where they have any)]]
-    lapsed     jids
+    expired     jids
     epoch      (nothing more)
 
 Events of the cluster have ``n`` (a running number), and ``tasks``, ``nodes``, ``uids``, ``answers``
@@ -151,7 +151,7 @@ class LedgerEvents:
         """Consecutive operations of one kind share an event; the order of kinds is kept."""
         events = [self._objects(list(same)) for _, same in groupby(entry.ops, _kind)]
         if entry.dropped:
-            events.append({"ev": "lapsed", "jids": entry.dropped})
+            events.append({"ev": "expired", "jids": entry.dropped})
         return events or [{"ev": "object", "keys": [], "gone": []}]
 
     def _objects(self, ops: list[Any]) -> Event:
@@ -304,7 +304,7 @@ def _rows(runs: list[Run], kind: int) -> list[tuple[int, int, int, int]]:
 
 def _status(entry: StatusEntry) -> list[Event]:
     events: list[Event] = []
-    if entry.items or not entry.lapsed:
+    if entry.items or not entry.expired:
         plain = [item for item in entry.items if not item.adopted]
         adopted = [item for item in entry.items if item.adopted]
         if adopted:
@@ -312,8 +312,8 @@ def _status(entry: StatusEntry) -> list[Event]:
         if plain or not adopted:
             items = [[item.state.name, item.jid, item.tasks, item.rows] for item in plain]
             events.append({"ev": "status", "items": items})
-    if entry.lapsed:
-        events.append({"ev": "lapsed", "jids": entry.lapsed})
+    if entry.expired:
+        events.append({"ev": "expired", "jids": entry.expired})
     return events
 
 

@@ -55,7 +55,7 @@ _LOOKED = frozenset({OutcomeCode.INFEASIBLE, OutcomeCode.PLACED})
 
 def why(core: Coordinator, state: JobState, *, names: Sequence[str] = BASE) -> Why | None:
     """Why a job waits; None where no task of it waits. ``names``: the resource of each slot."""
-    if state.standing in (SchedulingStatus.DONE, SchedulingStatus.SETTLED):
+    if state.status in (SchedulingStatus.DONE, SchedulingStatus.SETTLED):
         return None
     judge, session = _Judge(core, state, names), core.order.session
     if not session.guarded:
@@ -226,7 +226,7 @@ class _Judge:
     def _best_effort(self) -> Why | None:
         """Why a job waits whose remaining tasks are all best-effort."""
         state, count = self.state, sum(self.state.info.best_effort[:1])
-        if not state.states and state.job.jid in self.order.entry.waiting:
+        if not state.states and state.job.jid in self.order.admission.waiting:
             return self._at_the_door()  # its controller makes the pods after its admission
         if not count:
             return None
@@ -236,7 +236,7 @@ class _Judge:
         missing = self.order.session.job_valid(state.info, self.order.accounts.cluster)
         if missing is not None:
             return self._say(*of_invalid(missing))
-        if state.job.jid in self.order.entry.waiting:
+        if state.job.jid in self.order.admission.waiting:
             return self._at_the_door()
         if not fillable(state):
             return self._gated()
@@ -255,7 +255,7 @@ class _Judge:
 
     def _at_the_door(self) -> Why:
         """The answer for a job that the action enqueue has not admitted."""
-        skip = self.order.entry.why.get(self.state.job.jid)
+        skip = self.order.admission.why.get(self.state.job.jid)
         if skip is None:
             return self._say(Reason.PENDING_EVALUATION, "enqueue has not judged it yet")
         _, text = refusal(self.order.session, self.order.accounts.cluster, self.state.info)
@@ -264,21 +264,21 @@ class _Judge:
 
     def _waits(self, need: Need) -> Why:
         state = self.state
-        if state.standing is SchedulingStatus.NOMINATED:
+        if state.status is SchedulingStatus.NOMINATED:
             return self._nominated()
         if state.reason == Reason.ATTEMPTS_EXHAUSTED:
             return self._say(Reason.ATTEMPTS_EXHAUSTED, self._failed_attempts())
         if state.stopping:
             text = f"its gang was too small; the {plural(len(state.stopping), 'task')} left stop"
             return self._say(Reason.PENDING_EVALUATION, text)
-        if state.job.jid in self.order.entry.waiting:
+        if state.job.jid in self.order.admission.waiting:
             return self._at_the_door()
         if state.reason == Reason.REPEATED_CONFLICT:
             refused_text = (
                 f"the ledger refused what was placed for it {plural(state.attempts, 'time')}"
             )
             return self._tried(Reason.REPEATED_CONFLICT, f"{refused_text}; it is tried again", need)
-        if state.standing is not SchedulingStatus.OPEN:
+        if state.status is not SchedulingStatus.OPEN:
             return self._held_back(need)
         if state.job.jid in self.order.contention.out:
             # Whatever held it back before a shard began to look for victims still does.
@@ -393,7 +393,7 @@ class _Judge:
 
     def _turn(self) -> Why:
         ahead = self.order.lines.queues[self.state.info.qid].waiting - 1
-        if self.state.standing is SchedulingStatus.OPEN:
+        if self.state.status is SchedulingStatus.OPEN:
             return self._say(Reason.PENDING_EVALUATION, "a shard is placing it now")
         if self.order.session.overused(self._queue(), self.order.accounts.cluster):
             return self._quota(self._need())

@@ -137,7 +137,7 @@ class CoordinatorMetrics(Collector):
 
     def _jobs(self, page: MetricsPage) -> None:
         core = self._core
-        ended = core.order.lines.standings[SchedulingStatus.DONE]
+        ended = core.order.lines.status_counts[SchedulingStatus.DONE]
         running = core.order.accounts.started
         page.put("jobs", len(core.order.jobs) - ended - running, "pending")
         page.put("jobs", running, "running")

@@ -100,4 +100,4 @@ def _held_status(core: Coordinator, line: Line, now: float) -> str:
 
 
 def _status(state: JobState) -> str:
-    return _BY_REASON.get(state.reason) or _BY_STANDING.get(state.standing, "active")
+    return _BY_REASON.get(state.reason) or _BY_STANDING.get(state.status, "active")

@@ -220,7 +220,7 @@ class ApiDevices:
         if row is None or user.get("uid") != row.uid or not _is_waiting(row):
             return False
         state = self._core.order.known(row.jid)
-        if state is None or state.standing is SchedulingStatus.OPEN or state.unread:
+        if state is None or state.status is SchedulingStatus.OPEN or state.unread:
             return False  # the outcome of its turn is not known yet
         return state.states[row.tix] not in HOLDING
 

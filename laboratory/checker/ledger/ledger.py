@@ -81,7 +81,7 @@ class LedgerSide:
             "refusal": self.statements.refusal,
             "status": states.status,
             "adopted": states.adopted,
-            "lapsed": self._lapsed,
+            "expired": self._expired,
         }
 
     def feed(self, event: dict[str, Any]) -> None:
@@ -193,7 +193,7 @@ class LedgerSide:
         for wrong in self.books.ownership.put(event):
             self._findings.add(Rule.BORDER, wrong)
 
-    def _lapsed(self, event: dict[str, Any]) -> None:
+    def _expired(self, event: dict[str, Any]) -> None:
         for jid in event["jids"]:
             self._nominations.end(jid)
 

@@ -73,11 +73,11 @@ def read_kai_recorded(
     pods = {key_of(item): item for item in items if item["kind"] == "Pod"}
     patience = options.stuck_in_releasing_threshold
     stuck = frozenset(key for key, pod in pods.items() if _is_stuck(pod, now, patience))
-    for standing in recorded.standings:
-        job = standing.job
-        standing.stuck |= {
+    for placed_job in recorded.placed_jobs:
+        job = placed_job.job
+        placed_job.stuck |= {
             tix
-            for tix, state in standing.states.items()
+            for tix, state in placed_job.states.items()
             if state is Status.RELEASING and f"{job.namespace}/{job.pod_name(tix)}" in stuck
         }
     return KaiRecorded(recorded, pods, devices, stuck)

@@ -45,7 +45,7 @@ class StatusEntry:
     sequence: int
     items: list[StatusItem]
     """Only the items that changed something."""
-    lapsed: list[int]
+    expired: list[int]
     fresh: Rows
 
 

@@ -1,5 +1,5 @@
--- What became of tasks: state changes that free or mark capacity, and nominations that lapsed.
--- ARGV = writer, epoch, sequence, run id, packed {items, lapsed}; an item is {state, jid, tasks, rows},
+-- What became of tasks: state changes that free or mark capacity, and nominations that expired.
+-- ARGV = writer, epoch, sequence, run id, packed {items, expired}; an item is {state, jid, tasks, rows},
 -- or {state, jid, tasks, rows, class, group, devices}: the cluster has these tasks there, whatever is
 -- known here, each with these devices, packed (no 7th where they have none); where the state is FAILED:
 -- what those of them are that are not placed; or {0, jid, tasks, rows, incarnations}: these have ended,
@@ -7,7 +7,7 @@
 local early = gate()
 if early then return early end
 
-local items, lapsed = unpack(munpack(ARGV[5]))
+local items, expired = unpack(munpack(ARGV[5]))
 local fields, field_count = {}, 0
 local names_of = {}  -- field -> {jid, tix}
 local task = {}  -- field -> a record, as read_task gives it
@@ -84,7 +84,7 @@ local function load_all()
     end
   end
   load_jobs(jids, n)
-  load_nominations(lapsed, #lapsed)
+  load_nominations(expired, #expired)
   local qids = {}
   for i = 1, n do qids[i] = job[jids[i]] and job[jids[i]][2] or -1 end
   load_queues(qids, n)
@@ -266,10 +266,10 @@ local function judge(index)
   end
 end
 
-local function judge_lapsed()
+local function judge_expired()
   local ended = {}
   turn = #items + 1
-  for _, jid in ipairs(lapsed) do
+  for _, jid in ipairs(expired) do
     local held = nomination[jid]
     if held then
       shift_nomination(held, -1, touch)
@@ -305,7 +305,7 @@ end
 
 load_all()
 for index = 1, #items do judge(index) end
-local ended = judge_lapsed()
+local ended = judge_expired()
 count_leaving()
 local rows, moved = moved_nodes()
 local records = pack_records(moved, named.moved(version_of))

@@ -99,7 +99,7 @@ def test_a_victim_is_stopped_leaves_its_gang_and_is_pending_again() -> None:
     assert items == [StatusItem(PENDING, VICTIM, [1, 2], [0, 0])]
     assert [TaskState(s) for s in state.states] == [RUNNING, PENDING, PENDING]
     assert (state.info.held, state.evicted, state.lives) == ([1], set(), {1: 1, 2: 1})
-    assert (state.standing, state.refusals) == (SchedulingStatus.READY, 0)
+    assert (state.status, state.refusals) == (SchedulingStatus.READY, 0)
     assert core.victims.uids([(1, 0), (1, 1)]) == ["u1", "u1~~1"]
     assert idle(core) == 3
 
@@ -146,7 +146,7 @@ def test_word_of_an_eviction_may_be_quicker_than_the_answer_before_it() -> None:
     state = core.order.jobs[VICTIM]
     assert TaskState(state.states[0]) is RELEASING
     ends(core, 0)
-    assert (idle(core), state.standing) == (4, SchedulingStatus.READY)
+    assert (idle(core), state.status) == (4, SchedulingStatus.READY)
 
 
 def test_it_may_be_back_before_the_outcome_that_placed_it() -> None:
@@ -366,12 +366,12 @@ def test_a_preemptor_waits_for_its_victims_whoever_tells_first() -> None:
             evict(core, 1, 2)
         nominated(core)
         if not told_first:
-            assert core.order.jobs[WINNER].standing is SchedulingStatus.NOMINATED
+            assert core.order.jobs[WINNER].status is SchedulingStatus.NOMINATED
             evict(core, 1, 2)
         winner = core.order.jobs[WINNER]
-        assert winner.standing is SchedulingStatus.NOMINATED
+        assert winner.status is SchedulingStatus.NOMINATED
         ends(core, 1)
-        assert winner.standing is SchedulingStatus.NOMINATED
+        assert winner.status is SchedulingStatus.NOMINATED
         ends(core, 2)
         turn = opened(core)[WINNER][1]
         assert turn.nominated == {0: 0}

@@ -133,7 +133,7 @@ async def test_a_record_that_the_ledger_refuses_is_refused_alone(
     record = ledger.record
 
     async def broken(batch: StatusBatch) -> StatusReply:
-        if any(item.jid in (3, 6) for item in batch.items) or 9 in batch.lapsed:
+        if any(item.jid in (3, 6) for item in batch.items) or 9 in batch.expired:
             raise error
         return await record(batch)
 
@@ -142,8 +142,8 @@ async def test_a_record_that_the_ledger_refuses_is_refused_alone(
     refusals = LedgerRefusals()
     async with writing(ledger, []) as writer, recording(ledger, applied, refusals) as recorder:
         await writer.submit([pod(f"p{i}") for i in range(8)])
-        for jids, lapsed in (([*range(8)], [9]), ([3], []), ([], [9, 5]), ([1], [])):
-            await recorder.record([ended(jid) for jid in jids], lapsed)
+        for jids, expired in (([*range(8)], [9]), ([3], []), ([], [9, 5]), ([1], [])):
+            await recorder.record([ended(jid) for jid in jids], expired)
     assert applied == [
         (8, [[0], [0], [0], [], [0], [0], [], [0]]),
         (1, [[]]),

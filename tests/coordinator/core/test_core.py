@@ -83,7 +83,7 @@ def test_a_lost_workers_turns_are_read_anew_and_placed_elsewhere() -> None:
     assert rereads(core) == lost
     committed, *pending = lost
     core.reread({committed: truth(state=TaskState.BINDING)} | {jid: truth() for jid in pending})
-    assert core.order.jobs[committed].standing is SchedulingStatus.SETTLED
+    assert core.order.jobs[committed].status is SchedulingStatus.SETTLED
     core.order.nominations_released(lost)
     assert sends(core) == [], "the other worker is busy"
     core.turns_returned(second.shard, second.call, [placed(turn) for turn in second.turns])
@@ -105,7 +105,7 @@ def test_fenced_turns_are_read_anew_once_the_epoch_is_void_and_not_before() -> N
     core.worker_lost(0)
     assert rereads(core) == [turn.jid for turn in send.turns]
     core.reread({turn.jid: truth(state=TaskState.BINDING) for turn in send.turns})
-    assert all(core.order.jobs[t.jid].standing is SchedulingStatus.SETTLED for t in send.turns)
+    assert all(core.order.jobs[t.jid].status is SchedulingStatus.SETTLED for t in send.turns)
     core.validate()
 
 
@@ -145,7 +145,7 @@ def test_a_worker_lost_between_two_parts_is_lost_with_the_turns_of_the_second() 
     assert rereads(core) == [turn.jid for turn in others]
     core.turns_returned(0, send.call, [placed(turn) for turn in others])
     assert core.tally.total().outcomes.total() == 1
-    assert core.order.jobs[first.jid].standing is SchedulingStatus.SETTLED
+    assert core.order.jobs[first.jid].status is SchedulingStatus.SETTLED
     core.reread({turn.jid: truth(state=TaskState.BINDING) for turn in others})
     core.validate()
 

@@ -61,7 +61,7 @@ def test_a_running_member_is_stopped_and_then_purged() -> None:
     record(core, FAILED, 1, [1])
     assert step(core) == [Purge([], [(1, 1)])]
     record(core, SUCCEEDED, 1, [0])
-    assert core.order.jobs[1].standing is SchedulingStatus.DONE
+    assert core.order.jobs[1].status is SchedulingStatus.DONE
 
 
 def test_a_member_that_ended_is_purged_at_once() -> None:

@@ -302,7 +302,7 @@ def test_what_a_deleted_job_leaves_wakes_a_nominated_one() -> None:
     call, turn = opened(core)[2]
     core.turns_returned(0, call, [placed(turn, level=3)])
     core.validate()
-    assert core.order.jobs[2].standing is SchedulingStatus.NOMINATED
+    assert core.order.jobs[2].status is SchedulingStatus.NOMINATED
     record(core, FAILED, 1, [0, 1, 2])
     assert opened(core) == {}
     record(core, FAILED, 1, [3])

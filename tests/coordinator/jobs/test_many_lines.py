@@ -108,7 +108,7 @@ class Twin:
         scanned, searched = self.each(lambda order: turns(order, now))
         assert [told(t) for t in searched] == [told(t) for t in scanned]
         self.each(lambda order: order.validate())
-        left, right = self.each(lambda o: {j: (s.standing, s.attempts) for j, s in o.jobs.items()})
+        left, right = self.each(lambda o: {j: (s.status, s.attempts) for j, s in o.jobs.items()})
         assert left == right
         heads = self.each(lambda o: [head(o, queue) for queue in o.lines.queues.values()])
         assert heads[0] == heads[1]

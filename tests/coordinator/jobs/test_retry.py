@@ -46,7 +46,7 @@ def test_a_job_that_only_meets_conflicts_is_taken_out_in_the_end() -> None:
     o = order(window=1)
     o.put_job(job(1))
     now, tried = 0.0, 0
-    while (given := turns(o, now)) or o.jobs[1].standing is not SchedulingStatus.WAITING:
+    while (given := turns(o, now)) or o.jobs[1].status is not SchedulingStatus.WAITING:
         for turn in given:
             tried += 1
             o.outcome(answer(turn, OutcomeCode.CONFLICT))
@@ -101,7 +101,7 @@ def parked(o: Order) -> float:
 def test_a_job_whose_binds_are_refused_again_and_again_is_parked() -> None:
     o = order()
     parked(o)
-    assert o.jobs[1].standing is SchedulingStatus.WAITING
+    assert o.jobs[1].status is SchedulingStatus.WAITING
     assert o.jobs[1].refusals == ATTEMPTS
     o.validate()
 
@@ -386,5 +386,5 @@ def test_a_job_whose_tasks_were_adopted_and_ended_while_its_turn_was_out_is_done
     one.adopted(one.jobs[1], TaskState.RUNNING, [0], [0])
     one.task_changed(1, TaskState.SUCCEEDED, [0], [0])
     one.outcome(answer(turn, OutcomeCode.INFEASIBLE))
-    assert one.jobs[1].standing is SchedulingStatus.DONE
+    assert one.jobs[1].status is SchedulingStatus.DONE
     one.validate()

@@ -48,7 +48,7 @@ def test_an_open_turn_comes_back_as_it_fell() -> None:
     made.put_job(job(2))
     (first,) = turns(made)
     made.adopt(session("priority", "gang"))
-    assert made.jobs[1].standing is SchedulingStatus.OPEN
+    assert made.jobs[1].status is SchedulingStatus.OPEN
     made.outcome(placed(first))
     assert made.accounts.tasks[TaskState.BINDING] == 2
     assert given_to(made) == [2]
@@ -128,8 +128,8 @@ def test_a_nominated_job_keeps_what_it_was_promised() -> None:
     (second,) = turns(made)
     made.outcome(placed(second, level=3))
     made.adopt(session("gang"))
-    assert made.jobs[2].standing is SchedulingStatus.NOMINATED
-    assert made.lapsed == []
+    assert made.jobs[2].status is SchedulingStatus.NOMINATED
+    assert made.expired == []
     made.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
     assert given_to(made) == [2]
     made.validate()

@@ -157,14 +157,14 @@ def test_a_nominated_job_is_woken_when_its_nodes_are_free() -> None:
     o.task_changed(1, TaskState.RELEASING, [0, 1], [0, 0])
     (turn,) = turns(o)
     o.outcome(placed(turn, level=3))
-    assert o.jobs[2].standing is SchedulingStatus.NOMINATED
+    assert o.jobs[2].status is SchedulingStatus.NOMINATED
     assert turns(o) == []
     o.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
     (turn,) = turns(o)
     assert turn.jid == 2
     assert turn.nominated == {0: 0, 1: 0}
     o.outcome(placed(turn))
-    assert o.lapsed == []
+    assert o.expired == []
     o.validate()
 
 
@@ -175,7 +175,7 @@ def test_a_nominated_job_that_finds_nothing_gives_its_nominations_back() -> None
     o.outcome(placed(turn, level=3))
     (turn,) = turns(o, now=1.0)
     o.outcome(answer(turn, OutcomeCode.INFEASIBLE))
-    assert o.lapsed == [1]
+    assert o.expired == [1]
     o.validate()
 
 
@@ -186,7 +186,7 @@ def test_a_bind_recorded_before_its_outcome_is_not_undone_by_it() -> None:
     o.task_changed(1, TaskState.RUNNING, [0], [0])
     o.task_changed(1, TaskState.SUCCEEDED, [0], [0])
     o.outcome(placed(turn))
-    assert o.jobs[1].standing is SchedulingStatus.DONE
+    assert o.jobs[1].status is SchedulingStatus.DONE
     assert o.accounts.capacity.idle[CPU] == 16_000
     o.validate()
 
@@ -265,7 +265,7 @@ def test_a_job_that_changes_while_its_turn_is_out_keeps_what_the_turn_left_behin
     assert o.accounts.capacity.promised == promised
     o.outcome(placed(turn, 1))
     assert o.jobs[1].states[0] == TaskState.PENDING
-    assert o.jobs[1].standing is SchedulingStatus.READY
+    assert o.jobs[1].status is SchedulingStatus.READY
     o.validate()
 
 

@@ -113,10 +113,10 @@ def test_a_rule_that_begins_to_raise_at_the_door_is_named() -> None:
     core.order.put_job(named(1, "late"))
     (state,) = core.order.jobs.values()
     core.order.begin(0.0)
-    assert core.order.entry.waiting == {}  # admitted at once
+    assert core.order.admission.waiting == {}  # admitted at once
     state.info.phase = "Pending"
     state.info.job = replace(state.job, name="bad")
-    core.order.entry.passes(state, core.order.accounts.cluster)
+    core.order.admission.passes(state, core.order.accounts.cluster)
     core.order.accounts.cluster.revision += 1
     core.order.begin(10.0)
-    assert core.order.entry.why == {1: Reason.PLUGIN_ERROR}
+    assert core.order.admission.why == {1: Reason.PLUGIN_ERROR}

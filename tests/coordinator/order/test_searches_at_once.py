@@ -65,7 +65,7 @@ def test_one_search_for_each_tree_of_queues_is_open() -> None:
     assert len(set.union(*map(keys, first.values()))) == 3, "each relies on its own tree alone"
     assert searches(order, 1.1) == {}
     (left,) = set(LEAVES) - set(first)
-    assert order.jobs[first["b1"].jid].standing.name == "OPEN"
+    assert order.jobs[first["b1"].jid].status.name == "OPEN"
     order.outcome(infeasible(first["b1"]))
     assert searches(order, 1.101) == {}, "another tree has nothing to do with it"
     (own,) = (turn for leaf, turn in first.items() if leaf[0] == "a")

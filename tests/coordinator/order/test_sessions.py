@@ -444,7 +444,7 @@ def test_a_job_that_was_let_in_is_not_asked_again_when_it_changes() -> None:
     o.put_job(gate)
     (turn,) = turns(o, 1.0)
     o.put_job(replace(gate, labels=WEB, spec=1))
-    assert not o.entry.waiting
+    assert not o.admission.waiting
     assert turns(o, 5.0) == []
     assert o.open == 1
     o.validate()
@@ -456,10 +456,10 @@ def test_a_job_that_ended_while_it_waited_for_entry_is_not_let_in() -> None:
     """Its queue would have kept room for it for ever."""
     o = contending("enqueue, allocate")
     o.put_job(replace(job(2, count=2), phase="Pending", min_resources=((CPU, 2000),)))
-    assert o.entry.waiting
+    assert o.admission.waiting
     o.drop_members([(2, 0), (2, 1)])
     assert turns(o, 1.0) == []
-    assert not o.entry.waiting
+    assert not o.admission.waiting
     o.accounts.begin(2.0)
     o.validate()
 

@@ -144,7 +144,7 @@ def test_allocation_into_a_nomination_of_another(tmp_path: Path) -> None:
     assert the_first(story, tmp_path) == (2, story.line_of(taken))
 
 
-@pytest.mark.parametrize("end", ["displaced", "lapsed", "job_gone", "changed", "replaced"])
+@pytest.mark.parametrize("end", ["displaced", "expired", "job_gone", "changed", "replaced"])
 def test_ended_nominations_make_room(tmp_path: Path, end: str) -> None:
     story = Story()
     for jid in (1, 2, 3):
@@ -152,7 +152,7 @@ def test_ended_nominations_make_room(tmp_path: Path, end: str) -> None:
     story.commit(1, {0: 0})
     story.commit(2, {}, nominate={0: 0})
     match end:
-        case "lapsed" | "job_gone":
+        case "expired" | "job_gone":
             story.ledger(end, jids=[2])
         case "changed":
             story.job(2, 1, spec=2)

@@ -177,11 +177,11 @@ class World:
         self.after = reports.last
         await self.record(read_reports(reports, rows={f"n{row}": row for row in range(100)}))
 
-    async def record(self, items: list[StatusItem], lapsed: list[int] | None = None) -> None:
+    async def record(self, items: list[StatusItem], expired: list[int] | None = None) -> None:
         self.history.cluster_events(self.cluster.drain())
-        batch = StatusBatch(*self.next(COORDINATOR), items, lapsed or [])
+        batch = StatusBatch(*self.next(COORDINATOR), items, expired or [])
         await self.ledger.record(batch)
-        self.nominated -= set(batch.lapsed)
+        self.nominated -= set(batch.expired)
 
     async def disturb(self) -> None:
         """Something from outside: foreign usage, another size, a lapse, a new spec, a deletion."""

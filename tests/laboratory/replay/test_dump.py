@@ -61,9 +61,9 @@ def test_a_pod_of_another_scheduler_is_not_evicted() -> None:
 def test_what_others_write_into_their_pods_is_their_affair() -> None:
     odd: dict[str, Any] = {"somethingNew": {"x": 1}, "volumes": [{"name": "v", "odd": {}}]}
     made = case(node("a"), foreign("odd", on="a", **odd), under=PLAIN)
-    [standing] = made.recorded.standings
-    assert standing.foreign
-    assert standing.rows == {0: 0}
+    [placed_job] = made.recorded.placed_jobs
+    assert placed_job.foreign
+    assert placed_job.rows == {0: 0}
 
 
 def test_what_uses_nothing_here_is_left_out_and_told() -> None:
@@ -76,7 +76,7 @@ def test_what_uses_nothing_here_is_left_out_and_told() -> None:
         {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r"}},
         under=PLAIN,
     )
-    assert made.recorded.standings == []
+    assert made.recorded.placed_jobs == []
     assert made.notes == [
         "left out: 1 ReplicaSet",
         "left out: 1 ended pods of other schedulers",
@@ -124,9 +124,9 @@ def test_phases_of_pods_are_states_of_tasks() -> None:
         pod("f", group="g", nominatedNodeName="a", startTime="2026-01-01T00:00:00Z"),
         under=PLAIN,
     )
-    [standing] = made.recorded.standings
-    names = {standing.job.pod_name(tix): tix for tix in range(6)}
-    told = {name: standing.states.get(tix, Status.PENDING) for name, tix in names.items()}
+    [placed_job] = made.recorded.placed_jobs
+    names = {placed_job.job.pod_name(tix): tix for tix in range(6)}
+    told = {name: placed_job.states.get(tix, Status.PENDING) for name, tix in names.items()}
     assert told == {
         "a": Status.RUNNING,
         "b": Status.BOUND,
@@ -135,8 +135,8 @@ def test_phases_of_pods_are_states_of_tasks() -> None:
         "e": Status.RELEASING,
         "f": Status.PENDING,
     }
-    assert {name for name, tix in names.items() if tix in standing.rows} == {"a", "b", "d", "e"}
-    assert standing.nominated == {names["f"]: 0}
+    assert {name for name, tix in names.items() if tix in placed_job.rows} == {"a", "b", "d", "e"}
+    assert placed_job.nominated == {names["f"]: 0}
 
 
 def test_a_list_as_kubectl_writes_it_of_a_real_cluster() -> None:
@@ -203,7 +203,7 @@ def test_files_are_one_cluster_and_lists_are_opened() -> None:
     }
     [made] = read_cases([("nodes.yaml", [node("a"), None]), ("pods.yaml", [pods])])
     assert made.id == "nodes.yaml, pods.yaml"
-    assert [standing.job.name for standing in made.recorded.standings] == ["p"]
+    assert [placed_job.job.name for placed_job in made.recorded.placed_jobs] == ["p"]
 
 
 def test_scenarios_are_cases_of_their_own() -> None:

@@ -118,6 +118,6 @@ def devices(case: Case) -> dict[str, Any]:
     """Pod -> the devices that it has."""
     return {
         f"{s.job.namespace}/{s.job.pod_name(tix)}": taken
-        for s in case.recorded.standings
+        for s in case.recorded.placed_jobs
         for tix, taken in s.devices.items()
     }

@@ -65,7 +65,7 @@ def test_a_snapshot_says_what_only_the_service_knows() -> None:
     assert [item["kind"] for item in dump["items"]].count("Namespace") == 0
     [made] = read_cases([("dump", [dump])])
     assert (made.now, made.policy.actions, made.notes) == (taken, ("allocate",), [])
-    jobs_of = {standing.job.name: standing for standing in made.recorded.standings}
+    jobs_of = {placed_job.job.name: placed_job for placed_job in made.recorded.placed_jobs}
     assert jobs_of["z"].states == {0: Status.RELEASING}
     assert jobs_of["a"].nominated == {0: 0}
     assert jobs_of["z"].job.created < jobs_of["a"].job.created

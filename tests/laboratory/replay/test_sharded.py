@@ -184,7 +184,7 @@ def test_dealing_moves_nodes_with_all_that_is_on_them() -> None:
     assert [node.row for node in dealt.nodes] == [0, 1, 2, 3]
     assert [node.name for node in dealt.nodes] != [node.name for node in made.nodes]
     names = {node.row: node.name for node in dealt.nodes}
-    assert [names[standing.rows[0]] for standing in dealt.standings] == ["n1", "n3"]
+    assert [names[placed_job.rows[0]] for placed_job in dealt.placed_jobs] == ["n1", "n3"]
 
 
 def sharing(name: str, *, on: str = "", has: str = "") -> list[Json]:

@@ -82,8 +82,8 @@ def _where(case: Case) -> _Where:
     nodes = {node.row: node.name for node in case.recorded.nodes}
     return _Where(
         {
-            f"{standing.job.namespace}/{standing.job.pod_name(tix)}": nodes[row]
-            for standing in case.recorded.standings
-            for tix, row in standing.rows.items()
+            f"{placed_job.job.namespace}/{placed_job.job.pod_name(tix)}": nodes[row]
+            for placed_job in case.recorded.placed_jobs
+            for tix, row in placed_job.rows.items()
         }
     )

@@ -24,7 +24,7 @@ def books(intake: Intake, core: Coordinator) -> dict[str, Any]:
             sorted(order.departures.purge_jobs),
             sorted(order.departures.purge_members),
         ),
-        "lapsed": sorted(order.lapsed),
+        "expired": sorted(order.expired),
         "totals": _totals(core),
         "queues": {
             qid: (
@@ -71,7 +71,7 @@ def _job(state: Any) -> tuple[Any, ...]:
     info = state.info
     counts = (info.held, info.waiting, info.best_effort, info.pending, info.failed)
     used = (_amounts(info.allocated), _amounts(info.requested))
-    where = (bytes(state.states), list(state.rows), state.standing, state.reason)
+    where = (bytes(state.states), list(state.rows), state.status, state.reason)
     return (state.job, info.qid, *counts, *used, *where, state.releasing_nominations, state.counted)
 
 

@@ -83,7 +83,7 @@ def test_deleted_jobs_whose_open_turn_nobody_awaits(monkeypatch: pytest.MonkeyPa
     settle = Departures.settle
 
     def hasty(self: Departures, state: JobState) -> None:
-        state.standing = SchedulingStatus.WAITING
+        state.status = SchedulingStatus.WAITING
         settle(self, state)
 
     monkeypatch.setattr(Departures, "settle", hasty)

@@ -224,7 +224,7 @@ class _LosesTurns:
             if not self._away:
                 self._away = True
                 simulation.timeline.leave(Place.CLUSTER, AWAY_SECONDS)
-            if state.standing is SchedulingStatus.OPEN:
+            if state.status is SchedulingStatus.OPEN:
                 self._killed = True
                 for shard in list(simulation.shards.workers):
                     simulation.shards.kill(shard)

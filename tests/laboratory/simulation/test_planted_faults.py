@@ -72,9 +72,9 @@ def test_what_comes_while_a_batch_is_being_recorded(monkeypatch: pytest.MonkeyPa
     as binding that the cluster runs."""
     record = Recorder.record
 
-    async def forgetful(self: Recorder, items: list[Any], lapsed: list[int] | None = None) -> None:
+    async def forgetful(self: Recorder, items: list[Any], expired: list[int] | None = None) -> None:
         if not self._guard.locked():
-            await record(self, items, lapsed)
+            await record(self, items, expired)
 
     monkeypatch.setattr(Recorder, "record", forgetful)
     assert _found("ledger audit", first=3)

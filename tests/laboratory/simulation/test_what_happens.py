@@ -96,7 +96,7 @@ def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.M
         return sent
 
     def counted_replaced(self: JobBook, state: JobState, job: Job) -> None:
-        seen[f"member, {state.standing.name}"] += 1
+        seen[f"member, {state.status.name}"] += 1
         replaced(self, state, job)
 
     def counted_put(self: ClusterPartition, node: Node) -> None:
@@ -123,7 +123,7 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
 
     def counted_drop(self: JobBook, jid: int) -> None:
         if (state := self.jobs.get(jid)) is not None:
-            seen[state.standing.name] += 1
+            seen[state.status.name] += 1
             seen["unread"] += state.unread
             seen.update({f"job with {TaskState(s).name}" for s in state.states})
         drop(self, jid)
@@ -164,7 +164,7 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Coordinator, "stopped", counted_never)
     _run_until_seen(
         seen,
-        *(standing.name for standing in SchedulingStatus),
+        *(status.name for status in SchedulingStatus),
         *(f"job with {state.name}" for state in TaskState),
         *("unread", "recovered", "reread", "never held", "late PLACED", "late STALE"),
         *("member PENDING", "member RUNNING", "member SUCCEEDED"),

@@ -107,7 +107,7 @@ class Ownership:
     """Model of write permission."""
 
     epochs: dict[str, Epoch] = field(default_factory=dict)
-    lapsed: set[str] = field(default_factory=set)
+    expired: set[str] = field(default_factory=set)
     blessed: str = ""
     run: str = "?"
     """Of the server, "?" where it was restarted and nobody asked."""
@@ -116,7 +116,7 @@ class Ownership:
         """On a batch that was never sent before."""
         if self.run != self.blessed or batch.run_id != self.run:
             return Verdict.RUN
-        if self.epochs.get(batch.writer) != batch.epoch or batch.writer in self.lapsed:
+        if self.epochs.get(batch.writer) != batch.epoch or batch.writer in self.expired:
             return Verdict.EPOCH
         return Verdict.COMMITTED
 
@@ -171,7 +171,7 @@ class World:
         leader = None if writer == COORDINATOR else self.own.epochs[COORDINATOR]
         epoch = await self.ledger.claim(writer, leader=leader, lease=LEASE)
         self.own.epochs[writer] = self.drawn.epochs[writer] = epoch
-        self.own.lapsed.discard(writer)
+        self.own.expired.discard(writer)
         self.drawn.sequences[writer] = 0
         self.answers = [told for told in self.answers if told[0].writer != writer]
         if (old := self.shards.pop(writer, None)) is not None:
@@ -206,7 +206,7 @@ class World:
             name = f"{writer}/lease"
             end, length = map(int, client.hget(key("epoch"), name).split())
             client.hset(key("epoch"), name, b"%d %d" % (end - 2 * length, length))
-        self.own.lapsed.add(writer)
+        self.own.expired.add(writer)
 
     async def restart(self) -> None:
         """The server is killed; nothing that it acknowledged is missing (promise 6)."""

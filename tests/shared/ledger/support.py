@@ -192,9 +192,9 @@ class Desk:
     async def commit(self, *statements: Statement, writer: str = "0") -> CommitReply:
         return await self.ledger.commit(self.commit_batch(*statements, writer=writer))
 
-    async def record(self, *items: StatusItem, lapsed: tuple[int, ...] = ()) -> StatusReply:
+    async def record(self, *items: StatusItem, expired: tuple[int, ...] = ()) -> StatusReply:
         w = COORDINATOR
-        batch = StatusBatch(w, self.epochs[w], self.next(w), self.run_id, [*items], [*lapsed])
+        batch = StatusBatch(w, self.epochs[w], self.next(w), self.run_id, [*items], [*expired])
         return await self.ledger.record(batch)
 
     async def store(self, *ops: IntakeOp) -> IntakeReply:

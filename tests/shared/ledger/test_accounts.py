@@ -96,7 +96,7 @@ async def test_what_does_not_apply_is_left_alone(desk: Desk) -> None:
         StatusItem(S.SUCCEEDED, 7, [0], [3]),  # on another node
         StatusItem(S.PENDING, 7, [1], [1]),  # bound: it cannot go back
         StatusItem(S.FAILED, 99, [0], [0]),  # no such job
-        lapsed=(7,),
+        expired=(7,),
     )
     assert reply.applied == [[], [], [], []]
     assert reply.fresh.rows == []
@@ -116,14 +116,14 @@ async def test_nominations_lapse_and_die_with_their_job(desk: Desk) -> None:
     await desk.store(job(7), job(8), job(9))
     for jid in (7, 8, 9):
         await desk.commit(statement(jid, run([0], [jid - 7], kind=NOMINATE, cid=BIG)))
-    await desk.record(lapsed=(7,))
+    await desk.record(expired=(7,))
     await desk.store(DropJob(8))
     await desk.store(job(9, version=2))
     assert (await desk.ledger.snapshot()).nominations == {}
     for row in range(3):
         assert (await desk.slots(row))[CPU] == (8000, 0, 0, 0, 0)
     status, dropped, changed = (await desk.ledger.read_log("0"))[-3:]
-    assert told(status, StatusEntry).lapsed == [7]
+    assert told(status, StatusEntry).expired == [7]
     assert told(dropped, IntakeEntry).dropped == [8]
     assert told(changed, IntakeEntry).dropped == [9]
 

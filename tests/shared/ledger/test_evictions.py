@@ -336,7 +336,7 @@ async def test_nominations_of_a_preemptor_lapse_or_go_with_it(desk: Desk) -> Non
     await desk.record(StatusItem(S.PENDING, VICTIM, [0, 1], [0, 0]))
     assert await grab(desk, 0, "1") is V.COMMITTED
     assert await grab(desk, 1, "1") is V.NOMINATION
-    await desk.record(lapsed=(WINNER,))
+    await desk.record(expired=(WINNER,))
     assert await grab(desk, 1, "1") is V.COMMITTED
 
 

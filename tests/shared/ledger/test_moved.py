@@ -114,7 +114,7 @@ async def test_nominations_move_no_task(desk: Desk) -> None:
     await desk.store(job(1), job(2))
     follower = await following(desk)
     await desk.commit(statement(1, run([0], [0], kind=NOMINATE), expiry=1_700_000_100.0))
-    await desk.record(lapsed=(1,))
+    await desk.record(expired=(1,))
     assert len(await follower.moved()) == 0
 
 

@@ -308,8 +308,8 @@ class Pair:
         items = (
             self.starts() if r.random() < 0.4 else [self.item() for _ in range(r.choice((1, 3)))]
         )
-        lapsed = [r.randrange(JOBS)] if r.random() < 0.3 else []
-        return StatusBatch(*self.header(COORDINATOR), items, lapsed)
+        expired = [r.randrange(JOBS)] if r.random() < 0.3 else []
+        return StatusBatch(*self.header(COORDINATOR), items, expired)
 
     def change(self) -> IntakeBatch:
         r = self.rng

@@ -163,13 +163,13 @@ class LedgerMachine(RuleBasedStateMachine):
         assert not self.do(ledger.renew(COORDINATOR, old, lease=1.0))
         self.do(self.world.start_workers())
 
-    @precondition(lambda self: self.world.own.lapsed)
+    @precondition(lambda self: self.world.own.expired)
     @rule()
     def renew(self) -> None:
-        for writer in sorted(self.world.own.lapsed):
+        for writer in sorted(self.world.own.expired):
             epoch = self.world.own.epochs[writer]
             assert self.do(self.world.ledger.renew(writer, epoch, lease=1000.0))
-        self.world.own.lapsed.clear()
+        self.world.own.expired.clear()
 
     def teardown(self) -> None:
         try:

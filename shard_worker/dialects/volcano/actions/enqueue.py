@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def execute(ssn: Session) -> None:
     """Admit the jobs that fit; record the reason for every other one."""
     world = ssn.world
-    for job, entered in enqueue(ssn, world, list(world.session_jobs())):
-        if not entered:
+    for job, admitted in enqueue(ssn, world, list(world.session_jobs())):
+        if not admitted:
             word, detail = refusal(ssn, world, job)
             ssn.skip(world.session_job(job.job.jid), word, detail)
 
@@ -70,12 +70,12 @@ def enqueue(
         if not line:
             continue
         job = line.popleft()
-        entered = enqueueable(ssn, cluster, job)
-        if entered:
+        admitted = enqueueable(ssn, cluster, job)
+        if admitted:
             mark_inqueue(cluster, job)
             ssn.job_enqueued(job, cluster)
         queues.push(queue)
-        yield job, entered
+        yield job, admitted
 
 
 def enqueue_order(

@@ -158,10 +158,10 @@ def test_events_of_every_kind() -> None:
         ("commit", 1),
         ("refusal", 0),
         ("status", 1),
-        ("lapsed", 0),
+        ("expired", 0),
         ("job_gone", 2),
         ("node_gone", 1),
-        ("lapsed", 0),
+        ("expired", 0),
         ("object", 0),
     ]
     by_kind = {event["ev"]: event for event in events}
