@@ -18,7 +18,7 @@ from coordinator.cluster.protocol import (
     BindRequests,
     Report,
     Reports,
-    incarnation,
+    incarnation_uid,
 )
 from shared.codec.packed import replace
 from shared.ledger.entries.stored import BindEntry, TaskRecord
@@ -75,7 +75,7 @@ def plan_binds(
             jids += [jid] * len(tasks)
             tixs += tasks
             rows += places
-            uids += _uids(job.uid, jid, tasks, entry.lives)
+            uids += _uids(job.uid, jid, tasks, entry.incarnations)
             for row in places:
                 name = node(row)
                 if name is None:
@@ -107,10 +107,12 @@ def plan_binds(
     )
 
 
-def _uids(uid: str, jid: int, tasks: list[int], lives: Mapping[tuple[int, int], int]) -> list[str]:
-    if not lives:
+def _uids(
+    uid: str, jid: int, tasks: list[int], incarnations: Mapping[tuple[int, int], int]
+) -> list[str]:
+    if not incarnations:
         return [uid] * len(tasks)
-    return [incarnation(uid, lives.get((jid, tix), 0)) for tix in tasks]
+    return [incarnation_uid(uid, incarnations.get((jid, tix), 0)) for tix in tasks]
 
 
 def _devices(jid: int, tasks: list[int], devices: Mapping[tuple[int, int], Things]) -> list[Things]:

@@ -15,7 +15,7 @@ from coordinator.bind.binder import BindPlan, adopt, read_reports
 from coordinator.bind.devices_of_pod import PodDevices
 from coordinator.bind.placements import Places
 from coordinator.cluster.overdue import OverdueObstacle, OverduePod
-from coordinator.cluster.protocol import BindAnswer, BindAnswers, Reports, incarnation, life_of
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, Reports, incarnation_of, incarnation_uid
 from coordinator.jobs.counters import CoordinatorTally
 from coordinator.jobs.state import JobState, SchedulingStatus
 from coordinator.order.order import Order
@@ -45,7 +45,7 @@ class Victims:
         self._places = places
         self._tally = tally
         self.overdue = OverdueVictims()
-        self._lives: dict[str, int] = {}
+        self._incarnations: dict[str, int] = {}
         """Name in the cluster -> incarnation, of tasks that were evicted."""
 
     def uids(self, tasks: Iterable[Task]) -> list[str]:
@@ -85,13 +85,13 @@ class Victims:
     def _leave(self, state: JobState, victims: Evicted) -> None:
         """Mark as releasing the victims that have neither ended nor been marked already."""
         order, jid = self._order, victims.jid
-        columns = zip(victims.tasks, victims.rows, victims.lives, strict=True)
+        columns = zip(victims.tasks, victims.rows, victims.incarnations, strict=True)
         fresh = [
             (tix, row)
-            for tix, row, life in columns
+            for tix, row, incarnation in columns
             # A redelivered entry may name an incarnation that has ended since; the task may be
             # placed again, even on the same node.
-            if state.lives.get(tix, 0) == life and state.states[tix] in _BEFORE
+            if state.incarnations.get(tix, 0) == incarnation and state.states[tix] in _BEFORE
         ]
         if fresh:
             tasks, rows = [tix for tix, _ in fresh], [row for _, row in fresh]
@@ -141,8 +141,8 @@ class Victims:
         """Take the ledger's records of some tasks of a job: which are being evicted, and how often
         each was."""
         leaving = [t for t, task in tasks.items() if task.by >= 0]
-        lives = {t: task.life for t, task in tasks.items() if task.life}
-        if not (leaving or lives or state.evicted):
+        incarnations = {t: task.incarnation for t, task in tasks.items() if task.incarnation}
+        if not (leaving or incarnations or state.evicted):
             return
         size = len(state.states)
         # The records are the truth here: what they do not show as leaving is not, whatever the
@@ -151,24 +151,28 @@ class Victims:
         self._order.accounts.leave(state, stay, leaving=False)
         fresh = [t for t in leaving if t not in state.evicted and t < size]
         self._order.accounts.leave(state, fresh, leaving=True)
-        self.lived(state, {t: life for t, life in lives.items() if t < size})
+        self.set_incarnations(
+            state, {t: incarnation for t, incarnation in incarnations.items() if t < size}
+        )
         self._order.requeue(state)
 
-    def lived(self, state: JobState, lives: Mapping[int, int]) -> None:
+    def set_incarnations(self, state: JobState, incarnations: Mapping[int, int]) -> None:
         """Note the incarnations of these tasks, as the ledger counts them."""
-        state.lives.update(lives)
-        self._lives.update((f"{state.job.jid}.{t}", life) for t, life in lives.items())
+        state.incarnations.update(incarnations)
+        self._incarnations.update(
+            (f"{state.job.jid}.{t}", incarnation) for t, incarnation in incarnations.items()
+        )
 
     def forget(self, state: JobState) -> None:
         """Forget a job."""
-        for tix in state.lives:
-            self._lives.pop(f"{state.job.jid}.{tix}", None)
+        for tix in state.incarnations:
+            self._incarnations.pop(f"{state.job.jid}.{tix}", None)
 
     # --- what the cluster says ------------------------------------------------------------------
 
     def read(self, reports: Reports, rows: Mapping[str, int]) -> list[StatusItem]:
         """Reports as ledger items, without those about earlier incarnations."""
-        current = _current(reports, self._lives)
+        current = _current(reports, self._incarnations)
         items = read_reports(current, rows=rows, jobs=self._job, devices=self.devices.of)
         return self.ended(items)
 
@@ -186,15 +190,18 @@ class Victims:
     def answered(self, plan: BindPlan, answers: BindAnswers) -> BindAnswers:
         """The cluster's answers to binds, with OVER for earlier incarnations: those binds did take
         effect although their first answer was lost, and their tasks were evicted since."""
-        lives = self._lives
-        if not lives:
+        incarnations = self._incarnations
+        if not incarnations:
             return answers
         columns = zip(plan.requests.tasks, plan.requests.uids, answers.answers, strict=True)
         over = BindAnswer.OVER
         # The seeded runs showed why: a bind whose answer was lost was asked again after its task
         # had been evicted and placed anew on the same node, and its answer ended the wrong
         # incarnation (decision 0028).
-        judged = [a if life_of(uid) >= lives.get(task, 0) else over for task, uid, a in columns]
+        judged = [
+            a if incarnation_of(uid) >= incarnations.get(task, 0) else over
+            for task, uid, a in columns
+        ]
         return replace(answers, answers=[int(answer) for answer in judged])
 
     def ended(self, items: list[StatusItem]) -> list[StatusItem]:
@@ -213,9 +220,16 @@ class Victims:
         """The item with the present incarnations of its tasks; as it is where all are first ones,
         which is nearly always so."""
         state = self._order.known(item.jid)
-        if state is None or not state.lives or item.state not in _OF_INCARNATIONS or item.cid >= 0:
+        if (
+            state is None
+            or not state.incarnations
+            or item.state not in _OF_INCARNATIONS
+            or item.cid >= 0
+        ):
             return item
-        return replace(item, incarnations=tuple(state.lives.get(tix, 0) for tix in item.tasks))
+        return replace(
+            item, incarnations=tuple(state.incarnations.get(tix, 0) for tix in item.tasks)
+        )
 
     def current(self, items: list[StatusItem]) -> list[StatusItem]:
         """The items without what they say of incarnations that are over.
@@ -236,14 +250,15 @@ class Victims:
         if not victims and (item.state not in _OF_INCARNATIONS or item.cid >= 0):
             return item
         state = self._order.known(item.jid)
-        if state is None or not (victims or state.lives):
+        if state is None or not (victims or state.incarnations):
             return item
         # An item without incarnations was made when all its tasks were first ones.
-        lives = item.incarnations or (0,) * len(item.tasks)
+        incarnations = item.incarnations or (0,) * len(item.tasks)
         remaining = [
-            (tix, row, life)
-            for tix, row, life in zip(item.tasks, item.rows, lives, strict=True)
-            if state.lives.get(tix, 0) == life and (tix in state.evicted or not victims)
+            (tix, row, incarnation)
+            for tix, row, incarnation in zip(item.tasks, item.rows, incarnations, strict=True)
+            if state.incarnations.get(tix, 0) == incarnation
+            and (tix in state.evicted or not victims)
         ]
         if len(remaining) == len(item.tasks):
             return item
@@ -251,7 +266,7 @@ class Victims:
             item,
             tasks=[tix for tix, _, _ in remaining],
             rows=[row for _, row, _ in remaining],
-            incarnations=tuple(life for _, _, life in remaining),
+            incarnations=tuple(incarnation for _, _, incarnation in remaining),
         )
 
     def fresh(self, item: StatusItem, applied: list[int]) -> list[int]:
@@ -268,21 +283,23 @@ class Victims:
         """Note that these tasks are recorded as pending; Order knows it already."""
         if item.state is TaskState.PENDING:
             state = self._order.known(item.jid)
-            if state is not None and state.lives:
-                self.lived(state, {t: state.lives[t] for t in tasks if t in state.lives})
+            if state is not None and state.incarnations:
+                self.set_incarnations(
+                    state, {t: state.incarnations[t] for t in tasks if t in state.incarnations}
+                )
 
 
 def uid_of(state: JobState, tix: int) -> str:
-    return incarnation(state.job.uid, state.lives.get(tix, 0))
+    return incarnation_uid(state.job.uid, state.incarnations.get(tix, 0))
 
 
-def _current(reports: Reports, lives: Mapping[str, int]) -> Reports:
+def _current(reports: Reports, incarnations: Mapping[str, int]) -> Reports:
     """The reports without those about incarnations before these."""
-    if not lives:
+    if not incarnations:
         return reports
-    incarnations = reports.lives
+    reported = reports.incarnations
     keep = [
-        i for i, task in enumerate(reports.tasks) if incarnations.get(i, 0) >= lives.get(task, 0)
+        i for i, task in enumerate(reports.tasks) if reported.get(i, 0) >= incarnations.get(task, 0)
     ]
     if len(keep) == len(reports.tasks):
         return reports
@@ -291,7 +308,7 @@ def _current(reports: Reports, lives: Mapping[str, int]) -> Reports:
         kinds=[reports.kinds[i] for i in keep],
         tasks=[reports.tasks[i] for i in keep],
         nodes=[reports.nodes[i] for i in keep],
-        lives={},
+        incarnations={},
     )
 
 
@@ -307,9 +324,9 @@ def _divided(item: StatusItem, job: JobState) -> list[StatusItem]:
         ]
         if members:
             tasks, rows = [t for t, _ in members], [r for _, r in members]
-            named = state is TaskState.PENDING or bool(job.lives)
-            lives = tuple(job.lives.get(t, 0) for t in tasks) if named else ()
-            part = replace(item, state=state, tasks=tasks, rows=rows, incarnations=lives)
+            named = state is TaskState.PENDING or bool(job.incarnations)
+            incarnations = tuple(job.incarnations.get(t, 0) for t in tasks) if named else ()
+            part = replace(item, state=state, tasks=tasks, rows=rows, incarnations=incarnations)
             if state is TaskState.PENDING:  # with a class it would be an adoption
                 part = replace(part, cid=-1, group=-1)
             parts.append(part)

@@ -24,15 +24,15 @@ class BindAnswer(IntEnum):
     PENDING = 8  # asked of another binder, which has not answered: to ask again waits for it
 
 
-def incarnation(uid: str, life: int) -> str:
+def incarnation_uid(uid: str, incarnation: int) -> str:
     """The uid of an incarnation: the job's uid, with the number of evictions if there were any."""
-    return f"{uid}{_LIFE}{life}" if life else uid
+    return f"{uid}{_LIFE}{incarnation}" if incarnation else uid
 
 
-def life_of(uid: str) -> int:
+def incarnation_of(uid: str) -> int:
     """The number of evictions of the task before this incarnation."""
-    life = uid.rpartition(_LIFE)[2] if _LIFE in uid else ""
-    return int(life) if life.isdecimal() else 0
+    incarnation = uid.rpartition(_LIFE)[2] if _LIFE in uid else ""
+    return int(incarnation) if incarnation.isdecimal() else 0
 
 
 _LIFE = "~~"
@@ -125,7 +125,7 @@ class Reports:
     kinds: list[int]
     tasks: list[str]
     nodes: list[str]
-    lives: dict[int, int] = field(default_factory=dict)
+    incarnations: dict[int, int] = field(default_factory=dict)
     """Position -> the incarnation reported; the first incarnation for positions not listed."""
 
 

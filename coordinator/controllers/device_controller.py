@@ -101,7 +101,7 @@ class DeviceController:
             return document.uid
         owner = documents.get(Key("Job", job.namespace, job.name))
         state = self._core.order.known(job.jid)
-        evicted = 0 if state is None else state.lives.get(tix, 0)
+        evicted = 0 if state is None else state.incarnations.get(tix, 0)
         return "" if owner is None else pod_uid(key, owner, evicted=evicted)
 
     # --- after the pod --------------------------------------------------------------------------

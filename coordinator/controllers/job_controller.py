@@ -294,7 +294,7 @@ def _restarting(ruled: _Ruled, ruling: Ruling, live: JobStates) -> dict[str, Any
     reached = after(ruling, live, ruled.incarnations)
     return {
         "retryCount": ruled.retries + 1,
-        "incarnations": {str(tix): life for tix, life in sorted(reached.items())},
+        "incarnations": {str(tix): incarnation for tix, incarnation in sorted(reached.items())},
         "event": ruling.event,
         "told": f"{ruling.event} in task {ruling.role}: {ruling.action}",
     }

@@ -102,7 +102,7 @@ class JobStates(Protocol):
     @property
     def states(self) -> bytearray: ...
     @property
-    def lives(self) -> Mapping[int, int]:
+    def incarnations(self) -> Mapping[int, int]:
         """Tasks that were evicted -> how often."""
         ...
 
@@ -172,8 +172,10 @@ def _happened(
     if event == POD_FAILED:
         return any(states.find(end_state, first, end) >= 0 for end_state in UNSUCCESSFUL)
     if event == POD_EVICTED:
-        evicted = live.lives.items()
-        return any(first <= tix < end and life > seen.get(tix, 0) for tix, life in evicted)
+        evicted = live.incarnations.items()
+        return any(
+            first <= tix < end and incarnation > seen.get(tix, 0) for tix, incarnation in evicted
+        )
     if event == POD_PENDING:
         pending = any(states.find(state, first, end) >= 0 for state in _PENDING)
         return pending and live.admitted

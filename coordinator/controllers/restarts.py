@@ -43,7 +43,7 @@ _TRIGGERS = {
 
 def incarnations(state: Mapping[str, Any]) -> dict[int, int]:
     """Incarnations of tasks in the state of a Job's document."""
-    return {int(tix): life for tix, life in (state.get("incarnations") or {}).items()}
+    return {int(tix): incarnation for tix, incarnation in (state.get("incarnations") or {}).items()}
 
 
 def after(ruling: Ruling, live: JobStates, before: Incarnations) -> dict[int, int]:
@@ -51,8 +51,12 @@ def after(ruling: Ruling, live: JobStates, before: Incarnations) -> dict[int, in
     first, end = ranges_of(live.job)[ruling.role]
     reached = dict(before)
     # Evictions of the role are what the ruling answers, if they are its event.
-    reached |= {tix: life for tix, life in live.lives.items() if first <= tix < end}
-    return reached | {tix: live.lives.get(tix, 0) + 1 for tix in targets(ruling, live, before)}
+    reached |= {
+        tix: incarnation for tix, incarnation in live.incarnations.items() if first <= tix < end
+    }
+    return reached | {
+        tix: live.incarnations.get(tix, 0) + 1 for tix in targets(ruling, live, before)
+    }
 
 
 def targets(ruling: Ruling, live: JobStates, before: Incarnations) -> list[int]:
@@ -70,15 +74,15 @@ def targets(ruling: Ruling, live: JobStates, before: Incarnations) -> list[int]:
 
 def _is_cause(event: str, live: JobStates, tix: int, before: Incarnations) -> bool:
     if event == POD_EVICTED:
-        return live.lives.get(tix, 0) > before.get(tix, 0)
+        return live.incarnations.get(tix, 0) > before.get(tix, 0)
     return live.states[tix] in _TRIGGERS[event]
 
 
 def behind(live: JobStates, wanted: Incarnations) -> Iterator[int]:
     """Tasks that have still to begin anew."""
     size = len(live.states)
-    for tix, life in wanted.items():
-        if tix < size and live.lives.get(tix, 0) < life and live.states[tix]:
+    for tix, incarnation in wanted.items():
+        if tix < size and live.incarnations.get(tix, 0) < incarnation and live.states[tix]:
             yield tix
 
 

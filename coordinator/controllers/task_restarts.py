@@ -50,5 +50,5 @@ def _item(state: JobState, tasks: list[int]) -> StatusItem:
         state.job.jid,
         tasks,
         [max(0, state.rows[tix]) for tix in tasks],
-        restarts=tuple(state.lives.get(tix, 0) for tix in tasks),
+        restarts=tuple(state.incarnations.get(tix, 0) for tix in tasks),
     )

@@ -184,7 +184,7 @@ class PodEvictions:
         for jid, tix in plan.tasks:
             state = self._order.jobs.get(jid)
             if state is not None and tix not in state.evicted:
-                self._committed[jid, tix] = state.lives.get(tix, 0)
+                self._committed[jid, tix] = state.incarnations.get(tix, 0)
             self.granted((jid, tix))
 
     def granted(self, task: Task) -> None:
@@ -192,7 +192,7 @@ class PodEvictions:
         The pod then changes its uid even if it succeeds before the cluster stops it."""
         jid, tix = task
         if (state := self._order.jobs.get(jid)) is not None:
-            state.evicted_on_request[tix] = state.lives.get(tix, 0)
+            state.evicted_on_request[tix] = state.incarnations.get(tix, 0)
 
     def counted(self, plan: EvictionPlan) -> list[int]:
         """The job of the plan, and those that its budgets count."""
@@ -208,14 +208,14 @@ class PodEvictions:
             if (state := self._order.jobs.get(jid)) is None:
                 continue
             for tix, task in tasks.items():
-                life = state.lives.get(tix, 0)
+                incarnation = state.incarnations.get(tix, 0)
                 if (
                     task.state == TaskState.RELEASING
-                    and task.life == life
+                    and task.incarnation == incarnation
                     and state.states[tix] in EVICTABLE
                     and tix not in state.evicted
                 ):
-                    self._committed[jid, tix] = life
+                    self._committed[jid, tix] = incarnation
 
     # --- what goes ------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class PodEvictions:
                 state is None
                 or state.states[tix] not in EVICTABLE
                 or tix in state.evicted
-                or state.lives.get(tix, 0) != incarnation
+                or state.incarnations.get(tix, 0) != incarnation
             ):
                 del self._committed[jid, tix]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from coordinator.bind.evictions import uid_of
-from coordinator.cluster.protocol import Listed, Phase, incarnation
+from coordinator.cluster.protocol import Listed, Phase, incarnation_uid
 from coordinator.core.coordinator import Coordinator
 from coordinator.jobs.state import JobState, SchedulingStatus
 from shared.messages.messages import HOLDING, StatusItem, TaskState
@@ -93,7 +93,7 @@ class ReconcilePass:
         row_of = self._core.rows.get
         head, state, unsure = "", None, False
         job_uid, states, rows, present = "", bytearray(), array("i"), set[int]()
-        lives: Mapping[int, int] = {}
+        incarnations: Mapping[int, int] = {}
         for name, uid, node, phase in zip(
             part.tasks, part.uids, part.nodes, part.phases, strict=True
         ):
@@ -102,13 +102,15 @@ class ReconcilePass:
                 head, state = jid, self._known(jid)
                 if state is not None:
                     job_uid, states, rows = state.job.uid, state.states, state.rows
-                    lives = state.lives
+                    incarnations = state.incarnations
                     present = self._present.setdefault(state.job.jid, set())
                     unsure = _unsure(state)
             tix = int(tail) if tail.isdecimal() else -1
             # By uid and not by name alone: a pod of an earlier incarnation says nothing about the
             # present one.
-            expected = incarnation(job_uid, lives.get(tix, 0)) if lives else job_uid
+            expected = (
+                incarnation_uid(job_uid, incarnations.get(tix, 0)) if incarnations else job_uid
+            )
             if state is None or uid != expected or not 0 <= tix < len(states):
                 self.orphans.append(name)
                 continue

@@ -104,7 +104,7 @@ def left_short(state: JobState) -> bool:
     the minimum, the failures explain the gap, and the job's policies decide. The records do not say
     why evicted members wait again, so such a job is left alone.
     """
-    info, waits = state.info, state.info.pending and not state.lives
+    info, waits = state.info, state.info.pending and not state.incarnations
     for at, group in enumerate(state.job.groups):
         placed, members = info.held[at], info.held[at] + info.best_effort[at]
         # A group that holds nobody is not broken: it waits for a turn as any other.

@@ -94,7 +94,7 @@ class Repairs(JobBook):
             tix: row
             for run in nomination.runs
             for tix, row in zip(run.tasks, run.rows, strict=True)
-            if tix in state.evicted or (state.lives.get(tix) and not state.states[tix])
+            if tix in state.evicted or (state.incarnations.get(tix) and not state.states[tix])
         }
         if places:
             self.promised_to_victims(state, places)
@@ -117,7 +117,7 @@ class Repairs(JobBook):
             return
         self.departures.ended(jid, tasks)
         for tix in tasks:
-            state.lives[tix] = state.lives.get(tix, 0) + 1
+            state.incarnations[tix] = state.incarnations.get(tix, 0) + 1
         if state.status is SchedulingStatus.DONE:
             self._reopen(state, tasks)
             return

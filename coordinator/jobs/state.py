@@ -176,7 +176,7 @@ class JobState:
     backfilled: bool = True
     """Whether the policy leaves best-effort tasks to the action backfill. Without that action
     allocate places them like all others, in the gang's own statement (docs/decisions/0040)."""
-    lives: dict[int, int] = field(default_factory=dict)
+    incarnations: dict[int, int] = field(default_factory=dict)
     """tix -> number of its evicted incarnations; tasks that were never evicted are left out."""
     evicted_on_request: dict[int, int] = field(default_factory=dict)
     """tix -> the incarnation of which somebody was told, by this leader, that it is evicted."""
@@ -246,7 +246,7 @@ class JobState:
         self.last, self.tries = before.last, before.tries
         self.refused_by, self.refused = before.refused_by, before.refused
         self.stopping = {t for t in before.stopping if self.states[t] in HOLDING}
-        self.lives, self.started = before.lives, before.started
+        self.incarnations, self.started = before.incarnations, before.started
         self.devices = before.devices
         self.evicted_on_request = before.evicted_on_request
 

@@ -117,7 +117,7 @@ class JobBook:
         """Return evicted tasks that have ended to pending, each as a new incarnation."""
         self.departures.ended(state.job.jid, tasks)
         for tix in tasks:
-            state.lives[tix] = state.lives.get(tix, 0) + 1
+            state.incarnations[tix] = state.incarnations.get(tix, 0) + 1
         if state.status is SchedulingStatus.OPEN:
             state.returned.update(tasks)
 

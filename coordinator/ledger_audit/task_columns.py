@@ -19,7 +19,7 @@ _FIXED = np.dtype(
         ("version", "<u4"),
         ("group", "<u2"),
         ("seal", "<u4"),
-        ("life", "<u4"),
+        ("incarnation", "<u4"),
         ("by", "<i4"),
     ],
     align=False,
@@ -29,7 +29,7 @@ evicted."""
 SHORT = 19
 """Bytes of the record of a task that was never evicted."""
 _NEVER_EVICTED = b"\0\0\0\0\xff\xff\xff\xff"
-"""``life`` 0, ``by`` -1."""
+"""``incarnation`` 0, ``by`` -1."""
 TIX_BITS = 32
 """A task's key is ``jid << TIX_BITS | tix``: both are below 2**31 (they travel as 4 bytes)."""
 

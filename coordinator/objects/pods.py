@@ -124,7 +124,7 @@ def job_pod(
 
 
 def _incarnations_gone(state: JobState, tix: int) -> int:
-    gone = state.lives.get(tix, 0)
+    gone = state.incarnations.get(tix, 0)
     ended_well = state.states[tix] == TaskState.SUCCEEDED
     return gone + (ended_well and state.evicted_on_request.get(tix) == gone)
 

@@ -91,8 +91,10 @@ def _match_binds(
         if job is None or not _committed(ledger, job, binding):
             message = f"task {task} was bound to {binding.node} without a commit to it"
             findings.add_at(binding.line, "bind", Rule.ACCOUNT, message)
-        if job is not None and binding.life < job.lives.get(binding.tix, 0):
-            _ended(task, binding, findings, anew=(binding.tix, binding.life) in job.restarted)
+        if job is not None and binding.incarnation < job.incarnations.get(binding.tix, 0):
+            _ended(
+                task, binding, findings, anew=(binding.tix, binding.incarnation) in job.restarted
+            )
             continue
         succeeded = _FORGOTTEN if binding.erased else _DONE
         has = {DONE: succeeded, LOST: _LOST}.get(binding.phase, _LIVE)

@@ -154,7 +154,7 @@ def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:
 def _begun_anew(ledger: LedgerSide, binding: ClusterBinding) -> bool:
     """Whether the task began anew after this incarnation had ended."""
     job = ledger.jobs.get(binding.jid)
-    return job is not None and (binding.tix, binding.life) in job.restarted
+    return job is not None and (binding.tix, binding.incarnation) in job.restarted
 
 
 def _times(ledger: LedgerSide, cluster: ClusterSide) -> tuple[float, tuple[float, float, float]]:
@@ -162,7 +162,7 @@ def _times(ledger: LedgerSide, cluster: ClusterSide) -> tuple[float, tuple[float
     submitted, bound = [], []
     for binding in cluster.bindings.values():
         job = ledger.jobs.get(binding.jid)
-        if job is not None and binding.tix < len(job.submitted) and not binding.life:
+        if job is not None and binding.tix < len(job.submitted) and not binding.incarnation:
             submitted.append(job.submitted[binding.tix])
             bound.append(binding.t)
     if not bound:

@@ -48,7 +48,7 @@ class EvictionPromise(StrEnum):
 
 class EvictionState(NamedTuple):
     record: int = PENDING
-    life: int = 0
+    incarnation: int = 0
     leader_knows: bool = False
     """Whether the leader knows that the task is leaving."""
     live: int = NONE
@@ -75,7 +75,7 @@ class ExploredEvictions(NamedTuple):
 
 
 ALL: Set[EvictionRule] = frozenset(EvictionRule)
-LIVES = 2
+INCARNATIONS = 2
 """Evictions of one run."""
 
 
@@ -107,28 +107,30 @@ def _steps(s: EvictionState, rules: Set[EvictionRule]) -> Iterator[Step]:
     for label, after in _own(s):
         yield label, after, _broken(after)
     for message in s.messages:
-        kind, life = message
+        kind, incarnation = message
         name = ("bind", "stop", "bound", "gone", "failed", "never had it")[kind]
         rest = s._replace(messages=s.messages - {message})
-        innocent = kind == STOP and s.live > life and EvictionRule.STOP not in rules
-        after = _arrive(rest, kind, life, rules)
+        innocent = kind == STOP and s.live > incarnation and EvictionRule.STOP not in rules
+        after = _arrive(rest, kind, incarnation, rules)
         broken = EvictionPromise.INNOCENT if innocent else _broken(after)
-        yield f"{name}, of incarnation {life}", after, broken
+        yield f"{name}, of incarnation {incarnation}", after, broken
         if s.echoes:
             more = after._replace(messages=after.messages | {message}, echoes=s.echoes - 1)
-            yield f"{name}, of incarnation {life}; it will come again", more, broken
+            yield f"{name}, of incarnation {incarnation}; it will come again", more, broken
 
 
 def _broken(s: EvictionState) -> EvictionPromise | None:
     on_a_node = s.record in (BINDING, RUNNING, LEAVING)
-    return None if s.live == NONE or (on_a_node and s.live == s.life) else EvictionPromise.ONE
+    return (
+        None if s.live == NONE or (on_a_node and s.live == s.incarnation) else EvictionPromise.ONE
+    )
 
 
 def _own(s: EvictionState) -> Iterator[tuple[str, EvictionState]]:
     """Steps that need no message."""
     if s.record == PENDING and not s.deleted:
         yield "it is placed", _send(s._replace(record=BINDING), BIND)
-    if s.record == RUNNING and s.life < LIVES:
+    if s.record == RUNNING and s.incarnation < INCARNATIONS:
         yield "it is evicted", s._replace(record=LEAVING)
     if s.record == LEAVING and not s.leader_knows:
         yield "the leader reads of it", _send(s._replace(leader_knows=True), STOP)
@@ -145,8 +147,10 @@ def _own(s: EvictionState) -> Iterator[tuple[str, EvictionState]]:
         )
 
 
-def _send(s: EvictionState, kind: int, life: int | None = None) -> EvictionState:
-    return s._replace(messages=s.messages | {(kind, s.life if life is None else life)})
+def _send(s: EvictionState, kind: int, incarnation: int | None = None) -> EvictionState:
+    return s._replace(
+        messages=s.messages | {(kind, s.incarnation if incarnation is None else incarnation)}
+    )
 
 
 def _take_leadership(s: EvictionState) -> EvictionState:
@@ -161,38 +165,42 @@ def _take_leadership(s: EvictionState) -> EvictionState:
     )
 
 
-def _arrive(s: EvictionState, kind: int, life: int, rules: Set[EvictionRule]) -> EvictionState:
+def _arrive(
+    s: EvictionState, kind: int, incarnation: int, rules: Set[EvictionRule]
+) -> EvictionState:
     match kind:
         case 0:
-            return _bind(s, life, rules)
+            return _bind(s, incarnation, rules)
         case 1:
-            return _stop(s, life, rules)
+            return _stop(s, incarnation, rules)
         case 2 | 3:
-            if EvictionRule.ANSWER in rules and life < s.life:
+            if EvictionRule.ANSWER in rules and incarnation < s.incarnation:
                 return s
             if kind == BOUND:
                 return s._replace(record=RUNNING) if s.record == BINDING else s
             return s._replace(record=FAILED) if s.record in (BINDING, RUNNING) else s
         case _:
-            return s if EvictionRule.REPORT in rules and life < s.life else _end(s)
+            return s if EvictionRule.REPORT in rules and incarnation < s.incarnation else _end(s)
 
 
-def _bind(s: EvictionState, life: int, rules: Set[EvictionRule]) -> EvictionState:
-    if s.live == life:
-        return _send(s, BOUND, life)
-    if s.live != NONE or (life <= s.over if EvictionRule.BIND in rules else life == s.over):
-        return _send(s, GONE, life)
-    return _send(s._replace(live=life), BOUND, life)
+def _bind(s: EvictionState, incarnation: int, rules: Set[EvictionRule]) -> EvictionState:
+    if s.live == incarnation:
+        return _send(s, BOUND, incarnation)
+    if s.live != NONE or (
+        incarnation <= s.over if EvictionRule.BIND in rules else incarnation == s.over
+    ):
+        return _send(s, GONE, incarnation)
+    return _send(s._replace(live=incarnation), BOUND, incarnation)
 
 
-def _stop(s: EvictionState, life: int, rules: Set[EvictionRule]) -> EvictionState:
+def _stop(s: EvictionState, incarnation: int, rules: Set[EvictionRule]) -> EvictionState:
     if s.live != NONE:
-        if s.live != life and EvictionRule.STOP in rules:
+        if s.live != incarnation and EvictionRule.STOP in rules:
             return s
         return _send(s._replace(live=NONE, over=s.live), ENDED, s.live)
-    if life > s.over:
-        return _send(s._replace(over=life, never=life), NEVER, life)
-    return _send(s, NEVER, life) if life == s.never else s
+    if incarnation > s.over:
+        return _send(s._replace(over=incarnation, never=incarnation), NEVER, incarnation)
+    return _send(s, NEVER, incarnation) if incarnation == s.never else s
 
 
 def _end(s: EvictionState) -> EvictionState:
@@ -200,5 +208,5 @@ def _end(s: EvictionState) -> EvictionState:
     if s.record not in (BINDING, RUNNING, LEAVING):
         return s
     if s.record == LEAVING and s.leader_knows and not s.deleted:
-        return s._replace(record=PENDING, life=s.life + 1, leader_knows=False)
+        return s._replace(record=PENDING, incarnation=s.incarnation + 1, leader_knows=False)
     return s._replace(record=FAILED, leader_knows=False)

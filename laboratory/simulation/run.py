@@ -118,7 +118,7 @@ class Simulation:
         self._groups: dict[str, float] = {}
         """Group, by its story -> when it is submitted for the last time, seconds after start."""
         self._holders: dict[str, CoordinatorIncarnation] = {}
-        self.lives: list[CoordinatorIncarnation] = []
+        self.incarnations: list[CoordinatorIncarnation] = []
         self._led = self._begin("a")
         if standby:
             self._begin("b")
@@ -126,82 +126,90 @@ class Simulation:
     # --- the coordinators ---------------------------------------------------------------------
 
     @property
-    def life(self) -> CoordinatorIncarnation:
+    def incarnation(self) -> CoordinatorIncarnation:
         """The coordinator that led last, dead or alive; before that the first one."""
         return self._led
 
     @property
     def core(self) -> Coordinator:
-        return self.life.core
+        return self.incarnation.core
 
     @property
     def shards(self) -> SimulatedShards:
-        return self.life.shards
+        return self.incarnation.shards
 
     @property
     def redelivered(self) -> int:
         """Entries of the bind stream that a leader found unacknowledged by an earlier one."""
-        return sum(life.edges.redelivered for life in self.lives if life.edges is not None)
+        return sum(
+            incarnation.edges.redelivered
+            for incarnation in self.incarnations
+            if incarnation.edges is not None
+        )
 
     @property
     def audited(self) -> list[Finding]:
         """Findings of the ledger audits of all leaders so far."""
-        audits = (life.audit for life in self.lives if life.audit is not None)
+        audits = (
+            incarnation.audit for incarnation in self.incarnations if incarnation.audit is not None
+        )
         return [finding for audit in audits for finding in audit.found]
 
     @property
     def refused_writes(self) -> int:
         """Writes of all leaders so far that the ledger refused as wrong."""
-        every = (life.edges for life in self.lives if life.edges is not None)
+        every = (
+            incarnation.edges for incarnation in self.incarnations if incarnation.edges is not None
+        )
         return sum(edges.refusals.count.total() for edges in every)
 
     @property
     def over(self) -> bool:
         """Whether all wishes are done, and nothing more will happen."""
-        return self.life.over and not self._unanswered
+        return self.incarnation.over and not self._unanswered
 
     def _begin(self, holder: str) -> CoordinatorIncarnation:
         """Start an empty coordinator, which stands by until the leadership is free."""
-        life = CoordinatorIncarnation(
+        incarnation = CoordinatorIncarnation(
             self._make_core(),
             self._world,
-            number=len(self.lives),
+            number=len(self.incarnations),
             holder=holder,
-            ready=lambda: self._ready(life),
-            deposed=lambda: self._end(life, away=RESTART_SECONDS),
+            ready=lambda: self._ready(incarnation),
+            deposed=lambda: self._end(incarnation, away=RESTART_SECONDS),
         )
-        self.lives.append(life)
-        self._holders[holder] = life
-        life.begin()
-        return life
+        self.incarnations.append(incarnation)
+        self._holders[holder] = incarnation
+        incarnation.begin()
+        return incarnation
 
-    def _end(self, life: CoordinatorIncarnation, *, away: float) -> None:
+    def _end(self, incarnation: CoordinatorIncarnation, *, away: float) -> None:
         """End this coordinator with all its state; it restarts after ``away`` seconds."""
-        if not life.process.alive:
+        if not incarnation.process.alive:
             return
-        if life is self._led:
+        if incarnation is self._led:
             self.timeline.fell("leader")
-        life.die()
+        incarnation.die()
 
         def start_again() -> None:
-            self._begin(life.holder)
+            self._begin(incarnation.holder)
 
         self.timeline.after(away, start_again)
 
     def _give_up(self, epoch: Epoch) -> None:
         """The ledger lacks entries that were seen: the coordinator that noticed ends, and is
         restarted."""
-        for life in list(self._holders.values()):
-            if life.term == epoch.counter:
-                self._end(life, away=RESTART_SECONDS)
+        for incarnation in list(self._holders.values()):
+            if incarnation.term == epoch.counter:
+                self._end(incarnation, away=RESTART_SECONDS)
 
-    def _ready(self, life: CoordinatorIncarnation) -> None:
+    def _ready(self, incarnation: CoordinatorIncarnation) -> None:
         """It leads now: unanswered requests are submitted to it."""
-        if life.term < self._led.term:
+        if incarnation.term < self._led.term:
             return  # it stood still when it had taken the leadership, and another one has it by now
         self.timeline.rose("leader")
-        self._led = life
-        if self.notes is not None and (usage := life.core.order.excerpts.usage()):
+        self._led = incarnation
+        if self.notes is not None and (usage := incarnation.core.order.excerpts.usage()):
             self._note()  # the epoch that it took comes before what its turns are told
             self.notes.measured(self.timeline.now, usage)
         for wish in list(self._unanswered):
@@ -210,8 +218,10 @@ class Simulation:
     @property
     def _standby(self) -> CoordinatorIncarnation | None:
         """A living coordinator that does not lead."""
-        others = (life for life in self._holders.values() if life is not self._led)
-        return next((life for life in others if life.process.alive), None)
+        others = (
+            incarnation for incarnation in self._holders.values() if incarnation is not self._led
+        )
+        return next((incarnation for incarnation in others if incarnation.process.alive), None)
 
     # --- what happens -------------------------------------------------------------------------
 
@@ -239,7 +249,7 @@ class Simulation:
         def arrive() -> None:
             wish = _Unanswered(what)
             self._unanswered.append(wish)
-            if self.life.process.alive and self.life.open:
+            if self.incarnation.process.alive and self.incarnation.open:
                 self._hand_over(wish)
 
         self.timeline.after(at, arrive)
@@ -258,11 +268,11 @@ class Simulation:
 
         match wish.what:
             case Key() as key:
-                self.life.remove(key, answered)
+                self.incarnation.remove(key, answered)
             case _Drain(node):
-                self.life.drain(node, answered)
+                self.incarnation.drain(node, answered)
             case items:
-                self.life.admit(items, answered, wanted=lambda: wish in self._unanswered)
+                self.incarnation.admit(items, answered, wanted=lambda: wish in self._unanswered)
 
     def strike(self, fault: Fault) -> None:
         """Inject a fault at its time. Its target may be dead by then."""
@@ -304,11 +314,11 @@ class Simulation:
             case FaultKind.WORKER_PAUSED:
                 self.shards.pause(fault.shard, fault.seconds)
             case FaultKind.LEADER_KILLED:
-                self._end(self.life, away=fault.seconds)
+                self._end(self.incarnation, away=fault.seconds)
             case FaultKind.LEADER_PAUSED:
-                halt(self.life.process, fault.seconds)
+                halt(self.incarnation.process, fault.seconds)
             case FaultKind.LEADER_STUCK:
-                self.life.process.stick(fault.seconds)
+                self.incarnation.process.stick(fault.seconds)
             case FaultKind.STANDBY_KILLED:
                 if self._standby is not None:
                     self._end(self._standby, away=fault.seconds)
@@ -350,12 +360,12 @@ class Simulation:
         if self.crash is not None and self.crash[:2] == (what, self.happened[what]):
             dies_before, dies_after = self.crash[2], not self.crash[2]
         if dies_before:
-            self._end(self.life, away=0.0)
+            self._end(self.incarnation, away=0.0)
         self.timeline.in_background = background
         event()
         self.timeline.in_background = False
         if dies_after:
-            self._end(self.life, away=0.0)
+            self._end(self.incarnation, away=0.0)
 
     # --- the history --------------------------------------------------------------------------
 

@@ -227,9 +227,9 @@ class _Play:
 
     def _all_gone(self) -> bool:
         simulation = self.simulation
-        life, ledger = simulation.life, simulation.ledger
+        incarnation, ledger = simulation.incarnation, simulation.ledger
         return (
-            life.process.alive
+            incarnation.process.alive
             and not self._open
             and not self.api.objects("pods")
             and settled(simulation.core)
@@ -240,9 +240,9 @@ class _Play:
 
     def end(self) -> None:
         """End all processes."""
-        for life in self.simulation.lives:
-            if life.process.alive:
-                life.die()
+        for incarnation in self.simulation.incarnations:
+            if incarnation.process.alive:
+                incarnation.die()
         self._kubelets.end()
         self.api.end()
 

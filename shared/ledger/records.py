@@ -202,10 +202,10 @@ def unpack_devices(packed: bytes, record_name: str) -> Things:
 def pack_task(task: TaskRecord, jid: int, tix: int) -> bytes:
     fields = task.state, task.row, task.cid, task.version, task.group
     record = _TASK.pack(*fields, _task_seal(fields, jid, tix))
-    evicted = task.life > 0 or task.by >= 0
+    evicted = task.incarnation > 0 or task.by >= 0
     if not evicted and not task.devices:
         return record
-    record += _EVICTED.pack(task.life if evicted else _NEVER, task.by) + task.why.encode()
+    record += _EVICTED.pack(task.incarnation if evicted else _NEVER, task.by) + task.why.encode()
     if task.devices:
         record += b"\0" + pack_devices(task.devices)
     return record + _eviction_seal(record, jid, tix)
@@ -229,10 +229,10 @@ def _evicted(record: bytes, jid: int, tix: int) -> tuple[int, int, str, Things] 
     first = _TASK.size + _EVICTED.size
     if len(record) < first + SEAL or record[-SEAL:] != _eviction_seal(record[:-SEAL], jid, tix):
         return None
-    life, by = _EVICTED.unpack_from(record, _TASK.size)
+    incarnation, by = _EVICTED.unpack_from(record, _TASK.size)
     why, _, devices = record[first:-SEAL].partition(b"\0")
     return (
-        0 if life == _NEVER else life,
+        0 if incarnation == _NEVER else incarnation,
         by,
         why.decode(errors="replace"),
         unpack_devices(devices, f"task {jid}.{tix}") if devices else (),

@@ -400,8 +400,8 @@ def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
         binds_told, again, evicts, *tail = unpack(content)
         taken = tail[0] if tail else []
         assigned = zip(taken[::3], taken[1::3], taken[2::3], strict=True)
-        flat, lives = indices(binds_told, "binds"), indices(again, "lives")
-        named = zip(lives[::3], lives[1::3], lives[2::3], strict=True)
+        flat, incarnations = indices(binds_told, "binds"), indices(again, "lives")
+        named = zip(incarnations[::3], incarnations[1::3], incarnations[2::3], strict=True)
         binds: list[tuple[int, int, list[int], list[int]]] = []
         at = 0
         while at < len(flat):
@@ -414,7 +414,7 @@ def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
         return BindEntry(
             entry_id,
             binds,
-            {(jid, tix): life for jid, tix, life in named},
+            {(jid, tix): incarnation for jid, tix, incarnation in named},
             each(evicts, "evicts", _evicted),
             {
                 (count(jid, "devices"), count(tix, "devices")): unpack_devices(packed, "devices")
@@ -426,7 +426,7 @@ def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
 def _evicted(value: object, at: str) -> Evicted:
     moves = type(value) is list and len(value) == _OF_MOVES
     jid, by, reason, *lists = row(value, at, _OF_MOVES if moves else _OF_MOVES - 1)
-    tasks, rows, lives, *to = (indices(numbers, at) for numbers in lists)
-    if any(len(numbers) != len(tasks) for numbers in (rows, lives, *to)):
+    tasks, rows, incarnations, *to = (indices(numbers, at) for numbers in lists)
+    if any(len(numbers) != len(tasks) for numbers in (rows, incarnations, *to)):
         raise Malformed(f"{at}: its lists of tasks, rows, lives and new rows differ in length")
-    return Evicted(count(jid, at), count(by, at), reason.decode(), tasks, rows, lives, *to)
+    return Evicted(count(jid, at), count(by, at), reason.decode(), tasks, rows, incarnations, *to)

@@ -120,15 +120,15 @@ def read_reports_question(arguments: list[Any]) -> tuple[int, float]:
 
 
 def report_columns(r: Reports) -> list[Any]:
-    return [r.last, r.kinds, r.tasks, r.nodes, r.lives]
+    return [r.last, r.kinds, r.tasks, r.nodes, r.incarnations]
 
 
 def read_reports(columns: Any) -> Reports:
-    last, kinds, tasks, nodes, lives = read(
+    last, kinds, tasks, nodes, incarnations = read(
         columns, tuple[Count, _Kinds, Texts, Texts, dict[Count, Count]], "reports"
     )
     _alike("reports", kinds, tasks, nodes)
-    return Reports(last, kinds, tasks, nodes, lives)
+    return Reports(last, kinds, tasks, nodes, incarnations)
 
 
 def read_position(value: Any) -> str:

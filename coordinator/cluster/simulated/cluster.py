@@ -26,7 +26,7 @@ from coordinator.cluster.protocol import (
     Phase,
     Report,
     Reports,
-    life_of,
+    incarnation_of,
 )
 from coordinator.cluster.simulated.kubelets import REPORTS_AT_ONCE
 from coordinator.cluster.simulated.memory import NEVER, Memory
@@ -178,7 +178,7 @@ class LocalCluster:
         if end is None:
             self._ended[task] = (uid, NEVER, False) if uid and task not in self._ended else None
             return True
-        if uid and life_of(end[0]) < life_of(uid):
+        if uid and incarnation_of(end[0]) < incarnation_of(uid):
             self._ended[task] = (uid, NEVER, False)
             return True
         return end[1] == NEVER and uid in ("", end[0])
@@ -210,13 +210,15 @@ class LocalCluster:
                 if end is not None and end[0] == uid and end[1] != NEVER:
                     self._ended[task] = (uid, "", end[2])
         rows = list(islice(self._reports, limit))
-        lives = {i: life for i, row in enumerate(rows) if (life := life_of(row[3]))}
+        incarnations = {
+            i: incarnation for i, row in enumerate(rows) if (incarnation := incarnation_of(row[3]))
+        }
         return Reports(
             last=self._acknowledged + len(rows),
             kinds=[row[0] for row in rows],
             tasks=[row[1] for row in rows],
             nodes=[row[2] for row in rows],
-            lives=lives,
+            incarnations=incarnations,
         )
 
     # --- what is asked ----------------------------------------------------------------------------
@@ -304,7 +306,7 @@ class LocalCluster:
             if end is None:
                 return BindAnswer.GONE, ""
             if end[0] != uid:
-                over = life_of(end[0]) > life_of(uid)
+                over = incarnation_of(end[0]) > incarnation_of(uid)
                 return (BindAnswer.GONE, "") if over else (BindAnswer.OK, node)
             at = end[1]
             if not at or at == NEVER:

@@ -155,7 +155,7 @@ class FaultyCluster:
         repeated: list[tuple[int, str, str, int]] = []
         columns = zip(fresh.kinds, fresh.tasks, fresh.nodes, strict=True)
         for i, (kind, task, node) in enumerate(columns):
-            report = kind, task, node, fresh.lives.get(i, 0)
+            report = kind, task, node, fresh.incarnations.get(i, 0)
             repeated.append(report)
             self._said.append(report)
             if self._strikes(self._faults.duplicate):
@@ -165,7 +165,7 @@ class FaultyCluster:
             kinds=[row[0] for row in repeated],
             tasks=[row[1] for row in repeated],
             nodes=[row[2] for row in repeated],
-            lives={i: row[3] for i, row in enumerate(repeated) if row[3]},
+            incarnations={i: row[3] for i, row in enumerate(repeated) if row[3]},
         )
 
     def listing(self, token: str) -> Listed:

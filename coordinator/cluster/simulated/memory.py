@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from coordinator.cluster.protocol import BindAnswer, Report, life_of
+from coordinator.cluster.protocol import BindAnswer, Report, incarnation_of
 
 NEVER = "-"
 """Stands in for the node of a task whose end was never reported."""
@@ -94,7 +94,7 @@ def _deleted(memory: Memory, task: str, uid: str, t: float) -> None:
             pod.deleted = t
     elif end is None:
         memory.ended[task] = (uid, NEVER, False) if uid and task not in memory.ended else None
-    elif uid and life_of(end[0]) < life_of(uid):
+    elif uid and incarnation_of(end[0]) < incarnation_of(uid):
         memory.ended[task] = (uid, NEVER, False)
 
 

@@ -200,7 +200,7 @@ class Following:
         order = self._core.order
         order.put_job(before.job, states)
         state = order.jobs[jid]
-        state.rows, state.lives = rows, before.lives
+        state.rows, state.incarnations = rows, before.incarnations
         others = {tix: taken for tix, taken in before.devices.items() if tix not in tasks}
         state.devices = others | _devices(records)
         self._occupy(state, +1)

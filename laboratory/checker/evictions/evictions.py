@@ -105,7 +105,7 @@ class Evictions:
             return 0 if state == SUCCEEDED else -1
         job.evicted.discard(tix)
         if state == 0:
-            job.lives[tix] = job.lives.get(tix, 0) + 1
+            job.incarnations[tix] = job.incarnations.get(tix, 0) + 1
         return 1 if state == SUCCEEDED else 0
 
     def adopted(self, job: CheckedJob, tix: int, state: int) -> None:

@@ -113,8 +113,8 @@ class States:
     def _runs(self, jid: int, job: CheckedJob, tix: int) -> None:
         """Note when a task began to run. Whoever decides heard of it after the cluster's event, and
         maybe before the ledger's."""
-        node, life = self._books.nodes.names[job.rows[tix]], job.lives.get(tix, 0)
-        binding = self._cluster.live(f"{jid}.{tix}", node, life)
+        node, incarnation = self._books.nodes.names[job.rows[tix]], job.incarnations.get(tix, 0)
+        binding = self._cluster.live(f"{jid}.{tix}", node, incarnation)
         if binding is not None and binding.began is not None:
             job.began[tix] = binding.began
         else:
@@ -128,9 +128,9 @@ class States:
     def _begin_anew(self, jid: int, job: CheckedJob, tix: int, old: int) -> None:
         """The next incarnation of an ended task is pending."""
         self._ended(jid, job, tix, PENDING)
-        life, group = job.lives.get(tix, 0), job.group_of[tix]
-        job.restarted.add((tix, life))
-        job.lives[tix] = life + 1
+        incarnation, group = job.incarnations.get(tix, 0), job.group_of[tix]
+        job.restarted.add((tix, incarnation))
+        job.incarnations[tix] = incarnation + 1
         waits = job.cids[tix] in self._books.best_effort  # that counts while it is pending
         job.hold(group, waits - (old == SUCCEEDED))
         if waits:
@@ -151,8 +151,8 @@ class States:
     def _ended(self, jid: int, job: CheckedJob, tix: int, state: int) -> None:
         """Promise 6: a task that the ledger frees has already ended in the cluster."""
         self._findings.checked[Rule.FREED] += 1
-        node, life = self._books.nodes.names[job.rows[tix]], job.lives.get(tix, 0)
-        binding = self._cluster.live(f"{jid}.{tix}", node, life)
+        node, incarnation = self._books.nodes.names[job.rows[tix]], job.incarnations.get(tix, 0)
+        binding = self._cluster.live(f"{jid}.{tix}", node, incarnation)
         if binding is not None:
             self._findings.add(
                 Rule.FREED,

@@ -23,7 +23,7 @@ LIFE = "~~"
 """Separates the uid of a task's job from the number of an incarnation after the first."""
 
 
-def _life(uid: str) -> int:
+def _incarnation(uid: str) -> int:
     tail = uid.partition(LIFE)[2]
     return int(tail) if tail.isdecimal() else 0
 
@@ -34,7 +34,7 @@ class ClusterBinding:
 
     jid: int
     tix: int
-    life: int
+    incarnation: int
     node: str
     line: int
     t: float
@@ -103,15 +103,15 @@ class ClusterSide:
 
     # --- what others ask --------------------------------------------------------------------------
 
-    def live(self, task: str, node: str, life: int) -> ClusterBinding | None:
-        """The task's incarnation ``life``, if this node still has it. None if it ended, is
+    def live(self, task: str, node: str, incarnation: int) -> ClusterBinding | None:
+        """The task's incarnation ``incarnation``, if this node still has it. None if it ended, is
         elsewhere, or came by a late request that the node had refused before."""
         binding = self._newest.get(task)
         if binding is None or binding.phase >= DONE or binding.node != node or binding.late:
             return None
         # The file may have the ledger's entries later than what the cluster did because of them:
         # the next incarnation on the same node is no sign that the one before lives.
-        if binding.life > life:
+        if binding.incarnation > incarnation:
             return None
         return binding
 
@@ -149,7 +149,9 @@ class ClusterSide:
 
     def _take(self, task: str, uid: str, node: str, t: float) -> ClusterBinding:
         jid, _, tix = task.partition(".")
-        binding = ClusterBinding(int(jid), int(tix), _life(uid), node, self._findings.line, t)
+        binding = ClusterBinding(
+            int(jid), int(tix), _incarnation(uid), node, self._findings.line, t
+        )
         # The node had refused an earlier copy of this request: the ledger may have placed the task
         # elsewhere since.
         binding.late = (task, uid) in self._refused
@@ -162,11 +164,13 @@ class ClusterSide:
 
     def _follow(self, task: str, binding: ClusterBinding, before: ClusterBinding) -> None:
         """A new incarnation of a task is accepted: the one before must have ended."""
-        if binding.life and (before.phase < DONE or before.life >= binding.life):
+        if binding.incarnation and (
+            before.phase < DONE or before.incarnation >= binding.incarnation
+        ):
             self._double(
                 task,
-                f"task {task} was bound to {binding.node} as incarnation {binding.life}; "
-                f"incarnation {before.life} is {before.told} on {before.node} since "
+                f"task {task} was bound to {binding.node} as incarnation {binding.incarnation}; "
+                f"incarnation {before.incarnation} is {before.told} on {before.node} since "
                 f"line {before.line}",
             )
 

@@ -95,7 +95,7 @@ class CheckedJob:
     unpromised: float | None = None  # when those nominations ended; None: they have not
     left: dict[int, float] = field(default_factory=dict)  # when a task last left its node by itself
     # Incarnations that were evicted, or begun anew, and ended.
-    lives: dict[int, int] = field(default_factory=dict)
+    incarnations: dict[int, int] = field(default_factory=dict)
     # (task, incarnation) begun anew after its end.
     restarted: set[tuple[int, int]] = field(default_factory=set)
 

@@ -96,7 +96,7 @@ def _explore_victim(without: str | None) -> Exploration:
     rules = eviction.ALL if without is None else eviction.ALL - {eviction.EvictionRule(without)}
     started = time.perf_counter()
     explored = eviction.explore(rules)
-    scope = f"{eviction.LIVES} evictions of one task, 1 takeover"
+    scope = f"{eviction.INCARNATIONS} evictions of one task, 1 takeover"
     return Exploration(scope, explored, time.perf_counter() - started)
 
 

@@ -31,8 +31,8 @@ class Evicted:
     reason: str
     tasks: list[int]
     rows: list[int]
-    lives: list[int]
-    """The evicted incarnation of each (see :attr:`TaskRecord.life`)."""
+    incarnations: list[int]
+    """The evicted incarnation of each (see :attr:`TaskRecord.incarnation`)."""
     to: list[int] = field(default_factory=list)
     """The rows that are promised to them instead; empty where they only go."""
 
@@ -44,7 +44,7 @@ class BindEntry:
     id: str
     binds: list[tuple[int, int, list[int], list[int]]]
     """Allocations: (jid, cid, tasks, rows)."""
-    lives: dict[tuple[int, int], int] = field(default_factory=dict)
+    incarnations: dict[tuple[int, int], int] = field(default_factory=dict)
     """(jid, tix) -> incarnation, of tasks that were evicted before."""
     evicts: list[Evicted] = field(default_factory=list)
     devices: dict[tuple[int, int], Things] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class TaskRecord:
     cid: int
     version: int
     group: int = 0
-    life: int = 0
+    incarnation: int = 0
     """Number of the task's evicted incarnations that have ended."""
     by: int = -1
     """The job it is being evicted for; -1 where it is not being evicted."""

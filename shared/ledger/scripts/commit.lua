@@ -5,7 +5,7 @@
 local verdicts, ats, tails, dropped = {}, {}, {}, {}
 local binds, bind_count, task_args, task_count = {}, 0, {}, 0
 -- For the binder: incarnations of what was evicted before; evictions; devices (jid, tix, devices).
-local lives, evicts, assigned = {}, {}, {}
+local incarnations, evicts, assigned = {}, {}, {}
 local job_dirty, nomination_dirty = {}, {}
 local asked, asked_count = {}, 0  -- rows to show to the writer although they did not change
 
@@ -36,12 +36,12 @@ do
     local old = reborn and reborn[names[o]]
     task_args[task_count + 1] = names[o]
     task_args[task_count + 2] = old
-      and pack_task(jid, tasks[o], BINDING, rows[o], cid, old[4] + 1, group, old.life, -1, '', devices)
+      and pack_task(jid, tasks[o], BINDING, rows[o], cid, old[4] + 1, group, old.incarnation, -1, '', devices)
       or pack_task(jid, tasks[o], BINDING, rows[o], cid, 1, group, nil, nil, nil, devices)
     task_count = task_count + 2
     if old then
-      local n = #lives
-      lives[n + 1], lives[n + 2], lives[n + 3] = jid, tasks[o], old.life
+      local n = #incarnations
+      incarnations[n + 1], incarnations[n + 2], incarnations[n + 3] = jid, tasks[o], old.incarnation
     end
     if devices then
       local n = #assigned
@@ -57,11 +57,11 @@ do
     for i, tix in ipairs(run[5]) do
       local name = jid .. '.' .. tix
       local rec = victim[name]
-      rec[4], rec.life, rec.by, rec.why = rec[4] + 1, rec.life or 0, by, reason
-      told[i] = rec.life
+      rec[4], rec.incarnation, rec.by, rec.why = rec[4] + 1, rec.incarnation or 0, by, reason
+      told[i] = rec.incarnation
       task_args[task_count + 1] = name
       task_args[task_count + 2] = pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4], rec[5],
-        rec.life, by, reason, rec.devices)
+        rec.incarnation, by, reason, rec.devices)
       task_count = task_count + 2
     end
     if #told > 0 then evicts[#evicts + 1] = {jid, by, reason, run[5], run[6], told, run[8]} end
@@ -297,7 +297,7 @@ do
       plan_entry(LOG, entry, packed)
     end
     if bind_count > 0 or #evicts > 0 then
-      plan_entry(BINDS, {binds, lives, evicts, #assigned > 0 and assigned or nil})
+      plan_entry(BINDS, {binds, incarnations, evicts, #assigned > 0 and assigned or nil})
     end
     plan_nodes(touched, records)
     named.plan()

@@ -65,16 +65,16 @@ do  -- one function has no more than 200 local names: what nobody else needs sta
   -- What was evicted, now or before, or takes devices has more behind it: how often it was evicted,
   -- and has ended; for whom it has to leave now (-1: it does not) and why; behind a zero byte its
   -- devices, packed (things.lua); and a seal of all.
-  function pack_task(jid, tix, state, row, cid, version, group, life, by, why, devices)
+  function pack_task(jid, tix, state, row, cid, version, group, incarnation, by, why, devices)
     local record = spack('<BI4I4I4I2I4', state, row, cid, version, group,
       task_seal(jid, tix, state, row, cid, version, group))
-    if not life and not devices then return record end
-    record = record .. spack('<I4i4', life or NEVER, by or -1) .. (why or '')
+    if not incarnation and not devices then return record end
+    record = record .. spack('<I4i4', incarnation or NEVER, by or -1) .. (why or '')
     if devices then record = record .. '\0' .. devices end
     return record .. sub(sha1hex(jid .. '.' .. tix .. record), 1, 8)
   end
 
-  -- {state, row, cid, version, group; life, by, why of one that was evicted; devices where it has any}
+  -- {state, row, cid, version, group; incarnation, by, why of one that was evicted; devices where it has any}
   function read_task(record, jid, tix)
     local name = jid .. '.' .. tix
     if #record < 19 then altered('task ' .. name) end
@@ -83,11 +83,11 @@ do  -- one function has no more than 200 local names: what nobody else needs sta
     if #record == 19 then return rec end
     local body = sub(record, 1, -9)
     if sub(record, -8) ~= sub(sha1hex(name .. body), 1, 8) then altered('task ' .. name) end
-    local life, by = sunpack('<I4i4', record, 20)
+    local incarnation, by = sunpack('<I4i4', record, 20)
     local zero = string.find(body, '%z', 28)
     if zero then rec.devices = sub(body, zero + 1) end
-    if life ~= NEVER then
-      rec.life, rec.by, rec.why = life, by, sub(body, 28, zero and zero - 1)
+    if incarnation ~= NEVER then
+      rec.incarnation, rec.by, rec.why = incarnation, by, sub(body, 28, zero and zero - 1)
     end
     return rec
   end

@@ -187,7 +187,7 @@ local function adopt(state, jid, tix, row, name, cid, group, devices)
   charge(owner[2], class[cid], 1)
   mark_queue(owner[2])
   task[name] = {state, row, cid, rec and rec[4] + 1 or 1, group,
-    life = rec and rec.life, by = by, why = why, devices = devices}
+    incarnation = rec and rec.incarnation, by = by, why = why, devices = devices}
   return true
 end
 
@@ -198,11 +198,11 @@ local function finish(state, rec, jid, name)
   free(rec, jid, members_after(rec, state))
   if evicted then
     rec.by, rec.why = -1, ''
-    if state == 0 then rec.life = rec.life + 1 end
+    if state == 0 then rec.incarnation = rec.incarnation + 1 end
   end
   if state == 0 then
     rec.devices = nil
-    if not rec.life then task[name] = nil end
+    if not rec.incarnation then task[name] = nil end
   end
 end
 
@@ -232,7 +232,7 @@ end
 -- that what comes late or twice cannot put an end to the next one.
 local function restart(_, jid, _, _, name, incarnations, _, _, i)
   local rec, owner, incarnation = task[name], job[jid], incarnations[i]
-  if not rec or rec[1] < SUCCEEDED or (rec.life or 0) ~= incarnation then return false end
+  if not rec or rec[1] < SUCCEEDED or (rec.incarnation or 0) ~= incarnation then return false end
   if owner[3] ~= 0 or not class[rec[3]] then return false end
   local members = (class[rec[3]].best_effort and 1 or 0) - (rec[1] == SUCCEEDED and 1 or 0)
   if members ~= 0 then
@@ -240,7 +240,7 @@ local function restart(_, jid, _, _, name, incarnations, _, _, i)
     job_dirty[jid] = true
   end
   rec[1], rec[4] = 0, rec[4] + 1
-  rec.life, rec.by, rec.why, rec.devices = incarnation + 1, -1, '', nil
+  rec.incarnation, rec.by, rec.why, rec.devices = incarnation + 1, -1, '', nil
   return true
 end
 
@@ -283,7 +283,7 @@ end
 
 local function pack_name(name, rec)
   local jid, tix = unpack(names_of[name])
-  return pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4], rec[5], rec.life, rec.by, rec.why,
+  return pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4], rec[5], rec.incarnation, rec.by, rec.why,
     rec.devices)
 end
 

@@ -27,7 +27,7 @@ end
 
 local removed, recomputed = {}, {}  -- fields of tasks that go; rows whose sums move with them
 local task_args, task_gone = {}, {}
-local binds, lives, assigned = {}, {}, {}
+local binds, incarnations, assigned = {}, {}, {}
 do
   local open  -- payloads of the open bind entries, false where they are too many
 
@@ -74,9 +74,9 @@ do
     end
     local n = #binds
     binds[n + 1], binds[n + 2], binds[n + 3], binds[n + 4], binds[n + 5] = jid, rec[3], 1, tix, rec[2]
-    if rec.life and rec.life > 0 then
-      local m = #lives
-      lives[m + 1], lives[m + 2], lives[m + 3] = jid, tix, rec.life
+    if rec.incarnation and rec.incarnation > 0 then
+      local m = #incarnations
+      incarnations[m + 1], incarnations[m + 2], incarnations[m + 3] = jid, tix, rec.incarnation
     end
     if rec.devices then
       local m = #assigned
@@ -84,7 +84,7 @@ do
     end
     task_args[#task_args + 1] = jid .. '.' .. tix
     task_args[#task_args + 1] =
-      pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4] + 1, rec[5], rec.life, rec.by, rec.why,
+      pack_task(jid, tix, rec[1], rec[2], rec[3], rec[4] + 1, rec[5], rec.incarnation, rec.by, rec.why,
         rec.devices)
     return REPAIRED
   end
@@ -492,7 +492,7 @@ local records = pack_records(moved, named.moved(version_of))
 if #rows > 0 or #ended > 0 then
   plan_entry(LOG, {1, writer, epoch, sequence, {}, ended, rows}, records)
 end
-if #binds > 0 then plan_entry(BINDS, {binds, lives, {}, #assigned > 0 and assigned or nil}) end
+if #binds > 0 then plan_entry(BINDS, {binds, incarnations, {}, #assigned > 0 and assigned or nil}) end
 plan_nodes(rows, moved)
 named.plan()
 plan_chunks('HSET', TASK, task_args, #task_args)

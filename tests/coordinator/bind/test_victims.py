@@ -9,8 +9,8 @@ from coordinator.cluster.protocol import (
     BindRequests,
     Report,
     Reports,
-    incarnation,
-    life_of,
+    incarnation_of,
+    incarnation_uid,
 )
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.instructions import ReleaseNominations, Stop
@@ -51,9 +51,11 @@ from tests.coordinator.order.helpers import job, placed
 VICTIM, WINNER = 1, 2
 
 
-def entry(*tasks: int, jid: int = VICTIM, life: int = 0, number: int = 1) -> BindEntry:
-    rows, lives = [0] * len(tasks), [life] * len(tasks)
-    evicted = Evicted(jid, WINNER, "preempt (priority): for default/w-0", [*tasks], rows, lives)
+def entry(*tasks: int, jid: int = VICTIM, incarnation: int = 0, number: int = 1) -> BindEntry:
+    rows, incarnations = [0] * len(tasks), [incarnation] * len(tasks)
+    evicted = Evicted(
+        jid, WINNER, "preempt (priority): for default/w-0", [*tasks], rows, incarnations
+    )
     return BindEntry(f"{number}-0", [], {}, [evicted])
 
 
@@ -65,21 +67,23 @@ def filled(minimum: int = 1) -> Coordinator:
     return core
 
 
-def evict(core: Coordinator, *tasks: int, life: int = 0) -> tuple[list[tuple[int, int]], list[str]]:
-    found = core.evicted([entry(*tasks, life=life)])
+def evict(
+    core: Coordinator, *tasks: int, incarnation: int = 0
+) -> tuple[list[tuple[int, int]], list[str]]:
+    found = core.evicted([entry(*tasks, incarnation=incarnation)])
     core.validate()
     return found
 
 
-def reports(kind: Report, tasks: list[int], life: int = 0) -> Reports:
+def reports(kind: Report, tasks: list[int], incarnation: int = 0) -> Reports:
     names = [f"{VICTIM}.{t}" for t in tasks]
-    lives = dict.fromkeys(range(len(tasks)), life) if life else {}
-    return Reports(9, [kind] * len(tasks), names, ["n0"] * len(tasks), lives)
+    incarnations = dict.fromkeys(range(len(tasks)), incarnation) if incarnation else {}
+    return Reports(9, [kind] * len(tasks), names, ["n0"] * len(tasks), incarnations)
 
 
-def ends(core: Coordinator, *tasks: int, life: int = 0) -> list[StatusItem]:
+def ends(core: Coordinator, *tasks: int, incarnation: int = 0) -> list[StatusItem]:
     """The cluster says that these failed; what becomes of that is recorded."""
-    items = core.victims.read(reports(Report.FAILED, [*tasks], life), {"n0": 0})
+    items = core.victims.read(reports(Report.FAILED, [*tasks], incarnation), {"n0": 0})
     core.recorded(items, [item.tasks for item in items])
     core.validate()
     return items
@@ -98,7 +102,7 @@ def test_a_victim_is_stopped_leaves_its_gang_and_is_pending_again() -> None:
     items = ends(core, 1, 2)
     assert items == [StatusItem(PENDING, VICTIM, [1, 2], [0, 0])]
     assert [TaskState(s) for s in state.states] == [RUNNING, PENDING, PENDING]
-    assert (state.info.held, state.evicted, state.lives) == ([1], set(), {1: 1, 2: 1})
+    assert (state.info.held, state.evicted, state.incarnations) == ([1], set(), {1: 1, 2: 1})
     assert (state.status, state.refusals) == (SchedulingStatus.READY, 0)
     assert core.victims.uids([(1, 0), (1, 1)]) == ["u1", "u1~~1"]
     assert idle(core) == 3
@@ -117,7 +121,7 @@ def test_what_ends_well_before_it_is_stopped_has_ended() -> None:
     evict(core, 1)
     record(core, SUCCEEDED, VICTIM, [1])
     state = core.order.jobs[VICTIM]
-    assert (state.info.held, state.evicted, state.lives) == ([3], set(), {})
+    assert (state.info.held, state.evicted, state.incarnations) == ([3], set(), {})
 
 
 def test_a_failure_before_word_of_the_eviction_is_a_failure() -> None:
@@ -198,7 +202,7 @@ def test_a_late_report_of_an_earlier_incarnation_means_nothing() -> None:
     again(core)
     assert ends(core, 1) == []
     assert ends(core, 0, 1) == [StatusItem(FAILED, VICTIM, [0], [0])]
-    assert ends(core, 1, life=1) == [StatusItem(FAILED, VICTIM, [1], [0])]
+    assert ends(core, 1, incarnation=1) == [StatusItem(FAILED, VICTIM, [1], [0])]
 
 
 def test_an_end_that_is_told_twice_takes_no_place_from_the_next_incarnation() -> None:
@@ -210,7 +214,7 @@ def test_an_end_that_is_told_twice_takes_no_place_from_the_next_incarnation() ->
     core.recorded(first, [[1]])
     run(core, VICTIM)
     assert core.victims.current(second) == []
-    evict(core, 1, life=1)
+    evict(core, 1, incarnation=1)
     assert core.victims.current(second) == []
 
 
@@ -223,7 +227,7 @@ def test_a_report_that_comes_twice_does_not_end_the_task_that_begins_anew() -> N
     assert core.victims.current(twice) == [StatusItem(FAILED, VICTIM, [0], [0])]
     run(core, VICTIM)
     assert core.victims.current(twice) == [StatusItem(FAILED, VICTIM, [0], [0])]
-    started = core.victims.read(reports(Report.STARTED, [1], life=1), {"n0": 0})
+    started = core.victims.read(reports(Report.STARTED, [1], incarnation=1), {"n0": 0})
     assert core.victims.current(started) == started == [StatusItem(RUNNING, VICTIM, [1], [0])]
 
 
@@ -248,8 +252,8 @@ def test_an_answer_to_an_earlier_stop_means_nothing() -> None:
 
 
 def test_the_uid_of_an_incarnation() -> None:
-    assert incarnation("a#4", 0) == "a#4"
-    assert [life_of(incarnation("a#4", n)) for n in (0, 1, 12)] == [0, 1, 12]
+    assert incarnation_uid("a#4", 0) == "a#4"
+    assert [incarnation_of(incarnation_uid("a#4", n)) for n in (0, 1, 12)] == [0, 1, 12]
 
 
 def test_binds_name_the_incarnation() -> None:
@@ -319,7 +323,7 @@ def test_another_specification_keeps_victims_and_lives() -> None:
     core.admitted(Changes(jobs=[replace(known, spec=known.spec + 1)]))
     core.validate()
     state = core.order.jobs[VICTIM]
-    assert (state.evicted, state.lives, state.info.held) == ({0}, {1: 1}, [2])
+    assert (state.evicted, state.incarnations, state.info.held) == ({0}, {1: 1}, [2])
 
 
 # --- read from the ledger ---------------------------------------------------------------------
@@ -341,9 +345,9 @@ def test_the_ledger_may_know_more_than_the_books() -> None:
     )
     core.validate()
     state = core.order.jobs[VICTIM]
-    assert (state.evicted, state.lives, state.info.held) == ({1}, {1: 2, 2: 3}, [1])
-    assert ends(core, 1, life=2) == [StatusItem(PENDING, VICTIM, [1], [0])]
-    assert state.lives == {1: 3, 2: 3}
+    assert (state.evicted, state.incarnations, state.info.held) == ({1}, {1: 2, 2: 3}, [1])
+    assert ends(core, 1, incarnation=2) == [StatusItem(PENDING, VICTIM, [1], [0])]
+    assert state.incarnations == {1: 3, 2: 3}
 
 
 # --- nominations --------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def asked(event: str, action: str, standing: Standing, **kept: Any) -> dict[int,
     (note,) = actions
     assert isinstance(note, Note), note
     assert note.state["retryCount"] == kept.get("retryCount", 0) + 1
-    return {int(tix): life for tix, life in note.state["incarnations"].items()}
+    return {int(tix): incarnation for tix, incarnation in note.state["incarnations"].items()}
 
 
 def in_parts(words: str) -> Standing:
@@ -65,7 +65,9 @@ def test_what_an_action_begins_anew(
     standing = Standing(words)
     standing.evicted = {t for t, s in enumerate(standing.states) if s == TaskState.RELEASING}
     found = asked(event, action, standing)
-    assert found == (wanted and {tix: life for tix, life in wanted.items() if life})
+    assert found == (
+        wanted and {tix: incarnation for tix, incarnation in wanted.items() if incarnation}
+    )
 
 
 def test_a_partition_is_that_of_the_pod_that_failed() -> None:
@@ -76,14 +78,14 @@ def test_a_partition_is_that_of_the_pod_that_failed() -> None:
 def test_an_eviction_is_answered_once() -> None:
     """The evicted pod is made anew already; with it the others of its task are."""
     standing = Standing("a=r.rr b=rr")
-    standing.lives[1] = 1
+    standing.incarnations[1] = 1
     wanted = {0: 1, 1: 1, 2: 1, 3: 1}
     assert asked("PodEvicted", "RestartTask", standing) == wanted
-    standing.lives |= wanted
+    standing.incarnations |= wanted
     standing.states[1] = TaskState.RUNNING
     kept = {"retryCount": 1, "incarnations": {str(t): n for t, n in wanted.items()}}
     assert asked("PodEvicted", "RestartTask", standing, **kept) is None
-    standing.lives[2] = 2
+    standing.incarnations[2] = 2
     standing.states[2] = TaskState.PENDING
     assert asked("PodEvicted", "RestartTask", standing, **kept) == {0: 2, 1: 2, 2: 2, 3: 2}
     assert asked("PodEvicted", "RestartPod", standing, **kept) == {0: 1, 1: 1, 2: 2, 3: 1}
@@ -95,17 +97,17 @@ def begun(standing: Standing, **kept: Any) -> tuple[JobController, list[Action]]
 
 def test_what_the_document_demands_is_done_before_anything_is_judged() -> None:
     standing = Standing("a=rf.r b=rr")
-    standing.lives[2] = 1
+    standing.incarnations[2] = 1
     made, actions = begun(standing, incarnations={"0": 1, "1": 1, "2": 1})
     assert actions == [Restart(KEY, 0, [0, 1])]
     made.restarted(0, 100.1)
     assert made.take(100.2) == []
-    standing.states[1], standing.lives[1] = TaskState.PENDING, 1
+    standing.states[1], standing.incarnations[1] = TaskState.PENDING, 1
     made.recorded([0], 100.3)
     assert made.take(100.4) == []  # that was asked for already
     assert made.take(100.0 + RESTART_LOOK_SECONDS) == [Restart(KEY, 0, [0])]
     made.restarted(0, 101.1)
-    standing.states[0], standing.lives[0] = TaskState.PENDING, 1
+    standing.states[0], standing.incarnations[0] = TaskState.PENDING, 1
     made.recorded([0], 101.2)
     standing.states[3] = TaskState.FAILED
     made.recorded([0], 101.3)

@@ -81,7 +81,7 @@ async def test_a_pod_that_failed_begins_anew_and_the_others_run_on(
         assert {name for name in before if before[name] != after[name]} == {"j-w-1"}
         assert [cluster.times(name) for name in ("0.0", "0.1", "0.2")] == [1, 2, 1]
         record = (await ledger_of(service)).tasks[0][1]
-        assert (record.state, record.life) == (TaskState.RUNNING, 1)
+        assert (record.state, record.incarnation) == (TaskState.RUNNING, 1)
         assert "Restarting" in told(service, "j")
         service.service.core.validate()
 
@@ -116,8 +116,10 @@ async def test_a_task_begins_anew_with_all_its_pods(tmp_path: Path, redis_url: s
         await submit(service, node(), job("j", worker, master, minAvailable=4))
         await again(service, "j", 1)
         assert [cluster.times(f"0.{tix}") for tix in range(4)] == [2, 2, 2, 1]
-        lives = {tix: t.life for tix, t in (await ledger_of(service)).tasks[0].items()}
-        assert lives == {0: 1, 1: 1, 2: 1, 3: 0}
+        incarnations = {
+            tix: t.incarnation for tix, t in (await ledger_of(service)).tasks[0].items()
+        }
+        assert incarnations == {0: 1, 1: 1, 2: 1, 3: 0}
         service.service.core.validate()
 
 

@@ -45,7 +45,7 @@ class Standing:
             0, "ns", "j", "Job", "u", "q", 0.0, groups=(Group(-1, minimum),), roles=tuple(roles)
         )
         self.states = states
-        self.lives: dict[int, int] = {}
+        self.incarnations: dict[int, int] = {}
         self.evicted: set[int] = set()
         self.admitted = True
         self.in_part = False
@@ -329,10 +329,10 @@ def test_an_evicted_pod_is_an_event_of_its_role(event: str) -> None:
     body = job("j", task("a", 2, policies=[when(event, "RestartJob")]), task("b", 2))
     standing = Standing("a=rr b=rr")
     made, actions = controller(body, standing)
-    standing.lives[2] = 1
+    standing.incarnations[2] = 1
     made.recorded([0], 101.0)
     assert actions == made.take(101.0) == []
-    standing.lives[1] = 1
+    standing.incarnations[1] = 1
     made.recorded([0], 102.0)
     (action,) = made.take(102.0)
     assert isinstance(action, End)
@@ -385,7 +385,7 @@ def test_what_is_due_at_once_goes_before_what_has_time() -> None:
     slowly = when("PodFailed", "RestartJob") | {"timeout": "1h"}
     body = job("j", task("a", 2), policies=[slowly, when("PodEvicted", "AbortJob")])
     standing = Standing("a=f.")
-    standing.lives[1] = 1
+    standing.incarnations[1] = 1
     _, (action,) = controller(body, standing)
     assert isinstance(action, End)
     assert action.state["reason"] == "PodEvicted"

@@ -33,8 +33,10 @@ def test_members_that_have_ended_stay_when_a_gang_leaves(minimum: int, rest: int
     assert run.guards == GUARD_GANG + rest * GUARD_REST
 
 
-@pytest.mark.parametrize("life", [0, 1], ids=["this one", "one that is back"])
-def test_what_the_ledger_evicts_and_the_books_do_not_know_yet_is_not_healthy(life: int) -> None:
+@pytest.mark.parametrize("incarnation", [0, 1], ids=["this one", "one that is back"])
+def test_what_the_ledger_evicts_and_the_books_do_not_know_yet_is_not_healthy(
+    incarnation: int,
+) -> None:
     """A statement that is refused for it takes the newer version of its budget."""
     books = order()
     budget = Budget("ns", "all", Selector(), min_available="2")
@@ -51,11 +53,11 @@ def test_what_the_ledger_evicts_and_the_books_do_not_know_yet_is_not_healthy(lif
     plan = evictions.plan((2, 0), objects, action=Action.EVICT, whom="drain")
     assert isinstance(plan, EvictionPlan)
     assert evictions.counted(plan) == [1, 2, 3]
-    leaving = TaskRecord(TaskState.RELEASING, 0, 0, 5, life=life, by=9)
+    leaving = TaskRecord(TaskState.RELEASING, 0, 0, 5, incarnation=incarnation, by=9)
     record = JobRecord(spec_version=0, qid=0, gone=False, groups=[])
     evictions.reread(plan, {key: 6}, {1: (record, {0: leaving})})
     assert books.spanning.versions[key] == 6
     again = evictions.plan((2, 0), objects, action=Action.EVICT, whom="drain")
-    assert isinstance(again, EvictionPlan if life else EvictionRefusal)
+    assert isinstance(again, EvictionPlan if incarnation else EvictionRefusal)
     other = evictions.plan((1, 0), objects, action=Action.EVICT, whom="drain")
-    assert isinstance(other, EvictionPlan if life else Leaving)
+    assert isinstance(other, EvictionPlan if incarnation else Leaving)

@@ -263,7 +263,7 @@ async def test_a_reborn_task_is_bound_as_the_incarnation_that_it_is(desk: Desk) 
     reply = await repair(desk, await task_request(desk, GANG, 2))
     assert reply.results[5] == [R.REPAIRED]
     entries, _ = await desk.ledger.open_binds("0", count=10)
-    assert [(entry.binds, entry.lives) for entry in entries] == [
+    assert [(entry.binds, entry.incarnations) for entry in entries] == [
         ([(GANG, SMALL, [2], [3])], {(GANG, 2): 1})
     ]
 

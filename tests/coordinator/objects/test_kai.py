@@ -153,11 +153,11 @@ class Stamped:
         self.jid = world.jid("KaiPodGroup", "g")
         self.stamps = GroupStamps(world.core)
 
-    def recorded(self, state: TaskState, *tasks: int, lives: tuple[int, ...] = ()) -> None:
+    def recorded(self, state: TaskState, *tasks: int, incarnations: tuple[int, ...] = ()) -> None:
         self.world.now += 10
         self.world.record(state, self.jid, [*tasks])
         rows = [0] * len(tasks)
-        item = StatusItem(state, self.jid, [*tasks], rows, incarnations=lives)
+        item = StatusItem(state, self.jid, [*tasks], rows, incarnations=incarnations)
         self.stamps.recorded([item], self.world.now)
 
     def written(self) -> Json:
@@ -191,7 +191,7 @@ def test_the_last_eviction_is_written_and_delays_the_next_search(world: World) -
     assert LAST_EVICTION not in gang.written(), "a refused bind"
     world.place()
     gang.recorded(TaskState.RUNNING, 0, 1)
-    gang.recorded(TaskState.PENDING, 0, 1, lives=(0, 0))
+    gang.recorded(TaskState.PENDING, 0, 1, incarnations=(0, 0))
     assert gang.written()[LAST_EVICTION] == "1970-01-12T13:47:20Z"
     record = world.core.order.accounts.cluster.objects.kai_groups["ns/g"]
     assert record.delayed_until(0.0) == 1_000_040.0 + 60

@@ -50,10 +50,10 @@ def running(minimum: int = 1) -> Story:
     return story
 
 
-def again(story: Story, row: int, life: int = 1, ev: str = "bind") -> dict[str, Any]:
+def again(story: Story, row: int, incarnation: int = 1, ev: str = "bind") -> dict[str, Any]:
     """Another incarnation of task 1.0 on a node."""
     event = story.cluster(ev, ["1.0"], [f"n{row}"], *(["OK"] if ev == "bind" else []))
-    event["uids"] = [f"uid-1~~{life}"]
+    event["uids"] = [f"uid-1~~{incarnation}"]
     return event
 
 
@@ -332,9 +332,9 @@ def test_an_incarnation_never_comes_after_a_later_one(tmp_path: Path) -> None:
     story = running()
     evicted(story)
     story.commit(1, {0: 1})
-    again(story, 1, life=2)
-    again(story, 1, life=2, ev="failed")
-    line = story.line_of(again(story, 1, life=1))
+    again(story, 1, incarnation=2)
+    again(story, 1, incarnation=2, ev="failed")
+    line = story.line_of(again(story, 1, incarnation=1))
     assert the_first(story, tmp_path) == (1, line)
 
 

@@ -66,6 +66,6 @@ def test_coordinator_dies_before_and_after(step: str) -> None:
                     played = play(wanted, crash=(label, which, before))
                     how = f"{'before' if before else 'after'} {label}, number {which}"
                     assert not played.broken, f"{wanted.seed}, {how}: {played.broken[0]}"
-                    assert len(played.simulation.lives) > 1 + wanted.standby, how
+                    assert len(played.simulation.incarnations) > 1 + wanted.standby, how
                     died += 1
     assert died, f"nothing of {STEPS[step]} happens"

@@ -79,11 +79,13 @@ def _watch_books(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
     def counted_leave(self: Victims, state: JobState, evicted: Evicted) -> None:
         jid, order = evicted.jid, self._order
         seen["its job goes"] += jid in order.departures.jobs
-        for tix, row, life in zip(evicted.tasks, evicted.rows, evicted.lives, strict=True):
+        for tix, row, incarnation in zip(
+            evicted.tasks, evicted.rows, evicted.incarnations, strict=True
+        ):
             seen["its bind was on its way"] += state.states[tix] == S.BINDING
             seen["its outcome was"] += state.states[tix] == S.PENDING
             seen["its node goes"] += row not in self._order.accounts.cluster.nodes
-            seen["twice evicted"] += life > 0
+            seen["twice evicted"] += incarnation > 0
         leave(self, state, evicted)
 
     def counted_known(self: Victims, state: JobState, tasks: Mapping[int, TaskRecord]) -> None:
@@ -109,8 +111,8 @@ def _watch_books(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
 def _watch_late(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
     current, answered, stopped = evictions._current, Victims.answered, Coordinator.stopped
 
-    def counted_current(reports: Reports, lives: Mapping[str, int]) -> Reports:
-        found = current(reports, lives)
+    def counted_current(reports: Reports, incarnations: Mapping[str, int]) -> Reports:
+        found = current(reports, incarnations)
         seen["late report"] += len(found.tasks) < len(reports.tasks)
         return found
 
@@ -191,7 +193,7 @@ def test_the_coordinator_dies_around_an_eviction(name: str) -> None:
             played = play(wanted, crash=(name, which, before))
             how = f"{wanted.seed}, {'before' if before else 'after'} {name} {which}"
             assert not played.broken, f"{how}: {played.broken[0]}"
-            assert len(played.simulation.lives) > 1, how
+            assert len(played.simulation.incarnations) > 1, how
 
 
 # --- its job's turn is lost meanwhile -----------------------------------------------------------

@@ -48,10 +48,13 @@ def test_it_gets_no_service_until_the_operator_says_that_it_counts() -> None:
         simulation.run(until=START + AT + MEANWHILE)
         assert at_once(ledger.log_tail()) == tail, f"seed {seed}: something was written to it"
         assert ledger.refused, f"seed {seed}: nobody looked"
-        assert not any(life.open and life.process.alive for life in simulation.lives)
+        assert not any(
+            incarnation.open and incarnation.process.alive
+            for incarnation in simulation.incarnations
+        )
         ledger.accept()
         simulation.run(until=simulation.timeline.now + MEANWHILE)
-        assert simulation.life.open, f"seed {seed}: nobody leads"
+        assert simulation.incarnation.open, f"seed {seed}: nobody leads"
         assert at_once(ledger.log_tail()) != tail
         simulation.core.validate()
     assert looked > len(SEEDS) / 2

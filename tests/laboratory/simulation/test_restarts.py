@@ -45,8 +45,8 @@ def test_pods_begin_anew_whatever_dies() -> None:
 
 
 def test_a_restart_that_is_no_other_incarnation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    life = "rec.life, rec.by, rec.why, rec.devices = incarnation"
-    change(monkeypatch, f"{life} + 1", life)
+    incarnation = "rec.incarnation, rec.by, rec.why, rec.devices = incarnation"
+    change(monkeypatch, f"{incarnation} + 1", incarnation)
     assert play(scenario(SEEDS[0])).broken
 
 

@@ -56,5 +56,5 @@ def test_messages_alone_make_another_history() -> None:
 
 def test_books_agree_after_every_single_event() -> None:
     for seed in (29, 44):
-        played = play(scenario(seed), inspect=lambda simulation: simulation.life.validate())
+        played = play(scenario(seed), inspect=lambda simulation: simulation.incarnation.validate())
         assert not played.broken

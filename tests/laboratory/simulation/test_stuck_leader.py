@@ -33,4 +33,4 @@ def test_who_leads_after_it(kind: FaultKind, seconds: float, leaders: int) -> No
     )
     played = play(wanted)
     assert not played.broken
-    assert max(life.term for life in played.simulation.lives) == leaders
+    assert max(incarnation.term for incarnation in played.simulation.incarnations) == leaders

@@ -49,8 +49,8 @@ def _counts(played: ScenarioResult) -> Counter[str]:
         conflicts_true=summary.conflicts_true,
         conflicts_read=summary.conflicts_read,
         across=summary.gangs_across_shards,
-        lost=sum(life.core.tally.workers_lost for life in simulation.lives),
-        successors=len(simulation.lives) - 1,
+        lost=sum(incarnation.core.tally.workers_lost for incarnation in simulation.incarnations),
+        successors=len(simulation.incarnations) - 1,
         redelivered=simulation.redelivered,
     )
     counts.update({f"L{level}": count for level, count in enumerate(summary.levels, 1)})

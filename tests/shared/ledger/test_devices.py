@@ -172,10 +172,10 @@ async def test_a_victims_device_is_promised_in_the_statement_that_evicts_it(desk
     assert (leaving.devices, leaving.by, leaving.why) == (part(600), 7, "preempt: priority")
     await desk.record(StatusItem(S.PENDING, 6, [0], [0]))
     again = (await desk.ledger.snapshot()).tasks[6][0]
-    assert (again.devices, again.life) == ((), 1), "it is pending, and has none"
+    assert (again.devices, again.incarnation) == ((), 1), "it is pending, and has none"
     assert await placed(desk, 6, part(300, of=1)) in ACCEPTED
     reborn = (await desk.ledger.snapshot()).tasks[6][0]
-    assert (reborn.devices, reborn.life) == (part(300, of=1), 1)
+    assert (reborn.devices, reborn.incarnation) == (part(300, of=1), 1)
 
 
 async def test_a_statement_that_evicts_in_vain_leaves_devices_as_they_were(desk: Desk) -> None:

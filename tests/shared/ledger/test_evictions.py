@@ -103,13 +103,13 @@ async def test_what_ended_after_its_eviction_is_another_incarnation(desk: Desk) 
     assert (snapshot.queues[LEAF].used, snapshot.queues[LEAF].leaving) == (used(1), {})
     assert snapshot.tasks[VICTIM][1] == TaskRecord(S.PENDING, 0, BIG, 4, 0, 1)
     truth = await desk.ledger.read_tasks([VICTIM])
-    assert truth[VICTIM][1][1].life == 1
+    assert truth[VICTIM][1][1].incarnation == 1
     again = statement(VICTIM, run([1], [1], cid=BIG))
     assert verdict(await desk.commit(again)) == (V.COMMITTED, -1)
     assert verdict(await desk.commit(again)) == (V.TASK, 1)
     assert await record(desk, VICTIM, 1) == TaskRecord(S.BINDING, 1, BIG, 5, 0, 1)
     last = (await desk.ledger.read_binds("b"))[-1]
-    assert (last.binds, last.lives) == ([(VICTIM, BIG, [1], [1])], {(VICTIM, 1): 1})
+    assert (last.binds, last.incarnations) == ([(VICTIM, BIG, [1], [1])], {(VICTIM, 1): 1})
 
 
 async def test_a_refused_bind_keeps_the_incarnation(desk: Desk) -> None:
@@ -125,7 +125,7 @@ async def test_a_refused_bind_keeps_the_incarnation(desk: Desk) -> None:
     await desk.record(StatusItem(S.PENDING, VICTIM, [1], [2]))
     found = await record(desk, VICTIM, 1)
     assert found is not None
-    assert found.life == 2
+    assert found.incarnation == 2
     assert (await desk.ledger.snapshot()).jobs[VICTIM].groups[0].held == 1
 
 

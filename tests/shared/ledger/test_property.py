@@ -280,9 +280,11 @@ class Pair:
         r = self.rng
         ended = [tix for tix, task in known.items() if task.state in ENDED or r.random() < 0.1]
         tasks = r.sample(ended, min(len(ended), r.choice((1, 2, 4)))) or [0]
-        lives = [known[t].life + (r.random() < 0.1) if t in known else 0 for t in tasks]
+        incarnations = [
+            known[t].incarnation + (r.random() < 0.1) if t in known else 0 for t in tasks
+        ]
         rows = [0] * len(tasks)
-        return StatusItem(TaskState.PENDING, jid, tasks, rows, restarts=tuple(lives))
+        return StatusItem(TaskState.PENDING, jid, tasks, rows, restarts=tuple(incarnations))
 
     def starts(self) -> list[StatusItem]:
         """Whatever is being bound runs, so that there are victims of several jobs."""

@@ -63,7 +63,7 @@ def test_tasks_jobs_and_classes_come_back() -> None:
 
 
 DEVICES = (("kai-gpu/3", (500,)),)
-LEFT = TaskRecord(4, 9, 4, 3, 1, life=2, by=17, why="reclaim", devices=DEVICES)
+LEFT = TaskRecord(4, 9, 4, 3, 1, incarnation=2, by=17, why="reclaim", devices=DEVICES)
 ASKS = [ThingAsk("port/TCP/80", (1,), (1,))]
 STORED = {
     "node": (

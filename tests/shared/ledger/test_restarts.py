@@ -59,7 +59,7 @@ async def test_what_has_ended_is_pending_as_the_next_incarnation(desk: Desk) -> 
     for tix in range(3):
         record = await record_of(desk, tix)
         assert record is not None
-        assert (record.state, record.life, record.by) == (S.PENDING, 1, -1)
+        assert (record.state, record.incarnation, record.by) == (S.PENDING, 1, -1)
     assert await desk.slots(0) == before  # its room was given back when it ended
     entry = told((await desk.ledger.read_log("0"))[-1], StatusEntry)
     assert entry.items == [StatusItem(S.PENDING, JID, [0, 1, 2], [0, 0, 0])]
@@ -72,7 +72,7 @@ async def test_it_is_placed_again_and_its_bind_names_the_incarnation(desk: Desk)
     reply = await desk.commit(statement(JID, run([0], [1])))
     assert reply.answers[0].verdict is Verdict.COMMITTED
     last = (await desk.ledger.read_binds("b"))[-1]
-    assert last.lives == {(JID, 0): 1}
+    assert last.incarnations == {(JID, 0): 1}
     assert await held(desk) == 1
 
 

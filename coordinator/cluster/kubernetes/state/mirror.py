@@ -353,7 +353,7 @@ class Mirror:
         """A placement of ours that took place nowhere but in our books is taken back: the pod waits
         again, there as the next incarnation of its task."""
         self.reports.add(Report.FAILED, row, row.reported_node)
-        row.life += 1
+        row.incarnation += 1
         row.decided, row.reported_node, row.reported = False, "", UNBOUND
 
     def tick(self, now: float) -> None:

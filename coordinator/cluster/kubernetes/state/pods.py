@@ -71,7 +71,7 @@ class PodRow:
     reported_node: str = ""
     reported: int = UNBOUND
     gone: bool = False
-    life: int = 0
+    incarnation: int = 0
     """How often a placement of ours was taken back while the pod went on waiting (shadow)."""
     decided: bool = False
     """A placement of ours was asked for."""

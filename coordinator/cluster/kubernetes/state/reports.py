@@ -23,7 +23,7 @@ class ReportLog:
 
     def add(self, kind: Report, row: PodRow, node: str) -> None:
         self.last += 1
-        self._reports.append((self.last, kind, row.task, node, row.life))
+        self._reports.append((self.last, kind, row.task, node, row.incarnation))
 
     def after(self, number: int) -> Reports:
         """The next reports; those up to ``number`` are recorded and forgotten."""
@@ -36,7 +36,9 @@ class ReportLog:
             kinds=[kind for _, kind, *_ in part],
             tasks=[task for _, _, task, *_ in part],
             nodes=[node for *_, node, _ in part],
-            lives={i: life for i, (*_, life) in enumerate(part) if life},
+            incarnations={
+                i: incarnation for i, (*_, incarnation) in enumerate(part) if incarnation
+            },
         )
 
 

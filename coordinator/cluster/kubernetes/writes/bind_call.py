@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from coordinator.cluster.kubernetes.state.pods import PodRow
-from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Phase, life_of
+from coordinator.cluster.protocol import (
+    BindAnswer,
+    BindAnswers,
+    BindRequests,
+    Phase,
+    incarnation_of,
+)
 from shared.units.things import Things
 
 NO_NODE = "NodeGone"
@@ -43,7 +49,12 @@ class BindCall:
         """Answer from what the watch of pods said, where that is enough."""
         row, node = self.rows[i], self.requests.nodes[i]
         # A pod that is placed again after an eviction is another pod, which has a task of its own.
-        if row is None or row.gone or row.phase is Phase.FAILED or life_of(self.requests.uids[i]):
+        if (
+            row is None
+            or row.gone
+            or row.phase is Phase.FAILED
+            or incarnation_of(self.requests.uids[i])
+        ):
             self.answer(i, BindAnswer.GONE)
         elif row.phase is Phase.SUCCEEDED:
             self.answer(i, BindAnswer.SUCCEEDED)

@@ -65,7 +65,7 @@ async def test_a_placement_that_is_taken_back_leaves_the_pod_waiting_as_another_
     await bind(mirror, book, "a", "m")
     mirror.take("Pod", pod("a", node="m", phase="Running"))
     told = mirror.reports.after(1)
-    assert (told.kinds, told.lives) == ([Report.STARTED], {0: 1})
+    assert (told.kinds, told.incarnations) == ([Report.STARTED], {0: 1})
 
 
 async def test_a_running_pod_that_would_be_evicted_is_noted_once_and_runs_on() -> None:

@@ -116,7 +116,7 @@ KILLERS = {
     "record: type(item[5]) ~= 'table' -> false": (
         "tasks_that_begin_anew_name_their_incarnations-0"
     ),
-    "record: (rec.life or 0) ~= incarnation -> false": "late_and_twice_it_changes_nothing-0",
+    "record: (rec.incarnation or 0) ~= incarnation -> false": "late_and_twice_it_changes_nothing-0",
     "record: not rec -> false": "neither_what_was_never_placed_nor_what_is_not_known-0",
     "record: rec[1] < SUCCEEDED -> false": "what_holds_a_node_does_not_begin_anew-0",
     "record: not class[rec[3]] -> false": ("neither_what_was_never_placed_nor_what_is_not_known-0"),

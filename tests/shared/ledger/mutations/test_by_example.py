@@ -362,7 +362,7 @@ async def test_records_that_were_altered_are_not_taken(scripts: Scripts) -> None
         await desk.ledger.commit(batch)
 
 
-@pytest.mark.parametrize("at", [20, 24, 30, -1], ids=["life", "by", "why", "seal"])
+@pytest.mark.parametrize("at", [20, 24, 30, -1], ids=["incarnation", "by", "why", "seal"])
 async def test_what_is_told_of_an_eviction_is_sealed(scripts: Scripts, at: int) -> None:
     desk = scripts.desk
     await desk.store(job(7), job(8))
