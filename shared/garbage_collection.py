@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-YOUNG, MIDDLE, NEVER = 20_000, 0, 1_000_000
+YOUNG, MIDDLE, OLD = 20_000, 0, 1_000_000
 """Thresholds: new objects until the youngest are walked, collections of the youngest until the
 middle generation is walked, and of the middle one until all are.
 
@@ -18,7 +18,7 @@ ms."""
 def walk_young_objects_only() -> None:
     """Never walk through all objects: with 100,000 jobs that stops everything for longer than a
     third of the leader's lease. Objects that live long end by their reference count."""
-    gc.set_threshold(YOUNG, MIDDLE, NEVER)
+    gc.set_threshold(YOUNG, MIDDLE, OLD)
 
 
 def leave_loaded_objects_alone() -> None:

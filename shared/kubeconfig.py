@@ -32,7 +32,7 @@ class Section:
             try:
                 return base64.b64decode(str(data), validate=True)
             except ValueError:
-                message = f"{origin}: {field}-data is not base64 of PEM; mend it"
+                message = f"{origin}: {field}-data is not base64 of PEM; correct it"
                 raise ConfigError(message) from None
         if path := self.fields.get(field):
             return read_bytes(self.directory / str(path), f"{origin}: {field}")
@@ -114,7 +114,7 @@ def _parsed(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         place = getattr(error, "problem_mark", None)
         line = f" line {place.line + 1}" if place else ""
-        raise ConfigError(f"{path}{line}: not YAML; mend the kubeconfig or unset it") from None
+        raise ConfigError(f"{path}{line}: not YAML; correct the kubeconfig or unset it") from None
     if value is not None and not isinstance(value, dict):
         raise ConfigError(f"{path}: not a kubeconfig; name another file with KUBECONFIG")
     return value or {}

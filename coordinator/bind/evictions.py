@@ -15,7 +15,13 @@ from coordinator.bind.binder import BindPlan, adopt, read_reports
 from coordinator.bind.devices_of_pod import PodDevices
 from coordinator.bind.placements import Places
 from coordinator.cluster.overdue import OverdueObstacle, OverduePod
-from coordinator.cluster.protocol import BindAnswer, BindAnswers, Reports, incarnation_of, incarnation_uid
+from coordinator.cluster.protocol import (
+    BindAnswer,
+    BindAnswers,
+    Reports,
+    incarnation_of,
+    incarnation_uid,
+)
 from coordinator.jobs.counters import CoordinatorTally
 from coordinator.jobs.state import JobState, SchedulingStatus
 from coordinator.order.order import Order

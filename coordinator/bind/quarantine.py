@@ -76,7 +76,7 @@ class Quarantines:
         self._before: dict[int, Quarantine] = {}
         """The last time of nodes that are back."""
         self._wanted: dict[int, str] = {}
-        """row -> reason: to be set aside with the next changes."""
+        """row -> reason: to be quarantined with the next changes."""
         self._asked: set[int] = set()
         """Rows whose change is on its way to the ledger."""
 

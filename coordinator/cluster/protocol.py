@@ -85,7 +85,7 @@ class Phase(IntEnum):
     RELEASING = 2
     SUCCEEDED = 3
     FAILED = 4
-    NEVER = 5  # not known
+    UNKNOWN = 5
 
 
 @dataclass(frozen=True, slots=True)

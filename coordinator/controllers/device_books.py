@@ -187,9 +187,9 @@ class ClaimBooks:
     def _offers(self, node: Node) -> list[Offer]:
         """The devices that the node reaches, in the order in which a session tries them."""
         offers = list(self._pools.local.get(node.name, ()))
-        for shelf in self._pools.wide:
-            if reaches(shelf.reach, node):
-                offers += shelf.offers
+        for pool in self._pools.wide:
+            if reaches(pool.reach, node):
+                offers += pool.offers
         return offers
 
     @staticmethod
@@ -206,7 +206,7 @@ class ClaimBooks:
         if any(got.offer.key in local for got in devices):
             name = {"key": "metadata.name", "operator": "In", "values": [node.name]}
             allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [name]}]}
-        elif reach := [shelf.reach for shelf in self._shelves(devices) if shelf.reach is not None]:
+        elif reach := [pool.reach for pool in self._pools_of(devices) if pool.reach is not None]:
             allocation["nodeSelector"] = {"nodeSelectorTerms": _written(reach[0])}
         return allocation
 
@@ -224,10 +224,10 @@ class ClaimBooks:
         for entry in spec.get("config") or ():
             yield {"source": "FromClaim", **entry}
 
-    def _shelves(self, devices: list[AssignedDevice]) -> Iterator[DevicePool]:
-        for shelf in self._pools.wide:
-            if any(got.offer in shelf.offers for got in devices):
-                yield shelf
+    def _pools_of(self, devices: list[AssignedDevice]) -> Iterator[DevicePool]:
+        for pool in self._pools.wide:
+            if any(got.offer in pool.offers for got in devices):
+                yield pool
 
 
 def claims_of(intake: Intake) -> Iterator[ResourceClaim]:

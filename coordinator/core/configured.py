@@ -27,5 +27,5 @@ def configured_core(settings: Settings, session: Session) -> Coordinator:
     core.order.aging.bound = settings.aging_bound_seconds
     core.order.gangs.seconds = settings.gang_repair_seconds
     core.quarantines.refusals = settings.node_refusals
-    core.quarantines.seconds = settings.node_aside_seconds
+    core.quarantines.seconds = settings.node_quarantine_seconds
     return core

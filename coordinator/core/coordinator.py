@@ -416,8 +416,8 @@ class Coordinator:
 
     def next_due(self) -> float | None:
         """When to step again although nothing happened; None for never."""
-        order, aside = self.order.next_due(), self.quarantines.next_due()
-        due = [order, aside, self.shuffling.next_due(), self.dispatcher.next_due()]
+        order, quarantine = self.order.next_due(), self.quarantines.next_due()
+        due = [order, quarantine, self.shuffling.next_due(), self.dispatcher.next_due()]
         return min((at for at in due if at is not None), default=None)
 
     def left_out(self, marks: Mapping[int, Quarantine | None]) -> None:

@@ -103,10 +103,10 @@ class PodEvictions:
         """Evicted in the ledger, and not in the books yet -> incarnation."""
 
     def plan(
-        self, task: Task, objects: Mapping[str, WorldObject], *, action: Action, whom: str
+        self, task: Task, objects: Mapping[str, WorldObject], *, action: Action, requester: str
     ) -> EvictionPlan | VolumeWait | EvictionRefusal | Leaving:
-        """``objects``: the cluster's objects by ledger key, budgets among them. ``whom``: who asks,
-        for the reason that history and events show."""
+        """``objects``: the cluster's objects by ledger key, budgets among them. ``requester``:
+        named in the reason that history and events show."""
         self._forget_known()
         jid, tix = task
         order, state = self._order, self._order.jobs.get(jid)
@@ -136,7 +136,7 @@ class PodEvictions:
             return EvictionRefusal(EvictionObstacle.BUSY)
         if action is Action.EVICT and (why := self._exceeded(state, tasks, objects)):
             return EvictionRefusal(EvictionObstacle.BUDGET, why)
-        statement = self._statement(state, tasks, keys, f"{action.value}: for {whom}")
+        statement = self._statement(state, tasks, keys, f"{action.value}: for {requester}")
         return EvictionPlan(statement, tuple((jid, t) for t in tasks), tuple(keys))
 
     def plan_restart(self, jid: int, tasks: Iterable[int]) -> EvictionPlan | None:

@@ -53,7 +53,7 @@ _LIVE = (TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING, None, None, No
 _ENDS = {
     Phase.SUCCEEDED: TaskState.SUCCEEDED,
     Phase.FAILED: TaskState.FAILED,
-    Phase.NEVER: TaskState.LOST,
+    Phase.UNKNOWN: TaskState.LOST,
 }
 _ORDER = (TaskState.BINDING, TaskState.BOUND, TaskState.RUNNING, TaskState.RELEASING)
 
@@ -163,7 +163,7 @@ class ReconcilePass:
             end = _ENDS.get(Phase(phase))
             if state is None or end is None or state.states[task[1]] not in HOLDING:
                 continue
-            never = phase == Phase.NEVER or uid != uid_of(state, task[1])
+            never = phase == Phase.UNKNOWN or uid != uid_of(state, task[1])
             if never and state.states[task[1]] not in _HELD:
                 continue  # the bind may still be carried out
             kind = FindingKind.LOST if never else FindingKind.ENDED

@@ -41,7 +41,7 @@ class Shuffling:
         rows = frozenset(row for row, owner in self._dispatcher.shard_of.items() if owner == shard)
         if state.epoch is None or not any(order.accounts.tasks[s] for s in _RUNS):
             return
-        world, keys = order.excerpts.of_running(order.jobs.values(), rows)
+        world, keys = order.contexts.of_running(order.jobs.values(), rows)
         if order.spanning.touched(keys):
             return  # a turn is out that touches the same: next time
         order.spanning.take(NOBODY, keys)

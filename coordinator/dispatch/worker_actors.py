@@ -12,8 +12,8 @@ from coordinator.dispatch.worker_versions import Introduction, address_of_unload
 LIFE = "life"
 """Ray's name for the thread in which a worker answers that it lives, whatever its turns do."""
 
-ASIDE = "aside"
-"""Ray's name for the thread in which a worker is looked at while it works. Not that of its sign of
+INSPECTION = "inspection"
+"""Ray's name for the thread in which a worker is inspected while it works. Not that of its sign of
 life, which a profile would hold up for so long that the worker is taken for dead."""
 
 _NODE_LABEL = "ray.io/node-id"
@@ -27,7 +27,7 @@ def create(name: str, *, cpus: float, avoided: Collection[str]) -> Any:
     from shard_worker.worker.actor import ShardActor
 
     made_remote: Any = ray.remote  # its types do not know the groups
-    remote = made_remote(concurrency_groups={LIFE: 1, ASIDE: 1})(ShardActor)
+    remote = made_remote(concurrency_groups={LIFE: 1, INSPECTION: 1})(ShardActor)
     elsewhere = {_NODE_LABEL: f"!in({','.join(sorted(avoided))})"}
     return remote.options(
         name=name,

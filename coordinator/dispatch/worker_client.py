@@ -14,7 +14,7 @@ import structlog
 from coordinator.dispatch.ray_connection import RayConnection, apart
 from coordinator.dispatch.search_time import SearchTime
 from coordinator.dispatch.worker_actors import (
-    ASIDE,
+    INSPECTION,
     LIFE,
     create,
     find_usable_nodes,
@@ -271,7 +271,7 @@ class RayShards:
         actor = self._actor(shard)
         method = actor.debug
         if request.verb is not DebugVerb.DUMP:  # which is of one moment, between two calls
-            method = method.options(concurrency_group=ASIDE)
+            method = method.options(concurrency_group=INSPECTION)
         seconds = self._call_seconds + request.seconds
         return await self._answer(shard, method.remote(DEBUG.encode(request)), seconds)
 

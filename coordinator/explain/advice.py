@@ -109,7 +109,7 @@ def _without(check: FunnelCheck) -> str:
             return f"without {check.name} in the selector"
         case "affinity":
             return "without the required node affinity"
-        case "aside":
+        case "quarantined":
             return "repair the quarantined nodes, which refuse binds"
         case "foreign":
             return "nodes of other shards (mode soft)"

@@ -94,11 +94,11 @@ def victims(state: JobState) -> dict[str, Any] | None:
     failed = state.failed_eviction
     if failed is None or not state.info.pending:
         return None
-    last, *others = map(_spared, failed.telling)
+    last, *others = map(_victims_of, failed.considered)
     return {**last, "others": others} if others else last
 
 
-def _spared(failed: FailedEviction) -> dict[str, Any]:
+def _victims_of(failed: FailedEviction) -> dict[str, Any]:
     """The possible victims of one attempt, and why they were not evicted."""
     worst = sorted(failed.refusals.items(), key=lambda item: (-item[1], item[0]))
     reasons = [{"why": reason, "tasks": count} for reason, count in worst]

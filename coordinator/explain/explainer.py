@@ -201,14 +201,15 @@ class Explainer:
     def _without_answers(self, state: JobState) -> list[dict[str, Any]]:
         """Decisions about the job that were made without the answer of another server."""
         reports = [
-            {"message": text, "questions": count} for text, count in state.tries.unanswered.items()
+            {"message": text, "questions": count}
+            for text, count in state.turn_results.unanswered.items()
         ]
         order = self._core.order
-        missing = (order.excerpts.usage_missing(), order.picking.usage.missing())
+        missing = (order.contexts.usage_missing(), order.picking.usage.missing())
         return [*reports, *({"message": message} for message in missing if message)]
 
     def _attempts(self, state: JobState) -> dict[str, int]:
-        tries = state.tries
+        tries = state.turn_results
         return {
             "placed": tries.placed,
             "nominated": tries.nominated,
@@ -235,7 +236,7 @@ class Explainer:
         if shard is None:
             return {}
         level_fields: dict[str, Any] = {"shard": shard}
-        shards, nominated = state.tries.shards, state.tries.nominated
+        shards, nominated = state.turn_results.shards, state.turn_results.nominated
         if shards.bit_count() == 1 and not nominated:
             is_own = shards == 1 << shard
             level = Level.IDLE_OWN if is_own else Level.IDLE_OTHER

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.jobs.state import JobState, core_need, task_runs
-from coordinator.order.excerpts import Totals
+from coordinator.order.turn_contexts import Totals
 from shard_worker.inquiry.inquiry import HERE
 from shard_worker.session_model.queue_totals import INQUEUE, opens_gate
 from shard_worker.session_model.workload import Amounts, add
 from shared.codec.packed import replace
-from shared.messages.excerpt import EXCERPT, TOTALS
 from shared.messages.messages import Group, TaskState, Turn
+from shared.messages.turn_context import TOTALS, TURN_CONTEXT
 from shared.model.model import Job, TaskClass
 
 TAIL = 2000
@@ -66,13 +66,13 @@ def session_turn(
     Order's.
     """
     admitted = replace(state, info=replace(state.info, phase=INQUEUE))
-    world, _ = core.order.excerpts.of(admitted, action, core.order.session)
+    world, _ = core.order.contexts.of(admitted, action, core.order.session)
     # In the copy that travels: the queue's books are never touched for a question.
     if relief:
-        excerpt = EXCERPT.decode(world)
+        context = TURN_CONTEXT.decode(world)
         at = list(core.order.accounts.cluster.queues).index(state.info.qid)
-        add(excerpt.queues[at].totals[TOTALS.index("allocated")], relief.items(), -1)
-        world = EXCERPT.encode(excerpt)
+        add(context.queues[at].totals[TOTALS.index("allocated")], relief.items(), -1)
+        world = TURN_CONTEXT.encode(context)
     return replace(turn, action=action, world=world)
 
 
@@ -109,10 +109,10 @@ def evicting_turns(
     key = core.order.session.task_key
     roles = sorted(state.job.roles, key=lambda role: (key(role), role.first))
     turn = replace(turn, runs=task_runs(state, classes, roles, tail=0), tail=0)
-    excerpts, turns = core.order.excerpts.over(totals), []
+    contexts, turns = core.order.contexts.over(totals), []
     with _spanning(core, state.job, classes):
         for action in core.order.contention.actions:
-            world, _ = excerpts.of(state, action, core.order.session)
+            world, _ = contexts.of(state, action, core.order.session)
             turns.append(replace(turn, action=action, world=world))
     return turns
 

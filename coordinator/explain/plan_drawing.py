@@ -23,7 +23,7 @@ from coordinator.intake.admission.result import Admission
 from coordinator.intake.intake import Intake
 from coordinator.jobs.capability import QueueBound, bound_of, held, upwards
 from coordinator.jobs.pending_reasons import (
-    NEVER,
+    PERMANENT,
     Why,
     cut,
     no_node_takes,
@@ -262,7 +262,7 @@ class PlanDrawing:
                 hopeless = not can_ever(worst)
                 why = self._unplaced(finding, worst, job)
                 return (
-                    PlanVerdict.NEVER if hopeless or why.reason in NEVER else PlanVerdict.WAITS,
+                    PlanVerdict.NEVER if hopeless or why.reason in PERMANENT else PlanVerdict.WAITS,
                     why,
                 )
             case _:

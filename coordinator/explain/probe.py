@@ -94,7 +94,7 @@ async def look_here(
     own_shard = core.dispatcher.shard_of.get(state.rows[tix], -1)
     # A bit for each shard that had a turn of the job. If there was one alone, its worker tells own
     # nodes from others' as that turn did.
-    by = state.tries.shards
+    by = state.turn_results.shards
     shard = by.bit_length() - 1 if by.bit_count() == 1 else own_shard
     try:
         inquiry = Inquiry([here_turn(core, state, turn, tix)], [{}])

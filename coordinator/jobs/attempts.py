@@ -9,22 +9,22 @@ from shared.messages.messages import Outcome, OutcomeCode
 def note_try(state: JobState, outcome: Outcome, *, shard: int, epoch: str, at: float) -> None:
     """Note a returned turn: from ``shard``, served under ``epoch``, at ``at`` (seconds since
     1970)."""
-    tries, code = state.tries, outcome.code
-    tries.shards |= 1 << shard
-    tries.conflict_true += outcome.conflicts_true
-    tries.conflict_read += outcome.conflicts_read
-    tries.unanswered = outcome.unanswered
+    results, code = state.turn_results, outcome.code
+    results.shards |= 1 << shard
+    results.conflict_true += outcome.conflicts_true
+    results.conflict_read += outcome.conflicts_read
+    results.unanswered = outcome.unanswered
     if code is OutcomeCode.NOMINATED:
-        tries.nominated += 1
+        results.nominated += 1
         state.last = None
         return
     if code is OutcomeCode.PLACED:
-        tries.placed += 1
+        results.placed += 1
         if not outcome.reasons:
             state.last = None
             return
     elif code is OutcomeCode.INFEASIBLE:
-        tries.infeasible += 1
+        results.infeasible += 1
         if state.failed_eviction is not None and state.failed_eviction.refusals is outcome.reasons:
             return  # nobody could be evicted: what allocate found still holds
     elif code is not OutcomeCode.CONFLICT:

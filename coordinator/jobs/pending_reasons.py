@@ -18,7 +18,7 @@ INSUFFICIENT = "Insufficient "
 """Prefix of a worker's reason for a node that passes every check but lacks an amount."""
 
 
-NEVER = frozenset(
+PERMANENT = frozenset(
     {
         Reason.NO_MATCHING_NODES,
         Reason.EXCEEDS_NODE_CAPACITY,

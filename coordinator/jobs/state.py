@@ -85,7 +85,7 @@ class FailedEviction:
         return FailedEviction(action, refusals, at, others)
 
     @property
-    def telling(self) -> tuple[FailedEviction, ...]:
+    def considered(self) -> tuple[FailedEviction, ...]:
         """The attempts that had a victim to look at, or ended for another reason than that there
         was none: the latest first. This one where there is none."""
         return tuple(attempt for attempt in (self, *self.beside) if attempt.refusals) or (self,)
@@ -161,7 +161,7 @@ class JobState:
     """Whether it counts as one of its queue's jobs: not once it is done, or deleted."""
     unread: bool = False
     """True while the result of its last turn is unknown: no turn until the ledger was reread."""
-    tries: TurnResults = field(default_factory=TurnResults)
+    turn_results: TurnResults = field(default_factory=TurnResults)
     failed_eviction: FailedEviction | None = None
     """The last failed attempt to evict for it; None where there was none."""
     evicted: set[int] = field(default_factory=set)
@@ -243,7 +243,7 @@ class JobState:
     def inherit(self, before: JobState) -> None:
         """Take over the state of the same job under its earlier specification."""
         self.rows[: len(before.rows)] = before.rows
-        self.last, self.tries = before.last, before.tries
+        self.last, self.turn_results = before.last, before.turn_results
         self.refused_by, self.refused = before.refused_by, before.refused
         self.stopping = {t for t in before.stopping if self.states[t] in HOLDING}
         self.incarnations, self.started = before.incarnations, before.started

@@ -76,9 +76,9 @@ class Objects(Observing):
         )
         self._clock = clock or (lambda: core.order.now)
         self._started = self._clock()
-        self._shelves: defaultdict[str, KindIndex] = defaultdict(KindIndex)
+        self._indexes: defaultdict[str, KindIndex] = defaultdict(KindIndex)
         self._ring = Ring(self.version)
-        self._namespaces = NamespaceIndex(self._shelves[NAMESPACE.kind].records)
+        self._namespaces = NamespaceIndex(self._indexes[NAMESPACE.kind].records)
         self._counted: tuple[float, QueueCounts] = (0.0, {})
 
     # --- what was written -------------------------------------------------------------------------
@@ -119,11 +119,11 @@ class Objects(Observing):
     def _put(self, document: Document, version: int) -> Record | None:
         key = document.key
         path, task = key.path, -1
-        shelf = self._shelves[key.kind]
-        before = shelf.records.get(path)
+        index = self._indexes[key.kind]
+        before = index.records.get(path)
         if key.kind == "Pod":
             task = self._registry().pods.get(path, -1 if before is None else before.task)
-        shelf.put(path, Record(document, version, task))
+        index.put(path, Record(document, version, task))
         if before is None:
             self._enter(key.namespace, version)
             if key.kind == "Job":
@@ -134,7 +134,7 @@ class Objects(Observing):
 
     def _stand(self, document: Document) -> None:
         for kind, count in self._behind(document):
-            self._shelves[kind].mark(document.key.path, document.key.namespace, count)
+            self._indexes[kind].mark(document.key.path, document.key.namespace, count)
 
     def _replace_behind(self, record: Record, document: Document) -> None:
         """Republish the derived objects if the Job is another incarnation or its number of tasks
@@ -144,7 +144,7 @@ class Objects(Observing):
         if before.jid == document.jid and (state is None or self._tasks(before) == state.job.tasks):
             return
         for kind, count in self._stood(before):
-            self._shelves[kind].unmark(key.path, key.namespace, count)
+            self._indexes[kind].unmark(key.path, key.namespace, count)
         # Another incarnation: its pods have other uids, so the old ones are deleted and the new
         # ones added, even under the same names (decision 0018).
         if before.jid != document.jid:
@@ -157,14 +157,14 @@ class Objects(Observing):
 
     def _take(self, key: Key) -> None:
         path = key.path
-        record = self._shelves[key.kind].take(path)
+        record = self._indexes[key.kind].take(path)
         if record is None:
             return
         document = record.document
         if key.kind == "Job":
             self._job_gone(document)
             for kind, count in self._stood(document):
-                self._shelves[kind].unmark(path, key.namespace, count)
+                self._indexes[kind].unmark(path, key.namespace, count)
         self.version += 1
         state = self.core.order.known(document.jid)
         self._ring.add(self.version, "DELETED", key, record=record, state=state)
@@ -212,7 +212,7 @@ class Objects(Observing):
 
     def document(self, key: Key) -> Document | None:
         """The published document, with its version."""
-        record = self._shelves[key.kind].records.get(key.path)
+        record = self._indexes[key.kind].records.get(key.path)
         return None if record is None else record.document.at(record.version)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
@@ -229,7 +229,7 @@ class Objects(Observing):
         """The object before rendering; None if there is none."""
         read_model = self.read_model()
         key = Key(kind.kind, namespace if kind.namespaced else "", name)
-        record = self._shelves[kind.kind].records.get(key.path)
+        record = self._indexes[kind.kind].records.get(key.path)
         if record is not None:
             return self._written(read_model, record)
         match kind.kind:
@@ -260,7 +260,7 @@ class Objects(Observing):
         return ReadModel(
             self.core,
             self._registry(),
-            self._shelves,
+            self._indexes,
             self.stories.jobs,
             queues=self._queue_counts,
         )
@@ -355,7 +355,7 @@ class Objects(Observing):
     def _total(self, kind: Kind, namespace: str | None) -> int:
         if kind is EVENT:
             return self.stories.happenings + len(self.told)
-        return self._shelves[kind.kind].total(namespace)
+        return self._indexes[kind.kind].total(namespace)
 
     def _walk(
         self, kind: Kind, namespace: str | None, start: str
@@ -371,28 +371,28 @@ class Objects(Observing):
             computed = (e for e in self._made(read_model, kind) if e.key.name >= start)
             yield from ((f"{entry.key.name}\0", entry) for entry in computed)
             return
-        yield from self._walk_shelf(read_model, kind, namespace, start)
+        yield from self._walk_index(read_model, kind, namespace, start)
 
-    def _walk_shelf(
+    def _walk_index(
         self, read_model: ReadModel, kind: Kind, namespace: str | None, start: str
     ) -> Iterator[tuple[str, ObjectEntry]]:
-        shelf = self._shelves[kind.kind]
-        first, _, index = start.partition("#")
+        index = self._indexes[kind.kind]
+        first, _, offset = start.partition("#")
         end = None
         if namespace is not None and kind.namespaced:
             first, end = first or f"{namespace}/", f"{namespace}0"  # what follows the slash
-        for path in shelf.paths.between(first, end):
+        for path in index.paths.between(first, end):
             if path.endswith(MARK):
-                begin = int(index) if index and path == first else 0
+                begin = int(offset) if offset and path == first else 0
                 yield from self._behind_mark(read_model, kind, path, begin)
             else:
-                yield f"{path}\0", self._written(read_model, shelf.records[path])
+                yield f"{path}\0", self._written(read_model, index.records[path])
 
     def _behind_mark(
         self, read_model: ReadModel, kind: Kind, path: str, begin: int
     ) -> Iterator[tuple[str, ObjectEntry]]:
         """The objects derived from a Job, from task ``begin`` on."""
-        job = self._shelves["Job"].records[path.removesuffix(MARK)]
+        job = self._indexes["Job"].records[path.removesuffix(MARK)]
         state = read_model.state(job.document.jid)
         if state is None:
             return
@@ -406,7 +406,7 @@ class Objects(Observing):
 
     def _made(self, read_model: ReadModel, kind: Kind) -> Iterator[ObjectEntry]:
         if kind is NAMESPACE:
-            records, first = self._shelves[kind.kind].records, self._ring.first
+            records, first = self._indexes[kind.kind].records, self._ring.first
             for name in self._namespaces.names():
                 namespace = namespace_object(name, first, started=self._started)
                 entry = RenderedEntry(Key(kind.kind, "", name), namespace)
@@ -435,7 +435,7 @@ class Objects(Observing):
         """The last form of a deleted object. ``record``: its own, or that of its Job."""
         deleted_jobs = {} if state is None else {record.document.jid: state}
         read_model = ReadModel(
-            self.core, self._registry(), self._shelves, self.stories.jobs, deleted_jobs=deleted_jobs
+            self.core, self._registry(), self._indexes, self.stories.jobs, deleted_jobs=deleted_jobs
         )
         own_kind = record.document.key.kind
         if own_kind == kind:

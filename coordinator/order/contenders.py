@@ -10,8 +10,8 @@ from coordinator.jobs.capability import within_capability
 from coordinator.jobs.pending_queue import Lines
 from coordinator.jobs.state import JobState, Need, amounts
 from coordinator.order.eviction_depth import EvictionDepth
-from coordinator.order.excerpts import tree_key
 from coordinator.order.starvation import Contention
+from coordinator.order.turn_contexts import tree_key
 from shard_worker.framework.session import Session
 from shared.policy.evicting_actions import ANY_QUEUE, SAME_QUEUE
 

@@ -325,9 +325,9 @@ class Spanning:
     # --- word of evictions --------------------------------------------------------------------
 
     # The books have a victim as leaving once the bind stream tells of it, which may be before the
-    # outcome of the turn and after it. In between, the outcome has moved the keys' versions: an
-    # excerpt would vouch with them for books that count the victims as healthy, and a budget would
-    # let others go as well (seed 131676). So the keys stay busy until both have come.
+    # outcome of the turn and after it. In between, the outcome has moved the keys' versions: a
+    # turn context would vouch with them for books that count the victims as healthy, and a budget
+    # would let others go as well (seed 131676). So the keys stay busy until both have come.
 
     def accepted(
         self, by: int, keys: Mapping[str, int], *, evicts: bool, out_as: int | None = None

@@ -51,7 +51,7 @@ PLUGIN_SECONDS, PLUGIN_ASKS = 1.0, 256
 capacity: a rule may have raised because of how full the cluster was."""
 
 ALLOCATING = "allocate"
-NEVER = -1
+NO_REVISION = -1
 """Stands for no revision of the totals: wait for the pause alone, whatever changes."""
 _SAYS_NOTHING_OF_PLACES = (OutcomeCode.INFEASIBLE, OutcomeCode.CONFLICT)
 
@@ -93,7 +93,7 @@ class Order(Sessions):
     def begin(self, now: float) -> None:
         """Open a session: recompute the shares, allow skipped queues and jobs to be tried again."""
         self.now = now
-        self.excerpts.led(now)
+        self.contexts.led(now)
         self.accounts.begin(now)
         self.picking.begin(now)
         self.departures.begin(now)
@@ -196,7 +196,7 @@ class Order(Sessions):
         world, keys = b"", None
         self.picking.changed(self.accounts.queue(state))
         if action != ALLOCATING or self.slow(state):
-            world, keys = self.excerpts.of(
+            world, keys = self.contexts.of(
                 state, action, self.session, waits=lambda keys: self._must_wait(state, keys, action)
             )
             if not world:
@@ -408,7 +408,7 @@ class Order(Sessions):
         elif action == ALLOCATING or waits:
             self.contention.promised(state.job.jid)
         else:  # nobody has to leave for it: allocate has its chance, and a pause comes after that
-            self.contention.skip(state.job.jid, now=self.now, revision=NEVER)
+            self.contention.skip(state.job.jid, now=self.now, revision=NO_REVISION)
         # The last: woken for these places it could not take them (a plugin lets too few of a gang
         # be promised), and would ask for them for ever.
         if waits or outcome.evictions or state.nominated == before:

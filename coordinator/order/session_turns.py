@@ -21,9 +21,9 @@ from coordinator.order.contenders import Contenders
 from coordinator.order.cross_node import Spanning
 from coordinator.order.enqueue import EnqueueGate
 from coordinator.order.eviction_depth import EvictionDepth
-from coordinator.order.excerpts import TurnContexts
 from coordinator.order.stale_gangs import STALE, StaleGangs
 from coordinator.order.starvation import Contention
+from coordinator.order.turn_contexts import TurnContexts
 from shard_worker.framework.session import Session
 from shard_worker.session_model.demands import names_tier
 from shard_worker.session_model.other_schedulers import other_scheduler
@@ -39,7 +39,7 @@ class Sessions(Repairs):
     def __init__(self, session: Session, *, count_first: bool) -> None:
         super().__init__(session, count_first=count_first)
         self.spanning = Spanning(self._is_out)
-        self.excerpts = TurnContexts(self.accounts, self.known, self.spanning)
+        self.contexts = TurnContexts(self.accounts, self.known, self.spanning)
         self.contention = Contention(session.policy)
         self.admission = EnqueueGate(session)
         self.aging = Aging()
@@ -178,7 +178,7 @@ class Sessions(Repairs):
     def purged(self, jid: int) -> None:
         """Remove a deleted job whose last task has left."""
         self.spanning.drop_job(jid)
-        self.excerpts.forget(jid)
+        self.contexts.forget(jid)
         self.departures.purged(jid)
 
     def resolve(self, jid: int, states: bytearray) -> None:
@@ -350,7 +350,7 @@ class Sessions(Repairs):
                 self._add_starving(state)
         for jid, action in self.contention.out.items():  # its queue may be in another tree by now
             if (state := self.jobs.get(jid)) is not None:
-                self.spanning.touch(jid, self.excerpts.searched(state, action, self.session))
+                self.spanning.touch(jid, self.contexts.searched(state, action, self.session))
         cluster, searched = self.accounts.cluster, self.contention.searched
         return Contenders(
             session=self.session,
@@ -360,7 +360,7 @@ class Sessions(Repairs):
             contention=self.contention,
             depth=EvictionDepth(self.session, cluster, self.lines, self.jobs, searched),
             need=self._need,
-            searched=self.excerpts.searched,
+            searched=self.contexts.searched,
             touched=self.spanning.touched,
             allocates=self.allocates,
             now=self.now,

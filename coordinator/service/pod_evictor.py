@@ -84,14 +84,14 @@ class PodEvictor:
         return self._evictions.budgets_allow(task, self._registry().objects)
 
     async def evict(
-        self, task: Task, *, action: Action, whom: str, dry_run: bool = False
+        self, task: Task, *, action: Action, requester: str, dry_run: bool = False
     ) -> EvictionRefusal | Leaving:
         """Evict a pod of a Job, with its gang where that demands it. Leaving: it is on its way out,
         by this call or by an earlier one."""
         async with self._guard:
             for _ in range(ATTEMPTS):
                 plan = self._evictions.plan(
-                    task, self._registry().objects, action=action, whom=whom
+                    task, self._registry().objects, action=action, requester=requester
                 )
                 if isinstance(plan, VolumeWait):
                     if dry_run:

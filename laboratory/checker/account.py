@@ -23,23 +23,23 @@ from laboratory.checker.state.job import (
     CheckedJob,
 )
 
-_NEVER, _LIVE, _DONE, _LOST, _FORGOTTEN = range(5)
+_ABSENT, _LIVE, _DONE, _LOST, _FORGOTTEN = range(5)
 """The cluster's state of a task. FORGOTTEN: it succeeded, and the cluster knows that no more: an
 API server whose pod was deleted while no coordinator led."""
 
 _AGREED = {
-    PENDING: (_NEVER,),
+    PENDING: (_ABSENT,),
     # Whatever happened, word of it is on its way.
-    BINDING: (_NEVER, _LIVE, _DONE, _LOST, _FORGOTTEN),
+    BINDING: (_ABSENT, _LIVE, _DONE, _LOST, _FORGOTTEN),
     SUCCEEDED: (_DONE, _FORGOTTEN),
-    **dict.fromkeys(UNSUCCESSFUL, (_NEVER, _LOST, _FORGOTTEN)),
+    **dict.fromkeys(UNSUCCESSFUL, (_ABSENT, _LOST, _FORGOTTEN)),
 }
 _TAKEN = (_LIVE, _DONE, _LOST, _FORGOTTEN)
 """Possible states at the cluster for every state that is not in :data:`_AGREED`: it accepted the
 task."""
 
 _TOLD = {
-    _NEVER: "never bound it",
+    _ABSENT: "never bound it",
     _LIVE: "has it live",
     _DONE: "saw it succeed",
     _LOST: "lost it",
@@ -126,7 +126,7 @@ def _committed(ledger: LedgerSide, job: CheckedJob, binding: ClusterBinding) -> 
 
 def _compare(jid: int, job: CheckedJob, phase_of: dict[int, int], findings: Findings) -> None:
     for tix, state in enumerate(job.states):
-        has = phase_of.get(tix, _NEVER)
+        has = phase_of.get(tix, _ABSENT)
         if job.rows[tix] < 0 and state == PENDING:
             continue  # never committed: if it was bound, that bind is named already
         if has not in _AGREED.get(state, _TAKEN):

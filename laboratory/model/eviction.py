@@ -17,7 +17,7 @@ from laboratory.model.state import Came, way_to
 PENDING, BINDING, RUNNING, LEAVING, FAILED = range(5)
 """The ledger's state of the task."""
 
-BIND, STOP, BOUND, GONE, ENDED, NEVER = range(6)
+BIND, STOP, BOUND, GONE, ENDED, NEVER_HAD = range(6)
 """Messages: two requests to the cluster, two answers to a bind; a report, and an answer to a
 stop."""
 
@@ -199,8 +199,8 @@ def _stop(s: EvictionState, incarnation: int, rules: Set[EvictionRule]) -> Evict
             return s
         return _send(s._replace(live=NONE, over=s.live), ENDED, s.live)
     if incarnation > s.over:
-        return _send(s._replace(over=incarnation, never=incarnation), NEVER, incarnation)
-    return _send(s, NEVER, incarnation) if incarnation == s.never else s
+        return _send(s._replace(over=incarnation, never=incarnation), NEVER_HAD, incarnation)
+    return _send(s, NEVER_HAD, incarnation) if incarnation == s.never else s
 
 
 def _end(s: EvictionState) -> EvictionState:

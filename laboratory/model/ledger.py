@@ -16,9 +16,9 @@ from laboratory.model.state import (
     IN_USE,
     MEMBER_DELETED,
     MOVING,
-    NEVER,
     REFUSED,
     SINGLE,
+    UNANSWERED,
     Message,
     ModelCoordinator,
     State,
@@ -42,7 +42,7 @@ def judge(s: State, m: Message, checks: Checks) -> int:
     holds, lasts = s.shards[m.shard] == m.epoch, s.lasts[m.shard]
     if fenced(s, checks, run=m.run, epoch_holds=holds, lease_lasts=lasts):
         return FENCED
-    if ModelCheck.IDEMPOTENCY in checks and m.answer != NEVER:
+    if ModelCheck.IDEMPOTENCY in checks and m.answer != UNANSWERED:
         return m.answer
     if ModelCheck.READ in checks and _read_conflict(s, m):
         return REFUSED

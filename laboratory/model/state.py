@@ -44,7 +44,7 @@ TURN, REQUEST, ANSWER = range(3)
 
 # What the ledger says of a request.
 ACCEPTED, REFUSED, FENCED = range(3)
-NEVER = -1
+UNANSWERED = -1
 
 
 class Message(NamedTuple):
@@ -57,7 +57,7 @@ class Message(NamedTuple):
     """REQUEST: the server's run, as the worker knows it."""
     place: Place = ()
     """REQUEST: the nodes where the worker wants to place the job."""
-    answer: int = NEVER
+    answer: int = UNANSWERED
     """REQUEST: the first answer, which the ledger remembers. ANSWER: the answer."""
     old: bool = False
     """TURN: it was sent to a process that was replaced since (and may still read it after a

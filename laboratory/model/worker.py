@@ -16,11 +16,11 @@ from laboratory.model.state import (
     GANG,
     IN_USE,
     MOVING,
-    NEVER,
     PAUSED,
     REFUSED,
     REQUEST,
     TURN,
+    UNANSWERED,
     Message,
     ModelStep,
     Place,
@@ -99,7 +99,7 @@ def _nodes(place: Place) -> str:
 
 def _judge(s: State, m: Message, checks: Checks) -> Iterator[ModelStep]:
     verdict = ledger.judge(s, m, checks)
-    first = m.answer in (NEVER, FENCED)
+    first = m.answer in (UNANSWERED, FENCED)
     replayed = not first and verdict == m.answer and ModelCheck.IDEMPOTENCY in checks
     broken: tuple[Promise, ...] = ()
     after = s
@@ -109,7 +109,7 @@ def _judge(s: State, m: Message, checks: Checks) -> Iterator[ModelStep]:
         broken = ledger.broken(s, m)
     if verdict == ACCEPTED and not replayed:
         after = ledger.apply(s, m)
-    again = " again" if m.answer != NEVER else ""
+    again = " again" if m.answer != UNANSWERED else ""
     text = (
         f"the ledger gets the request of worker {m.shard}, epoch {m.epoch}, for "
         f"{JOB_NAMES[m.job]}{again}: {ANSWERS[verdict]}"

@@ -93,7 +93,7 @@ def run_sharded(
         walls = sharding.mode is Mode.HARD
         order = Order(open_session(policy), window=16, walls=walls, count_first=countable)
         order.picking.usage.measured(recorded.objects.queue_usage)
-        order.excerpts.usage = lambda: recorded.objects.usage
+        order.contexts.usage = lambda: recorded.objects.usage
         dispatcher = Dispatcher(sharding.shards, turns_per_call=4)
         return Coordinator(order, dispatcher, mode=sharding.mode.value)
 

@@ -62,7 +62,7 @@ def build(scenario: Scenario, notes: Notes | None = None) -> Simulation:
 
     def core() -> Coordinator:
         order = Order(policies.session(), window=16, walls=scenario.mode is Mode.HARD)
-        order.excerpts.usage = lambda: scenario.usage
+        order.contexts.usage = lambda: scenario.usage
         dispatcher = Dispatcher(scenario.shards, turns_per_call=4)
         return Coordinator(order, dispatcher, mode=scenario.mode.value)
 

@@ -209,7 +209,7 @@ class Simulation:
             return  # it stood still when it had taken the leadership, and another one has it by now
         self.timeline.rose("leader")
         self._led = incarnation
-        if self.notes is not None and (usage := incarnation.core.order.excerpts.usage()):
+        if self.notes is not None and (usage := incarnation.core.order.contexts.usage()):
             self._note()  # the epoch that it took comes before what its turns are told
             self.notes.measured(self.timeline.now, usage)
         for wish in list(self._unanswered):

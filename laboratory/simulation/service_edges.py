@@ -251,20 +251,20 @@ class ServiceEdges:
             policies.restored(self._intake.documents.values())
             self._group.create_task(policies.run(self._writer, self._restarts.begin_anew))
         self._group.create_task(self._workers.start_all(self._group))
-        self._aside(partial(self._workers.heartbeat_forever, self._group))
+        self._start_loop(partial(self._workers.heartbeat_forever, self._group))
         tell = (lambda: None) if self._objects is None else self._objects.tell_waiting
-        self._aside(partial(self._executor.sweep_forever, tell, every=SWEEP_SECONDS))
+        self._start_loop(partial(self._executor.sweep_forever, tell, every=SWEEP_SECONDS))
         if self._observed is not None and self._objects is not None:
             feed = self._observed.feed_forever(
                 self._core, self._intake, self._writer, reconciling.observe, self._objects
             )
             self._group.create_task(feed)
-            self._aside(self._executor.repartition_forever)
-        self._aside(audit)
+            self._start_loop(self._executor.repartition_forever)
+        self._start_loop(audit)
         if self._policy.changing:
-            self._aside(partial(self._workers.follow_policy_forever, keep))
+            self._start_loop(partial(self._workers.follow_policy_forever, keep))
 
-    def _aside(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _start_loop(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a loop that does not keep a run going."""
 
         def start() -> None:
@@ -426,7 +426,7 @@ class Draining:
                 self._happened["drain gave up"] += 1
                 return
             for task in tasks:
-                came = await self._evictor.evict(task, action=Action.EVICT, whom="drain")
+                came = await self._evictor.evict(task, action=Action.EVICT, requester="drain")
                 if isinstance(came, EvictionRefusal):
                     self._happened[f"eviction refused: {came.obstacle.name}"] += 1
                 else:

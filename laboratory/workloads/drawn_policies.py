@@ -31,7 +31,7 @@ ROOM: tuple[list[str], ...] = (
     ["preempt", "shuffle"],
 )
 """Actions that evict."""
-ALL_DAY, NEVER = "00:00-23:59", "22:00-22:01"
+ALL_DAY, CLOSED = "00:00-23:59", "22:00-22:01"
 """Hours of a zone; runs are at the beginning of a day."""
 
 
@@ -112,7 +112,7 @@ ARGUMENTS: Mapping[str, Callable[[Random], Json]] = {
     "task-topology": lambda draw: {"task-topology.weight": draw.choice([1, 10])},
     "tdm": lambda draw: {
         "tdm.revocable-zone.open": ALL_DAY,
-        "tdm.revocable-zone.closed": NEVER,
+        "tdm.revocable-zone.closed": CLOSED,
         "tdm.evict.period": "1s",
     },
     "usage": lambda draw: {"thresholds": {"cpu": draw.choice([50, 80]), "mem": 80}},

@@ -99,12 +99,12 @@ def _ranked(
 
 def _safe(ssn: Session, tasks: list[TaskInfo], need: Amounts) -> list[EvictionUnit]:
     """One bundle for each spare member in the domain, the least important first."""
-    job, spare = tasks[0].job, Surplus(tasks[0].job)
+    job, surplus = tasks[0].job, Surplus(tasks[0].job)
     ordered = reversed(ssn.in_task_order(tasks))
     return [
         EvictionUnit(job, False, (task,), _gain([task], need, 1))
         for task in ordered
-        if spare.take(task)
+        if surplus.take(task)
     ]
 
 

@@ -18,10 +18,10 @@ class SurplusMembers:
 
     def take(self, task: TaskInfo) -> bool:
         """As :meth:`Surplus.take`, of the task's job."""
-        spare = self._of.get(id(task.job))
-        if spare is None:
-            spare = self._of[id(task.job)] = Surplus(task.job)
-        return spare.take(task)
+        surplus = self._of.get(id(task.job))
+        if surplus is None:
+            surplus = self._of[id(task.job)] = Surplus(task.job)
+        return surplus.take(task)
 
 
 class Surplus:

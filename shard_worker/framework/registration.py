@@ -245,11 +245,11 @@ class Registration:
         self,
         fn: Callable[[Sequence[TaskInfo], World], Sequence[TaskInfo]] | None = None,
         *,
-        spare: Callable[[Sequence[TaskInfo], World], Sequence[TaskInfo]] | None = None,
+        evictable: Callable[[Sequence[TaskInfo], World], Sequence[TaskInfo]] | None = None,
     ) -> None:
         """Running tasks -> those to evict in shuffle. Union in a tier; the first tier with any.
-        ``spare``: filters the named tasks, of whatever tier, to those that may be evicted."""
-        self.add(VICTIM_TASKS, spare, scalar=fn)
+        ``evictable``: filters the named tasks, of whatever tier, to those that may be evicted."""
+        self.add(VICTIM_TASKS, evictable, scalar=fn)
 
     # --- queues and gangs ---------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from shard_worker.session_model.workload import Amounts, add
 from shard_worker.turns.session_turn import SessionPlaced
 from shard_worker.view.view import View
 from shared.codec.packed import replace
-from shared.messages.excerpt import EXCERPT, TOTALS, QueueContext
 from shared.messages.messages import EvictRun, Turn
+from shared.messages.turn_context import TOTALS, TURN_CONTEXT, QueueContext
 from shared.records.specs import decode_queue
 from shared.records.specs_jobs import decode_job
 
@@ -59,19 +59,19 @@ class ForeseenEvictions:
         """The turn with the context that it would have after all that was taken."""
         if not self._served:
             return turn
-        excerpt = EXCERPT.decode(turn.world)
-        own, *others = excerpt.jobs
+        context = TURN_CONTEXT.decode(turn.world)
+        own, *others = context.jobs
         # What the context says of a victim is of the time before. Without it the job is read from
         # the table, and spared: rules between tasks count it.
         kept = [job for job in others if decode_job(job.spec).jid not in self._victims]
         counted = self._victims if len(kept) < len(others) else set[int]()
         changed = replace(
-            excerpt,
+            context,
             jobs=[own, *kept],
-            queues=[self._queue(queue) for queue in excerpt.queues],
-            spared=sorted(counted.union(excerpt.spared)),
+            queues=[self._queue(queue) for queue in context.queues],
+            spared=sorted(counted.union(context.spared)),
         )
-        return replace(turn, world=EXCERPT.encode(changed))
+        return replace(turn, world=TURN_CONTEXT.encode(changed))
 
     def _queue(self, queue: QueueContext) -> QueueContext:
         changes = self._totals.get(decode_queue(queue.spec).qid)

@@ -182,7 +182,7 @@ def _static(cls: TaskClass, view: View, session: Session, mode: Mode) -> Iterato
         yield _CheckResult("foreign", FOREIGN, -1, view.own)
     yield _CheckResult("stale", STALE_SPEC, -1, view.live() | ~view.exists())
     if view.withheld.any():
-        yield _CheckResult("aside", QUARANTINED, -1, ~view.withheld)
+        yield _CheckResult("quarantined", QUARANTINED, -1, ~view.withheld)
     for name, passes in session.predicates(cls, view):
         if name == SELECTOR and len(cls.selector) > 1:
             yield from _pairs(cls, view, session)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Keys = NDArray[np.float64]
-NEVER = -np.inf
+UNPICKABLE = -np.inf
 """The key of a row that cannot be picked."""
 
 NOISE_BITS = 12
@@ -44,7 +44,7 @@ class BlockMaxima:
         self._shift = max(5, (len(keys).bit_length() + 1) // 2)
         size = 1 << self._shift
         count = max(1, -(-len(keys) // size))
-        self._keys: Keys = np.full(count * size, NEVER, dtype=np.float64)
+        self._keys: Keys = np.full(count * size, UNPICKABLE, dtype=np.float64)
         self._keys[: len(keys)] = keys
         self._blocks = self._keys.reshape(count, size)
         self._best = self._blocks.max(axis=1)

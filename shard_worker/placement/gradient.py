@@ -8,7 +8,7 @@ other shards' nodes are no candidates; only in mode soft all four levels exist.
 
 from __future__ import annotations
 
-from shard_worker.placement.block_maxima import NEVER
+from shard_worker.placement.block_maxima import UNPICKABLE
 from shard_worker.placement.task_class import IDLE, Compiled
 from shared.messages.messages import Level
 
@@ -19,7 +19,7 @@ FITS_NOW = IDLE / 2
 def pick(compiled: Compiled) -> tuple[int, Level] | None:
     """The row for the next task of a class and its level; None where no node takes it, ever."""
     row, key = compiled.own.top()
-    level = None if key == NEVER else compiled.by_score(row)
+    level = None if key == UNPICKABLE else compiled.by_score(row)
     if level is not None:
         return row, level
     if key > FITS_NOW:
@@ -27,13 +27,13 @@ def pick(compiled: Compiled) -> tuple[int, Level] | None:
     # One set of maxima: every node counts as own (mode none), or others' have been masked out (mode
     # hard).
     if compiled.other is None:
-        return None if key == NEVER else (row, Level.FUTURE_OWN)
+        return None if key == UNPICKABLE else (row, Level.FUTURE_OWN)
     other_row, other_key = compiled.other.top()
     if other_key > FITS_NOW:
         return other_row, Level.IDLE_OTHER
-    if key != NEVER:
+    if key != UNPICKABLE:
         return row, Level.FUTURE_OWN
-    return None if other_key == NEVER else (other_row, Level.FUTURE_OTHER)
+    return None if other_key == UNPICKABLE else (other_row, Level.FUTURE_OTHER)
 
 
 def try_row(compiled: Compiled, row: int) -> Level | None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shard_worker.framework.session import Session
-from shard_worker.placement.block_maxima import NEVER, BlockMaxima, Keys, noise
+from shard_worker.placement.block_maxima import UNPICKABLE, BlockMaxima, Keys, noise
 from shard_worker.view.columns import ALLOCATABLE, NOMINATED, RELEASING, USED
 from shard_worker.view.mode import Mode
 from shard_worker.view.node_reasons import FOREIGN, NO_DEVICE, PARTLY, QUARANTINED, STALE_SPEC
@@ -166,8 +166,8 @@ class Compiled:
         self._idle = idle
         keys = self._keys(every, score, self._counts, idle)
         split = self.mode is Mode.SOFT and self._levels is None
-        self.own = BlockMaxima(np.where(self._own, keys, NEVER) if split else keys)
-        self.other = BlockMaxima(np.where(self._own, NEVER, keys)) if split else None
+        self.own = BlockMaxima(np.where(self._own, keys, UNPICKABLE) if split else keys)
+        self.other = BlockMaxima(np.where(self._own, UNPICKABLE, keys)) if split else None
         self._revision = view.revision
 
     def _pass_static(self) -> NDArray[np.bool_]:
@@ -211,7 +211,7 @@ class Compiled:
         if self._levels is not None and self.mode is Mode.SOFT:
             keys += self._own[rows] * self._levels.own
         keys += self._noise[rows]
-        keys[counts == 0] = NEVER
+        keys[counts == 0] = UNPICKABLE
         return keys
 
     def _judge_rows(self, rows: NDArray[np.intp]) -> None:
@@ -284,7 +284,7 @@ class Compiled:
             fits = min(fits, future)
             idle &= now > 0
         if not fits:
-            return 0, False, NEVER
+            return 0, False, UNPICKABLE
         score = self._session.score_row(self.spec, self._view, row)
         # The same operations in the same order as `_keys`: a row judged alone must get the very key
         # that it gets among many, or the choice between equals would depend on how many rows had

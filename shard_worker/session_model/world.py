@@ -1,7 +1,7 @@
 """The world of a session: node columns, and the jobs, queues and objects that its rules read.
 
 ``replay`` makes a world of everything. A shard worker makes one for each turn that needs a session:
-from its view of all nodes, and the excerpt of jobs and queues that came with the turn.
+from its view of all nodes, and the turn context of jobs and queues that came with the turn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A turn that needs a session: the action's own function runs over the view and the turn's excerpt.
+"""A turn that needs a session: the action's own function runs over the view and the turn's context.
 
 Its effects are undone on the view at once and applied again as a statement like that of a turn
 without a session, which the ledger judges and which can be rolled back. Without a result, the view
@@ -26,8 +26,8 @@ from shard_worker.placement.candidates import feasible
 from shard_worker.placement.nominations import give_back_own, rivals, settle, withdraw_all
 from shard_worker.placement.statement import ViewStatement
 from shard_worker.placement.task_class import too_large
+from shard_worker.session_model.context_world import ContextWorld, open_world
 from shard_worker.session_model.decoded_jobs import Decoded
-from shard_worker.session_model.excerpt_world import ContextWorld, open_world
 from shard_worker.session_model.job import SessionJob
 from shard_worker.session_model.other_jobs import JobReadCache
 from shard_worker.session_model.status import Status
@@ -41,7 +41,6 @@ from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
 from shared.codec.packed import replace
 from shared.messages import messages
-from shared.messages.excerpt import EXCERPT, VICTIMS, TurnContext
 from shared.messages.messages import (
     ALLOCATE,
     NOMINATE,
@@ -52,6 +51,7 @@ from shared.messages.messages import (
 )
 from shared.messages.reason import Reason
 from shared.messages.skips import written
+from shared.messages.turn_context import TURN_CONTEXT, VICTIMS, TurnContext
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ class SessionPlaced(PlacedTurn):
 
 
 class SessionTurns:
-    """Runs turns over their excerpts; one per worker."""
+    """Runs turns over their turn contexts; one per worker."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class SessionTurns:
     def for_inquiries(self, numbers: Mapping[int, int]) -> SessionTurns:
         """A copy for inquiries: what rules remember in it does not come back to these turns.
 
-        ``numbers``: class numbers of excerpts -> the view's present numbers of these classes.
+        ``numbers``: class numbers of turn contexts -> the view's present numbers of these classes.
         """
         apart = SessionTurns(self._open, view=self._view, mode=self._mode, ask=self._ask)
         apart._memory = dict(self._memory)
@@ -147,7 +147,7 @@ class SessionTurns:
     def opened(self, turn: Turn, *, now: float) -> tuple[Session, SessionJob] | None:
         """The session of a turn, before it runs. None where the view does not know a class of its
         job. Errors: Malformed."""
-        opened = self._world(EXCERPT.decode(turn.world), now)
+        opened = self._world(TURN_CONTEXT.decode(turn.world), now)
         if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
             return None
         return self._session(opened), opened.world.session_job(turn.jid)
@@ -155,9 +155,9 @@ class SessionTurns:
     def place(self, turn: Turn, *, now: float) -> SessionPlaced:
         """Run a turn of one job. Nominations of lower rank are respected at first; a turn that
         places less than it wanted is tried again without them, and displaces those that are in its
-        way. Errors: Malformed, for an invalid excerpt."""
-        excerpt = EXCERPT.decode(turn.world)
-        placed = self._answered(lambda: self._place(turn, excerpt, now))
+        way. Errors: Malformed, for an invalid turn context."""
+        context = TURN_CONTEXT.decode(turn.world)
+        placed = self._answered(lambda: self._place(turn, context, now))
         if self._extender is not None:
             answers = self._view.known.objects.extender
             placed.unanswered = self._extender.unanswered(answers)
@@ -170,21 +170,21 @@ class SessionTurns:
             return run()
         return answered(run, view=self._view, ask=self._ask)
 
-    def _place(self, turn: Turn, excerpt: TurnContext, now: float) -> SessionPlaced:
-        placed = self._attempt(turn, excerpt, now, withdraw=False)
+    def _place(self, turn: Turn, context: TurnContext, now: float) -> SessionPlaced:
+        placed = self._attempt(turn, context, now, withdraw=False)
         if placed.stale or _satisfied(placed, turn) or not rivals(self._view, turn):
             return placed
         polite = bool(placed.core)
         placed.statement.rollback()
-        again = self._attempt(turn, excerpt, now, withdraw=True)
+        again = self._attempt(turn, context, now, withdraw=True)
         if _satisfied(again, turn) or (again.core and not polite):
             return again
         again.statement.rollback()
-        return self._attempt(turn, excerpt, now, withdraw=False)
+        return self._attempt(turn, context, now, withdraw=False)
 
     def reserve(self, turn: Turn, *, now: float) -> list[int]:
         """Rows to reserve for the turn's job; nothing is changed. Errors: Malformed."""
-        opened = self._world(EXCERPT.decode(turn.world), now)
+        opened = self._world(TURN_CONTEXT.decode(turn.world), now)
         if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
             return []
         session = self._session(opened)
@@ -194,11 +194,11 @@ class SessionTurns:
 
     def shuffle(self, turn: Turn, *, now: float) -> list[SessionPlaced]:
         """Run a turn about running tasks: one statement for each job that has victims."""
-        excerpt = EXCERPT.decode(turn.world)
-        return self._answered(lambda: self._shuffle(excerpt, now))
+        context = TURN_CONTEXT.decode(turn.world)
+        return self._answered(lambda: self._shuffle(context, now))
 
-    def _shuffle(self, excerpt: TurnContext, now: float) -> list[SessionPlaced]:
-        opened = self._world(excerpt, now)
+    def _shuffle(self, context: TurnContext, now: float) -> list[SessionPlaced]:
+        opened = self._world(context, now)
         session = self._session(opened)
         run_action(session, "shuffle")
         did = _take_back(session, None)
@@ -216,12 +216,12 @@ class SessionTurns:
     # --- one attempt --------------------------------------------------------------------------
 
     def _attempt(
-        self, turn: Turn, excerpt: TurnContext, now: float, *, withdraw: bool
+        self, turn: Turn, context: TurnContext, now: float, *, withdraw: bool
     ) -> SessionPlaced:
         view = self._view
         statement = ViewStatement(view)
         placed = SessionPlaced(statement)
-        opened = self._world(excerpt, now)
+        opened = self._world(context, now)
         if turn.jid in opened.missing or turn.jid not in opened.world.jobs:
             placed.stale = True
             opened.world.take_apart()
@@ -254,8 +254,8 @@ class SessionTurns:
         end_session(session)
         return placed
 
-    def _world(self, excerpt: TurnContext, now: float) -> ContextWorld:
-        return self._open_world(excerpt, now=now, decoded=self._decoded, reading=self._reading)
+    def _world(self, context: TurnContext, now: float) -> ContextWorld:
+        return self._open_world(context, now=now, decoded=self._decoded, reading=self._reading)
 
     def _session(self, opened: ContextWorld) -> Session:
         session = self._open()

@@ -21,8 +21,8 @@ from shard_worker.worker.debugging import DebugRequest
 from shard_worker.worker.transport import PlaceReply, WorkerConfig
 from shared.codec.type_digest import description, digest
 from shared.ledger.redis.calls import PARTS, script
-from shared.messages.excerpt import TurnContext
 from shared.messages.messages import Turn
+from shared.messages.turn_context import TurnContext
 from shared.model.model import Job, Node, PriorityClass, Queue, TaskClass
 from shared.model.topology import HyperNode
 from shared.records.quarantine import Quarantine

@@ -56,8 +56,8 @@ HOPELESS = frozenset({Verdict.JOB, Verdict.TASK})
 NOT_OURS = frozenset({Verdict.QUEUE})
 """Refusals that another node cannot cure: Order has to decide."""
 
-OF_THE_EXCERPT = frozenset({*HOPELESS, *NOT_OURS, Verdict.GANG, Verdict.DOMAIN})
-"""Refusals of a turn with a session that follow from its excerpt: Order must send a new one."""
+OF_THE_CONTEXT = frozenset({*HOPELESS, *NOT_OURS, Verdict.GANG, Verdict.DOMAIN})
+"""Refusals of a turn with a session that follow from its context: Order must send a new one."""
 NOT_AS_TOLD = frozenset({*HOPELESS, Verdict.DOMAIN})
 TRUST_ATTEMPTS = 2
 """After this many refusals in a row by one of these, Order's knowledge is out of date, and the job
@@ -389,7 +389,7 @@ class Worker:
     def _refused(self, attempt: Attempt, verdict: Verdict) -> Attempt | Outcome:
         """Place a refused statement again, or report it to Order."""
         self._count(attempt, verdict, wasted=attempt.operations)
-        if attempt.turn.world and verdict in OF_THE_EXCERPT:
+        if attempt.turn.world and verdict in OF_THE_CONTEXT:
             stale = verdict in NOT_AS_TOLD and attempt.turn.attempt >= TRUST_ATTEMPTS
             return self._conflict(attempt, verdict, OutcomeCode.STALE if stale else None)
         if verdict in HOPELESS:

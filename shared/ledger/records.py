@@ -52,7 +52,7 @@ SEAL = 8
 
 _TASK = struct.Struct("<BIIIHI")
 _EVICTED = struct.Struct("<Ii")
-_NEVER = 2**32 - 1
+_NEVER_EVICTED = 2**32 - 1
 """How often what was never evicted was evicted, where more than that stands behind a record."""
 _TASK_FACTORS = (65537, 65539, 65543, 65551, 65557)  # state, row, cid, version, group
 _JID_FACTOR, _TIX_FACTOR = 65563, 65579
@@ -205,7 +205,9 @@ def pack_task(task: TaskRecord, jid: int, tix: int) -> bytes:
     evicted = task.incarnation > 0 or task.by >= 0
     if not evicted and not task.devices:
         return record
-    record += _EVICTED.pack(task.incarnation if evicted else _NEVER, task.by) + task.why.encode()
+    record += (
+        _EVICTED.pack(task.incarnation if evicted else _NEVER_EVICTED, task.by) + task.why.encode()
+    )
     if task.devices:
         record += b"\0" + pack_devices(task.devices)
     return record + _eviction_seal(record, jid, tix)
@@ -232,7 +234,7 @@ def _evicted(record: bytes, jid: int, tix: int) -> tuple[int, int, str, Things] 
     incarnation, by = _EVICTED.unpack_from(record, _TASK.size)
     why, _, devices = record[first:-SEAL].partition(b"\0")
     return (
-        0 if incarnation == _NEVER else incarnation,
+        0 if incarnation == _NEVER_EVICTED else incarnation,
         by,
         why.decode(errors="replace"),
         unpack_devices(devices, f"task {jid}.{tix}") if devices else (),

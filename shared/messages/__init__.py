@@ -1,1 +1,1 @@
-"""Turns, statements, outcomes, excerpts; and their encoding."""
+"""Turns, statements, outcomes, turn contexts; and their encoding."""

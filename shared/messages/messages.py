@@ -150,14 +150,14 @@ class Turn(Packed, frozen=True, kw_only=True):
     action: str = "allocate"
     """The action of the policy whose work this is. A shuffle is about no job (NOBODY)."""
     world: bytes = b""
-    """An excerpt (:mod:`shared.messages.excerpt`); empty for a flat turn, which needs none."""
+    """Its context (:mod:`shared.messages.turn_context`); empty for a flat turn."""
     traced: bool = False
     """Whether somebody wants to see its steps: the outcome brings them."""
     total: Count  # last and without a default: an array that lacks a field is refused
 
     def __post_init__(self) -> None:
         if self.jid == NOBODY and not self.world:
-            raise ValueError("a turn about no job needs an excerpt")
+            raise ValueError("a turn about no job needs a turn context")
 
 
 @dataclass(frozen=True, slots=True)

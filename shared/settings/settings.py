@@ -226,7 +226,7 @@ class Settings(BaseSettings):
     node_refusals: Count = Field(
         5, description="binds that a node refuses in a row before it is quarantined"
     )
-    node_aside_seconds: Seconds = Field(
+    node_quarantine_seconds: Seconds = Field(
         60.0, description="how long such a node gets nothing the first time; doubles, up to 900"
     )
 

@@ -23,7 +23,6 @@ from shard_worker.worker.figures import WorkerFigures
 from shard_worker.worker.transport import CONFIG, REPLY, PlaceReply, WorkerConfig
 from shared.codec.packed import replace
 from shared.ledger.redis.access import Access
-from shared.messages.excerpt import EXCERPT, JobContext, QueueContext, TurnContext
 from shared.messages.messages import (
     ALLOCATE,
     Epoch,
@@ -36,6 +35,7 @@ from shared.messages.messages import (
     Turn,
     Verdict,
 )
+from shared.messages.turn_context import TURN_CONTEXT, JobContext, QueueContext, TurnContext
 from shared.messages.wire import TURNS
 from shared.model.constraints import Constraints, PodTerm, Requirement, Spread, Taint, Toleration
 from shared.model.devices import DeviceAsk, DeviceRequest, ResourceClaim
@@ -162,7 +162,7 @@ CONTEXT = TurnContext(
     versions={"k": 3},
     spared=[7],
 )
-SESSION_TURN = replace(TURN, action="preempt", world=EXCERPT.encode(CONTEXT))
+SESSION_TURN = replace(TURN, action="preempt", world=TURN_CONTEXT.encode(CONTEXT))
 MOVING = replace(OUTCOME, moved={"budget/a/b": 2})
 DOCUMENT = Document(
     Key("Job", "default", "train"), b'{"spec":{}}', 1.5, 2, 7, 3.5, {"phase": "Running"}
@@ -185,7 +185,7 @@ def samples() -> dict[str, Sample]:
     urgent = PriorityClass("high", 1000)
     return {
         "turns": Sample(b"turns", TURNS.encode([TURN, SESSION_TURN]), TURNS.decode),
-        "excerpt": Sample(b"excerpt", EXCERPT.encode(CONTEXT), EXCERPT.decode),
+        "turn context": Sample(b"turn context", TURN_CONTEXT.encode(CONTEXT), TURN_CONTEXT.decode),
         "worker": Sample(b"worker", CONFIG.encode(CONFIGURED), CONFIG.decode),
         "placed": Sample(b"placed", REPLY.encode(reply), REPLY.decode),
         "inquiry": Sample(b"inquiry", INQUIRY.encode(inquiry), INQUIRY.decode),

@@ -86,7 +86,7 @@ class JobPods:
         if evictor is None or task is None:
             raise not_found(POD.plural, key.name, group=POD.group)
         user = CALLER.get().name
-        came = await evictor.evict(task, action=action, whom=user, dry_run=deletion.dry_run)
+        came = await evictor.evict(task, action=action, requester=user, dry_run=deletion.dry_run)
         if isinstance(came, EvictionRefusal):
             raise refusal(came, key)
 

@@ -53,5 +53,5 @@ class Evictor(Protocol):
     def budgets_allow(self, task: Task) -> EvictionRefusal | None: ...
 
     def evict(
-        self, task: Task, *, action: Action, whom: str, dry_run: bool = False
+        self, task: Task, *, action: Action, requester: str, dry_run: bool = False
     ) -> Awaitable[EvictionRefusal | Leaving]: ...

@@ -298,7 +298,7 @@ class KubeClient:
             load_chain(context, *self.access.certificate)
         except ssl.SSLError as error:
             message = f"{self.access.origin}: client-certificate and client-key are no pair in PEM"
-            raise KubeError(f"{message}: {error.reason}; mend the kubeconfig") from None
+            raise KubeError(f"{message}: {error.reason}; correct the kubeconfig") from None
 
     def _once(self, request: _Request) -> http.client.HTTPResponse:
         """One attempt; a kept connection that the server closed meanwhile is opened anew."""

@@ -170,7 +170,7 @@ def _certificates(cluster: Section, origin: str) -> str | None:
         return None if data is None else data.decode("ascii")
     except UnicodeDecodeError:
         field = "certificate-authority-data"
-        raise ConfigError(f"{origin}: {field} is not base64 of PEM; mend it") from None
+        raise ConfigError(f"{origin}: {field} is not base64 of PEM; correct it") from None
 
 
 # --- written by `up` --------------------------------------------------------------------------

@@ -269,7 +269,7 @@ class KubernetesCluster:
             [*listed.tasks, *unknown],
             [*listed.uids, *[""] * len(unknown)],
             [*listed.nodes, *[""] * len(unknown)],
-            [*listed.phases, *[Phase.NEVER] * len(unknown)],
+            [*listed.phases, *[Phase.UNKNOWN] * len(unknown)],
         )
 
     def _listed(self, rows: Sequence[PodRow], token: str = "") -> Listed:

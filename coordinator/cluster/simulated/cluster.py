@@ -29,7 +29,7 @@ from coordinator.cluster.protocol import (
     incarnation_of,
 )
 from coordinator.cluster.simulated.kubelets import REPORTS_AT_ONCE
-from coordinator.cluster.simulated.memory import NEVER, Memory
+from coordinator.cluster.simulated.memory import UNREPORTED, Memory
 
 _RUNNING, _RELEASING, _LOSING = range(3)
 """Phases of a live pod. LOSING is releasing that ends in failure."""
@@ -176,12 +176,14 @@ class LocalCluster:
         was never bound or was lost. The incarnation will not be accepted from now on."""
         end = self._ended.get(task)
         if end is None:
-            self._ended[task] = (uid, NEVER, False) if uid and task not in self._ended else None
+            self._ended[task] = (
+                (uid, UNREPORTED, False) if uid and task not in self._ended else None
+            )
             return True
         if uid and incarnation_of(end[0]) < incarnation_of(uid):
-            self._ended[task] = (uid, NEVER, False)
+            self._ended[task] = (uid, UNREPORTED, False)
             return True
-        return end[1] == NEVER and uid in ("", end[0])
+        return end[1] == UNREPORTED and uid in ("", end[0])
 
     def advance(self, now: float) -> None:
         """Process what is due: first all starts, then ends of runs, then ends of grace periods.
@@ -207,7 +209,7 @@ class LocalCluster:
                 kind, task, _, uid = self._reports.popleft()
                 self._acknowledged += 1
                 end = self._ended.get(task) if kind in _LAST_REPORTS else None
-                if end is not None and end[0] == uid and end[1] != NEVER:
+                if end is not None and end[0] == uid and end[1] != UNREPORTED:
                     self._ended[task] = (uid, "", end[2])
         rows = list(islice(self._reports, limit))
         incarnations = {
@@ -256,11 +258,11 @@ class LocalCluster:
         for task in tasks:
             if (pod := self._live.get(task)) is not None:
                 rows.append((task, pod[0], pod[1], _PHASES[pod[3]]))
-            elif (end := self._ended.get(task)) is not None and end[1] != NEVER:
+            elif (end := self._ended.get(task)) is not None and end[1] != UNREPORTED:
                 phase = Phase.SUCCEEDED if end[2] else Phase.FAILED
                 rows.append((task, end[0], end[1], phase))
             elif every:
-                rows.append((task, "", "", Phase.NEVER))
+                rows.append((task, "", "", Phase.UNKNOWN))
         return Listed(
             tasks=[row[0] for row in rows],
             uids=[row[1] for row in rows],
@@ -284,7 +286,7 @@ class LocalCluster:
         died. Only the fact that they are gone is remembered."""
         self.advance(now)
         lost = [self._live.pop(task) for task in tasks]
-        ends = ((pod[0], NEVER, False) for pod in lost)
+        ends = ((pod[0], UNREPORTED, False) for pod in lost)
         self._ended.update(zip(tasks, ends, strict=True))
         self._failing.difference_update(tasks)
         nodes, uids = [pod[1] for pod in lost], [pod[0] for pod in lost]
@@ -309,7 +311,7 @@ class LocalCluster:
                 over = incarnation_of(end[0]) > incarnation_of(uid)
                 return (BindAnswer.GONE, "") if over else (BindAnswer.OK, node)
             at = end[1]
-            if not at or at == NEVER:
+            if not at or at == UNREPORTED:
                 return (BindAnswer.SUCCEEDED if end[2] else BindAnswer.GONE), ""
         else:
             return BindAnswer.OK, node
@@ -392,7 +394,7 @@ class LocalCluster:
 
 def _unheard(end: _End) -> bool:
     """Whether it ended, with reports that are not all acknowledged."""
-    return end is not None and end[1] not in ("", NEVER)
+    return end is not None and end[1] not in ("", UNREPORTED)
 
 
 def _job_number(task: str) -> int:

@@ -17,7 +17,7 @@ import orjson
 
 from coordinator.cluster.protocol import BindAnswer, Report, incarnation_of
 
-NEVER = "-"
+UNREPORTED = "-"
 """Stands in for the node of a task whose end was never reported."""
 
 _TAKEN = BindAnswer.OK.name
@@ -82,7 +82,7 @@ def _take(memory: Memory, event: dict[str, Any]) -> None:
     elif kind == "lost":
         for task, uid in zip(event["tasks"], event["uids"], strict=True):
             memory.pods.pop(task, None)
-            memory.ended[task] = (uid, NEVER, False)
+            memory.ended[task] = (uid, UNREPORTED, False)
     elif kind in _REPORTS:  # the others are notes of others, and of the file itself
         _reported(memory, kind, event)
 
@@ -93,9 +93,9 @@ def _deleted(memory: Memory, task: str, uid: str, t: float) -> None:
         if uid in ("", pod.uid) and not pod.releasing and pod.deleted is None:
             pod.deleted = t
     elif end is None:
-        memory.ended[task] = (uid, NEVER, False) if uid and task not in memory.ended else None
+        memory.ended[task] = (uid, UNREPORTED, False) if uid and task not in memory.ended else None
     elif uid and incarnation_of(end[0]) < incarnation_of(uid):
-        memory.ended[task] = (uid, NEVER, False)
+        memory.ended[task] = (uid, UNREPORTED, False)
 
 
 def _bound(memory: Memory, event: dict[str, Any]) -> None:

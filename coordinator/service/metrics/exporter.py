@@ -296,9 +296,9 @@ class CoordinatorMetrics(Collector):
         for obstacle in OverdueObstacle:
             page.put("victims_overdue", overdue[obstacle], obstacle)
         page.put("late_binds_total", core.tally.late_binds)
-        page.put("nodes_set_aside", len(quarantine.now))
-        page.put("nodes_set_aside_total", quarantine.count)
-        page.put("nodes_set_aside_withheld_total", quarantine.withheld)
+        page.put("nodes_quarantined", len(quarantine.now))
+        page.put("nodes_quarantined_total", quarantine.count)
+        page.put("nodes_quarantined_withheld_total", quarantine.withheld)
         for event in ("broken", "repaired", "released"):
             page.put("gangs_total", getattr(gangs, event), event)
         page.put("jobs_parked_total", core.order.parking.parked)

@@ -305,10 +305,10 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "before, failed by the binder, or withdrawn because something else was decided",
             "result",
         ),
-        _gauge("nodes_set_aside", "Nodes that get nothing now: they refused bind after bind"),
-        _counter("nodes_set_aside_total", "Quarantines of nodes that refused bind after bind"),
+        _gauge("nodes_quarantined", "Nodes that get nothing now: they refused bind after bind"),
+        _counter("nodes_quarantined_total", "Quarantines of nodes that refused bind after bind"),
         _counter(
-            "nodes_set_aside_withheld_total",
+            "nodes_quarantined_withheld_total",
             "Quarantines withheld because a tenth of all nodes is in one already: the fault may be "
             "elsewhere",
         ),

@@ -142,8 +142,8 @@ def _node(labels: Mapping[str, str]) -> str:
 
 
 def usage_of(core: Coordinator, cluster: ClusterDriver) -> UsageSource:
-    """The usage source of a coordinator's policy; its figures are part of excerpts, and evidence
-    in the cluster's history."""
+    """The usage source of a coordinator's policy; its figures are part of turn contexts, and
+    evidence in the cluster's history."""
 
     async def told(usage: Usage) -> None:
         now = time.time()
@@ -153,6 +153,6 @@ def usage_of(core: Coordinator, cluster: ClusterDriver) -> UsageSource:
             _log.debug("history lacks an answer of the metrics source")
 
     source = UsageSource(lambda: core.order.session.policy.metrics, told=told)
-    core.order.excerpts.usage = source.usage
-    core.order.excerpts.usage_missing = source.missing
+    core.order.contexts.usage = source.usage
+    core.order.contexts.usage_missing = source.missing
     return source

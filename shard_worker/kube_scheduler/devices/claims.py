@@ -64,10 +64,10 @@ class _Layout:
                 self.row_of.update((offer.key, row) for offer in offers)
         self.wide: list[tuple[DevicePool, Mask]] = []
         """Devices that several nodes reach, with the mask of these nodes."""
-        for shelf in self.pools.wide:
+        for pool in self.pools.wide:
             every = np.ones(world.size, np.bool_)
-            reach = every if shelf.reach is None else terms_mask(shelf.reach, world.view)
-            self.wide.append((shelf, reach))
+            reach = every if pool.reach is None else terms_mask(pool.reach, world.view)
+            self.wide.append((pool, reach))
 
     def of(self, world: World) -> bool:
         """Whether this layout is still valid for the world."""
@@ -204,8 +204,8 @@ class DeviceClaimFilter:
         """Nodes that reach the devices that a claim got in this session."""
         passes: Mask = np.ones(world.size, np.bool_)
         for got in served.got:
-            for shelf, mask in self._wide:
-                if got.offer in shelf.offers:
+            for pool, mask in self._wide:
+                if got.offer in pool.offers:
                     passes &= mask
                     break
             else:
@@ -219,8 +219,8 @@ class DeviceClaimFilter:
         kinds, first, inverse = np.unique(alike, axis=0, return_index=True, return_inverse=True)
         used = tuple(
             (o.key, o.key in self._usage.whole, _parts(self._usage, o))
-            for shelf, _ in self._wide
-            for o in shelf.offers
+            for pool, _ in self._wide
+            for o in pool.offers
             if o.key in self._usage.whole or o.key in self._usage.parts
         )
         answers: list[bool | CelError] = []
@@ -253,9 +253,9 @@ class DeviceClaimFilter:
 
     def _search(self, open_claims: list[OpenClaim], row: int) -> list[AssignedDevice] | None:
         offers = list(self._local.get(row, ()))
-        for shelf, mask in self._wide:
+        for pool, mask in self._wide:
             if mask[row]:
-                offers += shelf.offers
+                offers += pool.offers
         return DeviceSearch(self._pools, offers, self._usage).run(open_claims)
 
     # --- what happens -------------------------------------------------------------------------

@@ -60,7 +60,7 @@ do  -- one function has no more than 200 local names: what nobody else needs sta
       + jid * 65563 + tix * 65579) % 4294967291
   end
 
-  local NEVER = 4294967295  -- how often what was never evicted was evicted
+  local NEVER_EVICTED = 4294967295  -- how often what was never evicted was evicted
 
   -- What was evicted, now or before, or takes devices has more behind it: how often it was evicted,
   -- and has ended; for whom it has to leave now (-1: it does not) and why; behind a zero byte its
@@ -69,7 +69,7 @@ do  -- one function has no more than 200 local names: what nobody else needs sta
     local record = spack('<BI4I4I4I2I4', state, row, cid, version, group,
       task_seal(jid, tix, state, row, cid, version, group))
     if not incarnation and not devices then return record end
-    record = record .. spack('<I4i4', incarnation or NEVER, by or -1) .. (why or '')
+    record = record .. spack('<I4i4', incarnation or NEVER_EVICTED, by or -1) .. (why or '')
     if devices then record = record .. '\0' .. devices end
     return record .. sub(sha1hex(jid .. '.' .. tix .. record), 1, 8)
   end
@@ -86,7 +86,7 @@ do  -- one function has no more than 200 local names: what nobody else needs sta
     local incarnation, by = sunpack('<I4i4', record, 20)
     local zero = string.find(body, '%z', 28)
     if zero then rec.devices = sub(body, zero + 1) end
-    if incarnation ~= NEVER then
+    if incarnation ~= NEVER_EVICTED then
       rec.incarnation, rec.by, rec.why = incarnation, by, sub(body, 28, zero and zero - 1)
     end
     return rec

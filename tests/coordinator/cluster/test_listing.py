@@ -39,8 +39,8 @@ def test_what_runs_and_what_ended_without_its_end_being_taken_is_listed() -> Non
     assert told(cluster.look(["1.0", "1.1", "9.9", "7.7"])) == {
         "1.0": ("n0", P.RUNNING),
         "1.1": ("", P.FAILED),
-        "9.9": ("", P.NEVER),
-        "7.7": ("", P.NEVER),
+        "9.9": ("", P.UNKNOWN),
+        "7.7": ("", P.UNKNOWN),
     }
 
 
@@ -139,6 +139,6 @@ async def test_over_the_socket(short_dir: Path) -> None:
             }
             assert told(await cluster.look(["1.1", "5.5"])) == {
                 "1.1": ("n1", P.RUNNING),
-                "5.5": ("", P.NEVER),
+                "5.5": ("", P.UNKNOWN),
             }
             assert await cluster.foreign() == {}

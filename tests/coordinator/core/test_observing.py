@@ -130,7 +130,7 @@ def test_a_changed_job_keeps_its_rows_and_tries() -> None:
     again = core.order.jobs[1]
     assert again is not state
     assert list(again.rows) == [-1, -1, -1]
-    assert (again.last, again.tries) == (state.last, state.tries)
+    assert (again.last, again.turn_results) == (state.last, state.turn_results)
 
 
 # --- tries ----------------------------------------------------------------------------------------
@@ -159,14 +159,14 @@ def test_the_last_try_says_who_found_what_and_when() -> None:
         session=9,
         at=5.0,
     )
-    tries = state.tries
+    tries = state.turn_results
     assert (tries.infeasible, tries.conflict_true, tries.conflict_read) == (1, 2, 1)
     assert (tries.placed, tries.nominated, tries.shards) == (0, 0, 1)
     core.order.look_again()
     send, turn = turn_of(core, 60.0)
     answered(core, placed(turn), send)
     assert core.order.jobs[1].last is None
-    assert core.order.jobs[1].tries.placed == 1
+    assert core.order.jobs[1].turn_results.placed == 1
 
 
 def test_sessions_and_all_else_of_an_outcome_travel() -> None:

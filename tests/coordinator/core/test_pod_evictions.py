@@ -26,7 +26,7 @@ def test_members_that_have_ended_stay_when_a_gang_leaves(minimum: int, rest: int
     for state in (TaskState.BOUND, TaskState.RUNNING):
         books.task_changed(1, state, [0, 1, 2, 3], [0, 0, 0, 0])
     books.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
-    plan = PodEvictions(books).plan((1, 2), {}, action=Action.DELETE, whom="somebody")
+    plan = PodEvictions(books).plan((1, 2), {}, action=Action.DELETE, requester="somebody")
     assert isinstance(plan, EvictionPlan)
     (run,) = plan.statement.evictions
     assert run.tasks == ([2] if minimum == 2 else [2, 3])
@@ -50,14 +50,14 @@ def test_what_the_ledger_evicts_and_the_books_do_not_know_yet_is_not_healthy(
             books.task_changed(jid, state, [0], [0])
     evictions = PodEvictions(books)
     objects = {key: budget}
-    plan = evictions.plan((2, 0), objects, action=Action.EVICT, whom="drain")
+    plan = evictions.plan((2, 0), objects, action=Action.EVICT, requester="drain")
     assert isinstance(plan, EvictionPlan)
     assert evictions.counted(plan) == [1, 2, 3]
     leaving = TaskRecord(TaskState.RELEASING, 0, 0, 5, incarnation=incarnation, by=9)
     record = JobRecord(spec_version=0, qid=0, gone=False, groups=[])
     evictions.reread(plan, {key: 6}, {1: (record, {0: leaving})})
     assert books.spanning.versions[key] == 6
-    again = evictions.plan((2, 0), objects, action=Action.EVICT, whom="drain")
+    again = evictions.plan((2, 0), objects, action=Action.EVICT, requester="drain")
     assert isinstance(again, EvictionPlan if incarnation else EvictionRefusal)
-    other = evictions.plan((1, 0), objects, action=Action.EVICT, whom="drain")
+    other = evictions.plan((1, 0), objects, action=Action.EVICT, requester="drain")
     assert isinstance(other, EvictionPlan if incarnation else Leaving)

@@ -138,7 +138,7 @@ def test_what_the_cluster_lost_is_recorded_so_and_no_failure() -> None:
     core = books(S.RUNNING, S.BOUND, S.RELEASING, S.BINDING)
     missing = list(ReconcilePass(core).missing(core.order.jobs.values()))
     assert missing == [(0, 0), (1, 0), (2, 0)]  # a bind may be on its way
-    answers = listed(("0.0", "", P.NEVER), ("1.0", "", P.SUCCEEDED), ("2.0", "", P.FAILED))
+    answers = listed(("0.0", "", P.UNKNOWN), ("1.0", "", P.SUCCEEDED), ("2.0", "", P.FAILED))
     repairs = twice(core, listed(), answers)
     assert repairs.items == [
         StatusItem(S.LOST, 0, [0], [0]),
@@ -154,7 +154,7 @@ def test_a_deleted_job_does_not_wait_for_a_bind_that_ended_on_another_node() -> 
     core.admitted(Changes(jobs_gone=[0, 1]))
     states = [*core.order.jobs.values(), *core.leaving.values()]
     assert sorted(ReconcilePass(core).missing(states)) == [(0, 0), (1, 0)]
-    asked = listed(("0.0", "", P.FAILED), ("1.0", "", P.NEVER))
+    asked = listed(("0.0", "", P.FAILED), ("1.0", "", P.UNKNOWN))
     repairs = twice(core, listed(), asked)
     assert repairs.items == [StatusItem(S.FAILED, 0, [0], [0])]
 

@@ -103,7 +103,7 @@ def test_turns_that_need_sessions_come_back_in_small_calls() -> None:
     """However many may be open: a call that takes longer than a worker may be silent loses it."""
     d = dispatcher(shards=1, calls_in_flight=2)
     for jid in range(1, 101):
-        d.route(replace(turn(jid), world=b"an excerpt"), {})
+        d.route(replace(turn(jid), world=b"a turn context"), {})
     sent = d.send()
     assert [len(send.turns) for send in sent] == [16, 16]
     assert sum(cost(t) for t in sent[0].turns) <= d.tasks_per_call

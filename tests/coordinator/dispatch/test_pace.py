@@ -53,7 +53,7 @@ def test_a_call_with_much_in_it_waits_for_nothing(paced: Dispatcher) -> None:
     assert sent(paced, 10.1) == []
     paced.route(turn(3), NEED)
     assert sent(paced, 10.1) == [(0, [2, 3])]
-    paced.route(replace(turn(4), world=b"an excerpt"), NEED)
+    paced.route(replace(turn(4), world=b"a turn context"), NEED)
     assert sent(paced, 10.1) == [(0, [4])], "a session"
 
 

@@ -50,7 +50,7 @@ def many() -> World:
 
 def world_of(pods: int) -> World:
     world = World()
-    world.objects._shelves["Pod"] = KindIndex(paths=CountedKeys())
+    world.objects._indexes["Pod"] = KindIndex(paths=CountedKeys())
     documents = []
     for i in range(pods):
         item = pod(f"p{i}")

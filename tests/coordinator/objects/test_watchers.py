@@ -224,8 +224,8 @@ def test_nothing_is_remembered_of_what_is_gone() -> None:
         world.record(TaskState.FAILED, jid, held) if held else None
     world.purge(*world.core.leaving)
     objects = world.objects
-    assert not any(objects._shelves[kind].records for kind in ("Pod", "PodGroup", "Job"))
-    assert not any(objects._shelves[kind].counts for kind in ("Pod", "PodGroup", "Job"))
+    assert not any(objects._indexes[kind].records for kind in ("Pod", "PodGroup", "Job"))
+    assert not any(objects._indexes[kind].counts for kind in ("Pod", "PodGroup", "Job"))
     assert objects.stories.jobs.keys() <= world.core.order.jobs.keys()
     assert objects.stories.happenings == sum(
         len(s.happenings) for s in objects.stories.jobs.values()

@@ -92,8 +92,8 @@ def returned(spanning: Spanning, *, evicts: bool = True) -> list[tuple[int, int]
 
 
 def test_a_budgets_key_is_busy_until_word_of_the_victims_has_come() -> None:
-    """With the version that the outcome moved, the next excerpt would vouch for books that still
-    count the victims as healthy (seed 131676)."""
+    """With the version that the outcome moved, the next turn context would vouch for books that
+    still count the victims as healthy (seed 131676)."""
     spanning = Spanning()
     evicting(spanning)
     assert waits(spanning, 2)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.order.excerpts import tree_key
 from coordinator.order.order import Order
+from coordinator.order.turn_contexts import tree_key
 from shared.codec.packed import replace
-from shared.messages.excerpt import EXCERPT, VICTIMS
 from shared.messages.messages import Turn
+from shared.messages.turn_context import TURN_CONTEXT, VICTIMS
 from tests.coordinator.order.test_kai_queues import Both, Job_, Queue_, infeasible, whole
 
 LEAVES = ["a1", "a2", "b1", "c1"]
@@ -54,7 +54,7 @@ def searches(order: Order, now: float) -> dict[str, Turn]:
 
 
 def keys(turn: Turn) -> set[str]:
-    return {key for key in EXCERPT.decode(turn.world).versions if key.startswith(VICTIMS)}
+    return {key for key in TURN_CONTEXT.decode(turn.world).versions if key.startswith(VICTIMS)}
 
 
 def test_one_search_for_each_tree_of_queues_is_open() -> None:

@@ -10,8 +10,8 @@ from coordinator.order.order import Order
 from coordinator.order.starvation import AGAIN_LIMIT_SECONDS, OPEN
 from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
-from shared.messages.excerpt import EXCERPT
 from shared.messages.messages import NOBODY, Outcome, OutcomeCode, Placement, TaskState, Turn
+from shared.messages.turn_context import TURN_CONTEXT
 from shared.model.constraints import Constraints, PodTerm, Requirement
 from shared.model.model import Job, Role, TaskClass
 from shared.model.storage import Budget
@@ -82,9 +82,9 @@ def test_preempt_is_tried_where_the_queue_has_others() -> None:
     o.put_job(job(2, count=2, priority=5))
     (turn,) = turns(o, 100.0)
     assert turn.action == "preempt"
-    excerpt = EXCERPT.decode(turn.world)
-    assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2]  # workers know what runs
-    assert not excerpt.spared
+    context = TURN_CONTEXT.decode(turn.world)
+    assert [decode_job(one.spec).jid for one in context.jobs] == [2]  # workers know what runs
+    assert not context.spared
     assert o.open == 1
 
 
@@ -128,11 +128,11 @@ def test_victims_that_a_budget_counts_come_with_the_turn() -> None:
     o.spanning.put_object(Budget("ns", "all", (), min_available="3"))
     o.put_job(job(2, count=2, priority=5))
     (turn,) = turns(o, 100.0)
-    excerpt = EXCERPT.decode(turn.world)
-    assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2, 1]
-    assert excerpt.jobs[1].keys and excerpt.versions
-    assert set(excerpt.jobs[1].states) == {TaskState.RUNNING}
-    assert excerpt.jobs[1].started
+    context = TURN_CONTEXT.decode(turn.world)
+    assert [decode_job(one.spec).jid for one in context.jobs] == [2, 1]
+    assert context.jobs[1].keys and context.versions
+    assert set(context.jobs[1].states) == {TaskState.RUNNING}
+    assert context.jobs[1].started
     assert o.open == 1
 
 
@@ -159,11 +159,11 @@ def test_victims_of_a_budget_beyond_the_bound_are_left_out_and_spared() -> None:
     o = contending()
     filled(o)
     o.spanning.put_object(Budget("ns", "all", (), min_available="3"))
-    o.excerpts.limit = 10
+    o.contexts.limit = 10
     o.put_job(job(2, count=2, priority=5))
     (turn,) = turns(o, 100.0)
-    excerpt = EXCERPT.decode(turn.world)
-    assert (len(excerpt.jobs), excerpt.spared, o.excerpts.cut) == (1, [1], 1)
+    context = TURN_CONTEXT.decode(turn.world)
+    assert (len(context.jobs), context.spared, o.contexts.cut) == (1, [1], 1)
 
 
 def test_a_job_that_is_ready_has_its_tasks_that_ask_for_nothing_backfilled() -> None:
@@ -221,12 +221,12 @@ def test_members_of_one_term_are_placed_one_turn_after_the_other() -> None:
     o.put_job(job(5))
     first, flat = turns(o, 1.0)
     assert (first.jid, flat.jid, flat.world) == (2, 5, b"")
-    excerpt = EXCERPT.decode(first.world)
-    assert [decode_job(one.spec).jid for one in excerpt.jobs] == [2, 3, 4]
-    (key,) = excerpt.versions
+    context = TURN_CONTEXT.decode(first.world)
+    assert [decode_job(one.spec).jid for one in context.jobs] == [2, 3, 4]
+    (key,) = context.versions
     came(o, first, OutcomeCode.PLACED, moved={key: 1})
     second = next(turn for turn in turns(o, 2.0) if turn.jid != 2)
-    assert EXCERPT.decode(second.world).versions == {key: 1}
+    assert TURN_CONTEXT.decode(second.world).versions == {key: 1}
 
 
 def test_after_a_takeover_a_deleted_job_still_keeps_others_off_its_nodes() -> None:
@@ -236,7 +236,7 @@ def test_after_a_takeover_a_deleted_job_still_keeps_others_off_its_nodes() -> No
     o.put_job(labelled(job(4)))
     (turn,) = turns(o, 1.0)
     assert turn.world
-    assert [decode_job(one.spec).jid for one in EXCERPT.decode(turn.world).jobs] == [4, 2]
+    assert [decode_job(one.spec).jid for one in TURN_CONTEXT.decode(turn.world).jobs] == [4, 2]
 
 
 def test_a_rule_that_comes_waits_for_the_flat_turns_that_are_out() -> None:
@@ -248,7 +248,7 @@ def test_a_rule_that_comes_waits_for_the_flat_turns_that_are_out() -> None:
     assert turns(o, 2.0) == []
     o.outcome(placed(flat, row=3))
     (turn,) = turns(o, 3.0)
-    other = EXCERPT.decode(turn.world).jobs[1]
+    other = TURN_CONTEXT.decode(turn.world).jobs[1]
     assert other.rows == o.jobs[4].rows.tobytes()
 
 
@@ -268,13 +268,13 @@ def test_a_lost_turn_takes_the_versions_from_the_ledger() -> None:
     o = contending()
     o.put_job(labelled(job(2, cid=2)))
     (turn,) = turns(o, 1.0)
-    (key,) = EXCERPT.decode(turn.world).versions
+    (key,) = TURN_CONTEXT.decode(turn.world).versions
     assert o.spanning.out([2]) == [key]
     o.know([2], {key: 4}, unheard=())
     o.resolve(2, bytearray(1))
     o.nominations_released([2])
     (again,) = turns(o, 2.0)
-    assert EXCERPT.decode(again.world).versions == {key: 4}
+    assert TURN_CONTEXT.decode(again.world).versions == {key: 4}
 
 
 @pytest.mark.parametrize("evicted", [True, False])
@@ -325,14 +325,14 @@ def test_a_backfill_that_has_to_wait_is_asked_for_once_and_comes_when_the_other_
     (first,) = turns(o, 1.0)
     o.outcome(placed(first))
     o.put_job(labelled(job(4, cid=2)))  # its term takes the other's tasks
-    written = o.excerpts.of
+    written = o.contexts.of
     asked = itertools.count()
 
     def limited(*args: object, **more: object) -> tuple[bytes, list[str]]:
         assert next(asked) < 100, "the same is asked for again and again"
         return written(*args, **more)  # type: ignore[arg-type]
 
-    o.excerpts.of = limited  # type: ignore[method-assign]
+    o.contexts.of = limited  # type: ignore[method-assign]
     actions = []
     for now in range(2, 9):
         for turn in turns(o, float(now)):

@@ -33,7 +33,7 @@ async def explained(http: aiohttp.ClientSession, service: Running, pod: str) -> 
 
 def told_actions(state: JobState) -> set[str]:
     failed = state.failed_eviction
-    return set() if failed is None else {attempt.action for attempt in failed.telling}
+    return set() if failed is None else {attempt.action for attempt in failed.considered}
 
 
 async def test_a_search_that_its_time_ended_says_so_and_goes_on_with_more_of_it(

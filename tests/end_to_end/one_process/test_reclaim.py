@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from coordinator.order import excerpts
+from coordinator.order import turn_contexts
 from laboratory.workloads.generators import lists
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import HOLDING
@@ -87,7 +87,7 @@ async def test_a_gang_gets_its_share_from_whoever_runs(
     redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """About 2 s. A turn may bring four jobs of one task along; twenty have to leave."""
-    monkeypatch.setattr(excerpts, "TASKS", 20)
+    monkeypatch.setattr(turn_contexts, "TASKS", 20)
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
     ledger = RedisLedger(redis_url)

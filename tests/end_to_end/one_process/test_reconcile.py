@@ -238,7 +238,7 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
     nodes = [node(f"n{i}", cpu=2) for i in range(12)]
     broken = {f"n{i}" for i in range(12) if kubelets._refuses_all(f"n{i}")}
     assert len(broken) == 1
-    settings: dict[str, Any] = {"node_aside_seconds": 600.0, "node_refusals": 3}
+    settings: dict[str, Any] = {"node_quarantine_seconds": 600.0, "node_refusals": 3}
     async with running(redis_url, tmp_path, kubelets=kubelets, **settings) as service:
         core = service.service.core
         await submit(service, *nodes)

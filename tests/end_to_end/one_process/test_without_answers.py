@@ -109,7 +109,7 @@ async def test_a_metrics_source_that_is_gone(
     policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": "usage"}]}]}
     file.write_text(orjson.dumps({**policy, "metrics": metrics}).decode())
     async with running(embedded_server.url, short_dir, policy=file) as parts:
-        await parts.until(lambda _: bool(parts.service.core.order.excerpts.usage_missing()))
+        await parts.until(lambda _: bool(parts.service.core.order.contexts.usage_missing()))
         await submit(parts, node("n0"), pod("p"))
         await parts.until(lambda status: status["tasks"]["running"] == 1)
         told = without(await explained(parts))

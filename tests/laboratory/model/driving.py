@@ -15,10 +15,10 @@ from laboratory.model.state import (
     CLAIMED,
     FENCED,
     JOBS,
-    NEVER,
     REFUSED,
     SHARDS,
     STANDBY,
+    UNANSWERED,
     Message,
     ModelCoordinator,
     ModelStep,
@@ -96,14 +96,14 @@ class Driven:
     async def _judged(self, s: State, m: Message) -> None:
         expected = model.judge(s, m, ALL)
         name = (m.job, m.shard, m.epoch)
-        if m.answer == NEVER:
+        if m.answer == UNANSWERED:
             self.sequence += 1
             self.sent[name] = self.sequence
         place = statement(JIDS[m.job], run(list(range(len(m.place))), list(m.place)))
         epoch = self.shards[m.shard, m.epoch]
         batch = CommitBatch(str(m.shard), epoch, self.sent[name], self.runs[m.run], [place])
         reply = await self.ledger.commit(batch)
-        assert reply.replayed == (m.answer != NEVER and expected != FENCED)
+        assert reply.replayed == (m.answer != UNANSWERED and expected != FENCED)
         if reply.verdict is not Verdict.COMMITTED:
             assert reply.verdict in (Verdict.EPOCH, Verdict.RUN)
             assert expected == FENCED

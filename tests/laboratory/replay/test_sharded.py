@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.order import excerpts
+from coordinator.order import turn_contexts
 from laboratory.replay.outcome import ReplayResult
 from laboratory.replay.sharded import ShardedRun, deal, run_sharded
 from shard_worker.view.mode import Mode
@@ -69,7 +69,7 @@ def test_a_gang_wider_than_a_shard_starts_unless_borders_are_walls(mode: Mode, b
 def test_victims_are_no_fewer_than_there_are(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gang from a queue without its share gets it from jobs of one pod each, of whatever number:
     what a turn may bring along says nothing about who may be evicted."""
-    monkeypatch.setattr(excerpts, "TASKS", 20)
+    monkeypatch.setattr(turn_contexts, "TASKS", 20)
     items = [queue("rich"), queue("poor"), *(node(f"n{i}") for i in range(10))]
     for i in range(40):
         items += gang(f"small{i}", pods=1, on=f"n{i % 10}", queue="rich", minMember=0)

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.session import Session
-from shard_worker.placement.block_maxima import NEVER, NOISE_BITS, NOISE_UNIT, BlockMaxima, noise
+from shard_worker.placement.block_maxima import (
+    NOISE_BITS,
+    NOISE_UNIT,
+    UNPICKABLE,
+    BlockMaxima,
+    noise,
+)
 from shard_worker.placement.gradient import pick
 from shard_worker.placement.statement import ViewStatement
 from shard_worker.placement.task_class import Compiled
@@ -41,7 +47,7 @@ from tests.shard_worker.placement.support import (
 def test_block_maxima_equal_a_plain_search(seed: int, size: int) -> None:
     draw = np.random.default_rng(seed)
     keys = draw.integers(0, 5, size).astype(np.float64)
-    keys[draw.random(size) < 0.3] = NEVER
+    keys[draw.random(size) < 0.3] = UNPICKABLE
     blocks = BlockMaxima(keys)
     for _ in range(20):
         if draw.random() < 0.5:
@@ -50,7 +56,7 @@ def test_block_maxima_equal_a_plain_search(seed: int, size: int) -> None:
             blocks.set(row, key)
         else:
             rows = np.unique(draw.integers(0, size, 8))
-            keys[rows] = draw.choice([NEVER, 1.0, 7.0], len(rows))
+            keys[rows] = draw.choice([UNPICKABLE, 1.0, 7.0], len(rows))
             blocks.set_many(rows, keys[rows])
         assert blocks.top() == (int(keys.argmax()), keys.max())
 

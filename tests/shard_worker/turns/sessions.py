@@ -1,4 +1,4 @@
-"""Jobs as Order has them, and turns with an excerpt of them, for tests of the worker."""
+"""Jobs as Order has them, and turns with a turn context of them, for tests of the worker."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shard_worker.session_model.workload import Amounts, add
-from shared.messages.excerpt import EXCERPT, TOTALS, JobContext, QueueContext, TurnContext
 from shared.messages.messages import HOLDING, NOBODY, Group, TaskState, Turn
+from shared.messages.turn_context import TOTALS, TURN_CONTEXT, JobContext, QueueContext, TurnContext
 from shared.model.model import Job, Queue, Role, TaskClass
 from shared.policy.dialect import parse_policy
 from shared.policy.model import Policy
@@ -31,7 +31,7 @@ EVERYTHING = parse_policy(
 
 @dataclass
 class Books:
-    """Queues and jobs, and the excerpts of them."""
+    """Queues and jobs, and the turn contexts of them."""
 
     classes: Mapping[int, TaskClass]
     queues: dict[str, Queue] = field(default_factory=lambda: {"default": Queue(0, "default")})
@@ -90,7 +90,7 @@ class Books:
 
     def turn(self, job: Job | None, action: str, others: Sequence[Job] = ()) -> Turn:
         listed = [*([] if job is None else [job]), *others]
-        excerpt = TurnContext(
+        context = TurnContext(
             total=self.total,
             free={},
             promised={},
@@ -107,7 +107,7 @@ class Books:
             runs=[],
             total=0 if job is None else job.tasks,
             action=action,
-            world=EXCERPT.encode(excerpt),
+            world=TURN_CONTEXT.encode(context),
         )
 
     def _queue(self, queue: Queue) -> QueueContext:

@@ -1,4 +1,4 @@
-"""Turns that are not flat: what a session did over the view and an excerpt, as a statement."""
+"""Turns that are not flat: what a session did over the view and a turn context, as a statement."""
 
 from __future__ import annotations
 

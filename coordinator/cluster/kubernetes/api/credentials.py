@@ -221,7 +221,7 @@ def _tls(cluster: Section, user: Section, origin: str) -> ssl.SSLContext:
             load_chain(tls, certificate, key)
     except (ssl.SSLError, UnicodeDecodeError):
         message = f"{origin}: a certificate or key is not PEM, or they do not belong together"
-        raise ConfigError(f"{message}; mend the kubeconfig") from None
+        raise ConfigError(f"{message}; correct the kubeconfig") from None
     if cluster.fields.get("insecure-skip-tls-verify", False):
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     return tls

@@ -29,7 +29,7 @@ class Cdp:
         ssn.add_preemptable_fn(lambda _, victims, world: rested(victims, world))
         ssn.add_reclaimable_fn(lambda _, victims, world: rested(victims, world))
         ssn.add_unified_evictable_fn(lambda _, victims, __, world: rested(victims, world))
-        ssn.add_victim_tasks_fn(spare=rested)
+        ssn.add_victim_tasks_fn(evictable=rested)
 
 
 def rested(victims: Sequence[TaskInfo], world: World) -> list[TaskInfo]:

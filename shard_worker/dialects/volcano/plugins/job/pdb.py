@@ -35,7 +35,7 @@ class Pdb:
         ssn.add_preemptable_fn(lambda _, victims, world: allowance.within(victims, world))
         ssn.add_reclaimable_fn(lambda _, victims, world: allowance.within(victims, world))
         ssn.add_unified_evictable_fn(lambda _, victims, __, world: allowance.within(victims, world))
-        ssn.add_victim_tasks_fn(spare=allowance.within)
+        ssn.add_victim_tasks_fn(evictable=allowance.within)
         ssn.add_event_handler(EventHandler(allocate=allowance.back, deallocate=allowance.gone))
 
 

@@ -90,4 +90,4 @@ class TurnContext(Packed, frozen=True):
     plugin that reads usage."""
 
 
-EXCERPT = Codec(b"excerpt", TurnContext)
+TURN_CONTEXT = Codec(b"turn context", TurnContext)

@@ -1,4 +1,4 @@
-"""A world over a worker's live view, built from the excerpt that came with a turn.
+"""A world over a worker's live view, built from the turn context that came with a turn.
 
 The view is shared with everything else the worker does: the effects of a session in this world are
 undone on it by :mod:`shard_worker.turns.session_turn`, before they become a statement.
@@ -18,8 +18,8 @@ from shard_worker.session_model.workload import QueueInfo
 from shard_worker.session_model.world import World
 from shard_worker.view.mode import Mode
 from shard_worker.view.view import View
-from shared.messages.excerpt import TOTALS, JobContext, QueueContext, TurnContext
 from shared.messages.messages import HOLDING, TaskState
+from shared.messages.turn_context import TOTALS, JobContext, QueueContext, TurnContext
 from shared.model.model import Job
 from shared.records.specs import decode_queue
 
@@ -29,7 +29,7 @@ _HOLDS = frozenset(int(state) for state in HOLDING)
 
 @dataclass(slots=True)
 class ContextWorld:
-    """A world, and the parts of its excerpt that are not in it."""
+    """A world, and the parts of its turn context that are not in it."""
 
     world: World
     versions: dict[str, int]
@@ -40,7 +40,7 @@ class ContextWorld:
 
 
 def open_world(
-    excerpt: TurnContext,
+    context: TurnContext,
     *,
     view: View,
     mode: Mode,
@@ -49,21 +49,21 @@ def open_world(
     reading: JobReadCache,
     backfills: bool = True,
 ) -> ContextWorld:
-    """``decoded``: jobs of excerpts. ``reading``: of the view's table. ``backfills``: whether
+    """``decoded``: jobs of turn contexts. ``reading``: of the view's table. ``backfills``: whether
     best-effort tasks are left to the action backfill.
 
-    Errors: Malformed, for an invalid specification in the excerpt.
+    Errors: Malformed, for an invalid specification in the turn context.
     """
     view.known.objects.usage = {
         node: {
             name: used for name, used in zip(("cpu", "memory"), percents, strict=True) if used >= 0
         }
-        for node, percents in excerpt.usage.items()
+        for node, percents in context.usage.items()
     }
     world = World(
-        total=excerpt.total,
-        free=excerpt.free,
-        promised=dict(excerpt.promised),
+        total=context.total,
+        free=context.free,
+        promised=dict(context.promised),
         view=view,
         mode=mode,
         whole=False,
@@ -71,12 +71,12 @@ def open_world(
         tree=view.known.tree(view.nodes),
         objects=view.known.objects,
         priority_classes=view.known.priority_classes,
-        queue_shares=excerpt.shares,
-        job_starts=excerpt.starts,
+        queue_shares=context.shares,
+        job_starts=context.starts,
     )
     names: dict[str, QueueInfo] = {}
-    for queue_excerpt in excerpt.queues:
-        info = _queue(queue_excerpt)
+    for queue_context in context.queues:
+        info = _queue(queue_context)
         world.queues[info.queue.qid] = info
         names[info.queue.name] = info
     link(world.queues)
@@ -88,10 +88,10 @@ def open_world(
             queues=names,
             reading=reading,
             backfills=backfills,
-            spared=frozenset(excerpt.spared),
+            spared=frozenset(context.spared),
         )
-    opened = ContextWorld(world, excerpt.versions)
-    for told_job in excerpt.jobs:
+    opened = ContextWorld(world, context.versions)
+    for told_job in context.jobs:
         job = decoded.job(told_job.spec)
         opened.keys[job.jid] = told_job.keys
         if any(role.cid not in view.classes for role in job.roles):
@@ -102,36 +102,36 @@ def open_world(
     return opened
 
 
-def _queue(excerpt: QueueContext) -> QueueInfo:
-    info = QueueInfo(queue=decode_queue(excerpt.spec), jobs=excerpt.jobs)
-    for name, total in zip(TOTALS, excerpt.totals, strict=True):
-        setattr(info, name, dict(total))  # a turn may open several sessions from one excerpt
+def _queue(context: QueueContext) -> QueueInfo:
+    info = QueueInfo(queue=decode_queue(context.spec), jobs=context.jobs)
+    for name, total in zip(TOTALS, context.totals, strict=True):
+        setattr(info, name, dict(total))  # a turn may open several sessions from one turn context
     return info
 
 
 def _job(
-    job: Job, excerpt: JobContext, queue: QueueInfo | None, view: View, *, backfilled: bool
+    job: Job, context: JobContext, queue: QueueInfo | None, view: View, *, backfilled: bool
 ) -> SessionJob:
-    rows = array("i", excerpt.rows)
-    for tix, state in enumerate(excerpt.states):
-        # A node that this view has not read yet: the excerpt is of one moment, the view of another.
+    rows = array("i", context.rows)
+    for tix, state in enumerate(context.states):
+        # A node that this view has not read yet: context and view are of two moments.
         if state not in _HOLDS or rows[tix] >= view.size:
             rows[tix] = -1
     session_job = open_session_job(
         job,
         queue=queue,
         classes=view.classes,
-        states=[_STATUSES[state] for state in excerpt.states],
+        states=[_STATUSES[state] for state in context.states],
         rows=rows,
         backfilled=backfilled,
     )
-    session_job.phase = excerpt.phase
+    session_job.phase = context.phase
     session_job.figures = figures(session_job)  # the totals count it already
-    for tix, row in excerpt.nominated.items():
+    for tix, row in context.nominated.items():
         session_job.tasks[tix].nominated = row
-    for tix, started in excerpt.started.items():
+    for tix, started in context.started.items():
         session_job.tasks[tix].started = started
-    for tix, devices in excerpt.devices.items():
+    for tix, devices in context.devices.items():
         if rows[tix] >= 0:
             session_job.tasks[tix].devices = devices
     return session_job

@@ -16,23 +16,23 @@ from coordinator.jobs.state import JobState
 from coordinator.order.cross_node import OF_PLACING, Spanning
 from shard_worker.framework.session import Session
 from shard_worker.session_model.workload import Amounts, ClusterInfo, QueueInfo, add
-from shared.messages.excerpt import (
-    EXCERPT,
+from shared.messages.messages import NOBODY, TaskState
+from shared.messages.turn_context import (
     TOTALS,
+    TURN_CONTEXT,
     VICTIMS,
     JobContext,
     QueueContext,
     TurnContext,
 )
-from shared.messages.messages import NOBODY, TaskState
 from shared.model.model import Job, Queue, TaskClass
 from shared.policy.evicting_actions import ANY_QUEUE, EVICTING, SAME_QUEUE
 from shared.records.specs import encode_queue
 from shared.records.specs_jobs import encode_job
 
 TASKS = 20_000
-"""Limit on tasks of other jobs in one excerpt; a worker takes some tens of milliseconds to open
-it."""
+"""Limit on tasks of other jobs in one turn context; a worker takes some tens of milliseconds to
+open it."""
 
 JOB_WEIGHT = 4
 """Cost of a job in tasks, beside its own tasks."""
@@ -54,7 +54,7 @@ _EVICTABLE = (TaskState.BOUND, TaskState.RUNNING)
 
 
 class Totals(Protocol):
-    """The totals that excerpts are built from: the coordinator's, or a plan's copy of them."""
+    """The totals that turn contexts are built from: the coordinator's, or a plan's copy of them."""
 
     @property
     def cluster(self) -> ClusterInfo: ...
@@ -64,7 +64,7 @@ class Totals(Protocol):
 
 
 class TurnContexts:
-    """Builds the excerpts from the coordinator's books."""
+    """Builds the turn contexts from the coordinator's books."""
 
     def __init__(
         self, accounts: Totals, job_of: Callable[[int], JobState | None], spanning: Spanning
@@ -79,7 +79,7 @@ class TurnContexts:
         """Returns what that is decided without, if its source does not answer; else ""."""
         self.limit = TASKS
         self.cut = 0
-        """Number of excerpts that had to leave jobs out, since the start."""
+        """Number of turn contexts that had to leave jobs out, since the start."""
         self.began: float | None = None
         """Since when this coordinator leads: it saw no task start before."""
         self._at = float("inf")
@@ -103,7 +103,7 @@ class TurnContexts:
     def of(
         self, state: JobState, action: str, session: Session, *, waits: Waits = lambda _: False
     ) -> tuple[bytes, list[str]]:
-        """The encoded excerpt for a turn of this job, and the keys that the turn touches. Empty
+        """The encoded context for a turn of this job, and the keys that the turn touches. Empty
         where ``waits`` returns true for the keys: another open turn touches some of them."""
         jid, spanning = state.job.jid, self._spanning
         own_keys = spanning.keys(jid)
@@ -122,7 +122,7 @@ class TurnContexts:
         if touched and waits(touched):
             return b"", touched
         counted = spanning.keyed() if action in EVICTING else set()
-        excerpt = self._write(
+        context = self._write(
             state,
             others,
             touched,
@@ -131,7 +131,7 @@ class TurnContexts:
             shares=shares,
             starts=self._starts(session) if shares else {},
         )
-        return excerpt, touched
+        return context, touched
 
     def searched(self, state: JobState, action: str, session: Session) -> set[str]:
         """The keys of the trees of queues whose totals the search of an action is judged by; none
@@ -181,7 +181,7 @@ class TurnContexts:
     def of_running(
         self, states: Iterable[JobState], rows: frozenset[int]
     ) -> tuple[bytes, list[str]]:
-        """The encoded excerpt of the jobs with evictable tasks on these nodes, and the keys they
+        """The encoded context of the jobs with evictable tasks on these nodes, and the keys they
         are members of."""
         jobs = [
             state
@@ -261,7 +261,7 @@ class TurnContexts:
         self.cut += cut
         cluster = self._accounts.cluster
         versions = self._spanning.versions
-        return EXCERPT.encode(
+        return TURN_CONTEXT.encode(
             TurnContext(
                 total=_some(cluster.total),
                 free=_some(cluster.free),
