@@ -11,19 +11,20 @@ import asyncio
 import contextlib
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum, auto
 from http import HTTPStatus
 from typing import Any
 
 import aiohttp
+import orjson
 
 from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient, Json
 from laboratory.local_kubernetes.errors import UnexpectedAnswer
-from laboratory.local_kubernetes.node_room import NodeRoom
-from laboratory.local_kubernetes.watching import changes
 from laboratory.workloads.manifests import manifest
+from shared.units.quantity import amount
 
 DURATION = "quadrant.dev/duration"
 EXIT_CODE = "quadrant.dev/exit-code"
@@ -291,3 +292,85 @@ def _clock() -> float:
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+Amounts = dict[str, int]
+_REASONS = {"cpu": "OutOfcpu", "memory": "OutOfmemory", "pods": "OutOfpods"}
+
+
+class NodeRoom:
+    """Admission of a kubelet: the admitted pods' requests of each node, against what it has."""
+
+    def __init__(self) -> None:
+        self._allocatable: dict[str, Amounts] = {}
+        self._used: dict[str, Amounts] = defaultdict(lambda: defaultdict(int))
+        self._admitted: dict[str, tuple[str, Amounts]] = {}
+
+    def add_node(self, name: str, allocatable: dict[str, str]) -> None:
+        self._allocatable[name] = {r: amount(r, text, r) for r, text in allocatable.items()}
+
+    def remove_node(self, name: str) -> None:
+        self._allocatable.pop(name, None)
+
+    def admit(self, pod: Json) -> str:
+        """Take the pod's room, once; otherwise return the reason that a kubelet gives."""
+        uid, node = pod["metadata"]["uid"], pod["spec"]["nodeName"]
+        if uid in self._admitted:
+            return ""
+        requests = requests_of(pod)
+        used, allocatable = self._used[node], self._allocatable[node]
+        for resource, wanted in requests.items():
+            if wanted and used[resource] + wanted > allocatable.get(resource, 0):
+                return _REASONS.get(resource, f"OutOf{resource}")
+        for resource, wanted in requests.items():
+            used[resource] += wanted
+        self._admitted[uid] = node, requests
+        return ""
+
+    def release(self, uid: str) -> None:
+        node, requests = self._admitted.pop(uid, ("", {}))
+        for resource, amounts in requests.items():
+            self._used[node][resource] -= amounts
+
+
+def requests_of(pod: Json) -> Amounts:
+    """The sum over its containers, with the pod itself as one of ``pods``."""
+    total: Amounts = defaultdict(int, pods=1)
+    for container in pod["spec"]["containers"]:
+        for resource, text in container.get("resources", {}).get("requests", {}).items():
+            total[resource] += amount(resource, text, resource)
+    return total
+
+
+_PAUSE = 0.1
+"""Seconds after a failed request."""
+
+
+async def changes(client: ApiClient, path: str, **query: Any) -> AsyncIterator[tuple[str, Json]]:
+    """Pairs (``ADDED`` | ``MODIFIED`` | ``DELETED``, object), for ever, across cut streams and
+    restarts of the API server.
+
+    After an expired version everything is listed anew, as ADDED; what was deleted meanwhile is
+    not told.
+    """
+    version = ""
+    while True:
+        try:
+            if not version:
+                listed = await client.get(path, **query)
+                version = listed["metadata"]["resourceVersion"]
+                for item in listed["items"]:
+                    yield "ADDED", item
+            async with client.watch(
+                path, resourceVersion=version, allowWatchBookmarks="true", **query
+            ) as answer:
+                async for line in answer.content:
+                    event = orjson.loads(line)
+                    if event["type"] == "ERROR":
+                        version = ""
+                        break
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] != "BOOKMARK":
+                        yield event["type"], event["object"]
+        except (aiohttp.ClientError, UnexpectedAnswer, orjson.JSONDecodeError, TimeoutError):
+            await asyncio.sleep(_PAUSE)  # the server is away, or overloaded

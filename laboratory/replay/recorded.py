@@ -6,10 +6,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator.intake.admission.queues import DEFAULT, ROOT
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.admission.step import PlacedPod
 from coordinator.intake.intake import Intake
-from laboratory.replay.unmatched import NOWHERE, without_stray
 from shard_worker.session_model.full_world import PlacedJob
 from shard_worker.session_model.status import Status
 from shard_worker.view.known_objects import KnownObjects
@@ -139,3 +139,54 @@ def _told(refusals: Sequence[Refusal]) -> str:
     lines = [str(refusal) for refusal in refusals[:_TOLD]]
     more = len(refusals) - _TOLD
     return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])
+
+
+NOWHERE = 1 << 30
+"""The qid of a parent that does not exist."""
+
+Item = Mapping[str, Any]
+
+
+def without_stray(items: Sequence[Item]) -> tuple[Sequence[Item], frozenset[str]]:
+    """(objects, with queues of an invalid parent stripped of it; the names of these queues).
+
+    Invalid is the queue itself, a missing one, or a descendant. Intake refuses such queues, but a
+    recorded cluster may have them. Then no queue of a tree gets anything, while plugins without a
+    tree ignore parents."""
+    queues = [item for item in items if item.get("kind") == "Queue"]
+    stray = _stray({name: parent for name, parent in map(_parentage, queues) if name})
+    if not stray:
+        return items, stray
+    return [_orphaned(item) if _is_one(item, stray) else item for item in items], stray
+
+
+def _stray(parents: Mapping[str, str]) -> frozenset[str]:
+    """Queues whose chain of parents does not reach the root."""
+    return frozenset(name for name in parents if not _reaches_root(name, parents))
+
+
+def _reaches_root(name: str, parents: Mapping[str, str]) -> bool:
+    visited: set[str] = set()
+    while name not in ("", ROOT):
+        if name not in parents:
+            return name == DEFAULT
+        if name in visited:
+            return False
+        visited.add(name)
+        name = parents[name]
+    return True
+
+
+def _parentage(queue: Item) -> tuple[str, str]:
+    """(name, parent); "" for missing or malformed values."""
+    parts = (queue.get("metadata"), "name"), (queue.get("spec"), "parent")
+    name, parent = (part.get(key) if isinstance(part, Mapping) else None for part, key in parts)
+    return (name if isinstance(name, str) else "", parent if isinstance(parent, str) else "")
+
+
+def _is_one(item: Item, stray: Iterable[str]) -> bool:
+    return item.get("kind") == "Queue" and _parentage(item)[0] in stray
+
+
+def _orphaned(queue: Item) -> Item:
+    return {**queue, "spec": {k: v for k, v in queue["spec"].items() if k != "parent"}}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from coordinator.cluster.events import ClusterEvent, EventKind
-from coordinator.cluster.protocol import BindAnswer
+from coordinator.cluster.protocol import BindAnswer, BindAnswers, BindRequests, Listed, Phase
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.cluster.simulated.memory import KeptPod, Memory
 from coordinator.core.coordinator import Coordinator
@@ -21,7 +21,6 @@ from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.jobs.state import JobState
 from coordinator.order.order import Order
 from laboratory.replay.fill_ledger import by_names, elsewhere, fill, runs_elsewhere
-from laboratory.replay.halted_kubelets import HaltedKubelets
 from laboratory.replay.outcome import ReplayResult
 from laboratory.replay.recorded import Recorded
 from laboratory.replay.reported import result_of_log
@@ -237,3 +236,34 @@ def _succeeded(recorded: Recorded) -> Iterator[_Pod]:
 def _event(kind: EventKind, pods: Sequence[_Pod], *, answers: bool = False) -> ClusterEvent:
     tasks, uids, nodes = ([str(pod[i]) for pod in pods] for i in range(3))
     return ClusterEvent(0.0, kind, tasks, nodes, uids, [BindAnswer.OK.name] * len(tasks) * answers)
+
+
+class HaltedKubelets(LocalCluster):
+    """Kubelets on which time stands still: no pod starts, and none ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: set[str] = set()
+        """Tasks that were bound and would begin to run."""
+
+    def bind(self, requests: BindRequests, now: float) -> BindAnswers:
+        bound = super().bind(requests, now)
+        taken = zip(requests.tasks, bound.answers, strict=True)
+        self._waiting.update(task for task, answer in taken if answer == BindAnswer.OK)
+        return bound
+
+    def advance(self, now: float) -> None:
+        pass
+
+    def next_due(self) -> float | None:
+        return None
+
+    def _listed(
+        self, tasks: list[str], token: str, *, every: bool = False, highest: int = -1
+    ) -> Listed:
+        listed = super()._listed(tasks, token, every=every, highest=highest)
+        phases = [
+            int(Phase.BOUND) if phase == Phase.RUNNING and task in self._waiting else phase
+            for task, phase in zip(listed.tasks, listed.phases, strict=True)
+        ]
+        return replace(listed, phases=phases)

@@ -13,7 +13,6 @@ from laboratory.scenarios.churn import (
 )
 from laboratory.scenarios.contended import contended, policy
 from laboratory.scenarios.demands import demanding
-from laboratory.scenarios.draining import draining
 from laboratory.scenarios.every_plugin import every_plugin
 from laboratory.scenarios.kai import under_kai
 from laboratory.scenarios.restarting import restarting
@@ -31,8 +30,10 @@ from laboratory.simulation.scenario import (
     Item,
     PolicyChange,
     Scenario,
+    UserRequest,
 )
 from laboratory.simulation.virtual_time import Network
+from laboratory.workloads.manifests import manifest
 from shard_worker.view.mode import Mode
 
 LARGE_EVERY = 16
@@ -215,3 +216,33 @@ def _seconds(draw: Random, kind: FaultKind) -> float:
             return draw.choice([draw.uniform(0.0, 0.3), draw.uniform(0.5, 1.0)])
         case FaultKind.SERVER_AWAY | FaultKind.CLUSTER_AWAY:
             return draw.uniform(0.02, 0.6)
+
+
+DRAINED = 0.25
+"""Fraction of the seeds in which nodes are drained."""
+
+BUDGETED = 0.6
+"""Fraction of those in which disruption budgets count all pods of a namespace."""
+
+
+def draining(draw: Random, setup: tuple[Item, ...]) -> list[UserRequest]:
+    """One or two drains while jobs come in; none in most seeds. Each node is given back, so that
+    everything fits in the end."""
+    if draw.random() >= DRAINED:
+        return []
+    nodes = [item for item in setup if item["kind"] == "Node"]
+    wishes: list[UserRequest] = []
+    if draw.random() < BUDGETED:
+        wishes.append(UserRequest(draw.uniform(0, 0.1), (_budget(draw),)))
+    for node in draw.sample(nodes, min(len(nodes), draw.randint(1, 2))):
+        at = draw.choice([draw.uniform(0.05, 0.5), draw.uniform(0.05, 2.0)])
+        cordoned = {**node, "spec": {**node.get("spec", {}), "unschedulable": True}}
+        wishes.append(UserRequest(at, (cordoned,)))
+        wishes.append(UserRequest(at + draw.choice([0.0, 0.01]), drain=node["metadata"]["name"]))
+        wishes.append(UserRequest(at + draw.uniform(0.3, 2.0), (node,)))
+    return wishes
+
+
+def _budget(draw: Random) -> Item:
+    limit: Item = draw.choice([{"minAvailable": 1}, {"maxUnavailable": 2}, {"minAvailable": "30%"}])
+    return manifest("PodDisruptionBudget", "drained", {**limit, "selector": {}}, namespace="ns")

@@ -17,19 +17,19 @@ from coordinator.intake.intake import Intake
 from coordinator.objects.store import Objects
 from coordinator.service.bind_loop import CONSUMER
 from coordinator.service.leadership.lease import Leadership
+from coordinator.service.leadership.lease_keeper import LeaseKeeper
 from coordinator.service.leadership.standby import Standby
 from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.pod_evictor import EVICTOR
 from laboratory.simulation.bold_evictor import SIMULATED
 from laboratory.simulation.ledger_audit import SimulatedAudit
 from laboratory.simulation.policy_file import PolicyLook, SeededPolicies
-from laboratory.simulation.process import Alarm, Process
+from laboratory.simulation.process import Alarm, Process, RepeatedCall, Thread
 from laboratory.simulation.remote_cluster import ClusterProcess, RemoteCluster
 from laboratory.simulation.remote_ledger import RemoteLedger
 from laboratory.simulation.service_edges import INTAKE, ServiceEdges, Wanted
-from laboratory.simulation.standby import LEASE_SECONDS, KeeperTimers
 from laboratory.simulation.virtual_loop import VirtualLoop, virtual_loop
-from laboratory.simulation.virtual_time import Event, Timeline
+from laboratory.simulation.virtual_time import Event, Place, Timeline
 from laboratory.simulation.worker import SHARD_LEASE_SECONDS, SeededWorkerConfig
 from laboratory.simulation.workers import SimulatedShards
 from shared.codec.packed import replace
@@ -37,6 +37,7 @@ from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import Deposed, LedgerBehind
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
+from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch
 from shared.policy.model import Policy
 
@@ -345,3 +346,41 @@ def settled(core: Coordinator) -> bool:
     jobs = core.status()["jobs"]
     going = core.leaving or core.order.departures.members
     return bool(jobs["finished"] == jobs["submitted"] and not going)
+
+
+LEASE_SECONDS = 0.4
+"""Seconds of the leader's lease. All times of a seeded run are a fifth of the defaults."""
+
+
+class KeeperTimers:
+    """Implements :class:`coordinator.service.leadership.lease_keeper.RunsKeeper`."""
+
+    def __init__(self, process: Process, ledger: MemoryLedger, keeper: LeaseKeeper) -> None:
+        self._thread = Thread(process)
+        self._ledger = ledger
+        self._keeper = keeper
+
+    def start(self) -> None:
+        self._thread.round(self._keeper.pause(), self._act, background=True)
+
+    def resume(self) -> None:
+        self.start()
+
+    def stop(self) -> None:
+        """Its timers end with the process, as does a leader that lost the leadership."""
+
+    def _act(self) -> None:
+        keeper, sent = self._keeper, self._keeper.clock()
+
+        def ask() -> bool:
+            return at_once(self._ledger.renew(COORDINATOR, keeper.epoch, lease=keeper.seconds))
+
+        def answer(renewed: bool) -> None:
+            keeper.answered(renewed, sent=sent)
+            if renewed:
+                self.start()
+
+        if keeper.may_renew():
+            RepeatedCall(self._thread, Place.LEDGER, "renew", ask, answer).send()
+        else:
+            self.start()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import structlog
 
 from coordinator.cluster.simulated.kubelets import Kubelets
 from coordinator.core.coordinator import Coordinator
@@ -19,7 +23,6 @@ from laboratory.simulation.process import halt
 from laboratory.simulation.remote_cluster import ClusterProcess
 from laboratory.simulation.scenario import Fault, FaultKind, story_of, story_of_key
 from laboratory.simulation.seen_log import SeenLedger
-from laboratory.simulation.silent_log import silent_log
 from laboratory.simulation.virtual_time import START, Event, Network, Place, Timeline
 from laboratory.simulation.worker import EVERYTHING, SeededWorkerConfig
 from laboratory.simulation.workers import SimulatedShards
@@ -388,3 +391,15 @@ class Simulation:
                 self.timeline.rose("server")
         if events := (self._world.followed or self.kubelets).drain():
             self.notes.cluster_events(events)
+
+
+@contextlib.contextmanager
+def silent_log() -> Iterator[None]:
+    """Drop log lines of this process within the block, but for critical ones: a run of a thousand
+    seeds must not write them."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

@@ -4,7 +4,7 @@ The thread has a connection of its own, shares nothing with requests, and needs 
 interpreter than a fraction of a millisecond three times a lease. When it may renew is decided by
 :class:`shared.ledger.lease.LeaderLease`: above all not where the loop has been silent for too long.
 A renewal that is refused it only reports; the loop asks once more and judges. A seeded run has
-timers in the place of the thread (:mod:`laboratory.simulation.standby`).
+timers in the place of the thread (:mod:`laboratory.simulation.leader`).
 """
 
 from __future__ import annotations

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from coordinator.cli.options.failure import CommandError
 from laboratory.cli.chaos.chaos_options import ChaosCluster, ChaosOptions
 
 NODES, UNITS = 24, 8
+KUBERNETES_NODES, KUBERNETES_CORES = 12, 8
+"""Fewer than on the simulated cluster: every pod costs the API server one or two milliseconds."""
 
 
 def chaos_run(*, options: ChaosOptions) -> None:
@@ -39,11 +43,9 @@ def chaos_run(*, options: ChaosOptions) -> None:
       quadrant chaos run --cluster kubernetes --servers ~/kubernetes/bin
     """
     if options.cluster is ChaosCluster.KUBERNETES:
-        from laboratory.cli.chaos.chaos_kubernetes import run_on_kubernetes
-
         if options.servers is None:
             raise CommandError("--cluster kubernetes: give the folder of its programs by --servers")
-        code = run_on_kubernetes(options, options.servers)
+        code = _run_on_kubernetes(options, options.servers)
     else:
         code = _run_simulated(options)
     if code:
@@ -85,6 +87,53 @@ def _run_simulated(options: ChaosOptions) -> int:
             hostile=options.hostile and not kai,
             of_kai=kai,
             post_limit=options.post_limit / 1000,
+            timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
+        )
+        return run_and_tell(chaos, space, console, options.output)
+
+
+def _run_on_kubernetes(options: ChaosOptions, servers: Path) -> int:
+    """Run the same on an API server and etcd of its own. ``servers``: the folder of the programs.
+    Returns the exit code. Raises CommandError."""
+    from rich.console import Console
+
+    from laboratory.chaos.kubernetes.kai import KaiChaos, is_of_kai
+    from laboratory.chaos.kubernetes.loss import draw_loss
+    from laboratory.chaos.kubernetes.run import KubernetesChaos
+    from laboratory.chaos.kubernetes.volcano import VolcanoChaos
+    from laboratory.chaos.plan import KUBERNETES_TARGETS, STANDBY, plan
+    from laboratory.chaos.timeline import ChaosTimeline
+    from laboratory.cli.chaos.chaos_verdict import run_and_tell
+    from laboratory.cli.control_plane import own_control_plane
+    from laboratory.cli.stack import workspace
+    from shared.telemetry.logging import configure_logging
+
+    configure_logging("error")  # that a struck server does not answer is no news here
+    console = Console(stderr=True, highlight=False)
+    targets = [t for t in KUBERNETES_TARGETS if options.standby or t != STANDBY]
+    blows = plan(options.seed, options.duration, targets=targets) if options.faults else []
+    with (
+        own_control_plane(servers) as plane,
+        workspace(
+            history=options.history,
+            shards=options.shards,
+            mode=options.mode.value,
+            seed=options.seed,
+            standby=options.standby,
+            kubeconfig=plane.admin.kubeconfig,
+            log_format="json",
+        ) as space,
+    ):
+        chaos = KubernetesChaos(
+            settings=space.settings,
+            plane=plane,
+            nodes=KUBERNETES_NODES,
+            cores=KUBERNETES_CORES,
+            dialect=KaiChaos() if options.kai or is_of_kai(options.seed) else VolcanoChaos(),
+            seed=options.seed,
+            duration=options.duration,
+            blows=blows,
+            loss=draw_loss(options.seed, options.duration) if options.faults else None,
             timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
         )
         return run_and_tell(chaos, space, console, options.output)

@@ -6,8 +6,8 @@ import pytest
 
 from laboratory.scenarios.generate import scenario
 from laboratory.scenarios.play import play
+from laboratory.simulation.leader import LEASE_SECONDS
 from laboratory.simulation.scenario import Fault, FaultKind
-from laboratory.simulation.standby import LEASE_SECONDS
 from laboratory.simulation.virtual_time import CALM
 from shared.codec.packed import replace
 from shared.ledger.lease import SILENT_LEASES
