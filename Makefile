@@ -10,7 +10,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 3
 SOAK_SEEDS ?= 0..19999
-SOAK_KUBERNETES_SEEDS ?= 0..999
 SOAK_CLUSTERS ?= 0..1999
 SOAK_SEED ?= 1
 SOAK_SECONDS ?= 600
@@ -91,7 +90,6 @@ soak: $(DEV_STAMP) ## Hours more: all examples of the fast tests, every state of
 	@EXAMPLES=all $(MAKE) --no-print-directory test-fast
 	@$(BIN)/quadrant chaos model --thorough
 	@$(BIN)/quadrant chaos sim --seeds $(SOAK_SEEDS) --jobs 2
-	@$(BIN)/quadrant chaos sim --cluster kubernetes --seeds $(SOAK_KUBERNETES_SEEDS) --jobs 2
 	@$(BIN)/python -m tests.random_clusters $(SOAK_CLUSTERS)
 	@$(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS)
 	@! command -v go >/dev/null || $(BIN)/quadrant chaos run --seed $(SOAK_SEED) --duration $(SOAK_SECONDS) \

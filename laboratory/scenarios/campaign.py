@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from laboratory.chaos.report import ChaosReport
 from laboratory.scenarios.generate import scenario
 from laboratory.scenarios.play import ScenarioResult, play
 from laboratory.scenarios.worker_processes import worker_processes
-from laboratory.virtual_kubernetes.play import KubernetesPlayed, play_kubernetes
 
 SEEDS_AT_ONCE = 10
 """Seeds per task of a process."""
 
 
-OfSeed = Callable[[int], ChaosReport]
-"""Runs a seed."""
-
-
-def simulated(seed: int) -> ChaosReport:
-    return report_of(play(scenario(seed)))
-
-
-def on_kubernetes(seed: int) -> ChaosReport:
-    return report_of(play_kubernetes(seed))
-
-
-def report_of(played: ScenarioResult | KubernetesPlayed) -> ChaosReport:
+def report_of(played: ScenarioResult) -> ChaosReport:
     """The report of one run."""
     timeline = played.simulation.timeline
     report = ChaosReport(seeds=1)
@@ -47,20 +34,22 @@ def report_of(played: ScenarioResult | KubernetesPlayed) -> ChaosReport:
     return report
 
 
-def _run_some(run: OfSeed, seeds: list[int]) -> list[ChaosReport]:
-    return [run(seed) for seed in seeds]
+def _run(seed: int) -> ChaosReport:
+    return report_of(play(scenario(seed)))
 
 
-def run_seeds(
-    seeds: range, *, processes: int = 1, run: OfSeed = simulated
-) -> Iterator[tuple[int, ChaosReport]]:
+def _run_some(seeds: list[int]) -> list[ChaosReport]:
+    return [_run(seed) for seed in seeds]
+
+
+def run_seeds(seeds: range, *, processes: int = 1) -> Iterator[tuple[int, ChaosReport]]:
     """Each seed with its report, in the order of seeds."""
     if processes == 1:
         for seed in seeds:
-            yield seed, run(seed)
+            yield seed, _run(seed)
         return
     some = [list(seeds[i : i + SEEDS_AT_ONCE]) for i in range(0, len(seeds), SEEDS_AT_ONCE)]
     with worker_processes(processes) as pool:
         # Not `pool.map`: it cancels what is open when nobody asks any more, see worker_processes.
-        for part, future in [(part, pool.submit(_run_some, run, part)) for part in some]:
+        for part, future in [(part, pool.submit(_run_some, part)) for part in some]:
             yield from zip(part, future.result(), strict=True)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from coordinator.cluster.events import ClusterEvent
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.policy_record import policy_op
 from coordinator.dispatch.instructions import Instruction
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
-from coordinator.objects.store import Objects
 from coordinator.service.bind_loop import CONSUMER
 from coordinator.service.leadership.lease import Leadership
 from coordinator.service.leadership.lease_keeper import LeaseKeeper
 from coordinator.service.leadership.standby import Standby
-from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.pod_evictor import EVICTOR
 from laboratory.simulation.bold_evictor import SIMULATED
 from laboratory.simulation.ledger_audit import SimulatedAudit
@@ -28,12 +25,11 @@ from laboratory.simulation.process import Alarm, Process, RepeatedCall, Thread
 from laboratory.simulation.remote_cluster import ClusterProcess, RemoteCluster
 from laboratory.simulation.remote_ledger import RemoteLedger
 from laboratory.simulation.service_edges import INTAKE, ServiceEdges, Wanted
-from laboratory.simulation.virtual_loop import VirtualLoop, virtual_loop
+from laboratory.simulation.virtual_loop import virtual_loop
 from laboratory.simulation.virtual_time import Event, Place, Timeline
 from laboratory.simulation.worker import SHARD_LEASE_SECONDS, SeededWorkerConfig
 from laboratory.simulation.workers import SimulatedShards
 from shared.codec.packed import replace
-from shared.ledger.entries.log import LogEntry
 from shared.ledger.errors import Deposed, LedgerBehind
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
@@ -54,30 +50,6 @@ IDLE_LOOKS = 1
 """After more successive looks than this without work the run is over."""
 
 
-class FollowedCluster(Protocol):
-    """A cluster with objects of its own, which coordinators follow."""
-
-    def loop(self, process: Process, *, seed: int) -> VirtualLoop:
-        """The event loop of a coordinator, which can reach the cluster."""
-        ...
-
-    def follow(self, process: Process) -> ObservedCluster:
-        """Create the follower of the cluster for a coordinator's process."""
-        ...
-
-    def dropped(self, process: Process) -> None:
-        """A coordinator died."""
-        ...
-
-    def learn(self, entries: Sequence[LogEntry]) -> None:
-        """The ledger has these: they name what events are about."""
-        ...
-
-    def drain(self) -> list[ClusterEvent]:
-        """Return the events since the last call."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Environment:
     """The environment of a coordinator, which outlives it."""
@@ -94,8 +66,6 @@ class Environment:
     evicts: bool = False
     """Whether nodes are drained, or policies of Jobs begin pods anew: leaders claim the writer of
     such evictions, and carry the policies out."""
-    followed: FollowedCluster | None = None
-    """The cluster where it has its own objects; ``cluster`` is not asked then."""
 
 
 class CoordinatorIncarnation:
@@ -122,9 +92,7 @@ class CoordinatorIncarnation:
         self._world = world
         self._ready = ready
         self._deposed = deposed
-        followed, dialect = world.followed, world.policies.current.dialect
-        self._intake = Intake(ours=None, dialect=dialect, dated=followed is not None)
-        self._observed = None if followed is None else followed.follow(process)
+        self._intake = Intake(ours=None, dialect=world.policies.current.dialect)
         self._alarm = Alarm(process, self._step_now)
         self._idle_looks = 0
         self.edges: ServiceEdges | None = None
@@ -139,11 +107,7 @@ class CoordinatorIncarnation:
         )
         self.holder = holder
         self._remote = RemoteLedger(process, world.ledger)
-        self._loop = (
-            virtual_loop(process, seed=number)
-            if followed is None
-            else followed.loop(process, seed=number)
-        )
+        self._loop = virtual_loop(process, seed=number)
         self.term = 0
         """Number of this leadership; 0 before it leads."""
         self._standby = Standby(
@@ -205,13 +169,7 @@ class CoordinatorIncarnation:
         self.edges = edges = ServiceEdges(
             loop=self._loop,
             ledger=self._remote,
-            cluster=(
-                RemoteCluster(process, self._world.cluster)
-                if self._observed is None
-                else self._observed.cluster
-            ),
-            observed=self._observed,
-            objects=self._read_model(leadership),
+            cluster=RemoteCluster(process, self._world.cluster),
             leadership=leadership,
             core=core,
             intake=self._intake,
@@ -232,19 +190,6 @@ class CoordinatorIncarnation:
         self.audit = SimulatedAudit(ledger, edges, now=self._loop.time)
         self.edges.admit([], self._open)
 
-    def _read_model(self, leadership: Leadership) -> Objects | None:
-        """Create the read model that reports to a followed cluster are made from; None without
-        one."""
-        if self._observed is None:
-            return None
-        self._observed.lead(LEDGER, leadership)
-        core, intake, epoch = self.core, self._intake, leadership.epoch.counter
-        objects = Objects(core, lambda: intake.registry, epoch=epoch, clock=self._loop.time)
-        objects.restore(intake.documents.values())
-        core.observe(objects)
-        intake.node_of = objects.node_of
-        return objects
-
     def _recorded_policy(self, policy: Policy) -> Policy:
         """The policy for the history; evicting workers have an additional action."""
         if not self._world.workers.evicting:
@@ -264,8 +209,6 @@ class CoordinatorIncarnation:
 
     def die(self) -> None:
         self.process.alive = False
-        if self._world.followed is not None:
-            self._world.followed.dropped(self.process)
         self._loop.abandon()
         self.shards.orphan()
 

@@ -17,7 +17,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.intake.documents.document import Key
 from coordinator.ledger_audit.findings import Finding
 from laboratory.simulation.history import Notes
-from laboratory.simulation.leader import CoordinatorIncarnation, Environment, FollowedCluster
+from laboratory.simulation.leader import CoordinatorIncarnation, Environment
 from laboratory.simulation.policy_file import SeededPolicies
 from laboratory.simulation.process import halt
 from laboratory.simulation.remote_cluster import ClusterProcess
@@ -81,13 +81,11 @@ class Simulation:
         evicts: bool = False,
         ask: Ask = ask_over_http,
         start: float = START,
-        followed: Callable[[Timeline], FollowedCluster] | None = None,
     ) -> None:
         """``core`` makes an empty coordinator, with a session of ``policies``; one worker per
         shard. ``lose``: makes some tasks vanish from their nodes. ``binds_volumes`` and ``evicts``:
         see :class:`Environment`. ``ask`` sends workers' questions to an extender. ``start``: when
-        time begins, seconds since 1970. ``followed``: a cluster that has its own objects, in the
-        place of ``kubelets``."""
+        time begins, seconds since 1970."""
         self.notes = notes
         self.events = 0
         """Number of events so far."""
@@ -111,7 +109,6 @@ class Simulation:
             acknowledged=self._acknowledged,
             binds_volumes=binds_volumes,
             evicts=evicts,
-            followed=None if followed is None else followed(timeline),
         )
         self.crash: Crash | None = None
         self.happened: Counter[str] = Counter()
@@ -384,12 +381,10 @@ class Simulation:
             self._length = length
             entries = at_once(self.ledger.read_log(self._position, count=EVERYTHING))
             self.notes.ledger_entries(entries, self.timeline.now)
-            if self._world.followed is not None:
-                self._world.followed.learn(entries)
             self._position = entries[-1].id
             if any(isinstance(entry, CommitEntry) for entry in entries):
                 self.timeline.rose("server")
-        if events := (self._world.followed or self.kubelets).drain():
+        if events := self.kubelets.drain():
             self.notes.cluster_events(events)
 
 

@@ -27,12 +27,10 @@ from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import LedgerRefusals
-from coordinator.objects.store import Objects
 from coordinator.service.bind_loop import Binding
 from coordinator.service.executor import Executor
 from coordinator.service.leadership.lease import Leadership, LedCluster
 from coordinator.service.metrics.probes import Probes
-from coordinator.service.observed.observed import ObservedCluster, prebind_of
 from coordinator.service.pod_evictor import PodEvictor
 from coordinator.service.reconcile_loop import Reconciling
 from coordinator.service.worker_lifecycle import Workers, WorkerTimes
@@ -82,8 +80,6 @@ class ServiceEdges:
         loop: VirtualLoop,
         ledger: RemoteLedger,
         cluster: RunsTasks,
-        observed: ObservedCluster | None,
-        objects: Objects | None,
         leadership: Leadership,
         core: Coordinator,
         intake: Intake,
@@ -99,9 +95,8 @@ class ServiceEdges:
         evictor: Epoch | None,
         happened: Counter[str],
     ) -> None:
-        """``observed``: where objects come from (None: from users), and ``objects``, what it is
-        told from; ``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core
-        has news; ``acknowledged``: users are told that these jobs are stored; ``binds_volumes``:
+        """``epoch``: of intake; ``log_id``: as far as the log was read; ``step``: the core has
+        news; ``acknowledged``: users are told that these jobs are stored; ``binds_volumes``:
         claims get volumes; ``evictor``: the epoch of the writer of drains and restarts, None where
         there are none; ``happened``: counts what users see, by name."""
         self.refusals = LedgerRefusals()
@@ -168,11 +163,7 @@ class ServiceEdges:
             group=self._group,
             core=core,
             surely=leadership.surely,
-            prebind=(
-                _Volumes(self._bind_claims, binds=binds_volumes)
-                if observed is None
-                else prebind_of(observed, core, intake, self._writer)
-            ),
+            prebind=_Volumes(self._bind_claims, binds=binds_volumes),
             clock=self._loop.time,
         )
         self._executor = Executor(
@@ -199,7 +190,6 @@ class ServiceEdges:
             every=RECONCILE_SECONDS,
             kick=step,
         )
-        self._observed, self._objects = observed, objects
         self._draining: Draining | None = None
         self._job_policies: JobLoop | None = None
         if evictor is not None:
@@ -227,8 +217,7 @@ class ServiceEdges:
             self._deposed()
 
     async def _begin(self) -> None:
-        if self._observed is None:  # pods that are watched are known by uid, and not by number
-            await self._reconciling.begin()
+        await self._reconciling.begin()
         for loop in (self._recorder.run(), self._writer.run(), self._serve()):
             self._group.create_task(loop)
 
@@ -252,14 +241,7 @@ class ServiceEdges:
             self._group.create_task(policies.run(self._writer, self._restarts.begin_anew))
         self._group.create_task(self._workers.start_all(self._group))
         self._start_loop(partial(self._workers.heartbeat_forever, self._group))
-        tell = (lambda: None) if self._objects is None else self._objects.tell_waiting
-        self._start_loop(partial(self._executor.sweep_forever, tell, every=SWEEP_SECONDS))
-        if self._observed is not None and self._objects is not None:
-            feed = self._observed.feed_forever(
-                self._core, self._intake, self._writer, reconciling.observe, self._objects
-            )
-            self._group.create_task(feed)
-            self._start_loop(self._executor.repartition_forever)
+        self._start_loop(partial(self._executor.sweep_forever, lambda: None, every=SWEEP_SECONDS))
         self._start_loop(audit)
         if self._policy.changing:
             self._start_loop(partial(self._workers.follow_policy_forever, keep))
@@ -294,9 +276,6 @@ class ServiceEdges:
         self._step()
 
     def _stored(self, changes: Changes) -> None:
-        if self._objects is not None:
-            gone, purged = changes.documents_gone, changes.jobs_purged
-            self._objects.publish(changes.documents, gone, purged=purged)
         self._core.admitted(changes)
         if self._job_policies is not None:
             self._job_policies.published(changes)

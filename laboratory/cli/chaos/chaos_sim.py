@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,13 +12,11 @@ import typer
 
 from coordinator.cli.options.failure import EXIT_ERROR, EXIT_USAGE, CommandError
 from coordinator.cli.options.options import Output, OutputOption
-from laboratory.cli.chaos.chaos_options import ChaosCluster
 
 if TYPE_CHECKING:
     from laboratory.chaos.report import ChaosReport
     from laboratory.scenarios.play import ScenarioResult
     from laboratory.simulation.scenario import Scenario
-    from laboratory.virtual_kubernetes.play import KubernetesPlayed
 
 DEFAULT_SEEDS = "1..100"
 SHRUNK = 3
@@ -59,13 +56,6 @@ def sim_command(
             "--shrink", min=0.0, metavar="SECONDS", help="Spent at most on making a seed small"
         ),
     ] = 60.0,
-    cluster: Annotated[
-        ChaosCluster,
-        typer.Option(
-            "--cluster",
-            help="simulated, or kubernetes: the driver against a double of the API server",
-        ),
-    ] = ChaosCluster.SIMULATED,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Run the whole on virtual time, by seed, while everything that can go wrong does
@@ -73,29 +63,20 @@ def sim_command(
     Messages are late, lost and said twice; workers, leader, standby, ledger and cluster die, stand
     still and come back. A failing seed is made small: what it still needs to fail is shown and left
     behind as a file, which runs again, to the byte, with --scenario.
-
-    With --cluster kubernetes the driver of Kubernetes clusters runs as it is, against a double of
-    the API server that is held equal to a real one: it is killed, overloaded and slow, forgets old
-    versions, cuts watches within an event, and loses answers. Such a seed is not made small.
     """
-    if scenario is not None and cluster is ChaosCluster.KUBERNETES:
-        raise CommandError(
-            "--scenario: it is of a simulated cluster; leave out --cluster kubernetes, or give "
-            "--seed in its place",
-            code=EXIT_USAGE,
-        )
     if scenario is not None:
         report = _run_one(_read(scenario), history)
     elif seed is not None:
-        report = _run_seed(seed, cluster, history)
+        from laboratory.scenarios.generate import scenario as of_seed
+
+        report = _run_one(of_seed(seed), history)
     elif history is not None:
         raise CommandError(
             "--history: it is of one run; give --seed or --scenario with it", code=EXIT_USAGE
         )
     else:
         processes = jobs or os.cpu_count() or 1
-        shrink = _Shrinking(keep, seconds) if cluster is ChaosCluster.SIMULATED else None
-        report = _run_many(_range(seeds), processes=processes, shrink=shrink)
+        report = _run_many(_range(seeds), processes=processes, keep=keep, seconds=seconds)
     _show(report, output)
     raise typer.Exit(0 if report.ok else EXIT_ERROR)
 
@@ -121,26 +102,12 @@ def _read(file: Path) -> Scenario:
         ) from None
 
 
-def _run_seed(seed: int, cluster: ChaosCluster, history: Path | None) -> ChaosReport:
-    if cluster is ChaosCluster.SIMULATED:
-        from laboratory.scenarios.generate import scenario
-
-        return _run_one(scenario(seed), history)
-    from laboratory.virtual_kubernetes.play import play_kubernetes
-
-    return _reported(play_kubernetes(seed), history)
-
-
 def _run_one(chosen: Scenario, history: Path | None) -> ChaosReport:
-    from laboratory.scenarios.play import play
-
-    return _reported(play(chosen), history)
-
-
-def _reported(played: ScenarioResult | KubernetesPlayed, history: Path | None) -> ChaosReport:
     """The report of a run, whose history is written where that is asked for."""
     from laboratory.scenarios.campaign import report_of
+    from laboratory.scenarios.play import play
 
+    played = play(chosen)
     if history is not None:
         try:
             played.notes.write(history)
@@ -149,34 +116,23 @@ def _reported(played: ScenarioResult | KubernetesPlayed, history: Path | None) -
     return report_of(played)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shrinking:
-    """How failing seeds are made small."""
-
-    keep: Path
-    seconds: float
-
-
-def _run_many(seeds: range, *, processes: int, shrink: _Shrinking | None) -> ChaosReport:
-    """``shrink`` None: seeds of a Kubernetes cluster, which are not made small."""
+def _run_many(seeds: range, *, processes: int, keep: Path, seconds: float) -> ChaosReport:
+    """``keep`` and ``seconds``: where failing scenarios are left, and how long one is made small
+    at most."""
     from laboratory.chaos.report import ChaosReport
     from laboratory.cli.replay.replay_text import progress
-    from laboratory.scenarios.campaign import on_kubernetes, run_seeds, simulated
+    from laboratory.scenarios.campaign import run_seeds
 
-    run = on_kubernetes if shrink is None else simulated
     total, finished, failing = ChaosReport(), 0, list[int]()
     try:
         with progress("seeds", len(seeds)) as step:
-            for seed, of_seed in run_seeds(seeds, processes=processes, run=run):
+            for seed, of_seed in run_seeds(seeds, processes=processes):
                 total.add(of_seed)
                 finished += 1
                 if not of_seed.ok:
                     failing.append(seed)
-                    if shrink is None:
-                        again = f"--cluster kubernetes --seed {seed} --history sim-{seed}.jsonl"
-                        _say(f"seed {seed} fails; again: quadrant chaos sim {again}")
-                    elif len(failing) <= SHRUNK:
-                        _make_small(seed, shrink.keep, shrink.seconds)
+                    if len(failing) <= SHRUNK:
+                        _make_small(seed, keep, seconds)
                 step()
     except KeyboardInterrupt:
         _say(_interrupted(seeds[:finished], failing))

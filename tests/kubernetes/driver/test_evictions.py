@@ -14,14 +14,20 @@ import pytest_asyncio
 from coordinator.cluster.kubernetes.state import leaving as leaving_pods
 from coordinator.cluster.overdue import OverdueObstacle
 from laboratory.local_kubernetes.client import ApiClient
-from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.identity import Identity
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
+from tests.kubernetes.faults.effects import Answer, Effect, LoseAnswer, LoseRequest
+from tests.kubernetes.faults.proxy import FaultyProxy
 
 pytestmark = pytest.mark.timeout(180)
 
 Json = dict[str, Any]
 PODS = "/api/v1/namespaces/default/pods"
+EFFECTS = [
+    LoseAnswer(),
+    *(pytest.param(e, marks=pytest.mark.all) for e in (Answer(429), Answer(500), LoseRequest())),
+]
 POLICY = """\
 actions: "enqueue, allocate, preempt, backfill"
 tiers:
@@ -39,18 +45,19 @@ tiers:
 @pytest_asyncio.fixture
 async def quadrant(
     cluster: ApiClient,
-    control_plane: ControlPlane,
+    proxied: Identity,
     redis_url: str,
     short_dir: Path,
     tmp_path: Path,
 ) -> AsyncIterator[Followed]:
-    """One node, full of four pods of low priority that run."""
+    """One node, full of four pods of low priority that run; the API server is reached by way of
+    the proxy."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
     await install(cluster, *VOLCANO)
     await cluster.create(node("n1"), priority("low", 10), priority("high", 1000))
     async with followed(
-        redis_url, short_dir, cluster, control_plane.admin.kubeconfig, policy=policy
+        redis_url, short_dir, cluster, proxied.kubeconfig, policy=policy
     ) as running:
         names = [f"low-{i}" for i in range(4)]
         await cluster.create(*(of_class(name, "low") for name in names))
@@ -96,6 +103,30 @@ async def test_a_victim_leaves_and_the_room_is_held_for_whom_it_left(
     await quadrant.until_bound("urgent")
     assert set(await quadrant.nodes_of("other")) == set()
     assert len(await leaving(quadrant)) == 0, "nobody else had to go"
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        LoseAnswer(),
+        *(
+            pytest.param(e, marks=pytest.mark.all)
+            for e in (Answer(429), Answer(500), LoseRequest())
+        ),
+    ],
+    ids=repr,
+)
+async def test_an_eviction_whose_request_fails_costs_one_victim(
+    quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy, effect: Effect
+) -> None:
+    fault = proxy.inject(effect, method="POST", part="/eviction", times=2)
+    await cluster.create(of_class("urgent", "high"))
+    (victim,) = await until(lambda: _some(quadrant))
+    assert fault.met >= 1
+    await cluster.delete(f"{PODS}/{victim['metadata']['name']}", gracePeriodSeconds="0")
+    await quadrant.until_bound("urgent")
+    assert len(await quadrant.nodes_of()) == 4
+    assert await leaving(quadrant) == [], "nobody else had to go"
 
 
 async def _some(quadrant: Followed) -> list[Json] | None:

@@ -10,18 +10,23 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from coordinator.cluster.kubernetes.writes import cluster_lease
 from coordinator.cluster.kubernetes.writes.writes import ApiWrites
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.identity import Identity
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
-from tests.kubernetes.faults.effects import Answer, CutStream, LoseAnswer, LoseRequest
+from tests.kubernetes.faults.effects import Answer, CutStream, Effect, LoseAnswer, LoseRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
 
 pytestmark = pytest.mark.timeout(180)
 
 BINDING = "/binding"
 NAMES = ("a", "b", "c", "d")
+EFFECTS = [
+    LoseAnswer(),
+    *(pytest.param(e, marks=pytest.mark.all) for e in (Answer(429), Answer(500), LoseRequest())),
+]
 
 
 @pytest_asyncio.fixture
@@ -104,3 +109,58 @@ async def test_what_happened_before_a_compaction_is_found_by_a_new_list(
     await until(lambda: quadrant.states()["bound"] == 2)
     assert quadrant.observed.cluster.streams()["Pod"].lists == lists + 1
     assert set(await quadrant.nodes_of()) == {"before", "after"}
+
+
+async def test_pods_that_wait_while_the_server_is_away_are_bound_when_it_is_back(
+    quadrant: Followed,
+    cluster: ApiClient,
+    control_plane: ControlPlane,
+    proxy: FaultyProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A binding is under way when the server dies, and the Lease runs out before it is back."""
+    monkeypatch.setattr(cluster_lease, "DURATION_SECONDS", 2.0)
+    monkeypatch.setattr(cluster_lease, "RENEW_SECONDS", 0.5)
+    leases = writes_of(quadrant).leases
+    await cluster.create(pod("before"))
+    await quadrant.until_bound("before")
+    lost = proxy.inject(LoseRequest(), method="POST", part=BINDING, times=1000)
+    await cluster.create(pod("under-way"))
+    await proxy.until_met(lost)
+    control_plane.api_server.kill()
+    proxy.clear()
+    await until(lambda: not leases.held)
+    control_plane.launch()
+    await asyncio.to_thread(control_plane.wait)
+    await cluster.create(pod("after"))
+    await quadrant.until_bound("before", "under-way", "after")
+    await until(lambda: leases.held and quadrant.states()["bound"] == 3)
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        LoseAnswer(),
+        *(
+            pytest.param(e, marks=pytest.mark.all)
+            for e in (Answer(429), Answer(500), LoseRequest())
+        ),
+    ],
+    ids=repr,
+)
+async def test_a_lease_whose_renewal_fails_is_renewed_again(
+    quadrant: Followed,
+    cluster: ApiClient,
+    proxy: FaultyProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    effect: Effect,
+) -> None:
+    monkeypatch.setattr(cluster_lease, "RENEW_SECONDS", 0.2)
+    leases = writes_of(quadrant).leases
+    await until(lambda: leases.held)
+    failing = proxy.inject(effect, method="PATCH", part="/leases/", times=3)
+    await proxy.until_met(failing, 3)
+    before = leases.remaining()
+    await until(lambda: leases.remaining() > before)
+    await cluster.create(pod("after"))
+    await quadrant.until_bound("after")

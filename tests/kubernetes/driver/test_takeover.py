@@ -16,11 +16,12 @@ from coordinator.intake.intake import Intake, Parsed
 from coordinator.service import reconcile_loop
 from laboratory.local_kubernetes.client import STRATEGIC_PATCH, ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
+from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.identity import Identity
 from laboratory.local_kubernetes.kubelets import ended, path_of, started
 from shared.messages.messages import TaskState
 from shared.slices import Steps
-from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.faults.effects import Answer
 from tests.kubernetes.faults.proxy import FaultyProxy
 
@@ -61,6 +62,28 @@ async def test_what_runs_goes_on_and_what_ended_meanwhile_has_its_own_end(
     assert states[RUNS] is TaskState.RUNNING
     assert (states[SUCCEEDS], states[FAILS]) == (TaskState.SUCCEEDED, TaskState.FAILED)
     assert nodes["after"] != nodes[RUNS], "the room of what runs was not free"
+
+
+async def test_a_group_that_went_before_its_pods_holds_up_no_next_leader(
+    cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, redis_url: str, short_dir: Path
+) -> None:
+    """The next leader hears that the group is gone before it hears of any pod (decision 0107)."""
+    await install(cluster, *VOLCANO)
+    await cluster.create(node("n1"))
+    kubeconfig = proxied.kubeconfig
+    async with followed(redis_url, short_dir / "a", cluster, kubeconfig) as first:
+        await cluster.create(pod_group("gang", 1), pod("member", group="gang"))
+        await first.until_bound("member")
+        await until(lambda: first.states()["bound"] == 1)
+    await cluster.delete("/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups/gang")
+    away = proxy.inject(Answer(503), part=PODS, times=1000)
+    async with followed(redis_url, short_dir / "b", cluster, kubeconfig) as second:
+        await proxy.until_met(away, 2)
+        proxy.clear()
+        await cluster.create(pod("after"))
+        await second.until_bound("member", "after")
+        await cluster.delete("/api/v1/namespaces/default/pods/member", gracePeriodSeconds="0")
+        await until(lambda: set(books(second)) == {"after"})
 
 
 async def test_pods_that_are_as_intake_has_them_are_not_read_again(

@@ -164,7 +164,7 @@ def test_a_group_deleted_before_its_pods_stays_until_they_are_gone() -> None:
 
 def test_a_group_deleted_before_we_began_stays_until_its_pods_are_gone() -> None:
     """Taken from intake at once it took its pods with it, whose names were never free again: the
-    leader waited for them for ever (seed 7 of `chaos sim --cluster kubernetes`)."""
+    leader waited for them for ever."""
     mirror = Mirror(KINDS, ours=lambda name: True)
     mirror.expect([(GANG, "uid-gang"), (A, "uid-a")])
     for kind in (kind for kind in KINDS if kind != "Pod"):
