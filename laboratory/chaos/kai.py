@@ -7,8 +7,8 @@ import json
 from random import Random
 
 from laboratory.workloads.drawn_kai import kai_group
-from laboratory.workloads.fill import queue_of_gpus
 from laboratory.workloads.generators import ClusterShape, Item, pod_manifest
+from laboratory.workloads.manifests import kai_queue
 from shared.manifests.kai.groups import GROUP_NAME
 from shared.policy.kai_names import DEFAULT_PLUGINS
 
@@ -56,7 +56,7 @@ def small_queue(limit: int) -> Item:
 
 def _queue(name: str, parent: str, *, quota: int, limit: int) -> Item:
     gpu = {"quota": quota, "overQuotaWeight": 1, "limit": limit}
-    return queue_of_gpus(name, parent, gpu=gpu)
+    return kai_queue(name, parent, gpu=gpu)
 
 
 def pod_group(name: str, minimum: int, *, namespace: str, rank: dict[str, str]) -> Item:

@@ -8,6 +8,9 @@ from coordinator.intake.documents.kinds import BY_KIND
 
 Item = dict[str, Any]
 
+UNLIMITED: Item = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
+"""What a queue of KAI's may have of a resource."""
+
 
 def manifest(
     kind: str,
@@ -28,3 +31,10 @@ def manifest(
         **({} if spec is None else {"spec": spec}),
         **parts,
     }
+
+
+def kai_queue(name: str, parent: str = "", *, gpu: Item = UNLIMITED) -> Item:
+    """A queue of KAI's that may have all cores and memory. ``gpu``: what it may have of GPUs."""
+    above = {"parentQueue": parent} if parent else {}
+    resources = {"cpu": UNLIMITED, "memory": UNLIMITED, "gpu": gpu}
+    return manifest("KaiQueue", name, {"resources": resources, **above})

@@ -17,8 +17,8 @@ from laboratory.chaos.kubernetes.pod_history import KAI_SCHEDULER
 from laboratory.chaos.load import NAMESPACE
 from laboratory.local_kubernetes.definitions import KAI
 from laboratory.workloads.drawn_kai import kai_group
-from laboratory.workloads.fill import queue_of_gpus
 from laboratory.workloads.generators import GPU
+from laboratory.workloads.manifests import kai_queue
 from shared.manifests.kai.groups import GROUP_NAME, QUEUE_LABEL
 from shared.model.gpu_request import FRACTION, NUMBER
 from shared.model.kai_devices import MEMORY_LABEL
@@ -48,7 +48,7 @@ class KaiChaos:
     limits_often = 4
 
     def queues(self) -> list[Item]:
-        return [queue_of_gpus(kai.ROOT), *(queue_of_gpus(name, kai.ROOT) for name in QUEUES)]
+        return [kai_queue(kai.ROOT), *(kai_queue(name, kai.ROOT) for name in QUEUES)]
 
     def policy(self, draw: Random, *, evicting: bool) -> str:
         return kai.draw_policy(draw, evicting=evicting, of_cluster=True)

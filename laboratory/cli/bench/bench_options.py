@@ -20,36 +20,18 @@ from coordinator.cli.options.options import (
 
 
 class BenchSize(StrEnum):
+    """The shapes of ``laboratory/workloads/shapes.py``, and one on a real API server."""
+
     BASIC = "basic"
     WIDE = "wide"
-    RECLAIM = "reclaim"
     FILL = "fill"
     FRACTIONS = "fractions"
+    RECLAIM = "reclaim"
     RECLAIM_MANY = "reclaim-many"
-    RECLAIM_NEVER = "reclaim-never"
     CONSOLIDATE = "consolidate"
     TOPOLOGY = "topology"
     IDLE = "idle"
     KUBERNETES = "kubernetes"
-
-
-SESSION_ONLY = frozenset({BenchSize.RECLAIM_NEVER})
-"""Nothing is placed: what there is to measure is the search."""
-
-SIZES = {
-    BenchSize.BASIC: (5_000, 10_000),
-    BenchSize.WIDE: (100_000, 100_000),
-    BenchSize.RECLAIM: (1_000, 8_000),
-    BenchSize.FILL: (500, 4_000),
-    BenchSize.FRACTIONS: (1_000, 16_000),
-    BenchSize.RECLAIM_MANY: (500, 4_000),
-    BenchSize.RECLAIM_NEVER: (1_000, 8_000),
-    BenchSize.CONSOLIDATE: (500, 500),
-    BenchSize.TOPOLOGY: (10_000, 12_800),
-    BenchSize.IDLE: (4_000, 140_000),
-    BenchSize.KUBERNETES: (5_000, 10_000),
-}
-"""Nodes, pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +41,12 @@ class BenchOptions:
     size: Annotated[
         BenchSize,
         typer.Argument(
-            help="basic: 5,000 nodes and 10,000 pods; wide: 100,000 nodes and 100,000 pods; "
-            "reclaim: 1,000 nodes full of 8,000 pods, and a gang that has a right to half of them; "
-            "fill: 500 nodes and 4,000 jobs of one GPU under KAI's default policy; fractions: "
-            "1,000 nodes and 16,000 jobs of half a GPU under it; reclaim-many: 500 full nodes, and "
-            "as many jobs as run; reclaim-never: victims that cannot be had; consolidate: 500 "
-            "fragmented nodes, and gangs of whole ones; topology: 10,000 nodes in racks, and 200 "
-            "gangs of 64; idle: 140,000 running pods; kubernetes: 5,000 nodes and 10,000 pods on a "
-            "real API server"
+            help="basic: 5,000 nodes and 10,000 pods; wide: 100,000 of each; fill: 4,000 jobs of "
+            "one GPU on 500 nodes; fractions: 16,000 of half a GPU on 1,000; reclaim: 1,000 full "
+            "nodes, and a gang that has a right to half of them; reclaim-many: 500 full nodes, and "
+            "as many jobs as run; consolidate: 500 nodes with one GPU taken on each, and gangs of "
+            "ten whole nodes; topology: 10,000 nodes in racks, and 200 gangs of 64; idle: 140,000 "
+            "running pods; kubernetes: 5,000 nodes and 10,000 pods on a real API server",
         ),
     ]
     other_nodes: Annotated[
@@ -89,13 +69,6 @@ class BenchOptions:
         typer.Option("--history", metavar="FILE", dir_okay=False, help="Keep the history here"),
     ] = None
     output: OutputOption = Output.TABLE
-    session: Annotated[
-        bool,
-        typer.Option(
-            "--session", help="The core alone, without a service: one session of KAI's policy"
-        ),
-    ] = False
-
     servers: Annotated[
         Path | None,
         typer.Option(
@@ -132,11 +105,3 @@ class BenchOptions:
             "vc-scheduler); may be repeated",
         ),
     ] = None
-
-    @property
-    def nodes(self) -> int:
-        return self.other_nodes or SIZES[self.size][0]
-
-    @property
-    def pods(self) -> int:
-        return self.other_pods or SIZES[self.size][1]

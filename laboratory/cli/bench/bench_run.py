@@ -1,177 +1,242 @@
-"""The run of ``quadrant bench``: load nodes, measure two workloads, stop, check, tell."""
+"""The run of ``quadrant bench``: start, load the cluster, measure each load, stop, check, tell."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import orjson
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from coordinator.cli.options.failure import EXIT_ERROR, CommandError
+from coordinator.cli.options.options import Output
 from coordinator.cli.output.progress import RunProgress
 from coordinator.supervisor import cpu_time
-from coordinator.supervisor.supervisor import CLUSTER, COORDINATOR, RAY, REDIS
-from laboratory.checker.report.report import CheckReport
-from laboratory.cli.bench.bench_frame import (
-    IN_FLIGHT,
-    Bench,
-    Cpu,
-    cpu_of,
-    run_framed,
-    show_policy,
-    until,
-)
+from laboratory.checker.check import check
 from laboratory.cli.bench.bench_options import BenchOptions
-from laboratory.cli.stack import Sender, Status, Workspace, until_nodes_are_shared_out
-from laboratory.history.figures import Figures
-from laboratory.workloads.generators import (
-    CPU,
-    ClusterShape,
-    Item,
-    node_items,
-    pod_items,
-    wide_job,
+from laboratory.cli.bench.bench_result import Cpu, Measured, bench_result, show_bench
+from laboratory.cli.stack import (
+    STALL_SECONDS,
+    Sender,
+    Stall,
+    Status,
+    Workspace,
+    poll,
+    run_to_exit_code,
+    running,
+    tell_faults,
+    until_nodes_are_shared_out,
+    workspace,
 )
+from laboratory.history.figures import read_figures
+from laboratory.workloads.generators import GPU
+from laboratory.workloads.shapes import POOR, SHAPES, BenchShape, Load, Size, two_queues
+from shared.policy.dialect import parse_policy
+from shared.policy.model import Dialect, Policy
+from shared.policy.volcano import DEFAULT_POLICY
+from shared.settings.settings import Settings
 
-BUDGET = {
-    COORDINATOR: (70, "HTTP, parse 10; class, order 30; dispatch 10; bind, status 20"),
-    cpu_time.WORKERS: (10, "place"),
-    REDIS: (10, "check and write, durably"),
-    cpu_time.LOAD: (50, "this process; and the slack, which the next two share"),
-    CLUSTER: (0, "simulated nodes, and the history"),
-    RAY: (0, "its own processes"),
+IN_FLIGHT = 4
+"""Lists on their way at a time."""
+SETTLED_SECONDS = 10.0
+"""Before idleness is measured: what came of the last start is still written."""
+QUEUES = {
+    Dialect.VOLCANO: "/apis/scheduling.volcano.sh/v1beta1/queues",
+    Dialect.KAI: "/apis/scheduling.run.ai/v2/queues",
 }
-"""Microseconds of CPU per task at the target of 14,300 tasks/s on 2 cores, and their parts."""
-
-CORES_PER_NODE = 32
-
-
-@dataclass(slots=True)
-class BenchPhase:
-    """One measured workload. Object names begin with ``prefix``."""
-
-    name: str
-    prefix: str
-    tasks: int
-    cpu_seconds: Cpu = field(default_factory=dict)
-    """By role, from the first submission until the last bind was seen."""
 
 
 def run_bench(options: BenchOptions) -> int:
     """Returns the exit code. Raises :class:`CommandError`."""
-    return run_framed(Bench(_drive, bench_result, show_bench), options)
+    shape = SHAPES[options.size.value]
+    size = size_of(options, shape)
+    console = Console(stderr=True, highlight=False)
+    with workspace(
+        history=options.history,
+        shards=options.shards,
+        mode=options.mode.value,
+        seed=options.seed,
+        policy=None if options.policy is None else options.policy.absolute(),
+    ) as space:
+        own = options.policy is None and shape.policy is not None
+        if own:
+            space.settings = _with_policy(space.settings, shape.policy or "")
+        policy = policy_of(space.settings) | ({"file": None} if own else {})
+        bench = _Bench(options, shape, size, in_force(space.settings).dialect)
+        return run_to_exit_code(lambda: _run(bench, space, policy, console))
 
 
-async def _drive(
-    options: BenchOptions, sender: Sender, space: Workspace, progress: RunProgress
-) -> list[BenchPhase]:
-    phases = []
-    progress.phase(f"Loading {options.nodes:,} nodes (not counted)")
-    shape = ClusterShape(options.nodes, CORES_PER_NODE, CPU)
-    await sender.send(node_items(shape), in_flight=IN_FLIGHT)
-    await until_nodes_are_shared_out(sender.api, nodes=options.nodes)
-    for name, prefix, items in (
-        ("separate pods", "default/pod-", pod_items(options.pods)),
-        ("one Job", "default/job-", iter([wide_job(options.pods)])),
-    ):
-        progress.phase(f"Measuring {options.pods:,} tasks: {name}")
-        phase = BenchPhase(name, prefix, options.pods)
-        phase.cpu_seconds = await cpu_of(load(phase, items, sender), space)
-        phases.append(phase)
-    return phases
+def size_of(options: BenchOptions, shape: BenchShape) -> Size:
+    """Raises CommandError where the shape has no such size."""
+    name, nodes = options.size.value, options.other_nodes or shape.size.nodes
+    size = Size(nodes, options.other_pods or shape.size.pods)
+    if shape.most is None:
+        if options.other_pods is not None:
+            raise CommandError(f"--pods: of {name} they follow from the nodes; give --nodes alone")
+        if any(load.tasks(size) < 1 and not load.seconds for load in shape.loads):
+            raise CommandError(f"--nodes: none of {name}'s jobs fits on {nodes:,}; give more")
+    elif size.pods > (most := shape.most(size)):
+        raise CommandError(
+            f"--pods: {nodes:,} nodes have room for {most:,}, not for {size.pods:,}; give fewer, "
+            "or more --nodes"
+        )
+    return size
 
 
-async def load(phase: BenchPhase, items: Iterable[Item], sender: Sender) -> None:
-    """Send everything and wait until as many more tasks are bound."""
-    status = await sender.api.status()
-    goal = status["tasks"]["bound"] + phase.tasks
-
-    async def all_bound(status: Status) -> bool:
-        return bool(status["tasks"]["bound"] >= goal)
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(sender.send(items, in_flight=IN_FLIGHT))
-        await until(sender, all_bound)
+def _with_policy(settings: Settings, text: str) -> Settings:
+    file = Path(settings.run_dir) / "bench.yaml"
+    file.write_text(text)
+    return settings.replace(policy=file)
 
 
-# --- result -----------------------------------------------------------------------------------
+def in_force(settings: Settings) -> Policy:
+    content = settings.read_policy()
+    return DEFAULT_POLICY if content is None else parse_policy(content)
 
 
-def bench_result(
-    options: BenchOptions,
-    phases: list[BenchPhase],
-    figures: Figures,
-    report: CheckReport,
-    sent: dict[str, float],
-) -> dict[str, Any]:
-    """What ``-o json`` prints: per workload the rate, the waits and the CPU per task."""
-    complaints = [str(violation) for violation in report.violations[:1]]
-    workloads = {}
-    for phase in phases:
-        part = figures.only(phase.prefix)
-        if len(part.bound) != phase.tasks:
-            complaints.append(
-                f"{phase.name}: {len(part.bound):,} of {phase.tasks:,} tasks were bound"
-            )
-        per_task = {
-            role: round(1e6 * phase.cpu_seconds.get(role, 0.0) / phase.tasks, 1) for role in BUDGET
-        }
-        workloads[phase.name] = {
-            "tasks": phase.tasks,
-            "tasks_per_second": part.tasks_per_second(sent),
-            "submit_to_bound_ms": part.submit_to_bound(sent),
-            "cpu_us_per_task": per_task,
-            "over_budget": over_budget(per_task),
-        }
+def policy_of(settings: Settings) -> dict[str, Any]:
+    """The policy that a run is under, as its result tells it: figures under another one cannot be
+    compared with these. Raises SettingsError for a file that cannot be used."""
+    content = settings.read_policy()
+    policy = in_force(settings)
     return {
-        "bench": options.size.value,
-        "nodes": options.nodes,
-        "shards": options.shards,
-        "workloads": workloads,
-        "budget_us_per_task": {role: budget for role, (budget, _) in BUDGET.items()},
-        "statements": report.summary.table()["statements"],
-        "faults": complaints,
+        "file": None if content is None else str(settings.policy),
+        "actions": list(policy.actions),
+        "plugins": [option.name for tier in policy.tiers for option in tier],
     }
 
 
-def over_budget(per_task: dict[str, float]) -> list[str]:
-    """Roles that cost more than they may; those without a budget of their own share the slack."""
-    slack = [role for role, (budget, _) in BUDGET.items() if not budget]
-    spent = dict(per_task)
-    spent[cpu_time.LOAD] = spent.get(cpu_time.LOAD, 0.0) + sum(
-        spent.pop(role, 0.0) for role in slack
-    )
-    return [role for role, us in spent.items() if us > BUDGET[role][0]]
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    options: BenchOptions
+    shape: BenchShape
+    size: Size
+    dialect: Dialect
 
 
-def show_bench(values: dict[str, Any], *, unnamed: str = "the default", seconds: str = "") -> None:
-    names = list(values["workloads"])
-    title = f"{values['bench']}: {values['nodes']:,} nodes, {values['shards']} shards"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("budget", justify="right", no_wrap=True)
-    table.add_column("", style="dim")
-    parts = list(values["workloads"].values())
-    table.add_row("tasks", *(f"{p['tasks']:,}" for p in parts))
-    rates = (f"{p['tasks_per_second']:,}" for p in parts)
-    table.add_row("tasks per second", *rates, "14,300", "first submission to last recorded bind")
-    waits = (f"{p['submit_to_bound_ms']['p99']:,.0f} ms" for p in parts)
-    table.add_row("submit to bound, 99%", *waits)
-    table.add_section()
-    for role, (budget, meaning) in BUDGET.items():
-        costs = (f"{p['cpu_us_per_task'][role]:,.0f} us" for p in parts)
-        table.add_row(f"CPU, {role}", *costs, f"{budget} us" if budget else "", meaning)
-    totals = (f"{sum(p['cpu_us_per_task'].values()):,.0f} us" for p in parts)
-    table.add_row("CPU, all", *totals, "140 us", "per task")
-    Console().print(table)
-    if seconds:
-        typer.echo(seconds)
-    show_policy(values, unnamed=unnamed)
-    for name, part in values["workloads"].items():
-        over = ", ".join(part["over_budget"]) or "none"
-        typer.echo(f"Over budget with {name}: {over}")
+async def _run(bench: _Bench, space: Workspace, policy: dict[str, Any], console: Console) -> int:
+    options, sent = bench.options, dict[str, float]()
+    with RunProgress(console) as progress:
+        async with running(space, progress) as api:
+            sender = Sender(api, sent)
+            await _prepare(bench, sender, progress)
+            cpu = [
+                await _measure(bench, load, sender, space, progress) for load in bench.shape.loads
+            ]
+        progress.phase("Checking the history")
+        report = await asyncio.to_thread(check, space.history)
+        figures = await asyncio.to_thread(read_figures, space.history)
+    measured = Measured(bench.shape, bench.size, bench.dialect, cpu, figures, sent)
+    head = {"bench": options.size.value, "nodes": bench.size.nodes, "shards": options.shards}
+    values = head | bench_result(measured, report) | {"policy": policy}
+    if options.output is Output.TABLE:
+        show_bench(values)
+    tell_faults(values["faults"], space, console)
+    if options.output is Output.JSON:
+        typer.echo(orjson.dumps(values).decode())
+    return EXIT_ERROR if values["faults"] else 0
+
+
+async def _prepare(bench: _Bench, sender: Sender, progress: RunProgress) -> None:
+    """Load the cluster, and wait until what is there before runs."""
+    shape, size = bench.shape, bench.size
+    before = shape.running(size)
+    progress.phase(f"Loading {size.nodes:,} nodes and {before:,} running tasks (not counted)")
+    await sender.send(shape.cluster(size, bench.dialect), in_flight=IN_FLIGHT)
+    await until_nodes_are_shared_out(sender.api, nodes=size.nodes)
+    await sender.send(shape.before(size), in_flight=IN_FLIGHT)
+    await _until(sender, _runs(before))
+    if shape.grows:
+        await sender.send(two_queues(size, bench.dialect), in_flight=IN_FLIGHT)
+
+
+async def _measure(
+    bench: _Bench, load: Load, sender: Sender, space: Workspace, progress: RunProgress
+) -> Cpu:
+    """CPU by role, from the first submission until the last task has its place."""
+    if load.seconds:
+        progress.phase("Letting it settle")
+        await asyncio.sleep(SETTLED_SECONDS)
+        progress.phase(f"Measuring {load.seconds:g} s in which {load.name}")
+        return await _cpu_of(asyncio.sleep(load.seconds), space)
+    progress.phase(f"Measuring {load.tasks(bench.size):,} tasks: {load.name}")
+    return await _cpu_of(_place(bench, load, sender), space)
+
+
+async def _place(bench: _Bench, load: Load, sender: Sender) -> None:
+    size, status = bench.size, await sender.api.status()
+    placed = load.tasks(size)
+    if load.gpus:
+        after = bench.shape.running(size) + placed - load.displaced(size)
+        path = f"{QUEUES[bench.dialect]}/{POOR}"
+        reached = _holds(sender, path, placed * load.gpus, _runs(after))
+    else:
+        reached = _is_bound(status["tasks"]["bound"] + placed)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(sender.send(load.jobs(size), in_flight=IN_FLIGHT))
+        await _until(sender, reached)
+
+
+# --- while it runs --------------------------------------------------------------------------------
+
+Reached = Callable[[Status], Awaitable[bool]]
+
+
+def _runs(tasks: int) -> Reached:
+    async def reached(status: Status) -> bool:
+        return bool(status["tasks"]["running"] >= tasks)
+
+    return reached
+
+
+def _is_bound(tasks: int) -> Reached:
+    async def reached(status: Status) -> bool:
+        return bool(status["tasks"]["bound"] >= tasks)
+
+    return reached
+
+
+def _holds(sender: Sender, path: str, gpus: int, runs: Reached) -> Reached:
+    """The queue has its GPUs, and the tasks that moved for it run again."""
+
+    async def reached(status: Status) -> bool:
+        queue = await sender.api.get(path)
+        held = float(queue.get("status", {}).get("allocated", {}).get(GPU, 0))
+        return held >= gpus and await runs(status)
+
+    return reached
+
+
+async def _until(sender: Sender, reached: Reached) -> None:
+    """Wait for it. Raises :class:`CommandError` where nothing moves any more."""
+    stall = Stall(longest=0.0)
+    async for status in poll(sender.api):
+        if await reached(status):
+            return
+        if stall.seconds(status, time.monotonic()) > STALL_SECONDS:
+            raise CommandError(
+                f"nothing has moved for {STALL_SECONDS:g} s; waiting for: "
+                f"{status.get('pending_reasons')}"
+            )
+
+
+async def _cpu_of(work: Awaitable[object], space: Workspace) -> Cpu:
+    """CPU of all processes while this is done."""
+    before = _cpu_by_role(space)
+    await work
+    after = _cpu_by_role(space)
+    return {role: after[role] - before.get(role, 0.0) for role in after}
+
+
+def _cpu_by_role(space: Workspace) -> Cpu:
+    roots = {os.getpid(): cpu_time.LOAD}
+    if space.supervisor is not None:
+        roots |= {pid: role for role, pid in space.supervisor.pids().items()}
+        roots |= dict.fromkeys(space.supervisor.worker_pids(), cpu_time.WORKERS)
+    return cpu_time.by_role(cpu_time.processes(), roots)

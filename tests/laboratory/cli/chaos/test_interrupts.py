@@ -30,7 +30,6 @@ def test_scaling_ends_with_its_processes(tmp_path: Path) -> None:
             pytest.param(command, marks=pytest.mark.all)
             for command in (
                 "chaos model --thorough",
-                "bench reclaim-many --session --nodes 4000",
                 "replay {dump} --cycles 10000",
             )
         ),
