@@ -30,13 +30,20 @@ class PodDevices:
         self.marks: Callable[[int, int], Mapping[str, str]] = lambda jid, tix: {}
         """(jid, tix) -> what of the task's pod tells its devices; replaced by who watches pods."""
 
+        self.unread: Callable[[int, int, Exception], None] = lambda jid, tix, error: None
+        """Gets (jid, tix) of a task whose devices could not be read; replaced as ``marks`` is."""
+
     def of(self, job: Job, tix: int, row: int) -> Things:
         """Devices that a task of the job has on the node, by its marks; none where it has no
         marks."""
         marks, node = self.marks(job.jid, tix), self._nodes.get(row)
         if not marks or node is None:
             return ()
-        return devices_of_pod(node, marks, job.role_of(tix), self._slot_names())
+        try:
+            return devices_of_pod(node, marks, job.role_of(tix), self._slot_names())
+        except Exception as error:  # whoever may write pods may write anything into them
+            self.unread(job.jid, tix, error)
+            return ()
 
 
 def devices_of_pod(

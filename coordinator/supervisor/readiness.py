@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import socket
 import ssl
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 
 from shared.settings.settings import Settings
@@ -14,6 +15,7 @@ from shared.settings.settings import Settings
 ANSWER_SECONDS = 2.0
 """Timeout of a probe."""
 
+_LONGEST_ANSWER = 1 << 16
 _QUIET_FROM, _PORTS_TRIED = 20_000, 100
 _GIVEN_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _USUAL_FIRST = 32_768
@@ -28,6 +30,23 @@ async def listens(path: str) -> bool:
             writer.close()
             return True
     return False
+
+
+def problems_told(settings: Settings) -> list[str] | None:
+    """Problems that the service at the listen address reports of itself, those that do not make it
+    unready included; None where nothing of ours answers there."""
+    host, port = settings.listen_host, settings.listen_port
+    if settings.tls_cert_file is None:
+        connection = HTTPConnection(host, port, timeout=ANSWER_SECONDS)
+    else:
+        context = _any_certificate()
+        connection = HTTPSConnection(host, port, timeout=ANSWER_SECONDS, context=context)
+    with contextlib.closing(connection), contextlib.suppress(OSError, HTTPException):
+        connection.request("GET", "/readyz?verbose")
+        lines = connection.getresponse().read(_LONGEST_ANSWER).decode(errors="replace").splitlines()
+        if any(line.startswith("readyz check") for line in lines):
+            return [line.removeprefix("[-]") for line in lines if line.startswith("[-]")]
+    return None
 
 
 async def answers_well(settings: Settings, port: int, path: str) -> bool:

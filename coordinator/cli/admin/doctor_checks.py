@@ -19,6 +19,7 @@ from pathlib import Path
 
 from coordinator.cli.admin.doctor import DoctorCheck, DoctorPlace, DoctorWarning, Failed, Skipped
 from coordinator.cli.admin.doctor_ledger import external_ledger
+from coordinator.supervisor.readiness import problems_told
 from shared.secrets.private_dir import NotPrivate, make_private
 from shared.units.times import rfc3339
 
@@ -180,6 +181,18 @@ def port(place: DoctorPlace) -> str:
     return f"{address} is free" if settings.listen_port else "any free port will be taken"
 
 
+def service(place: DoctorPlace) -> str:
+    """Ask the service at the listen address, if one runs there, how it is."""
+    settings = place.need()
+    problems = problems_told(settings) if settings.listen_port else None
+    if problems is None:
+        raise Skipped("none answers at the listen address")
+    if problems:
+        remedy = "see its log, and the events of the objects that it names"
+        raise DoctorWarning("; ".join(problems), remedy)
+    return "it is well"
+
+
 def ledger(place: DoctorPlace) -> str:
     """Start the embedded server in a temporary directory; if the settings name another server,
     check that one."""
@@ -325,6 +338,7 @@ CHECKS = (
     DoctorCheck("memory", memory),
     DoctorCheck("files", files),
     DoctorCheck("port", port),
+    DoctorCheck("service", service),
     DoctorCheck("clock", clock),
     DoctorCheck("ledger", ledger, 20.0),
     DoctorCheck("ray", ray, 60.0),

@@ -197,6 +197,17 @@ class KubernetesCluster:
     def put_back(self, delta: ObjectDelta, positions: Sequence[int]) -> None:
         self.mirror.put_back(delta, positions)
 
+    def devices_unread(self, jid: int, tix: int, error: Exception) -> None:
+        """The devices of a task's pod cannot be read: it counts without."""
+        if (row := self.mirror.pods.of_task((jid, tix))) is not None and not row.gone:
+            self.mirror.report_unread(ObjectKey(POD, *row.key), row.uid, error)
+            self._signal()
+
+    def quarantined(self, key: ObjectKey, item: dict[str, Any], error: Exception) -> None:
+        """An object on which intake failed."""
+        self.mirror.quarantined(key, item, error)
+        self._signal()
+
     def refused(self, item: dict[str, Any], why: str) -> None:
         """A pod that intake does not understand."""
         self.mirror.refused(item, why)

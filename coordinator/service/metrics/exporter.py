@@ -287,6 +287,9 @@ class CoordinatorMetrics(Collector):
         page.put_histogram("access_review_duration_seconds", reviews.seconds)
         for outcome in OUTCOMES:
             page.put("bind_requests_total", getattr(requests, outcome), outcome)
+        for kind in sorted(self._probes.not_understood):
+            page.put("cluster_objects_refused_total", self._probes.not_understood[kind], kind)
+        page.put("cluster_objects_quarantined", len(self._probes.quarantine))
 
     def _faults(self, page: MetricsPage) -> None:
         """Faults of nodes and cluster, and the repairs that followed."""

@@ -6,7 +6,7 @@ All other metrics are read from the core's state when they are scraped.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from coordinator.api.auth.reviews import ReviewCounts
@@ -74,6 +74,10 @@ class Probes:
         self.usage_query_seconds = Histogram(USAGE_QUERY_SECONDS)
         self.reviews = ReviewCounts()
         self.bind_requests = RequestCounts()
+        self.not_understood: Counter[str] = Counter()
+        """Objects of a watched cluster that were refused or could not be read, by kind."""
+        self.quarantine: Collection[object] = ()
+        """Of these, those that exist and cannot be read."""
 
     def answered(self, shard: int, reply: PlaceReply, *, started: float, seconds: float) -> None:
         """A call to a worker that began at ``started`` (time.monotonic) was answered."""

@@ -305,6 +305,17 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "before, failed by the binder, or withdrawn because something else was decided",
             "result",
         ),
+        _counter(
+            "cluster_objects_refused_total",
+            "On a Kubernetes cluster: objects that were not understood, each time one changed; an "
+            "event on the object says why",
+            "kind",
+        ),
+        _gauge(
+            "cluster_objects_quarantined",
+            "On a Kubernetes cluster: objects that cannot be read by a fault of ours or of their "
+            "writer; of a pod among them the room on its node counts",
+        ),
         _gauge("nodes_quarantined", "Nodes that get nothing now: they refused bind after bind"),
         _counter("nodes_quarantined_total", "Quarantines of nodes that refused bind after bind"),
         _counter(

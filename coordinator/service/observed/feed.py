@@ -15,8 +15,10 @@ from typing import Any, Protocol
 import orjson
 import structlog
 
+from coordinator.cluster.kubernetes.state.legible import UnreadObject
 from coordinator.cluster.kubernetes.state.mirror import POD, ObjectDelta, ObjectKey
 from coordinator.cluster.kubernetes.state.pods import PodKey, Task
+from coordinator.errors import Problem
 from coordinator.intake.admission.documents import DEFAULT_QUEUE, body_of
 from coordinator.intake.admission.pods import CHANGED_IN_PLACE
 from coordinator.intake.admission.registry import unpack_task
@@ -24,6 +26,7 @@ from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP
 from coordinator.intake.intake import Intake
+from coordinator.intake.pending_limit import TOO_MANY
 from coordinator.intake.writer import IntakeFull, IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
 from shared.errors import Refusal
@@ -34,8 +37,10 @@ AGAIN_SECONDS = 0.1
 room."""
 FOREIGN_SECONDS = 0.2
 """Interval of looks for changes of what other schedulers' pods use."""
-_LATER = ("AlreadyExists", "TooManyRequests")
+_LATER = ("AlreadyExists", "TooManyRequests", TOO_MANY)
 """Reasons of refusals that pass by themselves."""
+
+_LONGEST_WHY = 300
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +60,8 @@ class ObjectSource(Protocol):
 
     def refused(self, item: dict[str, object], why: str) -> None: ...
 
+    def quarantined(self, key: ObjectKey, item: dict[str, Any], error: Exception) -> None: ...
+
     def foreign_changed(self) -> bool: ...
 
 
@@ -68,6 +75,7 @@ class ClusterFeed:
         kinds: Iterable[str],
         observe: Callable[[], Awaitable[None]],
         job_uid: Callable[[int], str | None],
+        refusals: Counter[str],
         not_understood: Callable[[ObjectKey, dict[str, Any], str], None],
     ) -> None:
         """``kinds``: those that the source follows. ``observe`` stores what pods that are not ours
@@ -80,8 +88,7 @@ class ClusterFeed:
         self._observe = observe
         self._job_uid = job_uid
         self._not_understood = not_understood
-        self.refusals: Counter[str] = Counter()
-        """Kind -> objects that were not understood."""
+        self._refusals_by_kind = refusals
         self._later: deque[tuple[ObjectDelta, list[int]]] = deque()
 
     async def run_forever(self) -> None:
@@ -107,6 +114,8 @@ class ClusterFeed:
             delta = await self._source.changes()
             if delta.gone:
                 await self._remove(delta.gone)
+            for key, unread in delta.unread:
+                self._report_unread(key, unread)
             if delta.keys:
                 await self._admit(delta)
 
@@ -149,18 +158,36 @@ class ClusterFeed:
         self._name_pods(delta, known)
         had = set(known)
         positions = [i for i in positions if i not in had]
-        if not positions:
-            return
+        if positions:
+            await self._submit(delta, positions)
+
+    async def _submit(self, delta: ObjectDelta, positions: list[int]) -> None:
         try:
             items = [self._with_stamps(delta.keys[i], delta.items[i]) for i in positions]
             admission = await self._writer.submit(items)
-        except (IntakeFull, StoreRefused) as error:
+        except (IntakeFull, StoreRefused, Problem) as error:
             log.warning("The ledger takes no objects now", why=str(error))
             self._later.append((delta, positions))
+            return
+        except Exception as error:
+            await self._submit_apart(delta, positions, error)
             return
         refused = self._refusals(delta, positions, admission)
         self._tell_changed(delta, positions, admission)
         self._name_pods(delta, [i for i in positions if i not in refused])
+
+    async def _submit_apart(
+        self, delta: ObjectDelta, positions: list[int], error: Exception
+    ) -> None:
+        """One of these objects, or several, made intake fail, which kept nothing of any. Find them
+        by halves: few are such, and each is quarantined alone."""
+        if len(positions) == 1:
+            key, item = delta.keys[positions[0]], delta.items[positions[0]]
+            self._source.quarantined(key, item, error)
+            return
+        half = len(positions) // 2
+        await self._submit(delta, positions[:half])
+        await self._submit(delta, positions[half:])
 
     def _tell_changed(self, delta: ObjectDelta, positions: list[int], admission: Admission) -> None:
         """Tell of pods that the cluster changed where they are: they count as they were."""
@@ -173,7 +200,10 @@ class ClusterFeed:
     def _has_pod(self, key: ObjectKey, item: dict[str, Any]) -> bool:
         """Whether intake has this pod, word for word."""
         document = self._intake.documents.get(Key(*key)) if key.kind == POD else None
-        return document is not None and document.body == body_of(item)
+        try:
+            return document is not None and document.body == body_of(item)
+        except TypeError:  # a number that JSON does not have: intake quarantines it
+            return False
 
     def _with_stamps(self, key: ObjectKey, item: dict[str, Any]) -> dict[str, Any]:
         """A PodGroup of KAI's with the times that are kept on it here: what the cluster has of them
@@ -211,12 +241,27 @@ class ClusterFeed:
         return frozenset(refused)
 
     def _refuse(self, key: ObjectKey, item: dict[str, Any], refusal: Refusal) -> None:
-        self.refusals[key.kind] += 1
+        self._refusals_by_kind[key.kind] += 1
         why = f"{refusal.field}: {refusal.message}" if refusal.field else refusal.message
         log.warning("An object is not understood", kind=key.kind, name=refusal.name, why=why)
         self._not_understood(key, item, why)
         if key.kind == POD:
             self._source.refused(item, why)
+
+    def _report_unread(self, key: ObjectKey, unread: UnreadObject) -> None:
+        self._refusals_by_kind[key.kind] += 1
+        log.error(
+            "An object cannot be read and is quarantined",
+            kind=key.kind,
+            name=f"{key.namespace}/{key.name}",
+            exc_info=unread.error,
+        )
+        why = (
+            f"it cannot be read ({type(unread.error).__name__}: {str(unread.error)[:_LONGEST_WHY]})"
+            ", so nothing of it is taken but a pod's room on its node; change it or take it away, "
+            "and tell who runs Quadrant, whose log says more"
+        )
+        self._not_understood(key, {"metadata": {"uid": unread.uid}}, why)
 
     def _name_pods(self, delta: ObjectDelta, positions: Iterable[int]) -> None:
         pods = self._intake.registry.pods

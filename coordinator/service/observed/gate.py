@@ -16,6 +16,9 @@ def gate_of(settings: Settings, observed: ObservedCluster | None, probes: Probes
     gate = Gate(open_gate(settings), None if observed is None else observed.reviews)
     if gate.rechecks is not None:
         probes.reviews = gate.rechecks.reviews.counts
+    if observed is not None:
+        probes.not_understood = observed.refusals
+        probes.quarantine = observed.cluster.mirror.quarantine
     if observed is not None and observed.binder is not None:
         probes.bind_requests = observed.binder.counts
     return gate

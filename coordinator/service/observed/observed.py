@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -49,6 +51,8 @@ HOLD_LOOK_SECONDS = 0.02
 """Interval of looks whether turns may begin: of a start with a full ledger it is a small part."""
 PODS_LOOK_SECONDS = 1.0
 """Interval of looks for victims that do not go, and for late bindings."""
+_NAMED = 3
+"""Objects in quarantine that health names."""
 _READS = ("GET", "HEAD", "OPTIONS")
 _OBJECTS = frozenset((kind.group, kind.plural) for kind in KINDS)
 
@@ -71,6 +75,8 @@ class ObservedCluster:
     """Requests to KAI's binder; None where we bind pods ourselves."""
     reviews: ReviewServer | None = None
     """Reviewer of clients' tokens and rights; None where the API server is not asked."""
+    refusals: Counter[str] = field(default_factory=Counter)
+    """Kind -> objects that were not understood."""
     clock: Callable[[], float] = time.time
     """Seconds since 1970, for what is told."""
 
@@ -105,6 +111,7 @@ class ObservedCluster:
             return {} if row is None else row.marks
 
         core.victims.devices.marks = marks
+        core.victims.devices.unread = self.cluster.devices_unread
         if self.book is not None:
             self.book.facts = facts_of(core, intake)
         reports: StatusReports | None = None
@@ -118,6 +125,7 @@ class ObservedCluster:
             kinds=self.kinds,
             observe=observe,
             job_uid=job_uid,
+            refusals=self.refusals,
             not_understood=_told_nowhere if reports is None else reports.not_understood,
         )
         async with asyncio.TaskGroup() as group:
@@ -218,11 +226,26 @@ def checks_of(observed: ObservedCluster | None) -> list[HealthCheck]:
     """Health checks of the cluster."""
     if observed is None or observed.writes is None:
         return []
-    leases, binder = observed.writes.leases, observed.binder
-    checks = [HealthCheck("cluster_lease", lambda: leases.why, needed=False)]
+    leases, binder, mirror = observed.writes.leases, observed.binder, observed.cluster.mirror
+    checks = [
+        HealthCheck("cluster_lease", lambda: leases.why, needed=False),
+        HealthCheck("cluster_objects", lambda: _unread(mirror), needed=False),
+    ]
     if binder is not None:
         checks.append(HealthCheck("kai_binder", lambda: binder.problem, needed=False))
     return checks
+
+
+def _unread(mirror: Mirror) -> str:
+    """Which objects are in quarantine; "" for none."""
+    some = list(islice(mirror.quarantine.items(), _NAMED))
+    named = [
+        f"{key.kind} {'/'.join(filter(None, key[1:]))} ({type(unread.error).__name__})"
+        for key, unread in some
+    ]
+    more = len(mirror.quarantine) - len(some)
+    others = f" and {more} more" if more else ""
+    return f"cannot be read, see their events: {', '.join(named)}{others}" if named else ""
 
 
 def walls(observed: ObservedCluster | None) -> list[Middleware]:

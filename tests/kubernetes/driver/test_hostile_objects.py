@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
+from coordinator.bind import devices_of_pod
+from coordinator.cli.admin import doctor_checks
+from coordinator.cli.admin.doctor import DoctorPlace, DoctorWarning
+from coordinator.cluster.kubernetes.api.objects import PodObject
+from coordinator.cluster.kubernetes.state import mirror
+from coordinator.intake import intake
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.definitions import VOLCANO, install
+from shared.settings.settings import load_settings
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 from tests.kubernetes.driver.hostile_pods import naming_a_claim_template, on_a_node_with_shares
+from tests.kubernetes.driver.test_statuses import events_of
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -45,3 +57,67 @@ async def test_numbers_beyond_all_bounds_on_a_bound_pod_count_as_no_share(
     await cluster.create(pod("beyond", cpu=4), pod("last"))
     await quadrant.until_bound("last")
     assert await quadrant.nodes_of("beyond") == {}, "the cores of the hostile pods are taken"
+
+
+MARKS = ("volcano.sh/gpu-index", "note")
+READERS = {
+    "the mirror": (mirror, "update"),
+    "what intake is given": (mirror, "as_item"),
+    "intake": (intake, "parse"),
+    "devices": (devices_of_pod, "devices_of_pod"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+async def test_a_reader_that_fails_on_one_pod_quarantines_it_alone(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch, reader: str
+) -> None:
+    """Whatever bug is left in a reader, one object that meets it is told, and its room counted."""
+    module, name = READERS[reader]
+    read = getattr(module, name)
+
+    def failing(*parts: Any) -> Any:
+        if any("to-fail-on" in str(_plain(part)) for part in parts):
+            raise KeyError("as of a bug")
+        return read(*parts)
+
+    monkeypatch.setattr(module, name, failing)
+    odd = pod("odd", cpu=12, annotations=dict.fromkeys(MARKS, "to-fail-on"))
+    odd["spec"]["nodeName"] = "n1"
+    await cluster.create(odd, pod("good"))
+    await quadrant.until_bound("good")
+    [event] = await until(partial(_misread, cluster))
+    assert "KeyError" in event["message"]
+    service = quadrant.service.service
+    assert service.probes.not_understood["Pod"] == 1 and len(service.probes.quarantine) == 1
+    assert "Pod default/odd (KeyError)" in await _doctor(quadrant)
+    assert "cluster_objects_quarantined 1" in await _page(quadrant, "/metrics")
+    await cluster.create(pod("beyond", cpu=4), pod("last"))
+    await quadrant.until_bound("last")
+    assert await quadrant.nodes_of("beyond") == {}, "the room of the pod counts"
+    await cluster.delete("/api/v1/namespaces/default/pods/odd", gracePeriodSeconds="0")
+    await quadrant.until_bound("beyond")
+    await until(lambda: not service.probes.quarantine)
+
+
+def _plain(part: Any) -> Any:
+    return bytes(part.spec) + str(part.metadata).encode() if isinstance(part, PodObject) else part
+
+
+async def _misread(cluster: ApiClient) -> list[Any] | None:
+    events = await events_of(cluster, "Pod", "odd")
+    return [event for event in events if event["reason"] == "Misconfigured"] or None
+
+
+async def _doctor(quadrant: Followed) -> str:
+    """What ``quadrant doctor`` says of the service that runs here."""
+    settings = load_settings(listen_port=int(quadrant.service.url.rpartition(":")[2]))
+    with pytest.raises(DoctorWarning) as warning:
+        await asyncio.to_thread(doctor_checks.service, DoctorPlace(settings))
+    return warning.value.found
+
+
+async def _page(quadrant: Followed, path: str) -> str:
+    url = quadrant.service.url + path
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return await answer.text()

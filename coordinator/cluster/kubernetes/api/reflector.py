@@ -118,6 +118,13 @@ class Reflector:
                 pause = self._backoff.next()
                 log.warning("Cannot follow a kind", why=str(error), again_seconds=round(pause, 1))
                 await asyncio.sleep(pause)
+            except Exception:
+                # A page or a line that is no JSON, say: this kind waits, and the others go on.
+                self.counts.errors += 1
+                self._version = ""
+                pause = self._backoff.next()
+                log.exception("Cannot read a kind", kind=self.kind.name, again_seconds=pause)
+                await asyncio.sleep(pause)
 
     async def _follow(self) -> None:
         """List where needed, then watch until the stream ends."""

@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
+import structlog
 
 from coordinator.cluster.kubernetes.api.objects import version_number
 from coordinator.cluster.kubernetes.api.reflector import WatchedKind
 from coordinator.cluster.kubernetes.bind_requests.objects import BindRequest, request_of
 from coordinator.cluster.kubernetes.state.pods import PodKey, PodRow
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -39,6 +42,8 @@ class BindRequestBook:
         self._waiters: dict[PodKey, asyncio.Event] = {}
         self._asked: dict[PodKey, float] = {}
         """When a bind that has no answer yet was asked for last."""
+        self.unread = 0
+        """Requests that could not be read."""
 
     def __iter__(self) -> Iterator[KnownRequest]:
         return iter(self._requests.values())
@@ -112,9 +117,18 @@ class BindRequestBook:
         if first or self._listing is None:
             self._listing = set()
         for item in items:
-            request = request_of(item)
-            self._listing.add(request.key)
-            self.take(request)
+            if (request := self._read(item)) is not None:
+                self._listing.add(request.key)
+                self.take(request)
+
+    def _read(self, raw: msgspec.Raw) -> BindRequest | None:
+        """None for a request that is not as its definition says; the binder sees to it."""
+        try:
+            return request_of(raw)
+        except Exception as error:
+            self.unread += 1
+            log.warning("A BindRequest cannot be read and is left out", why=str(error))
+            return None
 
     async def list_ended(self, kind: WatchedKind) -> None:
         listed, self._listing = self._listing or set(), None
@@ -125,7 +139,9 @@ class BindRequestBook:
 
     async def changed(self, kind: WatchedKind, item: list[tuple[bool, msgspec.Raw]]) -> None:
         for gone, raw in item:
-            request = request_of(raw)
+            request = self._read(raw)
+            if request is None:
+                continue
             if gone:
                 self.drop(request.key, request.metadata.uid)
             else:

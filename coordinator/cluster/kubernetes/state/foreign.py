@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from coordinator.cluster.kubernetes.state.pods import PodRow
 from coordinator.cluster.protocol import Foreign
-from shared.errors import InvalidInput
 from shared.manifests.kubernetes.pods import template
 
 _ONE_POD = ("pods", 1)
@@ -57,7 +56,7 @@ class ForeignPods:
     def _amounts(self, spec: Mapping[str, object]) -> Amounts:
         try:
             form = template(spec)
-        except InvalidInput:
+        except Exception:
             # Somebody else's mistake, or a field that we do not know: it takes a place anyhow.
             self.unread += 1
             return (_ONE_POD,)

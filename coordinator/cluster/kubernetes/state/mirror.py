@@ -22,6 +22,12 @@ from coordinator.cluster.kubernetes.api.objects import (
 )
 from coordinator.cluster.kubernetes.state.foreign import ForeignPods
 from coordinator.cluster.kubernetes.state.leaving import LeavingPods
+from coordinator.cluster.kubernetes.state.legible import (
+    LegibleObject,
+    UnreadObject,
+    legible_item,
+    legible_parts,
+)
 from coordinator.cluster.kubernetes.state.pods import (
     UNBOUND,
     PodKey,
@@ -31,6 +37,7 @@ from coordinator.cluster.kubernetes.state.pods import (
     as_item,
     has_claims,
     update,
+    update_legible,
 )
 from coordinator.cluster.kubernetes.state.reports import ReportLog, report
 from coordinator.cluster.protocol import Phase, Report
@@ -55,9 +62,11 @@ class ObjectDelta:
     gone: list[ObjectKey] = field(default_factory=list)
     keys: list[ObjectKey] = field(default_factory=list)
     items: list[dict[str, Any]] = field(default_factory=list)
+    unread: list[tuple[ObjectKey, UnreadObject]] = field(default_factory=list)
+    """Objects that are in quarantine since the last delta."""
 
     def __bool__(self) -> bool:
-        return bool(self.gone or self.keys)
+        return bool(self.gone or self.keys or self.unread)
 
 
 class MirrorObserver(Protocol):
@@ -114,6 +123,10 @@ class Mirror:
         self._kept_groups: dict[ObjectKey, str] = {}
         """PodGroups that were deleted before their pods -> their uid. Their pods go on running, so
         the job stays until they are gone."""
+        self.quarantine: dict[ObjectKey, UnreadObject] = {}
+        """Objects that exist and cannot be read."""
+        self._unread: list[ObjectKey] = []
+        """Of these, whatever intake has not heard of yet."""
         self.now = 0.0
         self.statement = ""
         """Ledger and epoch of the leader that we are."""
@@ -135,7 +148,7 @@ class Mirror:
     @property
     def waiting(self) -> int:
         """Number of objects that intake has not heard of yet."""
-        return len(self._changed) + len(self._gone)
+        return len(self._changed) + len(self._gone) + len(self._unread)
 
     def exists(self, key: ObjectKey) -> bool:
         return (key.namespace, key.name) in self._known.get(key.kind, ())
@@ -190,13 +203,21 @@ class Mirror:
                 self._expected.setdefault(key[1:], change.metadata.uid)
 
     def take(self, kind: str, raw: msgspec.Raw) -> None:
-        """An object as it is now."""
+        """Take an object as it is now. One that cannot be read is quarantined, alone: whoever may
+        write an object may write anything into it, and no text may end or hide the others."""
+        try:
+            self._take(kind, raw)
+        except Exception as error:
+            self._quarantine(kind, legible_parts(raw), error)
+
+    def _take(self, kind: str, raw: msgspec.Raw) -> None:
         if kind == POD:
             self._take_pod(pod_of(raw))
             return
         meta = head_of(raw).metadata
         key = ObjectKey(kind, meta.namespace, meta.name)
         self._note(key, meta.uid)
+        self.quarantine.pop(key, None)
         if not self._is_past(key, meta.resource_version):
             self._written.pop(key, None)
             self._changed[key] = raw.copy()  # a raw part holds the whole page that it is of
@@ -216,8 +237,13 @@ class Mirror:
 
     def remove(self, kind: str, raw: msgspec.Raw) -> None:
         """An object that was deleted; ``raw`` is its last form."""
-        meta = head_of(raw).metadata
-        self._remove(ObjectKey(kind, meta.namespace, meta.name), meta.uid)
+        try:
+            meta = head_of(raw).metadata
+            key, uid = ObjectKey(kind, meta.namespace, meta.name), meta.uid
+        except msgspec.DecodeError:
+            parts = legible_parts(raw)
+            key, uid = ObjectKey(kind, parts.namespace, parts.name), parts.uid
+        self._remove(key, uid)
 
     def _note(self, key: ObjectKey, uid: str) -> None:
         at = key.namespace, key.name
@@ -237,6 +263,7 @@ class Mirror:
         del known[key.namespace, key.name]
         self._changed.pop(key, None)
         self._written.pop(key, None)
+        self.quarantine.pop(key, None)
         if key.kind == POD:
             self._expected.pop(key[1:], None)
             self._remove_pod(key)
@@ -251,6 +278,7 @@ class Mirror:
         meta = pod.metadata
         key = ObjectKey(POD, meta.namespace, meta.name)
         self._note(key, meta.uid)
+        self.quarantine.pop(key, None)
         row = self.pods.by_key.get(key[1:])
         if row is None or row.uid != meta.uid:
             row = self.pods.add(pod, ours=self._ours(spec_of(pod.spec).scheduler_name))
@@ -362,6 +390,40 @@ class Mirror:
         for row in [row for row in self._held.values() if now - row.since >= self._hold]:
             self._progress(row)
 
+    # --- objects that cannot be read -------------------------------------------------------------
+
+    def quarantined(self, key: ObjectKey, item: dict[str, Any], error: Exception) -> None:
+        """Intake cannot read the object: it failed there, with this error."""
+        if self.exists(key):
+            self._quarantine(key.kind, legible_item(item), error)
+
+    def report_unread(self, key: ObjectKey, uid: str, error: Exception) -> None:
+        """The object, or a part of it, cannot be read."""
+        self.quarantine[key] = UnreadObject(uid, error)
+        self._unread.append(key)
+
+    def _quarantine(self, kind: str, parts: LegibleObject, error: Exception) -> None:
+        key = ObjectKey(kind, parts.namespace, parts.name)
+        if parts.uid:
+            self._note(key, parts.uid)
+        self._changed.pop(key, None)
+        self.report_unread(key, parts.uid, error)
+        if kind == POD and parts.uid:
+            self._take_legible(key, parts)
+
+    def _take_legible(self, key: ObjectKey, parts: LegibleObject) -> None:
+        """A pod that is no task yet counts as somebody else's. A task stays one, as it was read
+        before, and what becomes of it on its node is reported."""
+        row = self.pods.by_key.get(key[1:])
+        if row is None or row.uid != parts.uid:
+            row = self.pods.add_unread(parts.uid, parts.namespace, parts.name)
+        self._expected.pop(row.key, None)
+        update_legible(row, parts)
+        if row.jid < 0:
+            row.ours = False
+            self.foreign.take(row, parts.spec)
+        self._progress(row)
+
     # --- what intake hears ----------------------------------------------------------------------
 
     def take_delta(self, limit: int) -> ObjectDelta:
@@ -381,14 +443,21 @@ class Mirror:
                 break
         for key in chosen:
             change = self._changed.pop(key)
-            delta.keys.append(key)
-            delta.items.append(
-                as_item(change) if isinstance(change, PodObject) else self._item(key, change)
-            )
+            try:
+                item = self._item(key, change)
+            except Exception as error:
+                self._quarantine(key.kind, legible_parts(change), error)
+            else:
+                delta.keys.append(key)
+                delta.items.append(item)
+        unread, self._unread = self._unread, []
+        delta.unread += [(key, self.quarantine[key]) for key in unread if key in self.quarantine]
         return delta
 
-    def _item(self, key: ObjectKey, raw: msgspec.Raw) -> dict[str, Any]:
-        item: dict[str, Any] = msgspec.json.decode(raw)
+    def _item(self, key: ObjectKey, change: msgspec.Raw | PodObject) -> dict[str, Any]:
+        if isinstance(change, PodObject):
+            return as_item(change)
+        item: dict[str, Any] = msgspec.json.decode(change)
         metadata = item.get("metadata")
         if isinstance(metadata, dict):
             metadata.pop("managedFields", None)

@@ -20,6 +20,7 @@ from coordinator.cluster.kubernetes.api.objects import (
     claims_of,
     spec_of,
 )
+from coordinator.cluster.kubernetes.state.legible import LegibleObject
 from coordinator.cluster.protocol import Phase
 from shared.model.kai_devices import RECEIVED, is_group_label
 from shared.model.node_devices import DEVICE_MARKS
@@ -129,6 +130,12 @@ class PodTable:
         self.by_key[row.key] = row
         return row
 
+    def add_unread(self, uid: str, namespace: str, name: str) -> PodRow:
+        """A pod of which nothing is known but that it exists: not ours, and of no group."""
+        row = PodRow(uid, namespace, name, ours=False)
+        self.by_key[row.key] = row
+        return row
+
     def named(self, row: PodRow, task: Task) -> None:
         """The pod is this task."""
         row.jid, row.tix = task
@@ -168,6 +175,14 @@ def update(row: PodRow, pod: PodObject) -> bool:
     row.marks = _marks(annotations, meta.labels) if row.node else _NO_MARKS
     before, row.fingerprint = row.fingerprint, _fingerprint(pod, head.node_name)
     return before != row.fingerprint
+
+
+def update_legible(row: PodRow, parts: LegibleObject) -> None:
+    """Take what can be read of a pod whose reader gave up; for the rest it is as it was."""
+    row.node = parts.node or row.node
+    row.was_pending = row.was_pending or not row.node
+    row.phase = _PHASES.get(parts.phase, row.phase)
+    row.leaving = row.leaving or parts.leaving
 
 
 def _marks(annotations: Mapping[str, str], labels: Mapping[str, str] | None) -> Mapping[str, str]:
