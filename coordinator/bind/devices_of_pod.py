@@ -52,11 +52,11 @@ def devices_of_pod(
     """``marks``: the pod's annotations and labels that its binding wrote, by name. ``slot_names``:
     of the resources of nodes."""
     offered = {device.name: device.capacity for device in node_devices(node, slot_names)}
-    told = _named(marks.get(ASSIGNED_DEVICES, "")) or assigned_devices(node, marks)
-    told = told or tuple(_shared(node, marks, role, offered))
+    devices = _named(marks.get(ASSIGNED_DEVICES, "")) or assigned_devices(node, marks)
+    devices = devices or tuple(_shared(node, marks, role, offered))
     return tuple(
         (name, amounts)
-        for name, amounts in sorted(told)
+        for name, amounts in sorted(devices)
         if name in offered and _is_within(amounts, offered[name])
     )
 

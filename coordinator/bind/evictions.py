@@ -64,15 +64,15 @@ class Victims:
 
     # --- evictions ----------------------------------------------------------------------------
 
-    def told(self, evicts: Iterable[Evicted]) -> list[tuple[Evicted, list[int]]]:
+    def reported(self, evicts: Iterable[Evicted]) -> list[tuple[Evicted, list[int]]]:
         """Take evictions that the ledger recorded; returns for each the tasks to stop."""
         leaving_of: list[tuple[Evicted, list[int]]] = []
-        told_of: dict[int, None] = {}
+        reported_jobs: dict[int, None] = {}
         # From the bind stream alone, never from the preemptor's outcome. Stopping by the outcome
         # would be some milliseconds faster, and wrong where it is lost or comes after the victim is
         # back (decision 0028).
         for victims in evicts:
-            told_of[victims.by] = None
+            reported_jobs[victims.by] = None
             state = self._order.known(victims.jid)
             if state is None:
                 continue
@@ -84,8 +84,8 @@ class Victims:
                 self._order.departures.ask_later(victims.jid, leaving)
                 self._tally.evicted[rule_of(victims.reason)] += len(leaving)
                 leaving_of.append((victims, leaving))
-        for by in told_of:
-            self._order.go_on(self._order.spanning.told_of_evictions(by))
+        for by in reported_jobs:
+            self._order.go_on(self._order.spanning.evictions_reported(by))
         return leaving_of
 
     def _leave(self, state: JobState, victims: Evicted) -> None:

@@ -43,7 +43,7 @@ class OverduePod:
         who = f"{self.namespace}/{self.name} on {self.node}"
         at = rfc3339(self.since)
         force = f"kubectl delete pod {self.name} -n {self.namespace} --grace-period=0 --force"
-        told = f"{who} was told to end at {at} with {self.grace:g} s of grace"
+        sentence = f"{who} was told to end at {at} with {self.grace:g} s of grace"
         match self.obstacle:
             case OverdueObstacle.REFUSED:
                 return (
@@ -52,12 +52,12 @@ class OverduePod:
                 )
             case OverdueObstacle.FINALIZER:
                 return (
-                    f"{told} and is there yet, held by the finalizers {self.detail}; see that "
+                    f"{sentence} and is there yet, held by the finalizers {self.detail}; see that "
                     f"whoever set them takes them off and that the kubelet of {self.node} runs; "
                     f"if that machine is gone: {force}"
                 )
             case OverdueObstacle.KUBELET:
                 return (
-                    f"{told} and its kubelet has not said that it ended; see that the kubelet of "
-                    f"{self.node} runs, or if that machine is gone: {force}"
+                    f"{sentence} and its kubelet has not said that it ended; see that the kubelet "
+                    f"of {self.node} runs, or if that machine is gone: {force}"
                 )

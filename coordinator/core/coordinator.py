@@ -239,7 +239,7 @@ class Coordinator:
         """Start the evictions that the bind stream reports. Returns the tasks (jid, tix) to stop
         and the uids of their present incarnations."""
         stop: list[tuple[int, int]] = []
-        for victims, tasks in self.victims.told(e for entry in entries for e in entry.evicts):
+        for victims, tasks in self.victims.reported(e for entry in entries for e in entry.evicts):
             self.observer.evicted(victims.jid, tasks, victims.by, victims.reason)
             self.order.contention.was_evicted(victims.jid, now=self.order.now)
             stop += [(victims.jid, tix) for tix in tasks]

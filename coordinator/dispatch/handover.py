@@ -41,8 +41,8 @@ class Handover:
         revoked before other shards own their nodes."""
         self._shards = shards
         self._mode = mode
-        self._told_mode = mode
-        self._told = ""
+        self._announced_mode = mode
+        self._announced = ""
         """Log entry id behind which every reader knows the moving rows; "" while there is none."""
         self._last_call = 0
         """The newest call that may have been planned without knowing them."""
@@ -85,13 +85,13 @@ class Handover:
         # whose node it is, so the order of these steps is all that keeps the rule (decision 0021).
         self.in_use[rows] = NOBODY
         self.in_use[new] = desired[new]
-        return changed if changed or self._told_mode != self._mode else None
+        return changed if changed or self._announced_mode != self._mode else None
 
     def put(self) -> PutPartition:
         """The next partition to store; its caller reports back to :meth:`stored`."""
         self.revision += 1
         self.storing = True
-        self._told_mode = self._mode
+        self._announced_mode = self._mode
         shards = {s: np.flatnonzero(self.in_use == s).tolist() for s in range(self._shards)}
         moves: dict[tuple[int, int], list[int]] = {}
         for row in sorted(self.moving):
@@ -105,14 +105,14 @@ class Handover:
         self.storing = False
         # The first time that these moves are durable: revisions that only give new nodes away come
         # in between.
-        if self.moving and not self._told:
-            self._told, self._last_call = at, last_call
+        if self.moving and not self._announced:
+            self._announced, self._last_call = at, last_call
 
     # --- in use -------------------------------------------------------------------------------
 
     def waits_for(self, workers: Mapping[int, ShardState]) -> list[int] | None:
         """Givers that may still use the moving nodes; None where no durable move is open."""
-        if not self._told:
+        if not self._announced:
             return None
         givers = sorted({giver for giver, _ in self.moving.values()})
         return [s for s in givers if s in workers and self._may_use(workers[s])]
@@ -125,7 +125,7 @@ class Handover:
             return True
         if worker.fenced:
             return False
-        return not worker.position or log_position(worker.position) < log_position(self._told)
+        return not worker.position or log_position(worker.position) < log_position(self._announced)
 
     def finish(self) -> list[tuple[int, int]]:
         """Complete the move: the takers own the rows. Returns (giver, taker) of each; the caller
@@ -135,7 +135,7 @@ class Handover:
             # The number of shards may have fallen since the move began.
             self.in_use[row] = taker if taker < self._shards else NOBODY
         self.moving.clear()
-        self._told = ""
+        self._announced = ""
         return moves
 
     # --- a successor --------------------------------------------------------------------------
@@ -154,6 +154,6 @@ class Handover:
                 self.in_use[rows] = shard
         self.moving = {row: (m.giver, m.taker) for m in partition.moving for row in m.rows}
         self._grow(1 + max(self.moving, default=-1))
-        self._told_mode = partition.mode
+        self._announced_mode = partition.mode
         # 0: calls of an earlier leader do not count, as every older epoch is revoked first.
-        self._told, self._last_call = (at, 0) if self.moving else ("", 0)
+        self._announced, self._last_call = (at, 0) if self.moving else ("", 0)

@@ -86,7 +86,7 @@ class _Done:
 
     answer: Any
     admission: Admission
-    tell: bool = True
+    publish: bool = True
 
 
 @dataclass(slots=True)
@@ -209,7 +209,7 @@ class IntakeWriter:
 
     async def store(self, ops: list[IntakeOp]) -> None:
         """Store operations that are not objects of a user (a partition)."""
-        await self._wait(lambda now: _Done(None, Admission(ops=ops), tell=False))
+        await self._wait(lambda now: _Done(None, Admission(ops=ops), publish=False))
 
     async def _ask(
         self, work: Callable[[float], Steps[_Done]], line: str, reads: Key | None = None
@@ -317,8 +317,8 @@ class IntakeWriter:
         give_way = GiveWay(seconds=FRESH_SECONDS)
         for request, outcome in batch:
             await give_way.between()
-            if outcome.tell:
-                await in_slices(self._tell(outcome.admission))
+            if outcome.publish:
+                await in_slices(self._publish(outcome.admission))
             if not request.reply.done():
                 request.reply.set_result(outcome.answer)
         self._published()
@@ -345,7 +345,7 @@ class IntakeWriter:
         if not request.reply.done():
             request.reply.set_exception(StoreRefused(error))
 
-    def _tell(self, admission: Admission) -> Steps[None]:
+    def _publish(self, admission: Admission) -> Steps[None]:
         """Publish what is stored, some jobs at a time: each with its documents, so that whoever
         looks in between sees whole jobs."""
         for part in admission.parts(PUBLISH_JOBS):
@@ -384,7 +384,7 @@ def _encode(documents: Iterable[Document], into: dict[str, bytes | None]) -> Ste
 
 
 def _dry(answer: Any) -> _Done:
-    return _Done(answer, Admission(), tell=False)
+    return _Done(answer, Admission(), publish=False)
 
 
 def _rests_on(request: _StoreRequest, batch: list[tuple[_StoreRequest, _Done]]) -> bool:

@@ -161,11 +161,13 @@ class LedgerAudit:
         for finding in findings:
             key = "" if finding.subject is Subject.NODE else finding.key
             result = results.get((finding.subject, finding.name, key))
-            self._told(finding, result, UNREPAIRED if affordable else DEAR)
+            self._record_finding(finding, result, UNREPAIRED if affordable else DEAR)
         if rows := rows_to_store_again(able):
             await self._store_again(rows)
 
-    def _told(self, finding: Finding, result: RepairResult | None, unrepaired: str) -> None:
+    def _record_finding(
+        self, finding: Finding, result: RepairResult | None, unrepaired: str
+    ) -> None:
         """``unrepaired``: why there is no result."""
         figures = self._figures
         if result is RepairResult.SOUND:

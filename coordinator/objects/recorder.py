@@ -68,7 +68,7 @@ class Observing:
         self._registry = registry
         self.version = first
         """The version of the latest change."""
-        self.told: list[ClusterHappening] = []
+        self.cluster_events: list[ClusterHappening] = []
         """Happenings of cluster objects, and of Jobs by their policies; the newest last."""
         self._first = first
         self._notify = notify
@@ -127,7 +127,7 @@ class Observing:
             row = rows[0] if rows else -1
             node = self.core.names.get(row, f"row {row}")
             text = f"node {node} did not take it; it is placed again"
-            self._tell(
+            self._record_event(
                 story, EventReason.BIND_FAILED, text, Audience.TASKS, warning=True, tasks=tasks
             )
         self._notify()
@@ -143,22 +143,26 @@ class Observing:
         beneficiary = f"job {by_jid}" if by is None else by.job.key
         text = evicted_text("" if jid == by_jid else beneficiary, reason)
         tasks = sorted(tasks)
-        self._tell(self._move(state, tasks), EventReason.EVICTED, text, Audience.TASKS, tasks=tasks)
+        self._record_event(
+            self._move(state, tasks), EventReason.EVICTED, text, Audience.TASKS, tasks=tasks
+        )
         if by is not None and jid != by_jid:
             text = evicting_text(len(tasks), state.job.key, reason)
-            self._tell(self._move(by, ()), EventReason.EVICTING, text, Audience.JOB)
+            self._record_event(self._move(by, ()), EventReason.EVICTING, text, Audience.JOB)
         self._notify()
 
     def victim_overdue(self, pod: OverduePod, waiting: Sequence[int]) -> None:
         jid, tix = pod.task
         if (state := self.core.order.known(jid)) is not None:
             story, reason = self._move(state, [tix]), EventReason.EVICTION_OVERDUE
-            self._tell(story, reason, pod.sentence, Audience.TASKS, warning=True, tasks=[tix])
+            self._record_event(
+                story, reason, pod.sentence, Audience.TASKS, warning=True, tasks=[tix]
+            )
         for other in waiting:
             by = self.core.order.jobs.get(other)
             reason_of = None if by is None else why(self.core, by, names=self._names())
             if by is not None and reason_of is not None:
-                self._wait_told(self._move(by, None), reason_of)
+                self._record_waiting(self._move(by, None), reason_of)
         self._notify()
 
     def job_moved(self, jid: int) -> None:
@@ -167,7 +171,9 @@ class Observing:
             story = self._move(state, None)
             if state.stopping and story.last(EventReason.GANG_RELEASED) is None:
                 text = f"too few of its gang were left: {plural(len(state.stopping), 'task')} stop"
-                self._tell(story, EventReason.GANG_RELEASED, text, Audience.JOB, warning=True)
+                self._record_event(
+                    story, EventReason.GANG_RELEASED, text, Audience.JOB, warning=True
+                )
             self._notify()
 
     def shard_changed(self, shard: int, reason: EventReason, message: str = "") -> None:
@@ -224,7 +230,9 @@ class Observing:
             on = self._node_contradicted(finding.row, reason, f"{shown}: {message}")
             return f"{shown} on {on}"
         audience = Audience.TASKS if tasks else Audience.JOB
-        self._tell(self._move(state, tasks), reason, message, audience, warning=True, tasks=tasks)
+        self._record_event(
+            self._move(state, tasks), reason, message, audience, warning=True, tasks=tasks
+        )
         return f"job {state.job.key}" + (f", task {tasks[0]}" if tasks else "")
 
     # --- those without a turn ---------------------------------------------------------------------
@@ -241,17 +249,17 @@ class Observing:
             self._listed.add(jid)
             self._waiting.append(jid)
 
-    def tell_waiting(self, most: int = 100) -> None:
+    def report_waiting(self, most: int = 100) -> None:
         """Check the reason of some pending jobs, in rotation: it may have become known, or changed,
         without a turn of the job."""
         for _ in range(min(most, len(self._waiting))):
             jid = self._waiting.popleft()
-            if self.tell_reason(jid):
+            if self.report_reason(jid):
                 self._waiting.append(jid)
             else:
                 self._listed.discard(jid)
 
-    def tell_reason(self, jid: int) -> bool:
+    def report_reason(self, jid: int) -> bool:
         """Report a job's reason if it differs from the one reported last; False if the job does not
         wait."""
         state = self.core.order.jobs.get(jid)
@@ -261,7 +269,7 @@ class Observing:
         story = self.stories.jobs.get(jid)
         reported = "" if story is None else story.word
         if reason.reason not in NOT_TRIED and reported != reason.reason:
-            self._wait_told(self._move(state, None), reason)
+            self._record_waiting(self._move(state, None), reason)
             self._notify()
         return True
 
@@ -302,7 +310,7 @@ class Observing:
                 if version > since:
                     yield Key(kind.kind, "", shard_name(shard)), version
 
-    # --- what is told -----------------------------------------------------------------------------
+    # --- events --------------------------------------------------------------------------------
 
     def _placed(self, story: Story, placements: list[Placement], shard: int) -> None:
         """Record placements by reference; the pods' events are expanded when a client reads."""
@@ -310,7 +318,9 @@ class Observing:
         if len(allocations) > 1 or (allocations and allocations[0].kind != ALLOCATE):
             allocations = [p for p in placements if p.kind == ALLOCATE]
         if allocations:
-            happening = self._tell(story, EventReason.SCHEDULED, "", Audience.TASKS, shard=shard)
+            happening = self._record_event(
+                story, EventReason.SCHEDULED, "", Audience.TASKS, shard=shard
+            )
             happening.placements = allocations
 
     def _nominated(self, story: Story, shard: int, count: int) -> None:
@@ -326,7 +336,7 @@ class Observing:
         if state is not None:
             text = f"{by.job.kind} {by.job.key} of priority {by.job.priority} took the room it had"
             story = self._move(state, None)
-            self._tell(
+            self._record_event(
                 story, EventReason.PREEMPTED, f"{text} been promised", Audience.JOB, warning=True
             )
 
@@ -342,9 +352,9 @@ class Observing:
         story.refusal = word
         reason = why(self.core, state, names=self._names())
         if reason is not None and reason.reason != story.word:
-            self._wait_told(story, reason)
+            self._record_waiting(story, reason)
 
-    def _wait_told(self, story: Story, reason: Why) -> None:
+    def _record_waiting(self, story: Story, reason: Why) -> None:
         story.word = reason.reason
         text = f"{reason.reason}: {reason.message}"
         story.parts[-1] = (story.version, None)  # the condition of every pod that waits
@@ -358,7 +368,7 @@ class Observing:
                 earlier.count + 1,
             )
             return
-        self._tell(
+        self._record_event(
             story,
             EventReason.FAILED_SCHEDULING,
             text,
@@ -374,13 +384,15 @@ class Observing:
         earlier = story.last(reason)
         if earlier is None:
             warning = reason is EventReason.COMMIT_CONFLICT
-            happening = self._tell(story, reason, text, Audience.JOB, warning=warning, shard=shard)
+            happening = self._record_event(
+                story, reason, text, Audience.JOB, warning=warning, shard=shard
+            )
             happening.count = count
             return
         earlier.count += count
         earlier.last = self.core.order.now
 
-    def _tell(
+    def _record_event(
         self,
         story: Story,
         reason: EventReason,
@@ -397,11 +409,11 @@ class Observing:
             number, number, reason, text, audience, warning, now, now, 1, tasks, (), shard
         )
         story.version = number
-        self.stories.tell(story, happening)
+        self.stories.add_event(story, happening)
         return happening
 
     def _of_cluster(self, about: Key, reason: str, text: str = "") -> None:
-        for cluster_event in self.told:
+        for cluster_event in self.cluster_events:
             if cluster_event.about == about and cluster_event.happening.reason == reason:
                 self.version += 1
                 cluster_event.happening.version = self.version
@@ -412,8 +424,8 @@ class Observing:
         self.version = number = self.version + 1
         now, warning = self.core.order.now, reason in WARNINGS
         happening = Happening(number, number, reason, text, Audience.JOB, warning, now, now)
-        self.told.append(ClusterHappening(about, happening))
-        del self.told[:-CLUSTER_HAPPENINGS]
+        self.cluster_events.append(ClusterHappening(about, happening))
+        del self.cluster_events[:-CLUSTER_HAPPENINGS]
 
     def _job_published(self, before: Document | None, after: Document) -> None:
         """Record what a Job's policies did."""
@@ -430,8 +442,10 @@ class Observing:
     def _job_gone(self, document: Document) -> None:
         """Drop the policy events of a deleted Job, since another Job may get its name."""
         if document.state is not None:
-            self.told = [
-                cluster_event for cluster_event in self.told if cluster_event.about != document.key
+            self.cluster_events = [
+                cluster_event
+                for cluster_event in self.cluster_events
+                if cluster_event.about != document.key
             ]
 
     def _queue_published(self, before: Document | None, after: Document) -> None:

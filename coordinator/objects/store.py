@@ -238,7 +238,7 @@ class Objects(Observing):
             case "PodGroup":
                 return self._job_group(read_model, namespace, name)
             case "Event":
-                return events.find(read_model, self.stories, self.told, namespace, name)
+                return events.find(read_model, self.stories, self.cluster_events, namespace, name)
             case "Namespace" | "Shard":
                 return next((e for e in self._made(read_model, kind) if e.key.name == name), None)
             case _:
@@ -354,7 +354,7 @@ class Objects(Observing):
 
     def _total(self, kind: Kind, namespace: str | None) -> int:
         if kind is EVENT:
-            return self.stories.happenings + len(self.told)
+            return self.stories.happenings + len(self.cluster_events)
         return self._indexes[kind.kind].total(namespace)
 
     def _walk(
@@ -364,7 +364,9 @@ class Objects(Observing):
         read_model = self.read_model()
         if kind is EVENT:
             spot = events.EventPosition.parse(start) if start else events.FIRST
-            event_entries = events.walk(read_model, self.stories, self.told, namespace, spot)
+            event_entries = events.walk(
+                read_model, self.stories, self.cluster_events, namespace, spot
+            )
             yield from ((str(following), entry) for following, entry in event_entries)
             return
         if kind in (NAMESPACE, SHARD):
@@ -429,7 +431,9 @@ class Objects(Observing):
     def changes(self, since: int, kind: Kind) -> Steps[Sequence[ObjectChange]]:
         """The changes up to now, by version, one per object. Raises Expired if not known."""
         reader = ChangeReader(self.read_model(), self._ring, self.stories, self._last)
-        return reader.read(since, self.version, kind, self.told, self.moved_cluster(kind, since))
+        return reader.read(
+            since, self.version, kind, self.cluster_events, self.moved_cluster(kind, since)
+        )
 
     def _last(self, record: Record, state: JobState | None, kind: str, tix: int) -> Json:
         """The last form of a deleted object. ``record``: its own, or that of its Job."""

@@ -162,7 +162,7 @@ class Stories:
             story.floor = story.parts.pop(0)[0]
         return story
 
-    def tell(self, story: Story, happening: Happening) -> None:
+    def add_event(self, story: Story, happening: Happening) -> None:
         story.happenings.append(happening)
         self.happenings += 1
         if len(story.happenings) > HAPPENINGS:

@@ -86,7 +86,7 @@ class Spanning:
         """Jobs with a turn out that is more than a flat one, or that others wait for."""
         self._waiting: dict[str, list[tuple[int, int]]] = {}
         """Key -> (jid, stamp) of jobs that wait for that turn."""
-        self._told: dict[int, set[int]] = {}
+        self._reported: dict[int, set[int]] = {}
         """Outstanding owner -> jobs of whose evictions the bind stream has reported since. The
         owner of a turn is its job; a shuffle, or an eviction on request, evicts in the name of
         any."""
@@ -289,7 +289,7 @@ class Spanning:
     def take(self, jid: int, keys: Collection[str]) -> None:
         """Note that a turn of the job which touches these keys was opened."""
         self.out_now.add(jid)
-        self._told.pop(jid, None)
+        self._reported.pop(jid, None)
         self._hold(jid, keys)
 
     def touch(self, jid: int, keys: Collection[str]) -> None:
@@ -310,7 +310,7 @@ class Spanning:
     def give_back(self, jid: int) -> list[tuple[int, int]]:
         """Note that the job's turn returned, or was reread. Returns the jobs that waited: (jid,
         stamp)."""
-        self._told.pop(jid, None)
+        self._reported.pop(jid, None)
         return self._let_go(jid)
 
     def _let_go(self, jid: int) -> list[tuple[int, int]]:
@@ -336,11 +336,11 @@ class Spanning:
         ``out_as``: NOBODY where a shuffle made it and ASKED_FOR where somebody asked; None: the
         job's own turn."""
         self.moved(keys)
-        told = self._told.get(by if out_as is None else out_as, ())
-        if evicts and keys and by not in told:
+        reported = self._reported.get(by if out_as is None else out_as, ())
+        if evicts and keys and by not in reported:
             self._hold(_awaiting_word(by), {*keys, *self._touched_later.get(by, ())})
 
-    def told_of_evictions(self, by: int) -> list[tuple[int, int]]:
+    def evictions_reported(self, by: int) -> list[tuple[int, int]]:
         """The bind stream told of what a statement of this job evicts. Returns the jobs that
         waited for that: (jid, stamp)."""
         if _awaiting_word(by) in self._taken:
@@ -349,7 +349,7 @@ class Spanning:
         # for which no word comes any more: its keys would be busy for ever (seed 223).
         for out in (by, NOBODY, ASKED_FOR):
             if out in self.out_now:
-                self._told.setdefault(out, set()).add(by)
+                self._reported.setdefault(out, set()).add(by)
         return []
 
     def out(self, jids: Collection[int]) -> list[str]:

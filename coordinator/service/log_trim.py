@@ -61,7 +61,7 @@ async def _waited_for_readers(ledger: Ledger, audit: Callable[[], str | None]) -
         if await _waited_for(ledger, log_id, newest):
             positions.append(log_id)
         else:
-            await ledger.tell_reader(reader, None)
+            await ledger.report_reader(reader, None)
     return positions
 
 

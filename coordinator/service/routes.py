@@ -53,7 +53,7 @@ def service_routes(
             intake,
             objects.stories,
             parsers,
-            reported=objects.tell_reason,
+            reported=objects.report_reason,
             may_plan=lambda items: may_plan(CALLER.get(), items, names()),
             history=history,
         ),

@@ -142,7 +142,7 @@ class Service:
         self._serving: Serving | None = None
         self._writer: IntakeWriter | None = None
         self._recorder: Recorder | None = None
-        self._told_jobs = Acknowledgements(cluster)
+        self._acknowledged_jobs = Acknowledgements(cluster)
 
     # --- start --------------------------------------------------------------------------------
 
@@ -323,8 +323,8 @@ class Service:
         group.create_task(audit.run_forever())
         group.create_task(trim_forever(self._ledger, self._cluster, self.workers.read, audit.read))
         group.create_task(self.workers.follow_policy_forever(self._keep_policy))
-        group.create_task(self._told_jobs.report_forever())
-        group.create_task(executor.sweep_forever(self.objects.tell_waiting, every=SWEEP_SECONDS))
+        group.create_task(self._acknowledged_jobs.report_forever())
+        group.create_task(executor.sweep_forever(self.objects.report_waiting, every=SWEEP_SECONDS))
         restarts = TaskRestarts(self.core.order, recorder, evictor)
         group.create_task(self.jobs.run(writer, restarts.begin_anew))
         group.create_task(reconciling.run_forever())
@@ -422,7 +422,7 @@ class Service:
         self.objects.publish(changes.documents, deleted, purged=purged)
         self.core.admitted(changes)
         self.jobs.published(changes)
-        self._told_jobs.note(job.jid for job in changes.jobs)
+        self._acknowledged_jobs.note(job.jid for job in changes.jobs)
 
     async def _keep_policy(self, policy: Policy) -> None:
         """Store a policy before anybody uses it, so that the history shows which policy evicted."""

@@ -3,7 +3,7 @@
 ::
 
     async with Supervisor(settings) as parts:
-        await Keeper(parts, tell=print).run()      # never returns; raises ChildDied
+        await Keeper(parts, report=print).run()      # never returns; raises ChildDied
 
 The workers are not looked after here: the coordinator that leads replaces them. Nor is a process
 that hangs and does not die: the lease is there for that.
@@ -71,10 +71,10 @@ class Deaths:
 
 class Keeper:
     def __init__(
-        self, parts: Supervisor, *, tell: Callable[[ProcessReport], None] | None = None
+        self, parts: Supervisor, *, report: Callable[[ProcessReport], None] | None = None
     ) -> None:
         self._parts = parts
-        self._tell = tell or (lambda event: None)
+        self._report = report or (lambda event: None)
         self._deaths: dict[str, Deaths] = {}
         self._under_way: set[str] = set()
 
@@ -96,7 +96,7 @@ class Keeper:
                 await self._start_again(role, self._how(role))
         finally:
             self._under_way.discard(role)
-        self._tell(ProcessRecovered(role, time.monotonic() - noticed))
+        self._report(ProcessRecovered(role, time.monotonic() - noticed))
 
     async def _start_again(self, role: str, died: ChildDied) -> None:
         """Restart a role. Raises ChildDied if it died too often."""
@@ -105,12 +105,12 @@ class Keeper:
             pause = self._deaths.setdefault(role, Deaths()).pause(time.monotonic())
         if pause is None:
             raise died.often(DEATHS, WINDOW_SECONDS)
-        self._tell(ProcessDied(role, died.how))
+        self._report(ProcessDied(role, died.how))
         await asyncio.sleep(pause)
         try:
             await self._parts.start(role)
         except ServerFailed as error:  # it counts as another death
-            self._tell(ProcessDied(role, f"the ledger's server did not start: {error}"))
+            self._report(ProcessDied(role, f"the ledger's server did not start: {error}"))
 
     async def _up(self, role: str) -> bool:
         """Wait until it is ready; False if it died or took too long."""

@@ -158,9 +158,9 @@ class Hostile:
 
         async def watch() -> None:
             query = {"watch": "true", "resourceVersion": self._long_ago, "timeoutSeconds": "1"}
-            async with session.get(self._url + path, params=query, headers=sent) as told:
-                await told.read()
-                self.answered[f"old watch: {told.status}"] += 1
+            async with session.get(self._url + path, params=query, headers=sent) as answer:
+                await answer.read()
+                self.answered[f"old watch: {answer.status}"] += 1
 
         try:
             if not self._long_ago:

@@ -80,7 +80,7 @@ class Stage:
                 patience=PATIENCE_SECONDS,
                 token=self.token,
             )
-            keeper = Keeper(self.parts, tell=self._kept)
+            keeper = Keeper(self.parts, report=self._kept)
             async with self.api, beside(keeper.run(), self._watch()):
                 yield self
                 await self.complete_history()

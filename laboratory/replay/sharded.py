@@ -139,8 +139,8 @@ def _with_known_usage(policy: Policy) -> Policy:
     """The policy with what queues used as it is recorded: no samples are taken meanwhile."""
     if policy.kai is None or policy.kai.usage is None:
         return policy
-    told = replace(policy.kai.usage, client=UsageClient.FAKE)
-    return replace(policy, kai=replace(policy.kai, usage=told))
+    settings = replace(policy.kai.usage, client=UsageClient.FAKE)
+    return replace(policy, kai=replace(policy.kai, usage=settings))
 
 
 def _run(simulation: Simulation, step: Callable[[], None], *, quiet_for: float) -> None:

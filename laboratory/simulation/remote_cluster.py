@@ -63,7 +63,7 @@ class ClusterProcess:
                 refused[keys[i]] = number
         return BindAnswers(answers, where, reasons if any(reasons) else [])
 
-    def tell(self, reader: Event) -> None:
+    def subscribe(self, reader: Event) -> None:
         """Call it whenever there may be new reports."""
         self._readers.append(reader)
 
@@ -88,7 +88,7 @@ class RemoteCluster:
         self._kubelets = cluster.kubelets
         self._mean = process.network.mean(Place.CLUSTER)
         self._polls = LongPolls(process, Place.CLUSTER, what="report", lost=ClusterTimeout)
-        cluster.tell(self._polls.wake)
+        cluster.subscribe(self._polls.wake)
 
     async def bind(self, requests: BindRequests) -> BindAnswers:
         number = self._cluster.next_request()

@@ -126,8 +126,8 @@ class RemoteLedger:
     async def has_entry(self, log_id: str) -> bool:
         return await self._ask("look for entry", lambda: self._ledger.has_entry(log_id))
 
-    async def tell_reader(self, reader: str, log_id: str | None) -> None:
-        await self._ask("tell reader", lambda: self._ledger.tell_reader(reader, log_id))
+    async def report_reader(self, reader: str, log_id: str | None) -> None:
+        await self._ask("report reader", lambda: self._ledger.report_reader(reader, log_id))
 
     # --- the bind stream ------------------------------------------------------------------------
 

@@ -418,11 +418,11 @@ class Answers(Registration):
 
     # --- events -------------------------------------------------------------------------------
 
-    def tell_allocated(self, task: TaskInfo) -> None:
+    def notify_allocated(self, task: TaskInfo) -> None:
         for hook in self.rules(points.EVENT_HANDLER):
             hook.scalar.allocate(task)
 
-    def tell_deallocated(self, task: TaskInfo) -> None:
+    def notify_deallocated(self, task: TaskInfo) -> None:
         for hook in self.rules(points.EVENT_HANDLER):
             hook.scalar.deallocate(task)
 

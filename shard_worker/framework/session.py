@@ -178,7 +178,9 @@ class Session(Answers):
         self.committed += operations
         self.on_commit(operations)
 
-    def tell_limits(self, lacking: Lacks, *, room: Rooms | None = None, hard: bool = False) -> None:
+    def report_limits(
+        self, lacking: Lacks, *, room: Rooms | None = None, hard: bool = False
+    ) -> None:
         """Register why queues do not admit requests, for explanations. ``hard``: a limit, not a
         share that a queue may exceed while no other queue wants the idle amounts. ``room``: the
         same as amounts, so that hopeless requests among thousands need not be asked one by one;
@@ -228,7 +230,7 @@ class Session(Answers):
         answers = (lacks(queue, requests, cluster) for lacks in self._lacks)
         return next((answer for answer in answers if answer is not None), None)
 
-    def tell_shares(self, deserved: Shares, most: Shares | None = None) -> None:
+    def report_shares(self, deserved: Shares, most: Shares | None = None) -> None:
         """Register the deserved amounts of queues, and the most they may have if that is more; for
         explanations, no decision uses it."""
         self.deserved = deserved

@@ -135,9 +135,9 @@ class WorldStatement:
                 charge_total(job.queue, "reserved", task.charged, -by)
         # Listeners last: rules that count by events see job and queue with this operation in them.
         if by > 0:
-            self._ssn.tell_allocated(task)
+            self._ssn.notify_allocated(task)
         else:
-            self._ssn.tell_deallocated(task)
+            self._ssn.notify_deallocated(task)
 
     # --- the whole ----------------------------------------------------------------------------
 

@@ -91,14 +91,14 @@ def open_world(
             spared=frozenset(context.spared),
         )
     opened = ContextWorld(world, context.versions)
-    for told_job in context.jobs:
-        job = decoded.job(told_job.spec)
-        opened.keys[job.jid] = told_job.keys
+    for job_context in context.jobs:
+        job = decoded.job(job_context.spec)
+        opened.keys[job.jid] = job_context.keys
         if any(role.cid not in view.classes for role in job.roles):
             opened.missing.add(job.jid)
         else:
             queue = names.get(job.queue)
-            world.add_linked(_job(job, told_job, queue, view, backfilled=backfills))
+            world.add_linked(_job(job, job_context, queue, view, backfilled=backfills))
     return opened
 
 

@@ -49,7 +49,7 @@ UNTOLD = -1
 """Version of a thing on a row without a record, and of a row without a thing in the log."""
 
 
-Told = tuple[int, str, bytes]
+ReportedThing = tuple[int, str, bytes]
 """A record as it travels: (row, name, record)."""
 
 
@@ -162,13 +162,13 @@ class NodeThings:
 
     # --- keeping up -----------------------------------------------------------------------------
 
-    def set(self, told: Iterable[Told], *, from_log: bool = False) -> list[int]:
+    def set(self, reported: Iterable[ReportedThing], *, from_log: bool = False) -> list[int]:
         """Take records that are newer than the present ones; returns their rows.
 
         ``from_log``: they belong to the log's next entry. Others arrive by themselves (with a
         reply, in a snapshot), possibly after the log has passed changes of everything in them.
         """
-        return [row for row, name, record in told if self._set(row, name, record, from_log)]
+        return [row for row, name, record in reported if self._set(row, name, record, from_log)]
 
     def _set(self, row: int, name: str, record: bytes, from_log: bool) -> bool:
         version, flat = unpack_thing(record, f"thing {row}/{name}")
@@ -263,8 +263,8 @@ class NodeThings:
                     continue
                 declared = used = leaving = promised = 0
                 if thing is not None and at is not None:
-                    told = thing.amounts[:, dimension, at].tolist()
-                    declared, used, leaving, promised = told
+                    row_amounts = thing.amounts[:, dimension, at].tolist()
+                    declared, used, leaving, promised = row_amounts
                 free = max(declared, offer) - used
                 idle = min(idle, max(free // amount, 0))
                 future = min(future, max((free + leaving - promised) // amount, 0))

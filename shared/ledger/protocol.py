@@ -190,7 +190,7 @@ class Ledger(Protocol):
         """Every counter of a cross-node rule, by key."""
         ...
 
-    async def tell_reader(self, reader: str, log_id: str | None) -> None:
+    async def report_reader(self, reader: str, log_id: str | None) -> None:
         """Record how far a follower has read the log; None: it has stopped following."""
         ...
 

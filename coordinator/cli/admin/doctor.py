@@ -115,8 +115,8 @@ class _Running:
     def _run(self) -> None:
         try:
             verdict, text, remedy = DoctorVerdict.OK, self._check.run(self._place), ""
-        except CheckEnded as told:
-            verdict, text, remedy = told.verdict, told.found, told.remedy
+        except CheckEnded as ended:
+            verdict, text, remedy = ended.verdict, ended.found, ended.remedy
         except Exception as error:  # a check that fails itself is a finding, not a traceback
             verdict, text = DoctorVerdict.FAIL, f"{type(error).__name__}: {error}"
             remedy = "see what is said; if it tells nothing, report it with this output"

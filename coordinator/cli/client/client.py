@@ -121,7 +121,7 @@ class KubeClient:
         began = time.monotonic()
         answer = self._once(request)
         self._read(answer)
-        self._tell(request, answer.status, began)
+        self._log_request(request, answer.status, began)
         return is_api_server(answer.headers)
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ class KubeClient:
                 if not addresses_left and busy is None:
                     raise
                 continue
-            self._tell(located, answer.status, began)
+            self._log_request(located, answer.status, began)
             if answer.status != HTTPStatus.SERVICE_UNAVAILABLE or len(self._servers) == 1:
                 return answer, data
             self._next()
@@ -385,7 +385,7 @@ class KubeClient:
             message, code=code, reason=str(status.get("reason") or ""), causes=causes
         )
 
-    def _tell(self, request: _Request, status: int, began: float) -> None:
+    def _log_request(self, request: _Request, status: int, began: float) -> None:
         if self._verbose:
             took = 1000 * (time.monotonic() - began)
             url = f"{self.server}{request.target}"

@@ -138,7 +138,9 @@ def up(
             typer.echo(supervisor.url)
             own_ledger = settings.redis_url is None
             _tell_how_to_ask(supervisor.settings, supervisor.urls, own_ledger=own_ledger)
-            await Keeper(supervisor, tell=lambda message: typer.echo(f"{message}", err=True)).run()
+            await Keeper(
+                supervisor, report=lambda message: typer.echo(f"{message}", err=True)
+            ).run()
         return 0
 
     raise typer.Exit(run_to_exit_code(lambda: serve(settings)))
@@ -196,12 +198,12 @@ def _next_steps(settings: Settings, *, has_token: bool) -> list[str]:
     if settings.tokens_file is None and not settings.access_reviews:
         first = "" if settings.kubernetes else "kubectl get queues, or: "
         return [f"Next: {first}quadrant top", *rest]
-    tell = ["Who asks needs a token: export QUADRANT_TOKEN=... or QUADRANT_TOKEN_FILE=FILE"]
+    advice = ["Who asks needs a token: export QUADRANT_TOKEN=... or QUADRANT_TOKEN_FILE=FILE"]
     if settings.access_reviews:
-        tell.append("One of the cluster: kubectl create token NAME --audience quadrant")
+        advice.append("One of the cluster: kubectl create token NAME --audience quadrant")
     plain = ["kubectl sends no token over plain HTTP; give it TLS: docs/deploy.md"]
     return [
-        *([] if has_token else tell),
+        *([] if has_token else advice),
         "Next: quadrant top",
         *rest,
         *(plain if settings.tls_cert_file is None else []),

@@ -90,7 +90,7 @@ class FollowsLedger(KeepsLease, Protocol):
 
     async def has_entry(self, log_id: str) -> bool: ...
 
-    async def tell_reader(self, reader: str, log_id: str | None) -> None: ...
+    async def report_reader(self, reader: str, log_id: str | None) -> None: ...
 
     async def snapshot(self, *, workload: bool = True) -> Snapshot: ...
 
@@ -158,7 +158,7 @@ class Standby:
             # read.
             while await self._follow() == ENTRIES:
                 pass
-            await self._tell(self._log_id)
+            await self._report_position(self._log_id)
         pause = min(self._lease / LOOKS, lease.seconds_left) - (self._clock() - looked)
         await asyncio.sleep(max(pause, 0.001))
 
@@ -183,7 +183,7 @@ class Standby:
 
     async def finish(self) -> None:
         """The books are the leader's from now on."""
-        await self._tell(None)
+        await self._report_position(None)
         nominations = await insist(self._ledger.read_nominations, call_name="read nominations")
         versions = await insist(self._ledger.read_domains, call_name="read domains")
         self._following.finish(nominations, versions)
@@ -201,7 +201,7 @@ class Standby:
         if self._log_id is None:
             # Before the snapshot: else the log could be cut between the snapshot and the first read
             # behind it.
-            await self._tell(await insist(self._ledger.log_tail, call_name="log tail"))
+            await self._report_position(await insist(self._ledger.log_tail, call_name="log tail"))
             snapshot = await insist(self._ledger.snapshot, call_name="snapshot")
             await asyncio.to_thread(self._following.take, snapshot)
             self._log_id = snapshot.log_id
@@ -228,10 +228,10 @@ class Standby:
         self._log_id = entries[-1].id
         return len(entries)
 
-    async def _tell(self, log_id: str | None) -> None:
+    async def _report_position(self, log_id: str | None) -> None:
         """Report our position, so that the log is not trimmed before we have read it."""
         await insist(
-            lambda: self._ledger.tell_reader(self._holder, log_id), call_name="tell reader"
+            lambda: self._ledger.report_reader(self._holder, log_id), call_name="report reader"
         )
 
     async def _take_up(self, changed: ChangedKeys) -> set[int]:

@@ -70,8 +70,8 @@ def waiting_in_steps(
         line = state.line
         totals.tasks[(line and statuses.get(line)) or _status(state)] += pending
         if not info.held[0]:
-            told = words.get(line) if line else None
-            reason = (told and told.get(state.reason)) or word(state.reason)
+            by_reason = words.get(line) if line else None
+            reason = (by_reason and by_reason.get(state.reason)) or word(state.reason)
             totals.jobs[info.qid, reason] += 1
     for info in order.accounts.queueless.values():
         totals.tasks["gated"] += info.pending + info.best_effort[0]
@@ -87,8 +87,8 @@ def reasons_in_steps(core: Coordinator, *, names: Sequence[str]) -> Steps[dict[s
     by_reason = core.order.lines.outside()
     for line in core.order.lines.all():
         words = line_words(core, line, names)
-        for reason, told in words.items():
-            by_reason[told] += line.reasons[reason]
+        for reason, shown in words.items():
+            by_reason[shown] += line.reasons[reason]
         yield
     return {reason.value: count for reason, count in (+by_reason).items()}
 

@@ -50,13 +50,13 @@ class UsageSource:
         self,
         source: Callable[[], MetricsSource | None],
         *,
-        told: Callable[[Usage], Awaitable[None]] | None = None,
+        report: Callable[[Usage], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``source`` returns the one that the policy names now. ``told``: for whoever else wants
+        """``source`` returns the one that the policy names now. ``report``: for whoever else wants
         to know each answer."""
         self._source = source
-        self._told = told
+        self._report = report
         self._clock = clock
         self._asked: MetricsSource | None = None
         self._usage: Usage = {}
@@ -117,8 +117,8 @@ class UsageSource:
             }
             for node in nodes
         }
-        if self._told is not None:
-            await self._told(self._usage)
+        if self._report is not None:
+            await self._report(self._usage)
 
 
 async def _ask(
@@ -145,14 +145,14 @@ def usage_of(core: Coordinator, cluster: ClusterDriver) -> UsageSource:
     """The usage source of a coordinator's policy; its figures are part of turn contexts, and
     evidence in the cluster's history."""
 
-    async def told(usage: Usage) -> None:
+    async def report(usage: Usage) -> None:
         now = time.time()
         try:
             await cluster.measured(Measured(usage, begins=now, ends=now + FORGET_AFTER))
         except ClusterTimeout:
             _log.debug("history lacks an answer of the metrics source")
 
-    source = UsageSource(lambda: core.order.session.policy.metrics, told=told)
+    source = UsageSource(lambda: core.order.session.policy.metrics, report=report)
     core.order.contexts.usage = source.usage
     core.order.contexts.usage_missing = source.missing
     return source

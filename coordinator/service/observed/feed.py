@@ -173,7 +173,7 @@ class ClusterFeed:
             await self._submit_apart(delta, positions, error)
             return
         refused = self._refusals(delta, positions, admission)
-        self._tell_changed(delta, positions, admission)
+        self._report_changed(delta, positions, admission)
         self._name_pods(delta, [i for i in positions if i not in refused])
 
     async def _submit_apart(
@@ -189,7 +189,9 @@ class ClusterFeed:
         await self._submit(delta, positions[:half])
         await self._submit(delta, positions[half:])
 
-    def _tell_changed(self, delta: ObjectDelta, positions: list[int], admission: Admission) -> None:
+    def _report_changed(
+        self, delta: ObjectDelta, positions: list[int], admission: Admission
+    ) -> None:
         """Tell of pods that the cluster changed where they are: they count as they were."""
         for notice in admission.notices:
             if notice.message == CHANGED_IN_PLACE:

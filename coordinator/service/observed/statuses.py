@@ -290,9 +290,9 @@ class StatusReports:
         if group is None or not uid or self._group_path is None:
             return None
         status = group["status"]
-        told = {part: status[part] for part in ("phase", "running", "succeeded", "failed")}
+        counts = {part: status[part] for part in ("phase", "running", "succeeded", "failed")}
         conditions = status.get("conditions")  # null takes away those of before
-        body = {"metadata": {"uid": uid}, "status": told | {"conditions": conditions}}
+        body = {"metadata": {"uid": uid}, "status": counts | {"conditions": conditions}}
         return StatusWrite("PATCH", self._group_path(namespace, name), body)
 
     def _of_kai(self, state: JobState, about: WriteSubject) -> StatusWrite | None:

@@ -108,15 +108,15 @@ class ClusterRecorder:
                     self._read = entries[-1].id
                     self._held += entries
                     await self._names.learn(entries)
-                    self._tell_before()
-                await self._ledger.tell_reader(READER, self._read)
+                    self._record_earlier()
+                await self._ledger.report_reader(READER, self._read)
             except LedgerError:
                 await asyncio.sleep(AGAIN_SECONDS)  # it is struck, or starts again
 
-    def _tell_before(self) -> None:
+    def _record_earlier(self) -> None:
         for uid in [uid for uid in self._before if self._names.knows(uid)]:
             pod, gone = self._before.pop(uid)
-            self._tell(pod, self._names.named(uid), gone=gone)
+            self._record(pod, self._names.named(uid), gone=gone)
 
     def _release(self, until: float) -> None:
         """Write what the log has from before this time. Raises RunFailed where a ledger that began
@@ -170,9 +170,9 @@ class ClusterRecorder:
         if not self._names.knows(uid) and (not self._listed or uid in self._before):
             self._before[uid] = pod, gone
             return
-        self._tell(pod, await self._names.of(uid), gone=gone)
+        self._record(pod, await self._names.of(uid), gone=gone)
 
-    def _tell(self, pod: PodObject, task: NamedTask, *, gone: bool) -> None:
+    def _record(self, pod: PodObject, task: NamedTask, *, gone: bool) -> None:
         uid, now, events = pod.metadata.uid, time.time(), list[ClusterEvent]()
         if not gone or self._pods.knows(uid):  # its last form may say more than the one before
             events += self._pods.take(pod, task, now)

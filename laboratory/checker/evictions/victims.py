@@ -60,13 +60,13 @@ class VictimChecks:
             self._judge_of_kai(eviction, policies)
             return
         if wrong := self._misnamed(eviction, policies):
-            self._tell(Rule.EVICTION_REASON, eviction, wrong)
+            self._report(Rule.EVICTION_REASON, eviction, wrong)
             return
         if eviction.action not in KNOWN:
             return
         for victim in eviction.victims:
             if wrong := self._unrelated(eviction, victim):
-                self._tell(Rule.EVICTION_REASON, eviction, wrong)
+                self._report(Rule.EVICTION_REASON, eviction, wrong)
         if eviction.action in SPEAKS:
             self._spared(eviction, policies)
         elif eviction.action == RESTART:
@@ -87,9 +87,9 @@ class VictimChecks:
         else:
             wrong = self._kai.misnamed(eviction)
         if wrong:
-            self._tell(Rule.EVICTION_REASON, eviction, wrong)
+            self._report(Rule.EVICTION_REASON, eviction, wrong)
         for rule, problem in self._kai.wrong(eviction, policies):
-            self._tell(rule, eviction, problem)
+            self._report(rule, eviction, problem)
 
     def _within_budgets(self, eviction: Eviction) -> None:
         """Budgets hold whatever the policy, where a pod is evicted on request."""
@@ -97,7 +97,7 @@ class VictimChecks:
             self._findings.checked[Rule.EVICTION_POLICY] += 1
             if budget := self.budgets.exceeded(victim.jid, victim.tix):
                 problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}: {budget}"
-                self._tell(Rule.EVICTION_POLICY, eviction, problem)
+                self._report(Rule.EVICTION_POLICY, eviction, problem)
 
     def _restarts(self, eviction: Eviction) -> None:
         """Pods that are begun anew are made anew by their job, and leave its gang in part."""
@@ -106,7 +106,7 @@ class VictimChecks:
             if victim.job.named:
                 problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}"
                 message = f"{problem} was submitted by itself, and no job makes it anew"
-                self._tell(Rule.EVICTION_REASON, eviction, message)
+                self._report(Rule.EVICTION_REASON, eviction, message)
 
     def _whole_gangs(self, eviction: Eviction, policies: list[CheckedPolicy]) -> None:
         """Check that evictions on request never leave a gang in part, even without a guard in the
@@ -118,7 +118,7 @@ class VictimChecks:
             if not _is_whole(victim):
                 problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}"
                 message = f"{problem} left, and the rest of its gang did not"
-                self._tell(Rule.VICTIM_GANG, eviction, message)
+                self._report(Rule.VICTIM_GANG, eviction, message)
 
     # --- for whom, and why ------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class VictimChecks:
             if all(refusals) and refusals:
                 rule, why = refusals[0][0]
                 problem = f"task {victim.jid}.{victim.tix} of {victim.job.key}: {why}"
-                self._tell(rule, eviction, problem)
+                self._report(rule, eviction, problem)
             elif not _is_whole(victim):
                 victim.job.spared = True  # a tier without the rule decided
 
@@ -227,7 +227,7 @@ class VictimChecks:
         if between and (robbed := self._books.queues.robbed(victim.job.qid, slots)):
             yield Rule.VICTIM_GUARANTEE, f"its queue keeps its guarantee: {robbed}"
 
-    def _tell(self, rule: Rule, eviction: Eviction, problem: str) -> None:
+    def _report(self, rule: Rule, eviction: Eviction, problem: str) -> None:
         reason = eviction.statement.get("reason", "")
         message = f"eviction for job {eviction.jid} ({eviction.job.key}), {reason!r}: {problem}"
         self._findings.add(rule, message)

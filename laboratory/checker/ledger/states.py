@@ -157,7 +157,7 @@ class States:
             self._findings.add(
                 Rule.FREED,
                 f"task {jid}.{tix} of {job.key} is {STATES[state]} and its room on {binding.node} "
-                f"free, but the cluster has it {binding.told} since line {binding.line}",
+                f"free, but the cluster has it {binding.phase_name} since line {binding.line}",
             )
 
     # --- tasks that the cluster has elsewhere -----------------------------------------------------

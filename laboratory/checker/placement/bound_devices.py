@@ -55,9 +55,9 @@ class BoundDevices:
                 continue
             self._books.findings.checked[Rule.DEVICES] += 1
             if not any(_alike(binding.devices or [], devices) for devices in given):
-                told = f"the ledger says {given[-1]}" if given else "the ledger has none for it"
+                recorded = f"the ledger says {given[-1]}" if given else "the ledger has none for it"
                 self._books.came(
-                    binding, Rule.DEVICES, f"and its pod says {binding.devices}, {told}"
+                    binding, Rule.DEVICES, f"and its pod says {binding.devices}, {recorded}"
                 )
 
     def _add(self, node: str, name: str, amounts: list[int], sign: int) -> list[int]:

@@ -79,9 +79,9 @@ class KaiMarks:
             marks = binding.gpus or []
             alike = [devices for devices in given if _parts(devices) == _parts(marks)]
             if not alike:
-                told = f"the ledger says {given[-1]}" if given else "the ledger has none for it"
+                recorded = f"the ledger says {given[-1]}" if given else "the ledger has none for it"
                 self._books.came(
-                    binding, Rule.DEVICES, f"and KAI's marks on it say {marks}, {told}"
+                    binding, Rule.DEVICES, f"and KAI's marks on it say {marks}, {recorded}"
                 )
             elif len(marks) == 1 and marks[0][0] != NO_GROUP:  # of several no one knows which
                 group, device = marks[0][0], (binding.node, alike[-1][0][0])

@@ -145,7 +145,7 @@ class PlacementChecks:
             if wrong is None:
                 wrong = self._judged[cid, row] = self._judge(cid, row, taints, affinity)
             if wrong:
-                self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
+                self._report(Rule.NODE_RULES, jid, job, tix, wrong)
 
     def _by_jobs(
         self, jid: int, job: CheckedJob, operations: list[list[int]], policies: list[CheckedPolicy]
@@ -154,16 +154,16 @@ class PlacementChecks:
         there = [tix for tix, row, _, _ in operations if self._is_there(job, tix, row)]
         for tix in there:
             if job.role_of(tix).gated:
-                self._tell(Rule.NODE_RULES, jid, job, tix, "it has a scheduling gate")
+                self._report(Rule.NODE_RULES, jid, job, tix, "it has a scheduling gate")
             for checks in (self._belonging, self._numa, self.outside):
                 if wrong := checks.wrong(job, tix, policies):
-                    self._tell(Rule.NODE_RULES, jid, job, tix, wrong)
+                    self._report(Rule.NODE_RULES, jid, job, tix, wrong)
             if wrong := self._without_devices(job, tix, policies):
-                self._tell(Rule.DEVICES, jid, job, tix, wrong)
+                self._report(Rule.DEVICES, jid, job, tix, wrong)
         if job.topology is not None and policies and all(p.keeps_topology() for p in policies):
             self._books.findings.checked[Rule.POD_RULES] += 1
             if there and (wrong := self._domains.wrong(job, there)):
-                self._tell(Rule.POD_RULES, jid, job, there[0], wrong)
+                self._report(Rule.POD_RULES, jid, job, there[0], wrong)
 
     def _without_devices(self, job: CheckedJob, tix: int, policies: list[CheckedPolicy]) -> str:
         """Why the devices that the task got are not those that it asks for; "" if they are."""
@@ -206,7 +206,7 @@ class PlacementChecks:
             wrong = self._neighbours.wrong(job, tix) if affinity else ""
             wrong = wrong or (self._neighbours.uneven(job, tix) if spread else "")
             if wrong:
-                self._tell(Rule.POD_RULES, jid, job, tix, wrong)
+                self._report(Rule.POD_RULES, jid, job, tix, wrong)
 
     def _with_objects(
         self, jid: int, job: CheckedJob, tix: int, policies: list[CheckedPolicy]
@@ -217,12 +217,12 @@ class PlacementChecks:
             checked[Rule.VOLUMES] += 1
             wrong = self.volumes.wrong(row, job.namespace, rules)
             if wrong := wrong or self.volumes.beyond(row):
-                self._tell(Rule.VOLUMES, jid, job, tix, wrong)
+                self._report(Rule.VOLUMES, jid, job, tix, wrong)
         if "claims" in rules or "claim_templates" in rules:
             checked[Rule.DEVICES] += 1
             wrong = self._claims(row, job, rules)
             if wrong and demanded(policies, "DynamicResourceAllocation"):
-                self._tell(Rule.DEVICES, jid, job, tix, wrong)
+                self._report(Rule.DEVICES, jid, job, tix, wrong)
 
     def _claims(self, row: int, job: CheckedJob, rules: Facts) -> str:
         if key := self.devices.missing(job.namespace, rules):
@@ -232,7 +232,7 @@ class PlacementChecks:
             node, self._there[row]
         )
 
-    def _tell(self, rule: Rule, jid: int, job: CheckedJob, tix: int, problem: str) -> None:
+    def _report(self, rule: Rule, jid: int, job: CheckedJob, tix: int, problem: str) -> None:
         node = self._books.nodes.names[job.rows[tix]]
         message = f"task {jid}.{tix} of {job.key} was placed on {node}: {problem}"
         self._books.findings.add(rule, message)

@@ -173,7 +173,7 @@ class Nodes:
             # Both bounds of promise 2: what is used now, and what is promised once everybody who is
             # leaving has left.
             if slot.used[row] + slot.observed[row] > limit or slot.future(row) > limit:
-                broken = broken or self._tell(number, slot, row, limit)
+                broken = broken or self._report(number, slot, row, limit)
         return self._shift(cid, row, "used", 1) or broken
 
     def nominate(self, cid: int, row: int) -> str:
@@ -183,7 +183,7 @@ class Nodes:
             slot.nominated[row] += amount
             limit = slot.limit(row, implied)
             if slot.future(row) > limit:
-                broken = broken or self._tell(number, slot, row, limit)
+                broken = broken or self._report(number, slot, row, limit)
         return self._shift(cid, row, "nominated", 1) or broken
 
     def end_nomination(self, cid: int, row: int) -> None:
@@ -234,7 +234,7 @@ class Nodes:
             self._forget(row, name)
         return broken
 
-    def _tell(self, number: int, slot: _Slot, row: int, limit: int) -> str:
+    def _report(self, number: int, slot: _Slot, row: int, limit: int) -> str:
         others = f" + {slot.observed[row]} of others" if slot.observed[row] else ""
         return (
             f"node {self.names.get(row, row)} slot {number}: used {slot.used[row]}{others}, "

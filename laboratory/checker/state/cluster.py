@@ -54,7 +54,7 @@ class ClusterBinding:
     """It ended, and its object is gone: who did not look before cannot know how."""
 
     @property
-    def told(self) -> str:
+    def phase_name(self) -> str:
         return PHASES[self.phase]
 
 
@@ -144,7 +144,7 @@ class ClusterSide:
                 self._double(
                     task,
                     f"task {task} (incarnation {uid}) was bound to {node}; it is "
-                    f"{binding.told} on {binding.node} since line {binding.line}",
+                    f"{binding.phase_name} on {binding.node} since line {binding.line}",
                 )
 
     def _take(self, task: str, uid: str, node: str, t: float) -> ClusterBinding:
@@ -170,7 +170,7 @@ class ClusterSide:
             self._double(
                 task,
                 f"task {task} was bound to {binding.node} as incarnation {binding.incarnation}; "
-                f"incarnation {before.incarnation} is {before.told} on {before.node} since "
+                f"incarnation {before.incarnation} is {before.phase_name} on {before.node} since "
                 f"line {before.line}",
             )
 
@@ -197,11 +197,11 @@ class ClusterSide:
                 self._double(
                     task,
                     f"task {task} (incarnation {uid}) is {PHASES[phase]} on {node}; it was "
-                    f"{binding.told} on {binding.node} since line {binding.line}",
+                    f"{binding.phase_name} on {binding.node} since line {binding.line}",
                 )
             elif binding.phase >= DONE:
                 problem = f"task {task} (incarnation {uid}) is {PHASES[phase]} on {node}"
-                self._findings.add(Rule.ACCOUNT, f"{problem} and was {binding.told} before")
+                self._findings.add(Rule.ACCOUNT, f"{problem} and was {binding.phase_name} before")
             else:
                 binding.phase = phase
                 binding.meant |= vanished

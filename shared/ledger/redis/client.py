@@ -190,7 +190,7 @@ class RedisLedger(Ownership):
         async with translated(), asyncio.timeout((block or 0.0) + self._timeout + _SLACK):
             return await call
 
-    async def tell_reader(self, reader: str, log_id: str | None) -> None:
+    async def report_reader(self, reader: str, log_id: str | None) -> None:
         field = _READER + reader
         async with translated():
             if log_id is None:

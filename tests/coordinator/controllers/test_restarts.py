@@ -136,6 +136,6 @@ async def test_a_partition_begins_anew(tmp_path: Path, redis_url: str) -> None:
 def told(service: Running, name: str) -> set[str]:
     return {
         each.happening.reason
-        for each in service.service.objects.told
+        for each in service.service.objects.cluster_events
         if each.about.path == f"ns/{name}"
     }

@@ -45,7 +45,7 @@ def test_a_budget_is_busy_until_word_of_what_a_shuffle_evicted_has_come() -> Non
     spanning = core.order.spanning
     assert spanning.versions == {"budget/ns/web": 1}
     assert spanning.touched(["budget/ns/web"])
-    spanning.told_of_evictions(1)
+    spanning.evictions_reported(1)
     assert not spanning.touched(["budget/ns/web"])
 
 

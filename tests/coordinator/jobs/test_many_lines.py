@@ -34,7 +34,7 @@ class Odd:
 
     def on_session_open(self, ssn: Session) -> None:
         ssn.add_allocatable_fn(self.allocatable)
-        ssn.tell_limits(lambda queue, asked, cluster: None)
+        ssn.report_limits(lambda queue, asked, cluster: None)
 
     def allocatable(self, queue: QueueInfo, asked: Requests, cluster: ClusterInfo) -> bool:
         del queue, cluster

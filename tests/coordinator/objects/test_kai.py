@@ -90,7 +90,7 @@ def test_a_group_beyond_a_limit_above_its_queue_says_which(world: World) -> None
     world.place()
     world.put(kai_group("b", "red", minMember=2), *(member(f"b{i}", "b") for i in range(2)))
     assert world.turns() == []
-    world.objects.tell_waiting()
+    world.objects.report_waiting()
     group = world.get("KaiPodGroup", "b")
     assert group["metadata"]["annotations"]["quadrant.dev/reason"] == "WaitingForQuota"
     (scheduling,) = group["status"]["schedulingConditions"]
@@ -114,7 +114,7 @@ def test_a_group_beyond_a_limit_above_its_queue_says_which(world: World) -> None
 def test_a_group_larger_than_a_limit_or_without_queue_says_so(world: World) -> None:
     world.put(kai_group("b", "red", minMember=4), *(member(f"b{i}", "b") for i in range(4)))
     world.put(kai_group("c", "nowhere"), member("c0", "c"))
-    world.objects.tell_waiting()
+    world.objects.report_waiting()
     (large,) = world.get("KaiPodGroup", "b")["status"]["schedulingConditions"]
     assert "queue all may have 3 at most; raise its limit or ask for less" in large["message"]
     assert large["reasons"][0]["reason"] == "OverLimit"

@@ -134,7 +134,7 @@ def test_events_of_many_gangs_are_walked_by_pages() -> None:
     world = World()
     gangs = [job(f"big{i}", tasks=[task("w", replicas=300)]) for i in range(20)]
     world.put(node("n0"), *gangs)
-    world.objects.tell_waiting()
+    world.objects.report_waiting()
     names = world.names("Event", "ns", limit=3)
     assert len(names) == 20 == len(set(names))  # one of each gang
 

@@ -22,7 +22,7 @@ class Watched:
 
     def __init__(self, objects: Objects) -> None:
         self.objects = objects  # as a World, for a follower
-        self.told = False
+        self.cluster_events = False
         """Whether a job ever had a story: it goes with its job."""
         self.followers = [Follower(self, kind) for kind in FOLLOWED]  # type: ignore[arg-type]
 
@@ -48,10 +48,10 @@ def test_a_run_with_objects_is_the_run_without(seed: int, monkeypatch: pytest.Mo
             )
         admitted(core, changes, states)
         if isinstance(core.observer, Objects):
-            core.observer.tell_waiting()
+            core.observer.report_waiting()
             for follower in every[-1].followers:
                 follower.follow()
-            every[-1].told |= bool(core.observer.stories.happenings)
+            every[-1].cluster_events |= bool(core.observer.stories.happenings)
 
     monkeypatch.setattr(ServiceEdges, "__init__", beginning)
     monkeypatch.setattr(Coordinator, "admitted", telling)
@@ -60,4 +60,4 @@ def test_a_run_with_objects_is_the_run_without(seed: int, monkeypatch: pytest.Mo
     for follower in every[-1].followers:
         follower.follow()
         follower.check()
-    assert any(watched.told for watched in every)
+    assert any(watched.cluster_events for watched in every)

@@ -235,7 +235,7 @@ def test_a_gang_without_pods_is_admitted_and_its_watchers_hear_of_it() -> None:
     world.put(node("n0"), pod_group("g", **least))
     world.turns()
     assert world.get("PodGroup", "g")["status"]["phase"] == "Pending"
-    world.objects.tell_waiting()
+    world.objects.report_waiting()
     [condition] = world.get("PodGroup", "g")["status"]["conditions"]
     assert "not admitted by enqueue: plugin overcommit" in condition["message"]
     seen = world.objects.version

@@ -132,12 +132,12 @@ def test_a_job_that_never_had_a_turn_is_told_why_too() -> None:
     assert world.turns() == []
     assert reasons(world, "Pod", "p") == []
     seen = world.objects.version
-    world.objects.tell_waiting()
+    world.objects.report_waiting()
     ((reason, message),) = world.events("Pod", "p")
     assert (reason, message.split(":")[0]) == ("FailedScheduling", "ExceedsNodeCapacity")
     assert world.changes(seen, "Pod") == [("MODIFIED", "p")]
     again = world.objects.version
-    world.objects.tell_waiting()
+    world.objects.report_waiting()
     assert world.objects.version == again
 
 
@@ -145,7 +145,7 @@ def test_resources_are_told_by_name() -> None:
     world = World()
     gpu = {"name": "c", "resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "2"}}}
     world.put(node("n0"), pod("p", containers=[gpu]))
-    world.objects.tell_waiting()
+    world.objects.report_waiting()
     ((_, message),) = world.events("Pod", "p")
     assert "nvidia.com/gpu" in message
 
@@ -260,4 +260,4 @@ def test_the_cluster_tells_no_more_than_so_much() -> None:
     world = World()
     for i in range(recorder.CLUSTER_HAPPENINGS + 10):
         world.objects.shard_changed(i, EventReason.SHARD_LOST)
-    assert len(world.objects.told) == recorder.CLUSTER_HAPPENINGS
+    assert len(world.objects.cluster_events) == recorder.CLUSTER_HAPPENINGS

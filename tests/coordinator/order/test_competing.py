@@ -99,17 +99,17 @@ def test_a_budgets_key_is_busy_until_word_of_the_victims_has_come() -> None:
     assert waits(spanning, 2)
     assert returned(spanning) == [] and spanning.versions[BUDGET_KEY] == 1
     assert waits(spanning, 1) and spanning.touched([BUDGET_KEY])
-    assert spanning.told_of_evictions(1) == [(2, 7), (1, 7)]
+    assert spanning.evictions_reported(1) == [(2, 7), (1, 7)]
     assert not waits(spanning, 2)
 
 
 def test_word_that_comes_before_the_outcome_counts_for_that_turn_alone() -> None:
     spanning = Spanning()
     evicting(spanning)
-    assert spanning.told_of_evictions(1) == []
+    assert spanning.evictions_reported(1) == []
     returned(spanning)
     assert not waits(spanning, 2)
-    spanning.told_of_evictions(1)  # once more, after the turn: redelivered
+    spanning.evictions_reported(1)  # once more, after the turn: redelivered
     evicting(spanning)
     returned(spanning)
     assert waits(spanning, 2)
@@ -130,10 +130,10 @@ def test_an_eviction_that_somebody_asked_for_or_a_shuffle_made_is_waited_for_too
     for first in (True, False):
         spanning.take(out_as, [BUDGET_KEY])
         if first:
-            spanning.told_of_evictions(1)
+            spanning.evictions_reported(1)
         returned_in_the_name_of_1(spanning, out_as)
         assert waits(spanning, 2) is not first
-    assert spanning.told_of_evictions(1)
+    assert spanning.evictions_reported(1)
     assert not waits(spanning, 2)
 
 
@@ -151,7 +151,7 @@ def test_word_of_such_an_eviction_is_not_forgotten_with_a_turn_that_returns(out_
         spanning = Spanning()
         spanning.take(out_as, [BUDGET_KEY])
         spanning.take(other, [])
-        spanning.told_of_evictions(1)
+        spanning.evictions_reported(1)
         spanning.out_now.discard(other)
         spanning.give_back(other)
         returned_in_the_name_of_1(spanning, out_as)

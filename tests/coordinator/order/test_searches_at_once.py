@@ -107,7 +107,7 @@ def test_the_tree_that_a_queue_moved_to_waits_for_word_of_the_evictions() -> Non
     spanning.give_back(turn.jid)
     assert spanning.touched({old})
     assert spanning.touched({new})
-    spanning.told_of_evictions(turn.jid)
+    spanning.evictions_reported(turn.jid)
     assert not spanning.touched({old, new})
 
 

@@ -291,7 +291,7 @@ def test_what_a_lost_turn_evicted_keeps_its_budget_until_word_of_it_comes(evicte
     o.came_back(7)
     assert spanning.versions[key] == 4
     assert spanning.touched([key]) is evicted
-    o.go_on(spanning.told_of_evictions(7))
+    o.go_on(spanning.evictions_reported(7))
     assert not spanning.touched([key])
 
 
@@ -306,7 +306,7 @@ def test_a_lost_shuffle_keeps_the_budgets_of_those_in_whose_name_it_evicted(
         spanning.take(jid, [])
     o.know([NOBODY, *beside], {key: 4}, unheard={7})
     assert NOBODY not in spanning.out_now and spanning.touched([key])
-    o.go_on(spanning.told_of_evictions(7))
+    o.go_on(spanning.evictions_reported(7))
     assert not spanning.touched([key])
 
 

@@ -65,17 +65,17 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_standby_that_follows_is_waited_for_and_a_dead_one_forgotten() -> None:
     ledger = Late(f"{DEAD - 1}-0", f"{DEAD}-0", "1000000-0")
-    await ledger.tell_reader("follows", "999970-3")
-    await ledger.tell_reader("dead", f"{DEAD - 1}-0")
+    await ledger.report_reader("follows", "999970-3")
+    await ledger.report_reader("dead", f"{DEAD - 1}-0")
     assert await cuts_of(ledger, 1) == ["999970-3"]
     assert await ledger.readers() == {"follows": "999970-3"}
-    await ledger.tell_reader("follows", None)
+    await ledger.report_reader("follows", None)
     assert (await cuts_of(ledger, 3))[-1] == "999980-0"
 
 
 async def test_a_standby_is_waited_for_where_nothing_had_happened_for_long() -> None:
     ledger = Late(f"{DEAD}-0", "999999-0", "1000000-0")
-    await ledger.tell_reader("follows", f"{DEAD}-0")
+    await ledger.report_reader("follows", f"{DEAD}-0")
     assert await cuts_of(ledger, 1) == [f"{DEAD}-0"]
     assert await ledger.readers() == {"follows": f"{DEAD}-0"}
 

@@ -59,7 +59,7 @@ async def test_the_newest_figures_are_kept_and_forgotten_when_they_are_old() -> 
     async def tell(usage: Usage) -> None:
         told.append(usage)
 
-    source = UsageSource(lambda: named, told=tell, clock=lambda: now)
+    source = UsageSource(lambda: named, report=tell, clock=lambda: now)
     try:
         async with aiohttp.ClientSession() as session:
             assert source.usage() == {}

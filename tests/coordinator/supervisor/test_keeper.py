@@ -36,7 +36,7 @@ WITHIN = 60.0
 async def kept(path: Path, told: list[ProcessReport]) -> AsyncIterator[Supervisor]:
     settings = load_settings(run_dir=path)
     async with Supervisor(settings, roles=(REDIS, CLUSTER)) as parts, asyncio.TaskGroup() as group:
-        keeping = group.create_task(Keeper(parts, tell=told.append).run())
+        keeping = group.create_task(Keeper(parts, report=told.append).run())
         yield parts
         keeping.cancel()
 

@@ -256,7 +256,7 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
         assert await statuses(service) == {"n0": "Ready,SetAside"} | {
             f"n{i}": "Ready" for i in range(1, 12)
         }
-        told = [(t.about, t.happening.reason) for t in service.service.objects.told]
+        told = [(t.about, t.happening.reason) for t in service.service.objects.cluster_events]
         assert (Key("Node", "", *broken), "NodeSetAside") in told
         refused = kubelets.drain()
         assert sum("REFUSED" in event.answers for event in refused) <= 20

@@ -58,7 +58,7 @@ def test_objects_that_are_known_before_the_ledger_has_them(
 
     async def hasty(self: IntakeWriter, batch: list[Any]) -> None:
         for _, outcome in batch:
-            if outcome.tell:
+            if outcome.publish:
                 self._stored(outcome.admission)
         await store(self, batch)
 

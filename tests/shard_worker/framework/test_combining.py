@@ -121,8 +121,8 @@ def listener(at: Stage, answer: Any) -> None:
 
 
 def tell(at: Stage) -> list[str]:
-    at.session.tell_allocated(at.task)
-    at.session.tell_deallocated(at.task)
+    at.session.notify_allocated(at.task)
+    at.session.notify_deallocated(at.task)
     return at.told
 
 

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shard_worker.view.columns import USED
-from shard_worker.view.node_things import NodeThings, Told
+from shard_worker.view.node_things import NodeThings, ReportedThing
 from shared.ledger.records import pack_thing
 from shared.units.things import port_name
 
 HTTP, HTTPS = port_name("TCP", 80), port_name("TCP", 443)
 
 
-def told(row: int, version: int, *, used: int, name: str = HTTP) -> Told:
+def told(row: int, version: int, *, used: int, name: str = HTTP) -> ReportedThing:
     return row, name, pack_thing(version, [0, used, 0, 0, 0])
 
 
@@ -83,8 +83,8 @@ def test_with_the_log_read_the_things_are_the_ledgers_whenever_replies_came(seed
     draw = random.Random(seed)
     versions, used = [0, 0], {(row, name): 0 for row in range(2) for name in (HTTP, HTTPS)}
     moved = dict.fromkeys(used, 0)
-    log: list[list[Told]] = []
-    replies: list[list[Told]] = []
+    log: list[list[ReportedThing]] = []
+    replies: list[list[ReportedThing]] = []
     things = NodeThings()
     for _ in range(60):
         match draw.choice(("move", "reply", "read", "answer")):

@@ -121,10 +121,10 @@ async def test_nominations_move_no_task(desk: Desk) -> None:
 async def test_a_follower_is_known_until_it_follows_no_more(desk: Desk) -> None:
     ledger = desk.ledger
     assert await ledger.readers() == {}
-    await ledger.tell_reader("a:1", "1-0")
-    await ledger.tell_reader("b:2", "5-1")
-    await ledger.tell_reader("a:1", "7-0")
+    await ledger.report_reader("a:1", "1-0")
+    await ledger.report_reader("b:2", "5-1")
+    await ledger.report_reader("a:1", "7-0")
     assert await ledger.readers() == {"a:1": "7-0", "b:2": "5-1"}
-    await ledger.tell_reader("b:2", None)
-    await ledger.tell_reader("b:2", None)
+    await ledger.report_reader("b:2", None)
+    await ledger.report_reader("b:2", None)
     assert await ledger.readers() == {"a:1": "7-0"}

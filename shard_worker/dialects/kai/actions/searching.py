@@ -151,7 +151,7 @@ class _ActionRun:
         )
         outcome = solve(search)
         ssn.searches.simulated += own.simulated
-        ssn.searches.ended[job.job.job.jid] = self._told(outcome, own)
+        ssn.searches.ended[job.job.job.jid] = self._describe(outcome, own)
         ssn.on_search(
             SearchRecord(
                 action=action.name,
@@ -166,7 +166,7 @@ class _ActionRun:
             memory.failed(signature, footprint)
         return outcome.statement
 
-    def _told(self, outcome: SearchOutcome, budget: JobBudget) -> str:
+    def _describe(self, outcome: SearchOutcome, budget: JobBudget) -> str:
         """How a search ended, for people."""
         if outcome.bound is None:
             return outcome.ended.value

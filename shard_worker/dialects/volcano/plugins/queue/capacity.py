@@ -73,8 +73,8 @@ class Capacity:
         ssn.add_reclaimable_fn(self.reclaimable)
         ssn.add_unified_evictable_fn(self.unified_evictable)
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
-        ssn.tell_limits(self.lacking, room=self.room, hard=True)
-        ssn.tell_shares(self.deserved, self.most)
+        ssn.report_limits(self.lacking, room=self.room, hard=True)
+        ssn.report_shares(self.deserved, self.most)
         if self._devices:
             ssn.add_event_handler(EventHandler(self._allocated, self._deallocated))
 
@@ -332,13 +332,13 @@ class Capacity:
     def _deallocated(self, task: TaskInfo) -> None:
         self._moved(task, Claimed.deallocate)
 
-    def _moved(self, task: TaskInfo, tell: Callable[[Claimed, TaskInfo], None]) -> None:
+    def _moved(self, task: TaskInfo, notify: Callable[[Claimed, TaskInfo], None]) -> None:
         """Update the device counts after an allocation or eviction of the session. A count that was
         just recomputed includes it already."""
         before = self._claims
         claims = self._claimed(self._session.world)
         if claims is not None and claims is before:
-            tell(claims, task)
+            notify(claims, task)
 
     def _asks(self, task: TaskInfo) -> Requests:
         claims = self._claimed(self._session.world)

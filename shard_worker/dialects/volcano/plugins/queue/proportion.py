@@ -65,8 +65,8 @@ class Proportion:
         ssn.add_reclaimable_fn(self.reclaimable)
         ssn.add_unified_evictable_fn(self.unified_evictable)
         ssn.add_job_enqueueable_fn(self.job_enqueueable)
-        ssn.tell_shares(self.deserved)
-        ssn.tell_limits(self.lacking, room=self.room)
+        ssn.report_shares(self.deserved)
+        ssn.report_limits(self.lacking, room=self.room)
 
     def queue_order(self, queue: QueueInfo, cluster: ClusterInfo) -> Key:
         """Higher queue priority first, then the smaller used part of the deserved share."""
