@@ -34,7 +34,7 @@ class NoSuchRevision(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MeasuredCheckout:
     """Where one side's code is, and the interpreter that has its dependencies."""
 
     code: Path
@@ -45,7 +45,7 @@ class Place:
 class Sides:
     """Measures either side under one policy."""
 
-    places: dict[Side, Place]
+    places: dict[Side, MeasuredCheckout]
     policy: Path
     """The same file for both. As a variable: older revisions have no ``bench --policy``."""
     scratch: Path
@@ -69,7 +69,7 @@ class Sides:
         except (IndexError, ValueError):
             raise NotMeasured(f"bench {size} of the {side} printed no JSON") from None
 
-    def environment(self, place: Place) -> dict[str, str]:
+    def environment(self, place: MeasuredCheckout) -> dict[str, str]:
         """PYTHONPATH stands before what is installed, so that processes that the bench starts
         find this side's code too, whichever checkout the interpreter belongs to."""
         kept = {name: v for name, v in os.environ.items() if not name.startswith("QUADRANT_")}
@@ -78,7 +78,7 @@ class Sides:
 
 
 def run(
-    command: Sequence[str], place: Place, environment: dict[str, str]
+    command: Sequence[str], place: MeasuredCheckout, environment: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run to the end; an interruption stops it first, with all that it started.
 
@@ -133,8 +133,8 @@ def both_sides(
         kept = directory / "policy.yaml"
         shutil.copyfile(policy, kept)
         places = {
-            Side.BASE: Place(code, _python_for(code, root, directory)),
-            Side.TREE: Place(root, Path(sys.executable)),
+            Side.BASE: MeasuredCheckout(code, _python_for(code, root, directory)),
+            Side.TREE: MeasuredCheckout(root, Path(sys.executable)),
         }
         yield Sides(places, kept, directory, more)
     finally:

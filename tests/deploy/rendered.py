@@ -76,7 +76,7 @@ def one(objects: tuple[Object, ...], kind: str, name: str) -> Object:
 
 
 @dataclass(frozen=True)
-class Pods:
+class RenderedPods:
     """Pods that something makes, all alike."""
 
     owner: str
@@ -94,11 +94,11 @@ class Pods:
         return self.labels["app.kubernetes.io/component"]
 
 
-def pods_of(objects: tuple[Object, ...]) -> list[Pods]:
+def pods_of(objects: tuple[Object, ...]) -> list[RenderedPods]:
     return list(_pods(objects))
 
 
-def _pods(objects: tuple[Object, ...]) -> Iterator[Pods]:
+def _pods(objects: tuple[Object, ...]) -> Iterator[RenderedPods]:
     for o in objects:
         owner = f"{o['kind']}/{o['metadata']['name']}"
         if o["kind"] in ("Deployment", "StatefulSet"):
@@ -109,8 +109,8 @@ def _pods(objects: tuple[Object, ...]) -> Iterator[Pods]:
                 yield _from(owner, group["template"], group["rayStartParams"])
 
 
-def _from(owner: str, template: dict[str, Any], start: dict[str, str]) -> Pods:
-    return Pods(owner, template["metadata"]["labels"], template["spec"], start)
+def _from(owner: str, template: dict[str, Any], start: dict[str, str]) -> RenderedPods:
+    return RenderedPods(owner, template["metadata"]["labels"], template["spec"], start)
 
 
 def environment(container: dict[str, Any]) -> dict[str, str]:

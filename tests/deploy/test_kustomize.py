@@ -33,7 +33,7 @@ from tests.deploy.rendered import (
     ROOT,
     SCHEDULING,
     Object,
-    Pods,
+    RenderedPods,
     environment,
     of_kind,
     one,
@@ -426,7 +426,7 @@ def _ray_nodes(objects: Objects) -> list[dict[str, Any]]:
     return [_container(objects, name) for name in ("ray-head", "ray-worker", "ray-node")]
 
 
-def _mount(pods: Pods, container: str, path: str) -> str:
+def _mount(pods: RenderedPods, container: str, path: str) -> str:
     (found,) = [c for c in pods.containers if c["name"] == container]
     (name,) = [m["name"] for m in found["volumeMounts"] if m["mountPath"] == path]
     return str(name)
@@ -465,7 +465,7 @@ def _local(name: str, value: str, directory: Path) -> str:
     return value
 
 
-def _check_probe(pods: Pods, container: dict[str, Any], probe: dict[str, Any]) -> None:
+def _check_probe(pods: RenderedPods, container: dict[str, Any], probe: dict[str, Any]) -> None:
     named = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
     if action := probe.get("httpGet"):
         assert action["port"] in named

@@ -53,7 +53,7 @@ NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
 
 
-class Served(NamedTuple):
+class PlacedObjects(NamedTuple):
     """Two placements of a service, and its objects before the second gang."""
 
     first: Placed
@@ -212,7 +212,7 @@ def in_the_harness(before: Placed, name: str) -> Placed:
     return {key: (machine, result.devices[key]) for key, machine in result.binds.items()}
 
 
-async def served(url: str) -> Served:
+async def served(url: str) -> PlacedObjects:
     """Two gangs one after the other: the second goes by what the first has of the cards."""
     async with BulkClient(url) as api:
         await send(api, [*machines(), *asking("first")])
@@ -225,7 +225,7 @@ async def served(url: str) -> Served:
         both = told_by(await listed(api, PODS))
     second = {pod: told for pod, told in both.items() if pod not in first}
     assert first.items() <= both.items(), "the first gang stays where it is"
-    return Served(first, second, dumped)
+    return PlacedObjects(first, second, dumped)
 
 
 @pytest.mark.slow

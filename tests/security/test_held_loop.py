@@ -51,7 +51,7 @@ Sent = tuple[str, str, bytes, str]
 """Method, path, body, its type."""
 
 
-class Service:
+class ServiceClient:
     """Client of a running service, and its log."""
 
     def __init__(self, url: str, session: ClientSession, log: Path) -> None:
@@ -87,7 +87,7 @@ class Service:
 
 
 @asynccontextmanager
-async def under_way(server: EmbeddedServer, path: Path) -> AsyncIterator[Service]:
+async def under_way(server: EmbeddedServer, path: Path) -> AsyncIterator[ServiceClient]:
     flush(server)
     tokens = write_tokens(
         path / "tokens",
@@ -100,10 +100,12 @@ async def under_way(server: EmbeddedServer, path: Path) -> AsyncIterator[Service
         apart(server.url, path, tokens_file=str(tokens), shards=1) as url,
         ClientSession(timeout=ClientTimeout(100)) as session,
     ):
-        yield Service(url, session, path / "service.log")
+        yield ServiceClient(url, session, path / "service.log")
 
 
-async def attack(service: Service, token: str, requests: Sequence[Sent], *, each: int) -> None:
+async def attack(
+    service: ServiceClient, token: str, requests: Sequence[Sent], *, each: int
+) -> None:
     """Send them again and again on :data:`CONNECTIONS` connections, ``each`` requests on each of
     them; those that are told to come later do."""
 
@@ -121,7 +123,7 @@ async def attack(service: Service, token: str, requests: Sequence[Sent], *, each
             group.create_task(one(cycle([*requests[at:], *requests[:at]])))
 
 
-async def tenant(service: Service, ended: asyncio.Event) -> int:
+async def tenant(service: ServiceClient, ended: asyncio.Event) -> int:
     """Another one's small requests, one after the other: each is taken, and probes are answered.
     How many it were."""
     number = 0
@@ -136,7 +138,7 @@ async def tenant(service: Service, ended: asyncio.Event) -> int:
 
 
 async def beside_a_tenant(
-    service: Service, token: str, requests: Sequence[Sent], *, each: int
+    service: ServiceClient, token: str, requests: Sequence[Sent], *, each: int
 ) -> None:
     """Attack; what the loop did meanwhile must be in order, and whoever else asked served."""
     before, ended = await service.series(), asyncio.Event()
@@ -150,7 +152,7 @@ async def beside_a_tenant(
     assert service.codes.total() > service.codes[429]
 
 
-def in_order(service: Service, before: Series, after: Series) -> None:
+def in_order(service: ServiceClient, before: Series, after: Series) -> None:
     """No request made long callbacks between the two scrapes, and nobody was lost."""
 
     def more(name: str, **labels: str) -> float:
@@ -232,7 +234,7 @@ READERS = 4
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
-async def beside_readers(service: Service, paths: Sequence[str]) -> None:
+async def beside_readers(service: ServiceClient, paths: Sequence[str]) -> None:
     """The same with several that read, each all of these in both forms."""
 
     async def read_all(mine: Iterator[str]) -> None:

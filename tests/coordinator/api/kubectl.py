@@ -16,7 +16,7 @@ def found() -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class KubectlOutput:
     code: int
     out: str
     err: str
@@ -32,7 +32,7 @@ class Kubectl:
         self._url = url
         self._home = home
 
-    async def __call__(self, *words: str, text: str = "", **environment: str) -> Said:
+    async def __call__(self, *words: str, text: str = "", **environment: str) -> KubectlOutput:
         """Run a command. ``text`` goes to its standard input."""
         program = found()
         assert program is not None
@@ -58,7 +58,7 @@ class Kubectl:
             await process.wait()
             raise
         assert process.returncode is not None
-        return Said(process.returncode, out.decode(), err.decode())
+        return KubectlOutput(process.returncode, out.decode(), err.decode())
 
     async def ok(self, *words: str, text: str = "", **environment: str) -> str:
         """Output of a command that must succeed."""

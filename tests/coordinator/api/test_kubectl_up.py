@@ -19,7 +19,7 @@ import pytest
 
 from coordinator.cli.run.up import KUBECONFIG
 from tests.coordinator.api.conftest import job, running_pod
-from tests.coordinator.api.kubectl import Said, found
+from tests.coordinator.api.kubectl import KubectlOutput, found
 from tests.coordinator.intake.objects import node, pod
 
 pytestmark = [pytest.mark.all, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -30,7 +30,7 @@ OLDEST = (1, 32)
 SCRIPTS = Path(sys.executable).parent
 
 
-class Kubectl:
+class UpKubectl:
     def __init__(self, kubeconfig: Path, home: Path) -> None:
         program = found()
         assert program is not None
@@ -39,7 +39,7 @@ class Kubectl:
         path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
         self.environ = {"PATH": path, "HOME": str(home), "KUBECONFIG": str(kubeconfig)}
 
-    def __call__(self, *words: str, text: str = "") -> Said:
+    def __call__(self, *words: str, text: str = "") -> KubectlOutput:
         """Run a command. ``text`` goes to its standard input."""
         done = subprocess.run(
             [self.program, *words],
@@ -51,7 +51,7 @@ class Kubectl:
             cwd=self.home,
             check=False,
         )
-        return Said(done.returncode, done.stdout, done.stderr)
+        return KubectlOutput(done.returncode, done.stdout, done.stderr)
 
     def ok(self, *words: str, text: str = "") -> str:
         """Output of a command that must succeed."""
@@ -74,7 +74,7 @@ class Kubectl:
 
 
 @pytest.fixture(scope="module")
-def kubectl() -> Iterator[Kubectl]:
+def kubectl() -> Iterator[UpKubectl]:
     """kubectl for a service with two nodes, a Job of three pods that runs, and a pod that never
     will."""
     if found() is None:
@@ -96,7 +96,7 @@ def kubectl() -> Iterator[Kubectl]:
             start_new_session=True,
         )
         try:
-            yield _filled(Kubectl(_kubeconfig(up, run), home))
+            yield _filled(UpKubectl(_kubeconfig(up, run), home))
         finally:
             up.send_signal(signal.SIGINT)
             up.communicate(timeout=SECONDS)
@@ -117,7 +117,7 @@ def _kubeconfig(up: subprocess.Popen[str], run: Path) -> Path:
     return path
 
 
-def _filled(kubectl: Kubectl) -> Kubectl:
+def _filled(kubectl: UpKubectl) -> UpKubectl:
     big = pod("big", containers=[{"name": "c", "resources": {"requests": {"cpu": "100"}}}])
     objects = (node("n1"), node("n2"), job("train", 3, tier="train"), big)
     kubectl.ok("apply", "-f", kubectl.file("all", *objects))
@@ -126,14 +126,14 @@ def _filled(kubectl: Kubectl) -> Kubectl:
     return kubectl
 
 
-def test_it_is_new_enough(kubectl: Kubectl) -> None:
+def test_it_is_new_enough(kubectl: UpKubectl) -> None:
     said = json.loads(kubectl.ok("version", "-o", "json"))
     client, server = said["clientVersion"], said["serverVersion"]
     assert (int(client["major"]), int(re.match(r"\d+", client["minor"])[0])) >= OLDEST  # type: ignore[index]
     assert "quadrant" in server["gitVersion"]
 
 
-def test_it_gets(kubectl: Kubectl) -> None:
+def test_it_gets(kubectl: UpKubectl) -> None:
     lines = kubectl.ok("get", "pods", "-n", "ns").splitlines()
     assert lines[0].split() == ["NAME", "READY", "STATUS", "AGE"]
     assert [line.split()[0] for line in lines[1:4]] == ["big", "train-w-0", "train-w-1"]
@@ -147,12 +147,12 @@ def test_it_gets(kubectl: Kubectl) -> None:
     assert both == ["job.batch.volcano.sh/train", "node/n1", "node/n2"]
 
 
-def test_all_of_a_namespace(kubectl: Kubectl) -> None:
+def test_all_of_a_namespace(kubectl: UpKubectl) -> None:
     shown = kubectl.ok("get", "all", "-n", "ns", "-o", "name").split()
     assert {"pod/big", "pod/train-w-2", "job.batch.volcano.sh/train"} <= {*shown}
 
 
-def test_it_describes_with_events(kubectl: Kubectl) -> None:
+def test_it_describes_with_events(kubectl: UpKubectl) -> None:
     why = r"Warning +FailedScheduling .*100 cpu, the largest node has 8"
     kubectl.until(why, "describe", "pod", "big", "-n", "ns")
     placed = r"Normal +Scheduled .*quadrant +3 tasks placed by shard-\d"
@@ -164,7 +164,7 @@ def test_it_describes_with_events(kubectl: Kubectl) -> None:
         assert "Name:" in kubectl.ok("describe", *words.split())
 
 
-def test_it_watches(kubectl: Kubectl) -> None:
+def test_it_watches(kubectl: UpKubectl) -> None:
     watch = subprocess.Popen(
         [kubectl.program, "get", "pods", "-n", "ns", "-l", "tier=seen", "-w"],
         stdout=subprocess.PIPE,
@@ -188,7 +188,7 @@ def test_it_watches(kubectl: Kubectl) -> None:
     assert re.search(r"^NAME +READY +STATUS +AGE\nseen ", seen), seen
 
 
-def test_it_applies_and_tells_what_would_change(kubectl: Kubectl) -> None:
+def test_it_applies_and_tells_what_would_change(kubectl: UpKubectl) -> None:
     first, second = running_pod("one", tier="a"), running_pod("one", tier="b")
     path = kubectl.file("one", first)
     said = kubectl("diff", "-f", path)
@@ -202,7 +202,7 @@ def test_it_applies_and_tells_what_would_change(kubectl: Kubectl) -> None:
         "wait", "pod/one", "-n", "ns", "--for=jsonpath={.status.phase}=Running", "--timeout=60s"
     )
     assert kubectl.ok("apply", "-f", path) == "pod/one unchanged\n"
-    assert kubectl("diff", "-f", path) == Said(0, "", "")
+    assert kubectl("diff", "-f", path) == KubectlOutput(0, "", "")
     path = kubectl.file("one", second)
     said = kubectl("diff", "-f", path)
     assert said.code == 1
@@ -215,7 +215,7 @@ def test_it_applies_and_tells_what_would_change(kubectl: Kubectl) -> None:
     assert kubectl("get", "pod", "one", "-n", "ns").code == 1
 
 
-def test_the_server_applies(kubectl: Kubectl) -> None:
+def test_the_server_applies(kubectl: UpKubectl) -> None:
     path = kubectl.file("two", running_pod("two", tier="a"))
     apply = ("apply", "--server-side", "-f", path)
     assert kubectl.ok(*apply) == "pod/two serverside-applied\n"
@@ -233,7 +233,7 @@ def test_the_server_applies(kubectl: Kubectl) -> None:
     kubectl.ok("wait", "pod/two", "-n", "ns", "--for=delete", "--timeout=60s")
 
 
-def test_a_finalizer_can_be_taken_away(kubectl: Kubectl) -> None:
+def test_a_finalizer_can_be_taken_away(kubectl: UpKubectl) -> None:
     held = running_pod("held")
     held["metadata"]["finalizers"] = ["example.com/a", "example.com/b"]
     kubectl.ok("apply", "-f", kubectl.file("held", held))
@@ -244,13 +244,13 @@ def test_a_finalizer_can_be_taken_away(kubectl: Kubectl) -> None:
     kubectl.ok("delete", "pod", "held", "-n", "ns")
 
 
-def test_it_explains(kubectl: Kubectl) -> None:
+def test_it_explains(kubectl: UpKubectl) -> None:
     said = kubectl.ok("explain", "pod.spec.containers.resources.requests")
     assert "Amounts that are set aside for it" in said
     assert "minAvailable\t<integer>" in kubectl.ok("explain", "vcjob.spec")
 
 
-def test_what_is_wrong_is_told_field_by_field(kubectl: Kubectl) -> None:
+def test_what_is_wrong_is_told_field_by_field(kubectl: UpKubectl) -> None:
     wrong = job("wrong", 1)
     wrong["spec"]["minAvailable"] = -1
     said = kubectl("apply", "-f", kubectl.file("wrong", wrong))
@@ -264,14 +264,14 @@ def test_what_is_wrong_is_told_field_by_field(kubectl: Kubectl) -> None:
     assert kubectl("get", "pod,vcjob", "wrong", "-n", "ns").code == 1
 
 
-def test_the_plugin_is_the_command(kubectl: Kubectl) -> None:
+def test_the_plugin_is_the_command(kubectl: UpKubectl) -> None:
     """``kubectl-quadrant`` stands beside ``quadrant``; kubectl finds it in PATH."""
     said = kubectl.ok("quadrant", "get", "pods", "-n", "ns", "-o", "name")
     assert said.splitlines() == ["pod/big", *(f"pod/train-w-{i}" for i in range(3))]
     assert "ExceedsNodeCapacity" in kubectl("quadrant", "explain", "pod", "ns/big").out
 
 
-def test_what_is_not_there_is_told_cleanly(kubectl: Kubectl) -> None:
+def test_what_is_not_there_is_told_cleanly(kubectl: UpKubectl) -> None:
     for words in (("auth", "can-i", "get", "pods"), ("cluster-info",), ("top", "pods")):
         said = kubectl(*words)
         assert "Traceback" not in said.out + said.err

@@ -13,7 +13,7 @@ import pytest
 from laboratory.cli.app import run
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     code: int
     out: str
     err: str
@@ -24,7 +24,7 @@ class Said(NamedTuple):
         return [" ".join(line.split()) for line in self.out.splitlines()]
 
 
-Quadrant = Callable[..., Said]
+Quadrant = Callable[..., CommandOutput]
 
 
 @pytest.fixture
@@ -36,12 +36,12 @@ def quadrant(
     for name in ("KUBECONFIG", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 
-    def quadrant(*arguments: str, stdin: str = "") -> Said:
+    def quadrant(*arguments: str, stdin: str = "") -> CommandOutput:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         capsys.readouterr()
         code = run(list(arguments), "quadrant")
         out, err = capsys.readouterr()
         assert "Traceback" not in err
-        return Said(code, out, err)
+        return CommandOutput(code, out, err)
 
     return quadrant

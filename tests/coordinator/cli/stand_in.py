@@ -140,7 +140,7 @@ def listed(kind: str, *items: dict[str, Any], version: str = "v1") -> dict[str, 
 
 
 @dataclass
-class Asked:
+class SentRequest:
     method: str
     path: str
     query: dict[str, str]
@@ -155,7 +155,7 @@ class StandIn:
     """
 
     answers: dict[tuple[str, str], Answer | list[Answer]]
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[SentRequest] = field(default_factory=list)
     url: str = ""
     slow: float = 0.0
     at_once: int = 0
@@ -164,7 +164,7 @@ class StandIn:
     """No watch is answered before :attr:`released` is set."""
     released: threading.Event = field(default_factory=threading.Event)
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: SentRequest) -> Answer:
         self.asked.append(asked)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -185,7 +185,7 @@ class StandIn:
             return known.pop(0) if len(known) > 1 else known[0]
         return known or status(404, "NotFound", f'"{asked.path}" not found')
 
-    def requests(self, method: str) -> list[Asked]:
+    def requests(self, method: str) -> list[SentRequest]:
         return [asked for asked in self.asked if asked.method == method]
 
 
@@ -193,13 +193,13 @@ class StandIn:
 def serving(answers: dict[tuple[str, str], Any]) -> Iterator[StandIn]:
     stand_in = StandIn(answers)
 
-    class Handler(BaseHTTPRequestHandler):
+    class StandInHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _do(self) -> None:
             url = urlsplit(self.path)
             length = int(self.headers.get("Content-Length") or 0)
-            asked = Asked(
+            asked = SentRequest(
                 self.command,
                 url.path,
                 dict(parse_qsl(url.query)),
@@ -230,7 +230,7 @@ def serving(answers: dict[tuple[str, str], Any]) -> Iterator[StandIn]:
         def handle_error(self, request: Any, client_address: Any) -> None:
             """A client that left early is no failure of the test."""
 
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), StandInHandler)
     server.daemon_threads = True
     stand_in.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

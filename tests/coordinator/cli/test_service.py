@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.coordinator.cli.conftest import Quadrant, Said
+from tests.coordinator.cli.conftest import CommandOutput, Quadrant
 from tests.end_to_end.one_process.harness import Running, running
 
 NODES = """
@@ -65,8 +65,8 @@ class Command:
         self._quadrant = quadrant
         self.service = service
 
-    async def __call__(self, *words: str, stdin: str = "", code: int = 0) -> Said:
-        said: Said = await asyncio.to_thread(
+    async def __call__(self, *words: str, stdin: str = "", code: int = 0) -> CommandOutput:
+        said: CommandOutput = await asyncio.to_thread(
             self._quadrant, *words, "--server", self.service.url, stdin=stdin
         )
         assert said.code == code, said

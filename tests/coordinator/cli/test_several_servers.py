@@ -70,7 +70,7 @@ def test_the_one_that_leads_is_asked_wherever_it_stands(two: list[ThreadingHTTPS
     asked.close()
 
 
-class Clock:
+class WaitingClock:
     """Time that passes by waiting alone, however long the machine takes for an attempt."""
 
     now = 0.0
@@ -85,7 +85,7 @@ class Clock:
 def test_where_none_leads_it_waits_and_then_says_so(
     two: list[ThreadingHTTPServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coordinator.cli.client.client.time", Clock())
+    monkeypatch.setattr("coordinator.cli.client.client.time", WaitingClock())
     asked = client(*(server.server_port for server in two), patience=0.2)
     with pytest.raises(KubeError) as caught:
         asked.get("/who")

@@ -99,7 +99,7 @@ def up(short_dir: Path) -> Iterator[Path]:
             service.communicate(timeout=60)
 
 
-class Users:
+class ContendingUsers:
     """Users' writes, and their view of the results."""
 
     def __init__(self, quadrant: Quadrant, directory: Path) -> None:
@@ -151,7 +151,7 @@ def test_every_action_at_work(
     up: Path, quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(up))
-    users = Users(quadrant, tmp_path)
+    users = ContendingUsers(quadrant, tmp_path)
     users.apply(
         *map(named_node, range(NODES)),
         hyper_node("rack-0", 1, "n0", "n1"),

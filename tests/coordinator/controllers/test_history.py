@@ -16,7 +16,7 @@ from tests.coordinator.controllers.support import gone, job, node, phase, status
 from tests.end_to_end.one_process.harness import running
 
 
-class Recorded(FaultyCluster):
+class RecordingCluster(FaultyCluster):
     """It loses answers, says reports twice, and writes down what it does before it answers."""
 
     def __init__(self, history: HistoryFile) -> None:
@@ -44,7 +44,7 @@ class Recorded(FaultyCluster):
 async def test_the_checker_has_nothing_to_say(tmp_path: Path, redis_url: str) -> None:
     path = tmp_path / "h.jsonl"
     history = HistoryFile(path)
-    cluster = Recorded(history)
+    cluster = RecordingCluster(history)
     ledger = RedisLedger(redis_url)
     follower = LogFollower(ledger, history, unavailable=LedgerUnavailable)
     following = asyncio.create_task(follower.run())

@@ -105,7 +105,7 @@ async def test_the_same_again_changes_nothing_and_another_is_refused(
 async def test_a_job_that_is_deleted_while_it_begins_anew_goes(
     tmp_path: Path, redis_url: str
 ) -> None:
-    cluster = Deaf(grace=0.01)
+    cluster = DeafCluster(grace=0.01)
     async with running(redis_url, tmp_path, kubelets=cluster) as service:
         tasks = [task("bad", 1, runs=0.01, code=1), task("long", 1)]
         await submit(service, node(), job("j", *tasks, policies=RESTART))
@@ -199,7 +199,7 @@ async def test_policies_of_a_job_that_runs_may_change(tmp_path: Path, redis_url:
 
 
 async def test_a_successor_begins_the_job_anew(tmp_path: Path, redis_url: str) -> None:
-    cluster = Deaf(grace=0.01)
+    cluster = DeafCluster(grace=0.01)
     async with running(redis_url, tmp_path, kubelets=cluster) as service:
         tasks = [task("bad", 1, runs=0.01, code=1), task("long", 1)]
         await submit(service, node(), job("j", *tasks, policies=RESTART, maxRetry=2))
@@ -248,7 +248,7 @@ class OnceBad(LocalCluster):
         return super().bind(replace(requests, exit_codes=codes), now)
 
 
-class Deaf(LocalCluster):
+class DeafCluster(LocalCluster):
     """It stops nothing until it hears again."""
 
     deaf = True

@@ -13,13 +13,13 @@ from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.memory.synchronous import at_once
 from tests.coordinator.intake.bench import same, state
 from tests.coordinator.intake.objects import job, pod, queue, task
-from tests.coordinator.intake.test_story import Story
+from tests.coordinator.intake.test_story import IntakeStory
 from tests.examples import examples
 
 NEXT = ("Pending", "Pending", "Failed", "Aborted")
 
 
-class Lives(Story):
+class Lives(IntakeStory):
     """Jobs that begin anew, end and grow, beside pods that take their names."""
 
     def some_object(self) -> dict[str, Any]:

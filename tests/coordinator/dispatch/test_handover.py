@@ -27,7 +27,7 @@ def node(row: int) -> Node:
     return Node(row=row, name=f"n{row}", allocatable=((CPU, 4000), (PODS, 110)))
 
 
-class Stage:
+class HandoverStage:
     """A core, and what it gave out; partitions are stored as soon as they are asked for."""
 
     def __init__(self, *, nodes: int = 20, shards: int = 2, jobs: int = 0, up: bool = True) -> None:
@@ -99,7 +99,7 @@ def owner(put: PutPartition, row: int) -> int | None:
 
 
 def test_first_nobody_has_the_row_then_the_taker() -> None:
-    stage = Stage()
+    stage = HandoverStage()
     assert owner(stage.puts[0], 1) == 1
     first = stage.pull_together()
     assert first.moving == [Move(giver=1, taker=0, rows=[1])]
@@ -119,7 +119,7 @@ def test_first_nobody_has_the_row_then_the_taker() -> None:
 
 
 def test_a_call_that_may_have_been_planned_before_holds_it_up() -> None:
-    stage = Stage(jobs=4)
+    stage = HandoverStage(jobs=4)
     stage.step()
     sent = [send for send in stage.calls.values() if send.shard == 1]
     assert sent
@@ -134,7 +134,7 @@ def test_a_call_that_may_have_been_planned_before_holds_it_up() -> None:
 
 def test_a_position_before_the_move_does_not_count() -> None:
     """A call came twice, say: its first answer is here, the second is at work on an old view."""
-    stage = Stage()
+    stage = HandoverStage()
     first = stage.pull_together()
     stage.step()
     (beat,) = stage.calls.values()
@@ -146,7 +146,7 @@ def test_a_position_before_the_move_does_not_count() -> None:
 
 
 def test_it_does_not_begin_before_it_is_told() -> None:
-    stage = Stage()
+    stage = HandoverStage()
     stage.core.admitted(Changes(hyper_nodes=[HyperNode.of("h", 1, ("n0", "n1"))]))
     given_out = stage.core.repartition()
     assert given_out is not None
@@ -159,7 +159,7 @@ def test_it_does_not_begin_before_it_is_told() -> None:
 
 
 def test_the_takers_and_other_shards_need_not_be_asked() -> None:
-    stage = Stage(nodes=30, shards=3)
+    stage = HandoverStage(nodes=30, shards=3)
     stage.pull_together()
     stage.core.worker_lost(2)
     stage.core.followed(1, EPOCH, "9-0")
@@ -168,7 +168,7 @@ def test_the_takers_and_other_shards_need_not_be_asked() -> None:
 
 
 def test_a_lost_giver_holds_nothing_up_and_its_successor_must_have_read() -> None:
-    stage = Stage()
+    stage = HandoverStage()
     stage.pull_together()
     stage.step()
     stage.core.dispatcher.shards[1].epoch = None  # given up; its epoch is not void yet
@@ -183,7 +183,7 @@ def test_a_lost_giver_holds_nothing_up_and_its_successor_must_have_read() -> Non
 
 
 def test_new_nodes_do_not_wait_for_what_is_on_its_way() -> None:
-    stage = Stage()
+    stage = HandoverStage()
     first = stage.pull_together()
     stage.core.admitted(Changes(nodes=[node(20)]))
     between = stage.look()
@@ -199,7 +199,7 @@ def test_new_nodes_do_not_wait_for_what_is_on_its_way() -> None:
 
 def test_a_node_that_comes_back_has_its_shard_again() -> None:
     """Not yet read by the worker that had it, its return must not make it two shards' own."""
-    stage = Stage()
+    stage = HandoverStage()
     shard = owner(stage.puts[-1], 3)
     stage.core.admitted(Changes(nodes_gone=[3]))
     stage.look()
@@ -210,7 +210,7 @@ def test_a_node_that_comes_back_has_its_shard_again() -> None:
 
 
 def test_figures_follow_the_nodes() -> None:
-    stage = Stage(nodes=8)
+    stage = HandoverStage(nodes=8)
     shards = stage.core.dispatcher.shards
     assert [shards[s].nodes for s in (0, 1)] == [4, 4]
     stage.core.admitted(Changes(nodes_gone=[0, 2]))
@@ -227,8 +227,8 @@ def test_figures_follow_the_nodes() -> None:
 
 @pytest.mark.parametrize("workers_first", [True, False])
 def test_a_successor_finishes_what_it_finds_begun(*, workers_first: bool) -> None:
-    first = Stage().pull_together()
-    stage = Stage(up=False)
+    first = HandoverStage().pull_together()
+    stage = HandoverStage(up=False)
     stage.core.restore_partition(first, at="7-0")
     stage.log = 7
     if workers_first:
@@ -242,15 +242,15 @@ def test_a_successor_finishes_what_it_finds_begun(*, workers_first: bool) -> Non
 
 
 def test_a_successor_keeps_what_it_finds_done() -> None:
-    before = Stage()
-    stage = Stage(up=False)
+    before = HandoverStage()
+    stage = HandoverStage(up=False)
     stage.core.restore_partition(before.puts[-1], at="7-0")
     assert stage.look() is None
     assert stage.step() == []
 
 
 def test_a_successor_in_another_mode_tells_so() -> None:
-    before = Stage()
+    before = HandoverStage()
     core = Coordinator(order(nodes=0), Dispatcher(2), mode="soft")
     core.restore_partition(before.puts[-1], at="7-0")
     core.admitted(Changes(nodes=[node(row) for row in range(20)]))
@@ -262,8 +262,8 @@ def test_a_successor_in_another_mode_tells_so() -> None:
 
 
 def test_more_shards_take_their_part_at_once_and_in_two_phases() -> None:
-    before = Stage(nodes=40)
-    stage = Stage(nodes=40, shards=4, up=False)
+    before = HandoverStage(nodes=40)
+    stage = HandoverStage(nodes=40, shards=4, up=False)
     stage.core.restore_partition(before.puts[-1], at="7-0")
     first = stage.look()
     assert first is not None
@@ -277,7 +277,7 @@ def test_more_shards_take_their_part_at_once_and_in_two_phases() -> None:
 
 
 def test_a_rebalance_goes_on_in_pauses_until_it_is_done() -> None:
-    stage = Stage(nodes=200)
+    stage = HandoverStage(nodes=200)
     stage.core.partition.rebalancer.__init__(60)  # type: ignore[misc]
     stage.core.dispatcher.used(range(200), ONE.requests, +1)
     gone = [row for row in range(200) if row % 2 == 0 and row < 170]

@@ -47,7 +47,7 @@ def test_every_answer_about_a_job_is_the_same(
 
 
 @dataclass(frozen=True, slots=True)
-class _Answers:
+class _ServiceAnswers:
     explanations: dict[str, Item]
     objects: dict[str, list[Item]]
     top: Counter[str]
@@ -74,7 +74,7 @@ def _turns(service: Running) -> tuple[int, int]:
     return sum(status["outcomes"].values()), status["open_turns"]
 
 
-async def _answers(service: Running, names: list[str]) -> _Answers:
+async def _answers(service: Running, names: list[str]) -> _ServiceAnswers:
     explanations = {name: await explained(service, name) for name in names}
     objects = {path: await _items(service, path) for path in (BATCH, GROUPS, PODS, EVENTS)}
     core = service.service.core
@@ -84,10 +84,10 @@ async def _answers(service: Running, names: list[str]) -> _Answers:
     waiting = at_once(waiting_in_steps(core, core.order.now, names=slots))
     for (_, reason), count in waiting.jobs.items():
         unadmitted[reason] += count
-    return _Answers(explanations, objects, Counter(top), unadmitted)
+    return _ServiceAnswers(explanations, objects, Counter(top), unadmitted)
 
 
-def _same_answers(answers: _Answers) -> None:
+def _same_answers(answers: _ServiceAnswers) -> None:
     explanations, objects = answers.explanations, answers.objects
     for name, explanation in explanations.items():
         pods = [pod for pod in objects[PODS] if _job_of_pod(pod) == name]

@@ -37,7 +37,7 @@ def kept_documents(admission: Admission) -> list[tuple[str, bytes | None]]:
     return [*kept.items(), *((str(key), None) for key in admission.documents_gone)]
 
 
-class Kept:
+class StoredSnapshot:
     """Ledger that keeps intake's operations and gives them back as a snapshot."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class Bench:
 
     def __init__(self, *, observe: bool = False) -> None:
         self.intake = Intake(observe=observe)
-        self.kept = Kept()
+        self.kept = StoredSnapshot()
 
     def admit(self, *items: Any, now: float = 1.0, atomic: bool = False) -> Admission:
         return self._keep(self.intake.admit(items, now, atomic=atomic))

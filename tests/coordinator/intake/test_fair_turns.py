@@ -10,7 +10,7 @@ from coordinator.intake.fair_queue import LineFull
 from coordinator.intake.fair_turns import FairTurns
 
 
-class Served:
+class ServedCallers:
     def __init__(self, turns: FairTurns) -> None:
         self.turns = turns
         self.order: list[str] = []
@@ -24,7 +24,7 @@ class Served:
 
 async def test_the_costly_one_waits_for_the_cheap_one() -> None:
     """For each second of the one the other has its ten requests of 0.1 s."""
-    served = Served(FairTurns(slots=1, size=100))
+    served = ServedCallers(FairTurns(slots=1, size=100))
     async with asyncio.TaskGroup() as group:
         for _ in range(10):
             group.create_task(served.one("costly", 1.0))
@@ -36,7 +36,7 @@ async def test_the_costly_one_waits_for_the_cheap_one() -> None:
 
 
 async def test_who_idles_saves_up_nothing() -> None:
-    served = Served(FairTurns(slots=1, size=100))
+    served = ServedCallers(FairTurns(slots=1, size=100))
     for _ in range(50):
         await served.one("busy", 1.0)
     served.order.clear()

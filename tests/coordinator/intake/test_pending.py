@@ -34,7 +34,7 @@ class Book:
         return self.all.get(queue, 0) - self.running.get(queue, 0)
 
 
-class Bench:
+class PendingBench:
     def __init__(self, limit: int, **jobs: int) -> None:
         self.book = Book(dict(jobs))
         self.intake = Intake()
@@ -52,7 +52,7 @@ class Bench:
 
 
 def test_jobs_beyond_the_bound_are_refused_by_queue() -> None:
-    bench = Bench(3, a=2, b=0)
+    bench = PendingBench(3, a=2, b=0)
     items = [job("j1", "a"), pod("p1", queue="a"), job("j2", "b"), group("g", "a"), node("n")]
     assert bench.refused(*items) == ["default/j1", "default/p1"], "groups come first in a list"
     assert bench.refused(job("j3", "a")) == ["default/j3"], "the first is not known yet, but counts"
@@ -65,14 +65,14 @@ def test_jobs_beyond_the_bound_are_refused_by_queue() -> None:
 
 
 def test_members_share_the_verdict_on_their_group() -> None:
-    bench = Bench(1, a=0)
+    bench = PendingBench(1, a=0)
     items = [pod("p1", group="g"), group("g", "a"), pod("p2", group="g"), pod("p3", group="h")]
     later = [pod("q1", group="h2", queue="a"), pod("q2", group="h2", queue="a"), group("g2", "a")]
     assert bench.refused(*items, *later) == ["default/q1", "default/q2", "default/g2"]
 
 
 def test_what_is_known_already_is_no_new_job() -> None:
-    bench = Bench(1, a=1)
+    bench = PendingBench(1, a=1)
     bench.intake.admit([group("g", "a"), pod("p", queue="a"), job("j", "a")], 0.0)
     known = [group("g", "a"), pod("p", queue="a"), job("j", "a"), pod("m", group="g")]
     assert bench.refused(*known) == []
@@ -80,7 +80,7 @@ def test_what_is_known_already_is_no_new_job() -> None:
 
 
 def test_jobs_that_run_take_no_room_and_are_not_counted_each_time() -> None:
-    bench = Bench(10, a=100)
+    bench = PendingBench(10, a=100)
     bench.book.running["a"] = 95
     assert bench.refused(*(job(f"j{i}", "a") for i in range(7))) == ["default/j5", "default/j6"]
     for i in range(20):
@@ -98,7 +98,7 @@ def test_far_from_the_bound_only_kinds_are_looked_at() -> None:
             assert name == "kind", "looked at"
             return "Pod"
 
-    bench = Bench(100, a=50)
+    bench = PendingBench(100, a=50)
     assert bench.refused(*(Blind() for _ in range(50))) == []
     bench.bound.published()
 
@@ -107,7 +107,7 @@ def test_far_from_the_bound_only_kinds_are_looked_at() -> None:
 
 
 def test_a_request_is_of_the_queue_of_its_first_job() -> None:
-    names = Bench(1).intake.registry
+    names = PendingBench(1).intake.registry
     assert lane_of([node("n"), job("j", "a"), job("k", "b")], names) == "a"
     assert lane_of([node("n")], names) == OTHERS
     assert lane_of([], names) == OTHERS
@@ -122,12 +122,12 @@ def test_a_request_is_of_the_queue_of_its_first_job() -> None:
 
 
 def test_invented_queues_share_one_line() -> None:
-    names = Bench(1).intake.registry
+    names = PendingBench(1).intake.registry
     assert {lane_of([job("j", f"q{i}")], names) for i in range(5)} == {OTHERS}
 
 
 def test_a_member_goes_where_its_group_is() -> None:
-    bench = Bench(1)
+    bench = PendingBench(1)
     bench.intake.admit([group("g", "b")], 0.0)
     names = bench.intake.registry
     assert queue_of(pod("p", group="g", queue="a"), names) == "b"
@@ -136,7 +136,7 @@ def test_a_member_goes_where_its_group_is() -> None:
 
 
 def test_jobs_have_so_many_tasks_together() -> None:
-    bench = Bench(100, a=0)
+    bench = PendingBench(100, a=0)
     bench.book.all_tasks = MOST_TASKS - 1_500_000
 
     def large(name: str, replicas: int) -> Any:

@@ -32,7 +32,7 @@ from tests.coordinator.intake.objects import (
 from tests.examples import examples
 
 
-class Story:
+class IntakeStory:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.intake = Intake()
@@ -141,7 +141,7 @@ class Story:
 @settings(max_examples=examples(60))
 @given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 40))
 def test_the_ledger_knows_everything(seed: int, steps: int) -> None:
-    story = Story(seed)
+    story = IntakeStory(seed)
     for _ in range(steps):
         story.step()
         story.check()

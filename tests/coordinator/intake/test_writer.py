@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(100)]
 POD, JOB = Key("Pod", "ns", "p"), Key("Job", "ns", "j")
 
 
-class Desk:
+class WriterDesk:
     """A writer over a ledger, with what it told."""
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ class Slow(MemoryLedger):
 
 
 @pytest_asyncio.fixture
-async def desk() -> Desk:
-    return Desk()
+async def desk() -> WriterDesk:
+    return WriterDesk()
 
 
 @pytest_asyncio.fixture
-async def writer(desk: Desk) -> AsyncIterator[IntakeWriter]:
+async def writer(desk: WriterDesk) -> AsyncIterator[IntakeWriter]:
     opened = await desk.open()
     running = asyncio.create_task(opened.run())
     yield opened
@@ -100,7 +100,9 @@ def labelled(key: str, value: str) -> Any:
     return make
 
 
-async def test_an_object_is_created_changed_and_deleted(desk: Desk, writer: IntakeWriter) -> None:
+async def test_an_object_is_created_changed_and_deleted(
+    desk: WriterDesk, writer: IntakeWriter
+) -> None:
     created = await writer.change(POD, lambda before: pod("p"))
     assert created.before is None
     assert created.after is not None
@@ -122,7 +124,7 @@ async def test_an_object_is_created_changed_and_deleted(desk: Desk, writer: Inta
     assert (snapshot.jobs, set(snapshot.documents)) == ({}, {"Queue//default"})
 
 
-async def test_nothing_is_told_before_it_is_durable(desk: Desk, writer: IntakeWriter) -> None:
+async def test_nothing_is_told_before_it_is_durable(desk: WriterDesk, writer: IntakeWriter) -> None:
     await asyncio.gather(*(writer.submit([pod(f"p-{i}"), node(f"n-{i}")]) for i in range(5)))
     for changes, durable in zip(desk.told, desk.durable, strict=True):
         assert {str(document.key) for document in changes.documents} <= durable
@@ -164,7 +166,7 @@ async def test_what_make_raises_goes_to_its_caller_alone(writer: IntakeWriter) -
 
 
 async def test_a_change_sees_what_came_before_it_published(
-    desk: Desk, writer: IntakeWriter
+    desk: WriterDesk, writer: IntakeWriter
 ) -> None:
     """Versions are given at publication: a precondition must not meet an older one."""
     seen: list[tuple[int, bool]] = []
@@ -182,14 +184,16 @@ async def test_a_change_sees_what_came_before_it_published(
     assert seen == [(n, True) for n in range(4)]
 
 
-async def test_the_bulk_path_counts_for_a_change_too(desk: Desk, writer: IntakeWriter) -> None:
+async def test_the_bulk_path_counts_for_a_change_too(
+    desk: WriterDesk, writer: IntakeWriter
+) -> None:
     admission, changed = await asyncio.gather(
         writer.submit([pod("p")]), writer.change(POD, labelled("a", "b"))
     )
     assert changed.before in admission.documents
 
 
-async def test_a_dry_run_stores_and_tells_nothing(desk: Desk, writer: IntakeWriter) -> None:
+async def test_a_dry_run_stores_and_tells_nothing(desk: WriterDesk, writer: IntakeWriter) -> None:
     await writer.submit(EVERY_KIND)
     before, told, sent = state(desk.intake), len(desk.told), len(desk.ledger.batches)
     asked = await writer.submit([pod("new")], dry_run=True)
@@ -206,7 +210,9 @@ async def test_a_dry_run_stores_and_tells_nothing(desk: Desk, writer: IntakeWrit
     assert (len(desk.told), len(desk.ledger.batches)) == (told, sent)
 
 
-async def test_of_one_object_only_its_last_form_is_stored(desk: Desk, writer: IntakeWriter) -> None:
+async def test_of_one_object_only_its_last_form_is_stored(
+    desk: WriterDesk, writer: IntakeWriter
+) -> None:
     labels = node("n", labels={"a": "b"})
     await asyncio.gather(writer.submit([node("n")]), writer.submit([labels]))
     await asyncio.gather(
@@ -233,7 +239,7 @@ async def test_another_object_cannot_come_by_this_ones_name(writer: IntakeWriter
 
 
 async def test_what_a_controller_knows_survives_changes_and_restarts(
-    desk: Desk, writer: IntakeWriter
+    desk: WriterDesk, writer: IntakeWriter
 ) -> None:
     await writer.submit([job()])
     jid = desk.intake.documents[JOB].jid
@@ -246,7 +252,9 @@ async def test_what_a_controller_knows_survives_changes_and_restarts(
     assert again.documents[JOB] == changed.after
 
 
-async def test_of_documents_the_log_tells_the_keys_alone(desk: Desk, writer: IntakeWriter) -> None:
+async def test_of_documents_the_log_tells_the_keys_alone(
+    desk: WriterDesk, writer: IntakeWriter
+) -> None:
     await writer.submit([pod("p")])
     await writer.change(POD, labelled("a", "b"))
     entries = [e for e in await desk.ledger.read_log("0") if isinstance(e, IntakeEntry)]
@@ -254,7 +262,7 @@ async def test_of_documents_the_log_tells_the_keys_alone(desk: Desk, writer: Int
     assert [entry.documents for entry in entries] == [["Pod/ns/p", "Queue//default"], ["Pod/ns/p"]]
 
 
-async def test_too_many_waiting_requests_are_turned_away(desk: Desk) -> None:
+async def test_too_many_waiting_requests_are_turned_away(desk: WriterDesk) -> None:
     idle = await desk.open()
     async with asyncio.TaskGroup() as group:
         waiting = [group.create_task(idle.submit([queue("q")])) for _ in range(QUEUE_REQUESTS)]
@@ -268,7 +276,7 @@ async def test_too_many_waiting_requests_are_turned_away(desk: Desk) -> None:
 
 
 async def test_a_small_request_does_not_wait_for_all_the_queues_of_a_tenant(
-    desk: Desk, writer: IntakeWriter
+    desk: WriterDesk, writer: IntakeWriter
 ) -> None:
     """More Lists than one store takes, each in a queue of its own. If the queues took turns, all of
     them would come before whoever asks last; by time the second turn is his."""
@@ -323,7 +331,7 @@ class Refusing(Slow):
 async def test_a_store_that_the_ledger_refuses_is_refused_to_its_request_alone(
     error: Exception, status: HTTPStatus
 ) -> None:
-    desk = Desk()
+    desk = WriterDesk()
     desk.ledger = ledger = Refusing()
     writer = await desk.open()
     running = asyncio.create_task(writer.run())
@@ -352,7 +360,7 @@ async def test_a_store_that_the_ledger_refuses_is_refused_to_its_request_alone(
 
 async def test_what_waits_for_a_refused_store_of_the_coordinator_goes_on() -> None:
     """A purge that is refused leaves the job as it was: it can be purged later."""
-    desk = Desk()
+    desk = WriterDesk()
     desk.ledger = ledger = Refusing()
     writer = await desk.open()
     running = asyncio.create_task(writer.run())

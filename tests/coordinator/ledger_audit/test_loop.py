@@ -130,7 +130,7 @@ async def test_a_field_that_is_no_tasks_name_is_told_as_altered() -> None:
         picture.take(Table.TASK, [(b"seven", page.records[0][1])])
 
 
-class Clock:
+class AuditClock:
     """Time that passes by waiting alone: how long this process is kept from its core is no part of
     the rule."""
 
@@ -158,14 +158,14 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> AuditClock:
+    made = AuditClock()
     monkeypatch.setattr(loop, "time", made)
     monkeypatch.setattr(loop, "asyncio", made)
     return made
 
 
-async def test_a_look_waits_for_a_calm_time(clock: Clock) -> None:
+async def test_a_look_waits_for_a_calm_time(clock: AuditClock) -> None:
     """Each window asks twice: at its begin, and at its end."""
     shares = iter([1.0, 0.9] * 5 + [1.0, 0.1] + [1.0] * 9)
     desk = await damaged("a-node-with-too-much-used")
@@ -175,7 +175,7 @@ async def test_a_look_waits_for_a_calm_time(clock: Clock) -> None:
     assert clock.now == pytest.approx(6 * loop.CALM_SECONDS)
 
 
-async def test_a_look_waits_until_few_tasks_are_recorded(clock: Clock) -> None:
+async def test_a_look_waits_until_few_tasks_are_recorded(clock: AuditClock) -> None:
     """However little the process does: others may have the cores, or be what takes the time."""
     always = iter(lambda: 0.01, None)
     window = loop.CALM_TASKS * loop.CALM_SECONDS
@@ -193,7 +193,7 @@ async def test_a_look_waits_until_few_tasks_are_recorded(clock: Clock) -> None:
     assert clock.now == pytest.approx(3 * loop.CALM_SECONDS)
 
 
-async def test_a_process_that_is_never_calm_is_audited_too(clock: Clock) -> None:
+async def test_a_process_that_is_never_calm_is_audited_too(clock: AuditClock) -> None:
     always = iter(lambda: 1.0, None)
     desk = await damaged("a-node-with-too-much-used")
     every = 0.25  # whose multiples are exact: no pause more for a sum that is a bit too small

@@ -13,24 +13,24 @@ from coordinator.objects.store import Objects
 from laboratory.scenarios.generate import scenario
 from laboratory.scenarios.play import play
 from laboratory.simulation.service_edges import ServiceEdges
-from tests.coordinator.objects.test_watchers import FOLLOWED, Follower
+from tests.coordinator.objects.test_watchers import FOLLOWED, ObjectFollower
 from tests.examples import examples
 
 
-class Watched:
+class WatchedObjects:
     """One coordinator's objects and those who follow them."""
 
     def __init__(self, objects: Objects) -> None:
         self.objects = objects  # as a World, for a follower
         self.cluster_events = False
         """Whether a job ever had a story: it goes with its job."""
-        self.followers = [Follower(self, kind) for kind in FOLLOWED]  # type: ignore[arg-type]
+        self.followers = [ObjectFollower(self, kind) for kind in FOLLOWED]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 3, 5, 7, 9, 13, 22][: examples(8, least=4)])
 def test_a_run_with_objects_is_the_run_without(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     without = play(scenario(seed)).notes.lines
-    every: list[Watched] = []
+    every: list[WatchedObjects] = []
     begin, admitted = ServiceEdges.__init__, Coordinator.admitted
 
     def beginning(edges: ServiceEdges, **given: Any) -> None:
@@ -39,7 +39,7 @@ def test_a_run_with_objects_is_the_run_without(seed: int, monkeypatch: pytest.Mo
         objects = Objects(core, lambda: intake.registry, epoch=given["epoch"].counter)
         objects.restore(intake.documents.values())
         core.observe(objects)
-        every.append(Watched(objects))
+        every.append(WatchedObjects(objects))
 
     def telling(core: Coordinator, changes: Changes, states: Any = None) -> None:
         if isinstance(core.observer, Objects):

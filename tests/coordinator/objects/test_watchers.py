@@ -20,7 +20,7 @@ from tests.coordinator.objects.world import KIND, World, infeasible, nominated, 
 FOLLOWED = ("Pod", "PodGroup", "Job", "Node", "Queue", "Namespace")
 
 
-class Follower:
+class ObjectFollower:
     """Client of the HTTP watch: a list, then changes."""
 
     def __init__(self, world: World, kind: str) -> None:
@@ -164,7 +164,7 @@ def test_following_equals_listing_though_much_happens_while_changes_are_read(
     monkeypatch.setattr(changes, "STRIDE", 1)
     monkeypatch.setattr(changes, "SORTED", 2)
     life = Life(seed)
-    followers = [Follower(life.world, kind) for kind in FOLLOWED]
+    followers = [ObjectFollower(life.world, kind) for kind in FOLLOWED]
 
     left = 0
 
@@ -188,7 +188,7 @@ def test_following_equals_listing_though_much_happens_while_changes_are_read(
 @pytest.mark.parametrize("seed", range(12))
 def test_following_equals_listing_whatever_happens(seed: int) -> None:
     life = Life(seed)
-    followers = [Follower(life.world, kind) for kind in FOLLOWED]
+    followers = [ObjectFollower(life.world, kind) for kind in FOLLOWED]
     for _ in range(150):
         life.step()
         for follower in followers:

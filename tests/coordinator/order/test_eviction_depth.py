@@ -8,7 +8,7 @@ from coordinator.order.order import Order
 from shared.codec.packed import replace
 from shared.messages.messages import EvictRun, Level, Outcome, OutcomeCode, Placement, Turn
 from tests.coordinator.order.helpers import answer
-from tests.coordinator.order.test_kai_queues import Both, Job_, Queue_, infeasible
+from tests.coordinator.order.test_kai_queues import Queue_, QueuedJob, SessionAndOrder, infeasible
 
 NOMINATE = 1
 ACTIONS = "allocate, consolidation"
@@ -16,10 +16,10 @@ LATER = 1000.0
 """Seconds after which no pause of a job holds it back any more."""
 
 
-def waiting(*jobs: Job_, depth: dict[str, int], actions: str = ACTIONS) -> Order:
+def waiting(*jobs: QueuedJob, depth: dict[str, int], actions: str = ACTIONS) -> Order:
     """Jobs for which no node has room, so that allocate has no turn for them."""
     policy: dict[str, object] = {"actions": actions, "queueDepthPerAction": depth}
-    return Both(
+    return SessionAndOrder(
         [Queue_("a", quota=8), Queue_("b", quota=8)], list(jobs), gpus=8, policy=policy
     ).order(window=8)
 
@@ -42,18 +42,18 @@ def names(order: Order, action: str, now: float = 0.0, *, turns: int = 100) -> l
 
 
 FOUR = [
-    Job_("third", "a", gpus=11),
-    Job_("first", "a", gpus=12, priority=90),
-    Job_("second", "a", gpus=13, priority=80),
-    Job_("fourth", "a", gpus=14, priority=40),
+    QueuedJob("third", "a", gpus=11),
+    QueuedJob("first", "a", gpus=12, priority=90),
+    QueuedJob("second", "a", gpus=13, priority=80),
+    QueuedJob("fourth", "a", gpus=14, priority=40),
 ]
 
 
 @pytest.mark.parametrize("others", [0, 40])
 def test_of_each_queue_exactly_the_first_n_are_searched_for(others: int) -> None:
     """``others``: jobs with needs of their own, so that the lines of the queue are kept sorted."""
-    more = [Job_(f"o{at}", "a", gpus=20, tasks=2 + at, priority=10) for at in range(others)]
-    order = waiting(*FOUR, Job_("b1", "b", gpus=11), *more, depth={"consolidation": 2})
+    more = [QueuedJob(f"o{at}", "a", gpus=20, tasks=2 + at, priority=10) for at in range(others)]
+    order = waiting(*FOUR, QueuedJob("b1", "b", gpus=11), *more, depth={"consolidation": 2})
     assert names(order, "consolidation") == ["b1", "first", "second"]
     assert names(order, "consolidation", LATER) == ["b1", "first", "second"], "failed jobs count"
 
@@ -92,10 +92,10 @@ def promised(turn: Turn) -> Outcome:
 def test_who_is_not_searched_for_leaves_its_place_to_those_behind() -> None:
     """One may not be evicted itself, so that consolidation passes it over; one is in its delay."""
     order = waiting(
-        Job_("fixed", "a", gpus=11, priority=120),
-        Job_("delayed", "a", gpus=12, priority=90),
-        Job_("second", "a", gpus=13, priority=80),
-        Job_("third", "a", gpus=14, priority=70),
+        QueuedJob("fixed", "a", gpus=11, priority=120),
+        QueuedJob("delayed", "a", gpus=12, priority=90),
+        QueuedJob("second", "a", gpus=13, priority=80),
+        QueuedJob("third", "a", gpus=14, priority=70),
         depth={"consolidation": 1},
     )
     groups = order.accounts.cluster.objects.kai_groups
@@ -108,7 +108,9 @@ def test_who_is_not_searched_for_leaves_its_place_to_those_behind() -> None:
 
 def test_a_job_that_is_out_for_another_turn_counts() -> None:
     """The freed room gives the first another turn of allocate; the second does not pass it."""
-    order = waiting(Job_("first", "a", gpus=8, priority=90), FOUR[0], depth={"consolidation": 1})
+    order = waiting(
+        QueuedJob("first", "a", gpus=8, priority=90), FOUR[0], depth={"consolidation": 1}
+    )
     order.begin(0.0)
     turn = order.next_turn()
     assert turn is not None and turn.action == "allocate"
@@ -124,7 +126,10 @@ def test_a_job_that_is_out_for_another_turn_counts() -> None:
     assert names(order, "consolidation", LATER + 2) == ["first"]
 
 
-SAME_NEED = [Job_("delayed", "a", gpus=11, priority=90), Job_("second", "a", gpus=11, priority=80)]
+SAME_NEED = [
+    QueuedJob("delayed", "a", gpus=11, priority=90),
+    QueuedJob("second", "a", gpus=11, priority=80),
+]
 """One line: of those in it only the first is asked whether it may evict."""
 
 

@@ -40,7 +40,7 @@ class Queue_:
 
 
 @dataclass(frozen=True)
-class Job_:
+class QueuedJob:
     name: str
     queue: str
     tasks: int = 1
@@ -49,11 +49,11 @@ class Job_:
     priority: int = 50
 
 
-class Both:
+class SessionAndOrder:
     """The same queues and jobs for a session, as a replay has it, and for Order."""
 
     def __init__(
-        self, queues: list[Queue_], jobs: list[Job_], *, gpus: int, policy: dict[str, object]
+        self, queues: list[Queue_], jobs: list[QueuedJob], *, gpus: int, policy: dict[str, object]
     ) -> None:
         self._cluster = KaiCluster(**policy)
         self._policy = parse_policy({"dialect": "kai", "actions": "allocate", **policy})
@@ -178,7 +178,7 @@ LEAVES = ["l1", "l2", "r1", "d1", "d2"]
 quotas = st.lists(st.sampled_from([-1, 0, 1, 2, 4]), min_size=len(TREE), max_size=len(TREE))
 job_shapes = st.lists(
     st.builds(
-        partial(Job_, "?"),
+        partial(QueuedJob, "?"),
         st.sampled_from(LEAVES),
         tasks=st.integers(1, 3),
         gpus=st.integers(0, 3),
@@ -191,18 +191,18 @@ job_shapes = st.lists(
 
 
 @given(quotas, job_shapes, st.integers(1, 3))
-@example([4, 4, 2, 2, 4, 0, 1, 0], [Job_("?", leaf, 2) for leaf in LEAVES * 2], 2)
+@example([4, 4, 2, 2, 4, 0, 1, 0], [QueuedJob("?", leaf, 2) for leaf in LEAVES * 2], 2)
 def test_turns_come_in_the_order_of_a_session(
-    quotas: list[int], shapes: list[Job_], room: int
+    quotas: list[int], shapes: list[QueuedJob], room: int
 ) -> None:
     """With room for all, so that a session's one pass is what a service's many passes are."""
     queues = [replace_quota(queue, quota) for queue, quota in zip(TREE, quotas, strict=True)]
     queues = [Queue_(q.name, q.parent, q.quota, -1, q.priority) for q in queues]
     jobs = [
-        Job_(f"j{at}", s.queue, s.tasks, s.gpus, s.minimum, s.priority)
+        QueuedJob(f"j{at}", s.queue, s.tasks, s.gpus, s.minimum, s.priority)
         for at, s in enumerate(shapes)
     ]
-    both = Both(queues, jobs, gpus=100 * room, policy={})
+    both = SessionAndOrder(queues, jobs, gpus=100 * room, policy={})
     with pytest.MonkeyPatch.context() as patch:
         expected = turns_of_session(both.session(), patch)
     assert turns_of_order(both.order()) == expected
@@ -215,8 +215,8 @@ def replace_quota(queue: Queue_, quota: int) -> Queue_:
 def test_the_next_job_of_each_queue_counts() -> None:
     """Both have nothing: the one whose job stays within its quota goes first, else the older."""
     queues = [Queue_("a", quota=2), Queue_("b", quota=2)]
-    jobs = [Job_("large", "a", gpus=3), Job_("small", "b", gpus=2)]
-    order = Both(queues, jobs, gpus=8, policy={}).order()
+    jobs = [QueuedJob("large", "a", gpus=3), QueuedJob("small", "b", gpus=2)]
+    order = SessionAndOrder(queues, jobs, gpus=8, policy={}).order()
     assert turns_of_order(order) == ["small", "large"]
 
 
@@ -225,11 +225,11 @@ def test_a_job_that_its_queue_has_no_room_for_counts_until_its_turn_came() -> No
     have come first. Nobody waits behind the one that failed."""
     queues = [Queue_("a", quota=8, limit=4), Queue_("b", quota=8)]
     jobs = [
-        Job_("beyond", "a", gpus=5, priority=75),
-        Job_("behind", "a", gpus=1),
-        Job_("other", "b", gpus=3),
+        QueuedJob("beyond", "a", gpus=5, priority=75),
+        QueuedJob("behind", "a", gpus=1),
+        QueuedJob("other", "b", gpus=3),
     ]
-    both = Both(queues, jobs, gpus=8, policy={})
+    both = SessionAndOrder(queues, jobs, gpus=8, policy={})
     order = both.order(window=8)
     order.begin(0.0)
     turns = [order.next_turn() for _ in range(3)]
@@ -247,8 +247,8 @@ def first_of(order: Order, name: str) -> int:
 def test_what_failed_at_the_workers_is_out_until_something_was_freed() -> None:
     """It comes first in its queue again, and does not keep the job behind it from its turn."""
     queues = [Queue_("a", quota=8)]
-    jobs = [Job_("hopeless", "a", gpus=4, priority=75), Job_("behind", "a", gpus=1)]
-    order = Both(queues, jobs, gpus=8, policy={}).order()
+    jobs = [QueuedJob("hopeless", "a", gpus=4, priority=75), QueuedJob("behind", "a", gpus=1)]
+    order = SessionAndOrder(queues, jobs, gpus=8, policy={}).order()
     order.begin(0.0)
     turn = order.next_turn()
     assert turn is not None and order.jobs[turn.jid].job.name == "hopeless"
@@ -264,15 +264,15 @@ def test_of_each_queue_exactly_the_first_n_are_tried(others: int) -> None:
     needs of their own, so that the lines of the queue are kept sorted."""
     queues = [Queue_("a", quota=8), Queue_("b", quota=8)]
     jobs = [
-        Job_("third", "a", gpus=1),
-        Job_("first", "a", gpus=3, priority=90),
-        Job_("second", "a", gpus=99, priority=80),
-        Job_("fourth", "a", gpus=1, priority=40),
-        Job_("b1", "b", gpus=1),
+        QueuedJob("third", "a", gpus=1),
+        QueuedJob("first", "a", gpus=3, priority=90),
+        QueuedJob("second", "a", gpus=99, priority=80),
+        QueuedJob("fourth", "a", gpus=1, priority=40),
+        QueuedJob("b1", "b", gpus=1),
     ]
-    jobs += [Job_(f"o{at}", "a", gpus=1, tasks=2 + at, priority=10) for at in range(others)]
+    jobs += [QueuedJob(f"o{at}", "a", gpus=1, tasks=2 + at, priority=10) for at in range(others)]
     policy: dict[str, object] = {"queueDepthPerAction": {"allocate": 2}}
-    order = Both(queues, jobs, gpus=20, policy=policy).order(window=8)
+    order = SessionAndOrder(queues, jobs, gpus=20, policy=policy).order(window=8)
     order.begin(0.0)
     opened = []
     while (turn := order.next_turn()) is not None:
@@ -285,9 +285,9 @@ def test_of_each_queue_exactly_the_first_n_are_tried(others: int) -> None:
 
 
 def test_a_job_whose_turn_is_lost_counts_among_the_first() -> None:
-    jobs = [Job_("first", "a", priority=90), Job_("second", "a")]
+    jobs = [QueuedJob("first", "a", priority=90), QueuedJob("second", "a")]
     policy: dict[str, object] = {"queueDepthPerAction": {"allocate": 1}}
-    order = Both([Queue_("a", quota=8)], jobs, gpus=20, policy=policy).order(window=8)
+    order = SessionAndOrder([Queue_("a", quota=8)], jobs, gpus=20, policy=policy).order(window=8)
     (turn,) = turns(order)
     order.outcome(answer(turn, OutcomeCode.STALE))
     assert not turns(order), "the records of the first are being read"
@@ -311,7 +311,7 @@ def test_a_flat_tree_compares_leaves_alone() -> None:
         Queue_("l1", "left", quota=5),
         Queue_("r1", "right", quota=0),
     ]
-    jobs = [Job_("l", "l1", gpus=2), Job_("r", "r1", gpus=2)]
-    assert turns_of_order(Both(queues, jobs, gpus=8, policy={}).order()) == ["r", "l"]
+    jobs = [QueuedJob("l", "l1", gpus=2), QueuedJob("r", "r1", gpus=2)]
+    assert turns_of_order(SessionAndOrder(queues, jobs, gpus=8, policy={}).order()) == ["r", "l"]
     flat: dict[str, object] = {"options": {"full-hierarchy-fairness": False}}
-    assert turns_of_order(Both(queues, jobs, gpus=8, policy=flat).order()) == ["l", "r"]
+    assert turns_of_order(SessionAndOrder(queues, jobs, gpus=8, policy=flat).order()) == ["l", "r"]

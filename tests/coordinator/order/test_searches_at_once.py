@@ -9,7 +9,13 @@ from coordinator.order.turn_contexts import tree_key
 from shared.codec.packed import replace
 from shared.messages.messages import Turn
 from shared.messages.turn_context import TURN_CONTEXT, VICTIMS
-from tests.coordinator.order.test_kai_queues import Both, Job_, Queue_, infeasible, whole
+from tests.coordinator.order.test_kai_queues import (
+    Queue_,
+    QueuedJob,
+    SessionAndOrder,
+    infeasible,
+    whole,
+)
 
 LEAVES = ["a1", "a2", "b1", "c1"]
 QUEUES = [
@@ -21,12 +27,12 @@ QUEUES = [
 
 def contended(actions: str, *, waiting: list[str] = LEAVES, second: bool = False) -> Order:
     """Each leaf runs a job; these have another one that does not fit beside it, or two."""
-    jobs = [Job_(f"{leaf}-runs", leaf, gpus=2, priority=40) for leaf in LEAVES]
-    jobs += [Job_(f"{leaf}-waits", leaf, gpus=8, priority=60) for leaf in waiting]
+    jobs = [QueuedJob(f"{leaf}-runs", leaf, gpus=2, priority=40) for leaf in LEAVES]
+    jobs += [QueuedJob(f"{leaf}-waits", leaf, gpus=8, priority=60) for leaf in waiting]
     if second:
-        jobs += [Job_(f"{leaf}-second", leaf, gpus=7, priority=55) for leaf in waiting]
+        jobs += [QueuedJob(f"{leaf}-second", leaf, gpus=7, priority=55) for leaf in waiting]
     policy: dict[str, object] = {"actions": f"allocate, {actions}"}
-    order = Both(QUEUES, jobs, gpus=8, policy=policy).order(window=16)
+    order = SessionAndOrder(QUEUES, jobs, gpus=8, policy=policy).order(window=16)
     order.begin(0.0)
     bound = 0
     while bound < len(LEAVES) and (turn := order.next_turn()) is not None:

@@ -26,7 +26,7 @@ KEPT = BATCH_REQUESTS + QUEUE_REQUESTS
 """Requests of one queue that are kept at most: a store's batch under way, and those that wait."""
 
 
-class Silent(LocalCluster):
+class SilentCluster(LocalCluster):
     """It does not answer binds until it is told to."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ async def test_binds_that_get_no_answer_wait_in_the_ledger_and_not_in_memory(
 ) -> None:
     """One entry a call here, so that a few jobs are more than the calls that may be under way."""
     monkeypatch.setattr("coordinator.service.bind_loop.ENTRIES", 1)
-    kubelets = Silent()
+    kubelets = SilentCluster()
     async with running(redis_url, tmp_path, kubelets=kubelets, turns_per_call=1) as service:
         await submit(service, node("n0", cpu=64))
         for number in range(1, 31):  # a commit, and so an entry of the stream, each

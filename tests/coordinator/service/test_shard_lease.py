@@ -21,7 +21,7 @@ from tests.shared.ledger.support import Desk
 LEASE = 0.3
 
 
-class Deaf(RedisLedger):
+class DeafLedger(RedisLedger):
     """One whose answers to renewals do not arrive while it is deaf."""
 
     deaf = False
@@ -34,8 +34,8 @@ class Deaf(RedisLedger):
         return await super().renew(writer, epoch, lease=lease)
 
 
-class Held:
-    def __init__(self, desk: Desk, ledger: Deaf, server: ShardServer) -> None:
+class HeldLeases:
+    def __init__(self, desk: Desk, ledger: DeafLedger, server: ShardServer) -> None:
         self.desk = desk
         self.ledger = ledger
         self.server = server
@@ -56,16 +56,16 @@ class Held:
 
 
 @pytest.fixture
-async def held(embedded_server: EmbeddedServer) -> AsyncIterator[Held]:
+async def held(embedded_server: EmbeddedServer) -> AsyncIterator[HeldLeases]:
     flush(embedded_server)
-    ledger = Deaf(embedded_server.url)
+    ledger = DeafLedger(embedded_server.url)
     try:
         yield await hold(ledger, embedded_server.url)
     finally:
         await ledger.close()
 
 
-async def hold(ledger: Deaf, url: str) -> Held:
+async def hold(ledger: DeafLedger, url: str) -> HeldLeases:
     desk = await Desk(ledger).open()
     epoch = await desk.claim("0", lease=LEASE)
     config = WorkerConfig(
@@ -81,10 +81,10 @@ async def hold(ledger: Deaf, url: str) -> Held:
     )
     server = ShardServer(config, ledger)
     await server.load()
-    return Held(desk, ledger, server)
+    return HeldLeases(desk, ledger, server)
 
 
-async def test_it_is_renewed_by_calls_alone(held: Held) -> None:
+async def test_it_is_renewed_by_calls_alone(held: HeldLeases) -> None:
     for _ in range(8):
         before = await held.ends()
         await asyncio.sleep(LEASE / 3)
@@ -93,7 +93,7 @@ async def test_it_is_renewed_by_calls_alone(held: Held) -> None:
     assert held.ledger.renewed >= 5
 
 
-async def test_once_it_is_over_and_cannot_be_renewed_the_worker_fails(held: Held) -> None:
+async def test_once_it_is_over_and_cannot_be_renewed_the_worker_fails(held: HeldLeases) -> None:
     await held.server.serve([])
     held.ledger.deaf = True
     await asyncio.sleep(LEASE + 0.05)
@@ -101,7 +101,9 @@ async def test_once_it_is_over_and_cannot_be_renewed_the_worker_fails(held: Held
         await held.server.serve([])
 
 
-async def test_a_worker_that_slept_goes_on_only_where_nobody_claimed_its_shard(held: Held) -> None:
+async def test_a_worker_that_slept_goes_on_only_where_nobody_claimed_its_shard(
+    held: HeldLeases,
+) -> None:
     await asyncio.sleep(LEASE + 0.05)
     assert await held.left() < 0
     now = await held.now()
@@ -113,7 +115,7 @@ async def test_a_worker_that_slept_goes_on_only_where_nobody_claimed_its_shard(h
         await held.server.serve([])
 
 
-async def test_a_worker_that_begins_late_has_its_whole_lease(held: Held) -> None:
+async def test_a_worker_that_begins_late_has_its_whole_lease(held: HeldLeases) -> None:
     """Between the claim and the start of a process more time may pass than a lease."""
     epoch = await held.desk.claim("0", lease=LEASE)
     await asyncio.sleep(LEASE + 0.05)

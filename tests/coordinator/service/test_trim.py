@@ -20,7 +20,7 @@ DEAD = 1_000_000 - round(1000 * PATIENCE_SECONDS) - 1
 """So long before the newest entry nobody is waited for."""
 
 
-class Late(MemoryLedger):
+class LateLedger(MemoryLedger):
     """Its log has these entries, and it notes what it is asked to forget."""
 
     def __init__(self, *ids: str) -> None:
@@ -42,16 +42,18 @@ class Late(MemoryLedger):
         await asyncio.sleep(0)
 
 
-class Kept:
+class KeptCluster:
     async def history_position(self) -> str:
         return "999990-0"
 
 
-async def cuts_of(ledger: Late, count: int) -> list[str]:
+async def cuts_of(ledger: LateLedger, count: int) -> list[str]:
     """Run a number of rounds and return their cuts."""
     workers = ["999980-0", "1000000-0"]
     cutting = asyncio.create_task(
-        trim_forever(ledger, cast(ClusterDriver, Kept()), lambda: workers, lambda: ledger.looking)
+        trim_forever(
+            ledger, cast(ClusterDriver, KeptCluster()), lambda: workers, lambda: ledger.looking
+        )
     )
     cuts = [await asyncio.wait_for(ledger.cuts.get(), 60.0) for _ in range(count)]
     cutting.cancel()
@@ -64,7 +66,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_standby_that_follows_is_waited_for_and_a_dead_one_forgotten() -> None:
-    ledger = Late(f"{DEAD - 1}-0", f"{DEAD}-0", "1000000-0")
+    ledger = LateLedger(f"{DEAD - 1}-0", f"{DEAD}-0", "1000000-0")
     await ledger.report_reader("follows", "999970-3")
     await ledger.report_reader("dead", f"{DEAD - 1}-0")
     assert await cuts_of(ledger, 1) == ["999970-3"]
@@ -74,7 +76,7 @@ async def test_a_standby_that_follows_is_waited_for_and_a_dead_one_forgotten() -
 
 
 async def test_a_standby_is_waited_for_where_nothing_had_happened_for_long() -> None:
-    ledger = Late(f"{DEAD}-0", "999999-0", "1000000-0")
+    ledger = LateLedger(f"{DEAD}-0", "999999-0", "1000000-0")
     await ledger.report_reader("follows", f"{DEAD}-0")
     assert await cuts_of(ledger, 1) == [f"{DEAD}-0"]
     assert await ledger.readers() == {"follows": f"{DEAD}-0"}
@@ -84,6 +86,6 @@ async def test_a_standby_is_waited_for_where_nothing_had_happened_for_long() -> 
     ("looking", "cut"), [("999970-1", "999970-1"), (f"{DEAD - 1}-0", "999980-0")]
 )
 async def test_a_look_of_the_audit_is_waited_for_but_not_for_ever(looking: str, cut: str) -> None:
-    ledger = Late(f"{DEAD - 1}-0", f"{DEAD}-0", "1000000-0")
+    ledger = LateLedger(f"{DEAD - 1}-0", f"{DEAD}-0", "1000000-0")
     ledger.looking = looking
     assert await cuts_of(ledger, 1) == [cut]

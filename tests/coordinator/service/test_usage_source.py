@@ -27,7 +27,7 @@ def vector(*samples: Sample) -> dict[str, Any]:
     return {"status": "success", "data": {"resultType": "vector", "result": result}}
 
 
-class Prometheus:
+class UsagePrometheus:
     """Answers the two queries; ``broken`` answers with an error."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Prometheus:
 
 async def test_the_newest_figures_are_kept_and_forgotten_when_they_are_old() -> None:
     now = 0.0
-    server = Prometheus()
+    server = UsagePrometheus()
     app = web.Application()
     app.router.add_get("/api/v1/query", server.query)
     runner = web.AppRunner(app)

@@ -13,7 +13,7 @@ import aiohttp
 from coordinator.cli.scheduling.explain_text import explanation
 from shared.ledger.redis.server import EmbeddedServer
 from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
-from tests.coordinator.service.metrics.test_queue_usage import Prometheus, vector
+from tests.coordinator.service.metrics.test_queue_usage import QueuePrometheus, vector
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 from tests.end_to_end.one_process.test_kai_walk import NODES, member, read, submit
 from tests.shared.ledger.conftest import flush
@@ -107,7 +107,7 @@ async def test_prometheus_corrects_the_shares_and_its_silence_is_told(
     embedded_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     flush(embedded_server)
-    server = Prometheus(
+    server = QueuePrometheus(
         {
             "kai_queue_allocated_gpus": vector(({"queue_name": "red"}, "90")),
             'resource="nvidia_com_gpu"': vector(({}, "120")),

@@ -28,7 +28,7 @@ SUBS = [{"name": "lead", "minMember": 1}, {"name": "work", "minMember": 2}]
 
 
 @dataclass(frozen=True)
-class Asked:
+class PodGroupAnswers:
     """All answers of the service about a PodGroup that waits."""
 
     explained: Json
@@ -84,7 +84,7 @@ async def service(embedded_server: EmbeddedServer, tmp_path: Path) -> AsyncItera
         yield service
 
 
-async def asked(service: Running, reason: Reason, *items: Json) -> Asked:
+async def asked(service: Running, reason: Reason, *items: Json) -> PodGroupAnswers:
     """Submit a PodGroup with its pods, wait until it waits for this reason, and ask about it."""
     name = items[0]["metadata"]["name"]
     async with aiohttp.ClientSession() as http:
@@ -103,7 +103,7 @@ async def asked(service: Running, reason: Reason, *items: Json) -> Asked:
         query = f"involvedObject.kind=PodGroup,involvedObject.name={name}"
         path = f"/api/v1/namespaces/ns/events?fieldSelector={query}"
         events = [event["message"] for event in (await read(http, service, path))["items"]]
-    return Asked(explained, group, pod, events)
+    return PodGroupAnswers(explained, group, pod, events)
 
 
 async def test_over_the_limit_of_a_queue_above(service: Running) -> None:

@@ -75,7 +75,7 @@ def repaired(service: Running) -> dict[str, int]:
     return dict(service.service.core.tally.repaired)
 
 
-class Rival(LocalCluster):
+class RivalCluster(LocalCluster):
     """Another writer is quicker: the first bind of a task goes to another node than asked."""
 
     def __init__(self, nodes: list[str]) -> None:
@@ -92,7 +92,7 @@ class Rival(LocalCluster):
 
 
 async def test_what_is_bound_elsewhere_is_adopted_there(tmp_path: Path, redis_url: str) -> None:
-    kubelets = Rival(["n0", "n1"])
+    kubelets = RivalCluster(["n0", "n1"])
     async with running(redis_url, tmp_path, kubelets=kubelets, **OFTEN) as service:
         await submit(service, node("n0"), node("n1"), job("a", 3))
         await agreed(service, kubelets, 3)

@@ -49,7 +49,7 @@ ADMIN, TENANT, OTHER = (new_token() for _ in range(3))
 Json = dict[str, Any]
 
 
-class Client:
+class WideClient:
     def __init__(self, service: Running, session: ClientSession) -> None:
         self.service = service
         self._session = session
@@ -81,7 +81,7 @@ class Client:
 @asynccontextmanager
 async def two_tenants(
     server: EmbeddedServer, path: Path, *, emptied: bool = True, **settings: Any
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[WideClient]:
     """Four nodes, the queues of two tenants, and a token each that may submit to its own."""
     if emptied:
         with redis.Redis.from_url(server.url) as client:
@@ -94,7 +94,7 @@ async def two_tenants(
     )
     quick: dict[str, Any] = {"speedup": 10.0, "tokens_file": tokens} | settings
     async with running(server.url, path, **quick) as service, ClientSession() as session:
-        client_ = Client(service, session)
+        client_ = WideClient(service, session)
         limited = queue("other")
         limited["spec"]["capability"] = {"cpu": "4"}
         if emptied:

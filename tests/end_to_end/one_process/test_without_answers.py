@@ -27,7 +27,7 @@ Json = dict[str, Any]
 EXPLAIN = "/api/v1/namespaces/ns/pods/p/explain"
 
 
-class Silent:
+class SilentServer:
     """A server that answers none of its calls, or those to one path alone."""
 
     def __init__(self, answers: str = "") -> None:
@@ -41,7 +41,7 @@ class Silent:
 
 
 @asynccontextmanager
-async def listening(server: Silent) -> AsyncIterator[str]:
+async def listening(server: SilentServer) -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_route("*", "/{verb:.*}", server.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -79,7 +79,7 @@ async def test_an_extender_that_does_not_answer_in_time(
 ) -> None:
     flush(embedded_server)
     file = tmp_path / "policy.yaml"
-    async with listening(Silent()) as url:
+    async with listening(SilentServer()) as url:
         arguments = {
             "extender.urlPrefix": url,
             "extender.httpTimeout": "100ms",
@@ -103,7 +103,7 @@ async def test_a_metrics_source_that_is_gone(
 ) -> None:
     flush(embedded_server)
     file = tmp_path / "policy.yaml"
-    async with listening(Silent("nothing")) as url:
+    async with listening(SilentServer("nothing")) as url:
         gone = url
     metrics = {"type": "prometheus", "address": gone, "interval": "1s"}
     policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, {"name": "usage"}]}]}

@@ -29,7 +29,7 @@ LEASE = 8.0
 PODS = "/api/v1/namespaces/ns/pods"
 
 
-class Pods:
+class WatchedPods:
     """The pods, as a client sees them while servers die."""
 
     def __init__(self, api: BulkClient) -> None:
@@ -78,7 +78,7 @@ class Pods:
             await asyncio.sleep(0.02)
 
 
-async def in_pieces(pods: Pods) -> tuple[str, str]:
+async def in_pieces(pods: WatchedPods) -> tuple[str, str]:
     """Two GPUs are free on each of two nodes, and ``x``, which has two, could move from one to the
     other: (where it is, where it may go)."""
     fixed = [pinned("a", 0, 2), pinned("b", 1, 2), pinned("z", 2, 4)]
@@ -112,7 +112,7 @@ async def test_a_moving_pod_keeps_its_promised_place(
         coordinator_lease_seconds=LEASE,
     )
     async with Supervisor(settings) as parts, BulkClient(*parts.urls) as api:
-        pods = Pods(api)
+        pods = WatchedPods(api)
         here, there = await in_pieces(pods)
         await pods.submit(single("whole", "red", 4))
         await pods.until_evicted("x", preemptor="whole")

@@ -70,7 +70,7 @@ def lasting(name: str, seconds: float) -> dict[str, Any]:
     return made
 
 
-class Service:
+class VersionedService:
     def __init__(self, api: BulkClient) -> None:
         self.api = api
 
@@ -113,7 +113,7 @@ async def test_workers_of_two_versions_with_one_wire_serve_side_by_side(
     nodes.start(1, version_before(short_dir / "before"))
     settings = settings_of(nodes, short_dir)
     async with Supervisor(settings) as parts, BulkClient(*parts.urls) as api:
-        service = Service(api)
+        service = VersionedService(api)
         await service.submit(*(node(f"n{i}") for i in range(NODES)))
         await service.until(both_up)
         serving = [
@@ -141,7 +141,7 @@ async def test_a_node_with_another_wire_gets_nothing_until_it_is_replaced(
     nodes.start(1, version_before(short_dir / "before", with_another_message))
     settings = settings_of(nodes, short_dir)
     async with Supervisor(settings) as parts, BulkClient(*parts.urls) as api:
-        service = Service(api)
+        service = VersionedService(api)
         await service.submit(*(node(f"n{i}") for i in range(NODES)), lasting("long", LONG))
         status = await service.until(lambda status: any(s["refused"] for s in status["shards"]))
         (why,) = {shard["refused"] for shard in status["shards"] if shard["refused"]}

@@ -50,7 +50,7 @@ TORN = [f"torn-{i}" for i in range(6)]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class MachinesStage:
     cluster: Cluster
     users: Users
     recorder: subprocess.Popen[bytes]
@@ -61,7 +61,7 @@ class Stage:
 
 
 @pytest.fixture
-def stage(kubernetes_binaries: Binaries) -> Iterator[Stage]:
+def stage(kubernetes_binaries: Binaries) -> Iterator[MachinesStage]:
     folder = Path(tempfile.mkdtemp(prefix="qm-"))  # short: sockets stand in it
     planes: list[ControlPlane] = []
 
@@ -89,7 +89,7 @@ def stage(kubernetes_binaries: Binaries) -> Iterator[Stage]:
                 machine.run([*program("kubelets"), *who, names], log="kubelets")
             owned = len(cluster.workers) * NODES
             cluster.until(lambda status: sum(s["nodes"] for s in status["shards"]) == owned)
-            yield Stage(cluster, Users(planes[0]), recorder)
+            yield MachinesStage(cluster, Users(planes[0]), recorder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -107,7 +107,7 @@ def torn(on: str = "") -> list[Json]:
     return [lasting(name, group="torn", on=on if i % 2 else "") for i, name in enumerate(TORN)]
 
 
-def test_a_machine_is_cut_off_the_head_is_killed_a_machine_is_pulled(stage: Stage) -> None:
+def test_a_machine_is_cut_off_the_head_is_killed_a_machine_is_pulled(stage: MachinesStage) -> None:
     cluster, users = stage.cluster, stage.users
     first, second = cluster.workers
     assert all(cluster.shard_workers()), "both machines have some"
@@ -153,7 +153,7 @@ def test_a_machine_is_cut_off_the_head_is_killed_a_machine_is_pulled(stage: Stag
     judge(stage)
 
 
-def judge(stage: Stage) -> None:
+def judge(stage: MachinesStage) -> None:
     """By the checker, and by what the API server itself wrote down."""
     history = stage.cluster.history
     report = check(history, closed=True)

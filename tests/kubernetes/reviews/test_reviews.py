@@ -57,7 +57,7 @@ EXPLAINS = {"apiGroups": [""], "resources": ["pods/explain"], "verbs": ["get"]}
 
 
 @dataclass
-class Asking:
+class ReviewedClient:
     quadrant: Followed
     cluster: ApiClient
     session: aiohttp.ClientSession
@@ -77,19 +77,19 @@ class Asking:
 @contextlib.asynccontextmanager
 async def asking(
     ledger_url: str, path: Path, cluster: ApiClient, kubeconfig: Path, **settings: Any
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[ReviewedClient]:
     settings = {"access_reviews": True} | settings
     async with (
         followed(ledger_url, path, cluster, kubeconfig, **settings) as quadrant,
         aiohttp.ClientSession() as session,
     ):
-        yield Asking(quadrant, cluster, session)
+        yield ReviewedClient(quadrant, cluster, session)
 
 
 @pytest.fixture
 async def ask(
     redis_url: str, short_dir: Path, cluster: ApiClient, control_plane: ControlPlane
-) -> AsyncIterator[Asking]:
+) -> AsyncIterator[ReviewedClient]:
     await cluster.create(node("n1"), pod("a"))
     kubeconfig = control_plane.admin.kubeconfig
     async with asking(redis_url, short_dir, cluster, kubeconfig) as made:
@@ -97,7 +97,7 @@ async def ask(
         yield made
 
 
-async def test_a_cluster_role_allows_an_explanation(ask: Asking) -> None:
+async def test_a_cluster_role_allows_an_explanation(ask: ReviewedClient) -> None:
     reader = await token_of(ask.cluster, "default", "reader", audience="quadrant")
     code, body = await ask(EXPLAIN, reader)
     assert code == 403
@@ -130,7 +130,7 @@ async def test_a_cluster_role_allows_an_explanation(ask: Asking) -> None:
     }
 
 
-async def test_a_role_allows_in_its_namespace_alone(ask: Asking) -> None:
+async def test_a_role_allows_in_its_namespace_alone(ask: ReviewedClient) -> None:
     token = await token_of(ask.cluster, "default", "tenant", audience="quadrant")
     rbac = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": "reads", "namespace": "default"}}
     rules = [EXPLAINS, {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
@@ -174,7 +174,7 @@ async def test_a_role_allows_in_its_namespace_alone(ask: Asking) -> None:
     ids=["metrics", "nodes", "plans", "status", "debug"],
 )
 async def test_each_rule_allows_what_it_names(
-    ask: Asking, method: str, path: str, rule: dict[str, Any]
+    ask: ReviewedClient, method: str, path: str, rule: dict[str, Any]
 ) -> None:
     body = {"json": {"apiVersion": "v1", "kind": "List", "items": []}} if method == "POST" else {}
     nobody = await token_of(ask.cluster, "default", "nobody", audience="quadrant")
@@ -187,7 +187,7 @@ async def test_each_rule_allows_what_it_names(
     assert {(await ask(other, somebody))[0] for other in others} == {403}
 
 
-async def test_nobody_writes_objects_here_whatever_they_may(ask: Asking) -> None:
+async def test_nobody_writes_objects_here_whatever_they_may(ask: ReviewedClient) -> None:
     token = await token_of(ask.cluster, "default", "root", audience="quadrant")
     everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     await grant(ask.cluster, account("default", "root"), [everything])
@@ -198,7 +198,9 @@ async def test_nobody_writes_objects_here_whatever_they_may(ask: Asking) -> None
         assert "with kubectl" in body["message"]
 
 
-async def test_without_a_token_or_with_one_for_somebody_else_nobody_is_known(ask: Asking) -> None:
+async def test_without_a_token_or_with_one_for_somebody_else_nobody_is_known(
+    ask: ReviewedClient,
+) -> None:
     for_the_server = await token_of(ask.cluster, "default", "reader")
     await grant(ask.cluster, account("default", "reader"), [EXPLAINS])
     for token in (None, "nonsense", "qdt_nonsense", "nönsense", for_the_server):
@@ -212,7 +214,7 @@ async def test_without_a_token_or_with_one_for_somebody_else_nobody_is_known(ask
 
 
 async def test_a_token_that_has_expired_is_refused(
-    ask: Asking, control_plane: ControlPlane
+    ask: ReviewedClient, control_plane: ControlPlane
 ) -> None:
     token = await token_of(ask.cluster, "default", "reader", audience="quadrant")
     await grant(ask.cluster, account("default", "reader"), [EXPLAINS])
@@ -268,11 +270,11 @@ def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def quick(_quickly: None, ask: Asking) -> Asking:
+async def quick(_quickly: None, ask: ReviewedClient) -> ReviewedClient:
     return ask
 
 
-async def test_a_revoked_token_ends_requests_and_open_watches(quick: Asking) -> None:
+async def test_a_revoked_token_ends_requests_and_open_watches(quick: ReviewedClient) -> None:
     ask = quick
     token = await token_of(ask.cluster, "default", "leaver", audience="quadrant")
     rules = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
@@ -291,7 +293,7 @@ async def test_a_revoked_token_ends_requests_and_open_watches(quick: Asking) -> 
 
 
 async def test_while_the_api_server_is_away_everything_is_refused(
-    quick: Asking, control_plane: ControlPlane
+    quick: ReviewedClient, control_plane: ControlPlane
 ) -> None:
     ask = quick
     token = await token_of(ask.cluster, "default", "reader", audience="quadrant")
@@ -311,9 +313,9 @@ async def test_while_the_api_server_is_away_everything_is_refused(
     await until(lambda: answered(ask, token))
 
 
-async def refused(ask: Asking, token: str) -> bool:
+async def refused(ask: ReviewedClient, token: str) -> bool:
     return (await ask(EXPLAIN, token))[0] != 200
 
 
-async def answered(ask: Asking, token: str) -> bool:
+async def answered(ask: ReviewedClient, token: str) -> bool:
     return (await ask(EXPLAIN, token))[0] == 200

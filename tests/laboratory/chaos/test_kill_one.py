@@ -18,7 +18,7 @@ from coordinator.supervisor.live_run import LiveRun
 from laboratory.chaos.kill_one import KillTarget, Recovery, RecoveryWatch, follow
 
 
-class Stage:
+class RunDirectory:
     """A run directory whose files are written here, and a process that may be killed."""
 
     def __init__(self, run_dir: Path) -> None:
@@ -42,8 +42,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    staged = Stage(tmp_path)
+def stage(tmp_path: Path) -> Iterator[RunDirectory]:
+    staged = RunDirectory(tmp_path)
     yield staged
     staged.child.kill()
     staged.child.wait()
@@ -53,7 +53,7 @@ def whats(recovery: Recovery) -> list[str]:
     return [moment.what.partition(":")[0] for moment in recovery.in_order()]
 
 
-def test_a_killed_worker_is_followed_to_the_first_commit_after(stage: Stage) -> None:
+def test_a_killed_worker_is_followed_to_the_first_commit_after(stage: RunDirectory) -> None:
     stage.event("epoch", "0", "1:old")
     stage.event("commit", "0", "1:old")  # before: neither its commit nor its epoch counts
     watch = RecoveryWatch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
@@ -78,7 +78,7 @@ def test_a_killed_worker_is_followed_to_the_first_commit_after(stage: Stage) -> 
     assert stage.child.wait(timeout=10) == -9
 
 
-def test_what_does_not_come_is_missing(stage: Stage) -> None:
+def test_what_does_not_come_is_missing(stage: RunDirectory) -> None:
     watch = RecoveryWatch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
     watch.kill()
     stage.logged("Lost a shard worker", shard=0, why="it died")
@@ -87,7 +87,7 @@ def test_what_does_not_come_is_missing(stage: Stage) -> None:
     assert not recovery.complete
 
 
-def test_half_a_line_is_read_when_it_is_whole(stage: Stage) -> None:
+def test_half_a_line_is_read_when_it_is_whole(stage: RunDirectory) -> None:
     watch = RecoveryWatch(stage.run, KillTarget("coordinator", stage.child.pid))
     watch.kill()
     stage.event("epoch", "coordinator", "2:new")
@@ -102,7 +102,7 @@ def test_half_a_line_is_read_when_it_is_whole(stage: Stage) -> None:
     assert watch.recovery.committed
 
 
-def test_a_commit_counts_from_when_the_lease_is_void(stage: Stage) -> None:
+def test_a_commit_counts_from_when_the_lease_is_void(stage: RunDirectory) -> None:
     """One that another shard makes before would be the last where nothing else is submitted."""
     watch = RecoveryWatch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
     watch.kill()
@@ -117,7 +117,7 @@ def test_a_commit_counts_from_when_the_lease_is_void(stage: Stage) -> None:
     assert watch.recovery.committed
 
 
-def test_after_a_lost_ray_head_a_commit_of_a_new_worker_counts(stage: Stage) -> None:
+def test_after_a_lost_ray_head_a_commit_of_a_new_worker_counts(stage: RunDirectory) -> None:
     """The coordinator lives on, so that no epoch of its own says that anything is over."""
     watch = RecoveryWatch(stage.run, KillTarget("ray", stage.child.pid))
     watch.kill()

@@ -51,7 +51,7 @@ from shared.records.specs_jobs import encode_job
 NODES, JOBS, ROUNDS, GPU = 5, 30, 60, 3
 
 
-class World:
+class CheckedWorld:
     """Random statements of two shards that know little, a cluster with faults, and the history."""
 
     def __init__(self, ledger: RedisLedger, history: HistoryFile, seed: int) -> None:
@@ -228,7 +228,7 @@ async def test_random_statements(
     ledger = RedisLedger(embedded_server.url)
     history = HistoryFile(tmp_path / "h.jsonl")
     follower = LogFollower(ledger, history, unavailable=LedgerUnavailable)
-    world = World(ledger, history, seed)
+    world = CheckedWorld(ledger, history, seed)
     await world.begin()
     accepted = 0
     for _ in range(ROUNDS):

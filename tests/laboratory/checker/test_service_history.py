@@ -13,7 +13,7 @@ from coordinator.cluster.history.file import HistoryFile, LogFollower
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.client import RedisLedger
 from tests.coordinator.controllers.support import job, node, submit, task
-from tests.coordinator.controllers.test_history import Recorded
+from tests.coordinator.controllers.test_history import RecordingCluster
 from tests.end_to_end.one_process.harness import running
 from tests.laboratory.checker.mutating import History
 from tests.laboratory.checker.mutations import MUTATIONS, NUMBERS
@@ -44,7 +44,7 @@ def all_told(told: list[tuple[int, int]], jobs: int, _: dict[str, Any]) -> bool:
 async def recorded(url: str, folder: Path) -> list[dict[str, Any]]:
     """Two leaders, one after the other, run four gangs; the events of all of it."""
     history = HistoryFile(folder / "h.jsonl")
-    cluster, ledger = Recorded(history), RedisLedger(url)
+    cluster, ledger = RecordingCluster(history), RedisLedger(url)
     follower = LogFollower(ledger, history, unavailable=LedgerUnavailable)
     following = asyncio.create_task(follower.run())
     for names in (("a", "b"), ("c", "d")):

@@ -47,7 +47,7 @@ FULL = 1000
 
 
 @dataclass
-class Driven:
+class ModelDriver:
     """Real counterparts of the model's numbers: epochs, runs, requests."""
 
     ledger: Ledger

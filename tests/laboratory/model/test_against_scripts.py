@@ -22,7 +22,7 @@ from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
-from tests.laboratory.model.driving import Driven
+from tests.laboratory.model.driving import ModelDriver
 from tests.shared.ledger.conftest import flush
 
 STEPS = 45
@@ -58,7 +58,7 @@ def way(rng: random.Random) -> Iterator[tuple[State, ModelStep]]:
         state = step.after
 
 
-async def drive(driven: Driven, seed: int) -> None:
+async def drive(driven: ModelDriver, seed: int) -> None:
     await driven.begin()
     told: list[str] = []
     for number, (state, step) in enumerate(way(random.Random(seed)), 1):
@@ -87,7 +87,7 @@ def test_a_server_in_memory_answers_as_the_model_does() -> None:
         async def restart(memory: MemoryLedger = memory) -> None:
             memory.restart()
 
-        asyncio.run(drive(Driven(memory, restart, met=met), seed))
+        asyncio.run(drive(ModelDriver(memory, restart, met=met), seed))
     check(met)
 
 
@@ -125,7 +125,7 @@ def test_the_scripts_answer_as_the_model_does(own_server: EmbeddedServer) -> Non
             await reached(ledger)
 
         try:
-            await drive(Driven(ledger, restart, met=met), seed)
+            await drive(ModelDriver(ledger, restart, met=met), seed)
         finally:
             await ledger.close()
 

@@ -31,7 +31,7 @@ ITEMS = [
 ]
 
 
-class Said:
+class ReplayOutput:
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code = code
         self.out = out
@@ -58,14 +58,14 @@ class Quadrant:
     def path(self, name: str) -> Path:
         return self._folder / name
 
-    def __call__(self, command: str) -> Said:
+    def __call__(self, command: str) -> ReplayOutput:
         words = [
             str(self._folder / word) if word.endswith((".yaml", ".json")) else word
             for word in command.split()
         ]
         code = run(["replay", *words], "quadrant")
         out, err = self._capfd.readouterr()
-        return Said(code, out, err)
+        return ReplayOutput(code, out, err)
 
 
 @pytest.fixture

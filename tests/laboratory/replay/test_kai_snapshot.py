@@ -20,7 +20,7 @@ from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
 from tests.end_to_end.one_process.harness import Running, running
 from tests.end_to_end.one_process.test_kai_walk import GPUS, gpu_pod, member
 from tests.laboratory.replay.build import sessions
-from tests.laboratory.replay.test_snapshot import Held, snapshot
+from tests.laboratory.replay.test_snapshot import GatedShards, snapshot
 from tests.shared.ledger.conftest import flush
 
 Json = dict[str, Any]
@@ -64,7 +64,7 @@ async def test_what_waits_goes_where_the_service_puts_it(
     embedded_server: EmbeddedServer, tmp_path: Path, policy: str
 ) -> None:
     flush(embedded_server)
-    workers = Held(embedded_server.url)
+    workers = GatedShards(embedded_server.url)
     url = embedded_server.url
     async with running(url, tmp_path, workers=workers, shards=1, policy=policy) as service:
         await put(service, *NODES, *QUEUES, kai_group("shares", "red", minMember=3))

@@ -18,7 +18,7 @@ from tests.end_to_end.one_process.harness import DirectShards, Running, running
 from tests.laboratory.replay.build import gang, node, sessions
 
 
-class Held(DirectShards):
+class GatedShards(DirectShards):
     """Turns are not answered before the gate is open."""
 
     def __init__(self, url: str) -> None:
@@ -58,7 +58,7 @@ def test_what_waits_goes_where_the_service_puts_it(redis_url: str, tmp_path: Pat
 
 async def _both(url: str, path: Path) -> tuple[ReplayResult, dict[str, str]]:
     """Binds of a replay, and the final nodes of the pods that waited."""
-    workers = Held(url)
+    workers = GatedShards(url)
     async with running(url, path, workers=workers, shards=1) as service:
         await put(service, *NODES, *gang("runs", pods=2, cpu=2))
         await service.until(lambda status: status["tasks"]["running"] == 2)

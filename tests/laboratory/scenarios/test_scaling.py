@@ -143,7 +143,7 @@ def test_equal_queues_drift_apart_by_no_more_than_the_open_turns(
     backlog = trace(jobs=120, queues=2, widths=(2,))
     gaps: list[int] = []
 
-    class Watched(Order):
+    class WatchedOrder(Order):
         def next_turn(self) -> Turn | None:
             held = _both_wait(self)
             turn = super().next_turn()
@@ -152,7 +152,7 @@ def test_equal_queues_drift_apart_by_no_more_than_the_open_turns(
             return turn
 
     def core() -> Coordinator:
-        order = Watched(open_session(DEFAULT_POLICY), window=window)
+        order = WatchedOrder(open_session(DEFAULT_POLICY), window=window)
         return Coordinator(order, Dispatcher(shards, turns_per_call=2), mode="soft")
 
     simulation = Simulation(

@@ -30,7 +30,7 @@ LOOKS = 24
 """A follower looks at the log after so many changes of the ledger, at others in each seed."""
 
 
-class Follower:
+class LogFollowerCore:
     def __init__(self, ledger: MemoryLedger, policy: Policy = DEFAULT_POLICY) -> None:
         self._ledger = ledger
         self._policy = policy
@@ -59,7 +59,7 @@ class Follower:
         self._following.finish(now.nominations, now.domains)
 
 
-def check(follower: Follower, ledger: MemoryLedger) -> None:
+def check(follower: LogFollowerCore, ledger: MemoryLedger) -> None:
     follower.finish()
     intake, core = follower.fresh()
     recovering, snapshot = Following(intake, core), at_once(ledger.snapshot())
@@ -77,7 +77,7 @@ def test_who_followed_knows_what_who_recovers_knows(
     everything."""
     wanted = scenario(LARGE_EVERY * seed + LARGE_EVERY - 1)
     policy = parse_policy(wanted.policy) if wanted.policy else DEFAULT_POLICY
-    followers: list[Follower] = []
+    followers: list[LogFollowerCore] = []
     changes = read = checked = 0
 
     def changed(ledger: MemoryLedger) -> None:
@@ -88,7 +88,7 @@ def test_who_followed_knows_what_who_recovers_knows(
             if len(followers) > 2:
                 check(followers.pop(0), ledger)
                 checked += 1
-            followers.append(Follower(ledger, policy))
+            followers.append(LogFollowerCore(ledger, policy))
 
     for name in ("commit", "record", "store"):
         monkeypatch.setattr(MemoryLedger, name, _after(getattr(MemoryLedger, name), changed))
@@ -111,7 +111,7 @@ def test_volumes_and_quotas_are_followed_too() -> None:
         batch = IntakeBatch("intake", epoch, next(sequence), run, admission.ops)
         at_once(ledger.store(batch))
 
-    follower = Follower(ledger)
+    follower = LogFollowerCore(ledger)
     store(author.admit([written for written, _ in WORLD.values()], 1.0))
     follower.follow()
     assert follower.intake.registry.objects == author.registry.objects

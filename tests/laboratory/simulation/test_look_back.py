@@ -68,7 +68,7 @@ class OneCluster(LocalCluster):
         return super().bind(requests, 0.0)
 
 
-class Recorded:
+class RecordedRun:
     def __init__(self) -> None:
         self.items: list[StatusItem] = []
 
@@ -83,7 +83,7 @@ async def _nobody_else_leads() -> None:
 def _begin(
     group: asyncio.TaskGroup,
     ledger: OneEntry,
-    recorded: Recorded,
+    recorded: RecordedRun,
     surely: Surely = _nobody_else_leads,
 ) -> asyncio.Task[None]:
     core = Coordinator(Order(open_session(DEFAULT_POLICY)), Dispatcher(1))
@@ -99,8 +99,8 @@ def _begin(
     return group.create_task(binding.bind_forever())
 
 
-async def _binding(ledger: OneEntry) -> Recorded:
-    recorded = Recorded()
+async def _binding(ledger: OneEntry) -> RecordedRun:
+    recorded = RecordedRun()
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
         task = _begin(group, ledger, recorded)
         await ledger.acknowledged.wait()
@@ -137,7 +137,7 @@ async def test_who_may_have_been_deposed_does_not_take_an_unknown_job_for_one_th
         await sure.wait()
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        task = _begin(group, ledger, Recorded(), surely)
+        task = _begin(group, ledger, RecordedRun(), surely)
         await asked.wait()
         assert [entry.id for entry in await ledger.read_binds("us", own=True)] == ["1-0"]
         sure.set()

@@ -27,7 +27,7 @@ END = 45.0
 
 
 @dataclass
-class Ended:
+class SearchesResult:
     """State after all searches."""
 
     running: list[str]
@@ -48,7 +48,7 @@ def single(
     return [kai_group(name, spec), member]
 
 
-def ended(seed: int, shards: int, action: str) -> Ended:
+def ended(seed: int, shards: int, action: str) -> SearchesResult:
     """In each tree as many GPUs are held as are its own. Then jobs preempt others of their leaves;
     beside them some of a starved leaf reclaim from the other one of their tree, or one needs two
     GPUs of one node, of two that are free on two nodes and that only its tree may use."""
@@ -79,7 +79,7 @@ def ended(seed: int, shards: int, action: str) -> Ended:
         run.submit(*single(f"starved-{at}", f"poor{at % TREES}", "train"), at=FILLED)
     if ends:
         run.submit(*single("wide", "leaf0", "train", gpus=2), at=FILLED - 0.01)
-    found, now = Ended([], 0, set()), FILLED - 0.01
+    found, now = SearchesResult([], 0, set()), FILLED - 0.01
     while now < END:
         now += 0.01 if now < FILLED + 2 else 1.0
         run.until(now)

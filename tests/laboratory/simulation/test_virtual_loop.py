@@ -13,7 +13,7 @@ from laboratory.simulation.virtual_time import CALM, Timeline
 from shared.slices import GiveWay, Steps, in_slices
 
 
-class Stage:
+class LoopStage:
     def __init__(self, seed: int = 1) -> None:
         self.timeline = Timeline(seed, CALM)
         self.process = Process(self.timeline)
@@ -30,7 +30,7 @@ class Stage:
 
 
 def test_sleeps_end_at_their_virtual_time_and_in_their_order() -> None:
-    stage = Stage()
+    stage = LoopStage()
 
     async def sleeping(name: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -47,7 +47,7 @@ def test_sleeps_end_at_their_virtual_time_and_in_their_order() -> None:
 
 
 def test_a_timeout_is_virtual_too() -> None:
-    stage = Stage()
+    stage = LoopStage()
 
     async def main() -> None:
         try:
@@ -61,7 +61,7 @@ def test_a_timeout_is_virtual_too() -> None:
 
 
 def test_a_paused_process_goes_on_after_its_pause() -> None:
-    stage = Stage()
+    stage = LoopStage()
 
     async def main() -> None:
         await asyncio.sleep(0.1)
@@ -73,7 +73,7 @@ def test_a_paused_process_goes_on_after_its_pause() -> None:
 
 
 def test_nothing_of_a_dead_process_has_an_effect() -> None:
-    stage = Stage()
+    stage = LoopStage()
 
     async def main() -> None:
         try:
@@ -93,7 +93,7 @@ def test_nothing_of_a_dead_process_has_an_effect() -> None:
 
 
 def test_a_task_group_of_a_dead_process_is_closed_with_its_tasks() -> None:
-    stage = Stage()
+    stage = LoopStage()
 
     async def member(name: str) -> None:
         try:
@@ -117,7 +117,7 @@ def test_a_task_group_of_a_dead_process_is_closed_with_its_tasks() -> None:
 
 
 def test_a_pause_of_a_loop_does_not_keep_a_run_going() -> None:
-    stage = Stage()
+    stage = LoopStage()
 
     async def main() -> None:
         await asyncio.sleep(0.1)
@@ -134,7 +134,7 @@ def test_a_pause_of_a_loop_does_not_keep_a_run_going() -> None:
 
 
 def test_work_for_a_thread_is_done_at_once() -> None:
-    stage = Stage()
+    stage = LoopStage()
 
     async def main() -> None:
         assert await asyncio.to_thread(threading.get_ident) == threading.get_ident()
@@ -147,7 +147,7 @@ def test_work_for_a_thread_is_done_at_once() -> None:
 
 
 def test_an_error_that_nobody_takes_ends_the_run() -> None:
-    stage = Stage()
+    stage = LoopStage()
 
     async def failing() -> None:
         await asyncio.sleep(0.5)
@@ -164,7 +164,7 @@ def test_an_error_that_nobody_takes_ends_the_run() -> None:
 
 @pytest.mark.parametrize("what", ["socket", "signal"])
 def test_what_a_seed_cannot_repeat_is_refused(what: str) -> None:
-    stage = Stage()
+    stage = LoopStage()
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -180,7 +180,7 @@ def test_what_a_seed_cannot_repeat_is_refused(what: str) -> None:
 
 def test_who_gives_way_when_is_the_seeds() -> None:
     def orders(seed: int) -> list[tuple[str, float]]:
-        stage = Stage(seed)
+        stage = LoopStage(seed)
 
         def steps(name: str) -> Steps[None]:
             for _ in range(20):

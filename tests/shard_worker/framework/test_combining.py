@@ -32,7 +32,7 @@ Tiers = Sequence[Sequence[Any]]
 
 
 @dataclass
-class Stage:
+class PluginStage:
     """A session over two jobs on two nodes, and what its plugins were told."""
 
     session: Session
@@ -49,7 +49,7 @@ class Stage:
         self.sub = next(iter(self.waits.subs.values()))
 
 
-def stage() -> Stage:
+def stage() -> PluginStage:
     cluster = Cluster()
     cluster.node("a")
     cluster.node("b")
@@ -57,16 +57,16 @@ def stage() -> Stage:
     cluster.queue("other")
     cluster.job("runs", tasks=3, on=["a", "a", "b"])
     cluster.job("waits", tasks=2)
-    return Stage(cluster.open(), [])
+    return PluginStage(cluster.open(), [])
 
 
 Cases = Sequence[tuple[Any, Any]]
-Register = Callable[[Stage, Any], None]
-Ask = Callable[[Stage], Any]
+Register = Callable[[PluginStage, Any], None]
+Ask = Callable[[PluginStage], Any]
 
 
 def compared(point: str) -> Register:
-    def register(at: Stage, answer: Any) -> None:
+    def register(at: PluginStage, answer: Any) -> None:
         getattr(at.session, f"add_{point}_fn")(lambda *_: answer)
 
     return register
@@ -80,7 +80,7 @@ def said(point: str) -> Register:
 def chosen(point: str) -> Register:
     """The rule names some of the victims: their indexes, None to abstain."""
 
-    def register(at: Stage, answer: Any) -> None:
+    def register(at: PluginStage, answer: Any) -> None:
         picked = None if answer is None else [at.victims[i] for i in answer]
         getattr(at.session, f"add_{point}_fn")(lambda *_: picked)
 
@@ -88,30 +88,30 @@ def chosen(point: str) -> Register:
 
 
 def told(point: str) -> Register:
-    def register(at: Stage, answer: Any) -> None:
+    def register(at: PluginStage, answer: Any) -> None:
         getattr(at.session, f"add_{point}_fn")(lambda *_: at.told.append(answer))
 
     return register
 
 
-def indexes(at: Stage, tasks: Sequence[Any]) -> list[int]:
+def indexes(at: PluginStage, tasks: Sequence[Any]) -> list[int]:
     return [at.victims.index(task) for task in tasks]
 
 
-def static_check(at: Stage, answer: Any) -> None:
+def static_check(at: PluginStage, answer: Any) -> None:
     at.session.add_predicate_fn(lambda cls, node: answer)
 
 
-def live_check(at: Stage, answer: Any) -> None:
+def live_check(at: PluginStage, answer: Any) -> None:
     check = Check(answer, np.zeros(2, np.bool_))
     at.session.add_live_predicate_fn(lambda *_: [check] if answer else [], scope=Scope.NODE)
 
 
-def reasons(at: Stage) -> list[str]:
+def reasons(at: PluginStage) -> list[str]:
     return [check.reason for check in at.session.checks(at.task)]
 
 
-def listener(at: Stage, answer: Any) -> None:
+def listener(at: PluginStage, answer: Any) -> None:
     at.session.add_event_handler(
         EventHandler(
             allocate=lambda task: at.told.append(f"+{answer}"),
@@ -120,37 +120,37 @@ def listener(at: Stage, answer: Any) -> None:
     )
 
 
-def tell(at: Stage) -> list[str]:
+def tell(at: PluginStage) -> list[str]:
     at.session.notify_allocated(at.task)
     at.session.notify_deallocated(at.task)
     return at.told
 
 
-def tell_enqueued(at: Stage) -> list[str]:
+def tell_enqueued(at: PluginStage) -> list[str]:
     at.session.job_enqueued(at.waits, at.session.world)
     return at.told
 
 
-def reserve(at: Stage) -> list[str]:
+def reserve(at: PluginStage) -> list[str]:
     at.session.reserve_nodes()
     return at.told
 
 
-def mapped(at: Stage, answer: Any) -> None:
+def mapped(at: PluginStage, answer: Any) -> None:
     at.session.add_node_map_fn(lambda task, row, world: answer * (row + 1))
 
 
-def reduced(at: Stage, answer: Any) -> None:
+def reduced(at: PluginStage, answer: Any) -> None:
     """Maps to the row's number, and reduces with a factor: of its own scores alone."""
     at.session.add_node_map_fn(lambda task, row, world: float(row))
     at.session.add_node_reduce_fn(lambda task, scores: scores * answer)
 
 
-def scores(at: Stage) -> list[float]:
+def scores(at: PluginStage) -> list[float]:
     return list(at.session.node_scores(at.task, at.rows).tolist())
 
 
-def placed_on_devices(at: Stage) -> Any:
+def placed_on_devices(at: PluginStage) -> Any:
     """Devices that a task takes while it is placed; undone, it has none."""
     statement = WorldStatement(at.session)
     statement.allocate(at.task, 0)
@@ -160,7 +160,7 @@ def placed_on_devices(at: Stage) -> Any:
     return devices
 
 
-def idle_devices(at: Stage, rows: Sequence[int]) -> None:
+def idle_devices(at: PluginStage, rows: Sequence[int]) -> None:
     mask = np.isin(at.rows, rows)
     at.session.add_devices_idle_fn(lambda *_: mask)
 
@@ -378,7 +378,7 @@ POINTS: dict[str, tuple[Register, Ask, Cases]] = {
 }
 
 
-def grouped(_: Stage) -> Any:
+def grouped(_: PluginStage) -> Any:
     """A sub job of a job with policies: without any it is the job that is asked about."""
     policy = SubGroupPolicy("p", selector=())
     cluster = Cluster()

@@ -40,7 +40,7 @@ TAINTS = (
 
 
 @dataclass(frozen=True)
-class Machine:
+class FunnelNode:
     """One node and what runs on it, by slot."""
 
     model: str
@@ -79,7 +79,7 @@ class Machine:
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> Machine:
+def machines(draw: st.DrawFn) -> FunnelNode:
     def amounts(most: tuple[int, int, int, int]) -> tuple[int, int, int, int]:
         cpu, memory, pods, gpu = most
         return (
@@ -92,7 +92,7 @@ def machines(draw: st.DrawFn) -> Machine:
     whole = (8000, 16 * GIB, 6, draw(st.sampled_from([0, 4000, 8000])))
     used = amounts(whole)
     releasing = amounts(used)
-    return Machine(
+    return FunnelNode(
         model=draw(st.sampled_from(["a", "b"])),
         zone=draw(st.sampled_from(["x", "y"])),
         taints=tuple(draw(st.lists(st.sampled_from(TAINTS), unique=True, max_size=2))),
@@ -122,7 +122,7 @@ def classes(draw: st.DrawFn) -> TaskClass:
     )
 
 
-def passes(check: FunnelCheck, machine: Machine, cls: TaskClass, *, own: bool) -> bool:
+def passes(check: FunnelCheck, machine: FunnelNode, cls: TaskClass, *, own: bool) -> bool:
     """The check on one node, by hand."""
     match check.kind:
         case "foreign":
@@ -147,7 +147,7 @@ def passes(check: FunnelCheck, machine: Machine, cls: TaskClass, *, own: bool) -
             raise AssertionError(other)
 
 
-def tasks(machine: Machine, cls: TaskClass, without: FunnelCheck) -> int:
+def tasks(machine: FunnelNode, cls: TaskClass, without: FunnelCheck) -> int:
     """How many tasks start on one node by its amounts, one check left out."""
     return min(
         max(
@@ -165,7 +165,7 @@ def tasks(machine: Machine, cls: TaskClass, without: FunnelCheck) -> int:
 
 
 def look(
-    cluster: list[Machine], cls: TaskClass, *, mode: Mode, own: set[int], wanted: int = 2
+    cluster: list[FunnelNode], cls: TaskClass, *, mode: Mode, own: set[int], wanted: int = 2
 ) -> tuple[Funnel, View]:
     view = view_of(
         [m.record() for m in cluster],
@@ -184,7 +184,7 @@ def look(
     data=st.data(),
 )
 def test_every_node_is_counted_once_and_leave_one_out_is_what_brute_force_finds(
-    cluster: list[Machine], cls: TaskClass, mode: Mode, data: st.DataObject
+    cluster: list[FunnelNode], cls: TaskClass, mode: Mode, data: st.DataObject
 ) -> None:
     own = data.draw(st.sets(st.integers(0, len(cluster) - 1)))
     found, view = look(cluster, cls, mode=mode, own=own)
@@ -236,7 +236,7 @@ def every_check(cls: TaskClass, mode: Mode) -> list[FunnelCheck]:
     wanted=st.integers(1, 12),
 )
 def test_a_smaller_request_that_is_proposed_fits_and_the_next_step_does_not(
-    cluster: list[Machine], cls: TaskClass, wanted: int
+    cluster: list[FunnelNode], cls: TaskClass, wanted: int
 ) -> None:
     everyone = set(range(len(cluster)))
     found, _ = look(cluster, cls, mode=Mode.SOFT, own=everyone, wanted=wanted)
@@ -256,10 +256,10 @@ def test_a_smaller_request_that_is_proposed_fits_and_the_next_step_does_not(
 
 
 def test_the_nearest_nodes_lack_the_least() -> None:
-    def machine(free: int, leaving: int = 0) -> Machine:
+    def machine(free: int, leaving: int = 0) -> FunnelNode:
         whole = (8000, 16 * GIB, 10, 8000)
         used = (0, 0, 0, 8000 - free)
-        return Machine("a", "x", (), False, whole, used, (0, 0, 0, leaving), (0, 0, 0, 0))
+        return FunnelNode("a", "x", (), False, whole, used, (0, 0, 0, leaving), (0, 0, 0, 0))
 
     cls = TaskClass(requests=((CPU, 1000), (PODS, 1), (GPU, 8000)))
     cluster = [machine(0), machine(6000, leaving=2000), machine(4000)]
@@ -271,7 +271,7 @@ def test_the_nearest_nodes_lack_the_least() -> None:
 
 def test_a_host_port_holds_back_by_its_name() -> None:
     """Two free nodes, one whose port is taken, one where it is promised: two tasks can start."""
-    machine = Machine("a", "x", (), False, (8000, 16 * GIB, 10, 0), *((0, 0, 0, 0),) * 3)
+    machine = FunnelNode("a", "x", (), False, (8000, 16 * GIB, 10, 0), *((0, 0, 0, 0),) * 3)
     cls = TaskClass(requests=((CPU, 1000), (PODS, 1)), things=((port_name("TCP", 80), (1,)),))
     view = view_of(
         [machine.record()] * 4, classes={0: cls}, nodes=[machine.node(row) for row in range(4)]
@@ -297,7 +297,9 @@ def test_many_different_taints_are_told_as_one(kinds: int, checks: int) -> None:
     whole = (8000, 16 * GIB, 10, 0)
     none = (0, 0, 0, 0)
     cluster = [
-        Machine("a", "x", (Taint("owner", f"u{n}", "NoSchedule"),), False, whole, none, none, none)
+        FunnelNode(
+            "a", "x", (Taint("owner", f"u{n}", "NoSchedule"),), False, whole, none, none, none
+        )
         for n in range(kinds)
     ]
     cls = TaskClass(requests=((CPU, 1000), (PODS, 1)))

@@ -102,7 +102,7 @@ def dra_of(session: Session) -> devices.DeviceClaimFilter:
     return dra
 
 
-class TestWhere:
+class TestDeviceNodes:
     def test_where_enough_of_the_class_are(self) -> None:
         slices = slice_of("n0", gpu("g0")), slice_of("n1", gpu("g0"), gpu("g1"))
         session = two(claim("c", ask(2)), *slices)

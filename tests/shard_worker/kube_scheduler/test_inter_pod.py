@@ -44,7 +44,7 @@ def one_web(*names: str, **rules: Any) -> Cluster:
     return cluster
 
 
-class TestAffinity:
+class TestInterPodAffinity:
     def test_the_domain_has_to_have_such_a_pod(self) -> None:
         session = one_web("a", "a", "b", rules=asks(near())).open()
         assert open_to(session, "new-0") == ["n0", "n1"]

@@ -48,7 +48,7 @@ def scores(session: Session, name: str) -> list[float]:
     return found
 
 
-class TestAffinity:
+class TestNeighbourScores:
     def test_wishes_for_and_against_are_scaled_to_a_hundred(self) -> None:
         cluster = zones("a", "b", "c", near_weight=2)
         cluster.job("web", on=["n0"], members=marked(app="web"))

@@ -15,7 +15,7 @@ from shared.model.model import Queue
 from shared.policy.dialect import parse_policy
 from tests.shard_worker.placement.support import cpus
 from tests.shard_worker.turns.sessions import Books
-from tests.shard_worker.turns.test_session_turns import CLASSES, Stage
+from tests.shard_worker.turns.test_session_turns import CLASSES, SessionStage
 
 ARGUMENTS = {"extender.urlPrefix": "http://nobody.invalid", "extender.predicateVerb": "p"}
 PLUGINS = [{"name": "gang"}, {"name": "capacity"}, {"name": "extender", "arguments": ARGUMENTS}]
@@ -29,7 +29,7 @@ def placed(answer: Any) -> tuple[list[int], list[int], bool]:
     books = Books(CLASSES)
     books.queues["default"] = Queue(0, "default", capability=tuple(cpus(2).items()))
     job = books.job(0, [-1, -1], minimum=2)
-    stage = Stage(books, policy=POLICY)
+    stage = SessionStage(books, policy=POLICY)
     asked: list[int] = []
 
     def ask(questions: Sequence[ExtenderQuestion]) -> dict[str, object]:

@@ -48,7 +48,7 @@ from tests.shard_worker.turns.sessions import EVERYTHING, B, Books
 CLASSES = {0: cls(1), 1: cls(4), 2: TaskClass(requests=((PODS, 1),))}
 
 
-class Stage:
+class SessionStage:
     """A worker of shard 0 over nodes of 4 cores that hold what the books say."""
 
     def __init__(
@@ -107,7 +107,7 @@ def test_preempt_evicts_and_nominates_in_one_statement() -> None:
     books = Books(CLASSES)
     full(books)
     high = books.job(0, [-1, -1], priority=10)
-    stage = Stage(books)
+    stage = SessionStage(books)
     before = stage.image()
     (statement,), outcomes = stage.turn(books.turn(high, "preempt", [books.jobs[0]]))
     assert not outcomes
@@ -132,7 +132,7 @@ def test_a_turn_that_comes_to_nothing_leaves_the_view_as_it_was() -> None:
     books = Books(CLASSES)
     full(books, priority=20)
     low = books.job(0, [-1], priority=10)
-    stage = Stage(books)
+    stage = SessionStage(books)
     before = stage.image()
     statements, (outcome,) = stage.turn(books.turn(low, "preempt", [books.jobs[0]]))
     assert not statements
@@ -146,7 +146,7 @@ def test_a_gang_keeps_its_minimum() -> None:
     books = Books(CLASSES)
     full(books, minimum=7)
     high = books.job(0, [-1, -1], priority=10)
-    stage = Stage(books)
+    stage = SessionStage(books)
     statements, (outcome,) = stage.turn(books.turn(high, "preempt", [books.jobs[0]]))
     assert not statements
     assert outcome.code is OutcomeCode.INFEASIBLE
@@ -157,7 +157,7 @@ def test_reclaim_takes_from_the_queue_with_more_than_its_share() -> None:
     books.queue("other")
     full(books)
     mine = books.job(0, [-1, -1, -1], queue="other")
-    stage = Stage(books)
+    stage = SessionStage(books)
     (statement,), _ = stage.turn(books.turn(mine, "reclaim", [books.jobs[0]]))
     assert statement.qid == 1
     assert sum(len(run.tasks) for run in statement.evictions) == 3
@@ -173,7 +173,7 @@ def test_no_guard_for_what_is_not_whole_to_the_rules_either() -> None:
     named = [[{"name": "gang"}], [{"name": "conformance"}, {"name": "predicates"}]]
     tiers = [{"plugins": plugins} for plugins in named]
     policy = parse_policy({"actions": "preempt", "tiers": tiers})
-    stage = Stage(books, policy=policy)
+    stage = SessionStage(books, policy=policy)
     (statement,), _ = stage.turn(books.turn(high, "preempt", [books.jobs[0]]))
     assert statement.evictions
     assert guards_of(statement) == {0: 0}
@@ -185,7 +185,7 @@ def test_each_victim_has_the_guard_of_its_own_gang() -> None:
     whole = books.job(1, [0])
     part = books.job(1, [1, 2])
     high = books.job(1, [-1, -1], priority=10)
-    stage = Stage(books, nodes=4, mode=Mode.HARD, policy=in_two_tiers("preempt", "gang"))
+    stage = SessionStage(books, nodes=4, mode=Mode.HARD, policy=in_two_tiers("preempt", "gang"))
     (statement,), _ = stage.turn(books.turn(high, "preempt", [whole, part]))
     assert guards_of(statement) == {whole.jid: GUARD_GANG, part.jid: 0}
 
@@ -199,7 +199,7 @@ def test_each_victim_has_the_guard_of_its_own_queue() -> None:
     whole = books.job(1, [0], queue="rich")
     part = books.job(1, [1, 2], minimum=1, queue="poor")
     mine = books.job(1, [-1, -1])
-    stage = Stage(
+    stage = SessionStage(
         books, nodes=4, mode=Mode.HARD, policy=in_two_tiers("reclaim", "gang", "proportion")
     )
     (statement,), _ = stage.turn(books.turn(mine, "reclaim", [whole, part]))
@@ -223,7 +223,7 @@ def test_what_the_excerpt_said_wrong_goes_back_to_order(verdict: Verdict) -> Non
     books = Books(CLASSES)
     full(books)
     high = books.job(0, [-1], priority=10)
-    stage = Stage(books)
+    stage = SessionStage(books)
     stage.turn(books.turn(high, "preempt", [books.jobs[0]]))
     (outcome,) = stage.answer(verdict)
     assert outcome.code is OutcomeCode.CONFLICT
@@ -235,7 +235,7 @@ def test_a_lost_race_for_a_node_is_tried_again_on_the_fresh_view() -> None:
     books = Books(CLASSES)
     full(books)
     high = books.job(0, [-1], priority=10)
-    stage = Stage(books)
+    stage = SessionStage(books)
     stage.turn(books.turn(high, "preempt", [books.jobs[0]]))
     for _ in range(3):
         assert stage.answer(Verdict.NOMINATION) == []
@@ -251,7 +251,7 @@ def test_the_keys_of_all_whom_a_statement_touches_are_its_read_set() -> None:
     other = books.job(0, [])
     high = books.job(0, [-1], priority=10)
     books.keys = {0: ["budget/a"], other.jid: ["budget/c"], high.jid: ["term/b"]}
-    stage = Stage(books)
+    stage = SessionStage(books)
     (statement,), _ = stage.turn(books.turn(high, "preempt", [books.jobs[0], other]))
     assert statement.domains == [
         DomainOp("budget/a", 1, "le", 3),
@@ -265,7 +265,7 @@ def test_backfill_binds_tasks_that_ask_for_nothing() -> None:
     books = Books(CLASSES)
     full(books)
     job = books.job(2, [-1, -1, -1], minimum=1)
-    stage = Stage(books)
+    stage = SessionStage(books)
     (statement,), _ = stage.turn(books.turn(job, "backfill"))
     assert [run.kind for run in statement.core] == [ALLOCATE]
     assert sum(len(run.tasks) for run in statement.core) == 1
@@ -275,7 +275,7 @@ def test_backfill_binds_tasks_that_ask_for_nothing() -> None:
 def test_a_session_places_a_flat_gang_as_the_fast_path_does() -> None:
     books = Books(CLASSES)
     job = books.job(1, [-1, -1])
-    stage = Stage(books)
+    stage = SessionStage(books)
     (statement,), _ = stage.turn(books.turn(job, "allocate"))
     (run,) = statement.core
     assert (run.kind, run.tasks, sorted(run.rows)) == (ALLOCATE, [0, 1], [0, 1])
@@ -287,7 +287,7 @@ def test_in_soft_mode_victims_of_the_own_shard_go_first() -> None:
     books = Books(CLASSES)
     full(books)
     high = books.job(0, [-1] * 6, priority=10)
-    stage = Stage(books, mode=Mode.SOFT)
+    stage = SessionStage(books, mode=Mode.SOFT)
     (statement,), _ = stage.turn(books.turn(high, "preempt", [books.jobs[0]]))
     (run,) = statement.core
     assert run.rows == [0, 0, 0, 0, 1, 1]
@@ -299,7 +299,7 @@ def test_in_hard_mode_only_the_own_shard_has_victims() -> None:
     full(books)
     fits = books.job(0, [-1] * 4, priority=10)
     wide = books.job(0, [-1] * 5, priority=10)
-    stage = Stage(books, mode=Mode.HARD)
+    stage = SessionStage(books, mode=Mode.HARD)
     statements, (outcome,) = stage.turn(books.turn(wide, "preempt", [books.jobs[0]]))
     assert not statements
     assert outcome.code is OutcomeCode.INFEASIBLE
@@ -310,14 +310,14 @@ def test_in_hard_mode_only_the_own_shard_has_victims() -> None:
 def test_a_job_of_an_unknown_class_is_stale() -> None:
     books = Books({**CLASSES, 9: cls(1)})
     job = books.job(9, [-1])
-    _, (outcome,) = Stage(books).turn(books.turn(job, "allocate"))
+    _, (outcome,) = SessionStage(books).turn(books.turn(job, "allocate"))
     assert outcome.code is OutcomeCode.STALE
 
 
 def test_a_shuffle_without_rules_that_want_it_comes_to_nothing() -> None:
     books = Books(CLASSES)
     full(books)
-    statements, (outcome,) = Stage(books).turn(books.turn(None, "shuffle", [books.jobs[0]]))
+    statements, (outcome,) = SessionStage(books).turn(books.turn(None, "shuffle", [books.jobs[0]]))
     assert not statements
     assert (outcome.jid, outcome.code) == (NOBODY, OutcomeCode.INFEASIBLE)
 
@@ -326,7 +326,9 @@ def test_bound_tasks_are_victims_of_preempt_too() -> None:
     books = Books(CLASSES)
     books.job(0, [0, 0, 0, 0], minimum=1, state=B)
     high = books.job(0, [-1], priority=10)
-    (statement,), _ = Stage(books, nodes=1).turn(books.turn(high, "preempt", [books.jobs[0]]))
+    (statement,), _ = SessionStage(books, nodes=1).turn(
+        books.turn(high, "preempt", [books.jobs[0]])
+    )
     tasks = statement.evictions[0].tasks
     assert statement.evictions == [EvictRun(0, 1, 0, 0, tasks, [0], GUARD_GANG)]
 
@@ -348,7 +350,7 @@ def test_of_a_gang_that_leaves_those_stay_that_have_ended(
     low = books.job(0, [0, 0, 0, 0, 0], priority=1)
     books.states[low.jid][3:] = ended
     high = books.job(0, [-1, -1, -1], priority=10)
-    stage = Stage(books, nodes=1)
+    stage = SessionStage(books, nodes=1)
     (statement,), _ = stage.turn(books.turn(high, "gangpreempt", [low]))
     assert [sorted(run.tasks) for run in statement.evictions] == [[0, 1, 2]]
     assert guards_of(statement) == {0: GUARD_GANG + rest * GUARD_REST}
@@ -360,7 +362,7 @@ def test_a_whole_gang_makes_way_for_a_whole_gang() -> None:
     low = books.job(0, [0, 0, 1, 1], priority=1)
     books.job(0, [0, 0, 1, 1], priority=20)
     high = books.job(0, [-1, -1, -1], priority=10)
-    stage = Stage(books)
+    stage = SessionStage(books)
     before = stage.image()
     (statement,), _ = stage.turn(books.turn(high, "gangpreempt", [low, books.jobs[1]]))
     assert [(run.jid, sorted(run.tasks)) for run in statement.evictions] == [(0, [0, 1, 2, 3])]
@@ -387,7 +389,9 @@ def test_a_turn_leaves_nothing_to_the_garbage_collector(action: str) -> None:
     books = Books(CLASSES)
     low = books.job(0, [0, 0, 1, 1], priority=1)
     high = books.job(0, [-1, -1, -1, 0], priority=10)
-    stage = Stage(books, policy=parse_policy({"actions": action, "tiers": [{"plugins": plugins}]}))
+    stage = SessionStage(
+        books, policy=parse_policy({"actions": action, "tiers": [{"plugins": plugins}]})
+    )
     gc.collect()
     gc.disable()
     try:

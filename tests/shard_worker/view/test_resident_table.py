@@ -91,7 +91,7 @@ def check(table: ResidentTable, snapshot: Snapshot) -> None:
 
 
 @dataclass
-class Follower:
+class TableFollower:
     """A worker that began in the middle: its snapshot may be newer than the log that it reads."""
 
     table: ResidentTable
@@ -105,7 +105,7 @@ class Follower:
 
 
 @dataclass
-class Story:
+class TableStory:
     """Random jobs, placements, evictions, ends and adoptions in a ledger in memory."""
 
     draw: random.Random
@@ -225,7 +225,7 @@ class Story:
             self.draw.choice(steps)()
 
 
-def begun(draw: random.Random, before: Snapshot, after: Snapshot) -> Follower:
+def begun(draw: random.Random, before: Snapshot, after: Snapshot) -> TableFollower:
     """A follower whose snapshot was read while writers went on: some parts of it are newer than
     the log position that it goes on from."""
     newer = {jid for jid in {*before.jobs, *after.jobs} if draw.random() < 0.5}
@@ -245,7 +245,7 @@ def begun(draw: random.Random, before: Snapshot, after: Snapshot) -> Follower:
             )
         )
     )
-    return Follower(table, before.log_id)
+    return TableFollower(table, before.log_id)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -253,10 +253,10 @@ def begun(draw: random.Random, before: Snapshot, after: Snapshot) -> Follower:
 @example(0)
 def test_residents_are_what_the_ledger_has(seed: int) -> None:
     draw = random.Random(seed)
-    story = Story(draw)
+    story = TableStory(draw)
     first = ResidentTable()
     first.load(residents_of(story.now()))
-    followers = [Follower(first, story.now().log_id)]
+    followers = [TableFollower(first, story.now().log_id)]
     earlier = story.now()
     for _ in range(40):
         story.step()
@@ -288,7 +288,7 @@ def test_what_is_given_up_is_written_over(seed: int) -> None:
 
 def test_packing_keeps_the_columns_small() -> None:
     """A job that grows and a stream of jobs that come and go leave nothing behind."""
-    story = Story(random.Random(3))
+    story = TableStory(random.Random(3))
     table = ResidentTable()
     table.load(residents_of(story.now()))
     with pytest.MonkeyPatch.context() as patch:
@@ -309,7 +309,7 @@ def test_packing_keeps_the_columns_small() -> None:
 
 
 def test_jobs_on_nodes_are_told_by_queue() -> None:
-    story = Story(random.Random(0))
+    story = TableStory(random.Random(0))
     table = ResidentTable()
     for jid, qid in ((500, LEAF), (501, OTHER), (502, LEAF)):
         at_once(story.desk.store(replace(job(jid, Group(-1, 0)), qid=qid)))
@@ -324,7 +324,7 @@ def test_jobs_on_nodes_are_told_by_queue() -> None:
 
 
 def test_what_runs_has_its_time() -> None:
-    story = Story(random.Random(0))
+    story = TableStory(random.Random(0))
     table = ResidentTable()
     table.load(residents_of(story.now()))
     log_id, desk = story.now().log_id, story.desk

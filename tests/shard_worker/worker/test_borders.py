@@ -46,7 +46,7 @@ TOLD = PutPartition(2, {0: [0], 1: []}, [Move(giver=1, taker=0, rows=[1])])
 DONE = PutPartition(3, {0: [0, 1], 1: []})
 
 
-class World:
+class BorderWorld:
     """Two nodes and two shards; node 1 is on its way from shard 1 to shard 0."""
 
     def __init__(self, mode: Mode) -> None:
@@ -129,14 +129,14 @@ def places(outcome: Outcome) -> set[tuple[int, int]]:
     }
 
 
-def own(world: World) -> list[list[bool]]:
+def own(world: BorderWorld) -> list[list[bool]]:
     for shard in (0, 1):
         world.follow(shard)
     return [world.workers[shard].view.own.tolist() for shard in (0, 1)]
 
 
 def test_what_moves_is_nobodys_own() -> None:
-    world = World(Mode.SOFT)
+    world = BorderWorld(Mode.SOFT)
     assert own(world) == [[True, False], [False, True]]
     world.store(TOLD)
     assert own(world) == [[True, False], [False, False]]
@@ -145,7 +145,7 @@ def test_what_moves_is_nobodys_own() -> None:
 
 
 def test_in_hard_mode_nothing_new_is_placed_on_what_moves() -> None:
-    world = World(Mode.HARD)
+    world = BorderWorld(Mode.HARD)
     assert places(world.place(1, 1)) == {(1, 1)}
     world.store(TOLD)
     assert world.place(1, 2).code is OutcomeCode.INFEASIBLE
@@ -155,7 +155,7 @@ def test_in_hard_mode_nothing_new_is_placed_on_what_moves() -> None:
 
 
 def test_in_soft_mode_what_moves_is_another_shards_to_everybody() -> None:
-    world = World(Mode.SOFT)
+    world = BorderWorld(Mode.SOFT)
     world.store(TOLD)
     assert places(world.place(1, 1)) <= {(0, 2), (1, 2)}
     assert places(world.place(0, 2, CORES + 2)) == {(0, 1), (1, 2)}
@@ -168,7 +168,7 @@ def test_what_was_planned_before_stands_whoever_has_the_node(
 ) -> None:
     """In soft mode shard 0 plans on another shard's node while it comes to be its own, shard 1 on
     its own while it goes: the ledger asks whether it fits, not whose it is."""
-    world = World(Mode.SOFT)
+    world = BorderWorld(Mode.SOFT)
     world.place(0, 0, CORES)  # node 0 is full
     world.follow(planner)
     planned = world.plan(planner, 1, 2)
@@ -182,7 +182,7 @@ def test_what_was_planned_before_stands_whoever_has_the_node(
 
 
 def test_both_plan_on_the_node_that_changes_hands_and_it_is_not_filled_twice() -> None:
-    world = World(Mode.SOFT)
+    world = BorderWorld(Mode.SOFT)
     world.place(0, 0, CORES)
     world.follow(1)
     giver = world.plan(1, 1, 3)
@@ -197,7 +197,7 @@ def test_both_plan_on_the_node_that_changes_hands_and_it_is_not_filled_twice() -
 
 
 def test_a_revision_that_was_overtaken_changes_nothing() -> None:
-    world = World(Mode.SOFT)
+    world = BorderWorld(Mode.SOFT)
     world.store(DONE)
     world.store(TOLD)
     assert own(world) == [[True, True], [False, False]]

@@ -15,7 +15,7 @@ from shared.model.model import Job
 from shared.policy.model import Policy
 from shared.units.things import Things
 from tests.shard_worker.placement.support import node, put_node
-from tests.shard_worker.worker.test_residents import ROWS, Stage
+from tests.shard_worker.worker.test_residents import ROWS, ResidentsStage
 
 SLOTS = ("bay/0", "bay/1", "bay/2")
 
@@ -47,7 +47,7 @@ class Bays:
         return [name for name in SLOTS if name not in taken]
 
 
-class _Entry:
+class _DevicesEntry:
     value = "bays:Bays"
 
     def load(self) -> type[Bays]:
@@ -55,18 +55,18 @@ class _Entry:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+def stage(monkeypatch: pytest.MonkeyPatch) -> ResidentsStage:
     """Two shards with two nodes of 4 cores and 3 bays each."""
-    monkeypatch.setattr(registry, "third_party_plugins", lambda: {"bays": _Entry()})
+    monkeypatch.setattr(registry, "third_party_plugins", lambda: {"bays": _DevicesEntry()})
     names = ("priority", "gang", "predicates", "bays")
-    stage = Stage(Policy(("allocate",), (tuple(PluginOption(name) for name in names),)))
+    stage = ResidentsStage(Policy(("allocate",), (tuple(PluginOption(name) for name in names),)))
     bays = tuple((name, (1,)) for name in SLOTS)
     nodes = (replace(put_node(node(row, cores=4)), things=bays) for row in range(ROWS))
     at_once(stage.desk.store(*nodes))
     return stage
 
 
-def taken(stage: Stage, jobs: Sequence[Job]) -> list[tuple[int, str]]:
+def taken(stage: ResidentsStage, jobs: Sequence[Job]) -> list[tuple[int, str]]:
     """Row and bay of each task, as the ledger has them."""
     snapshot, found = at_once(stage.ledger.snapshot()), []
     for job in jobs:
@@ -76,7 +76,7 @@ def taken(stage: Stage, jobs: Sequence[Job]) -> list[tuple[int, str]]:
     return found
 
 
-def test_what_one_shard_chose_is_seen_by_the_other(stage: Stage) -> None:
+def test_what_one_shard_chose_is_seen_by_the_other(stage: ResidentsStage) -> None:
     jobs = [stage.job(1) for _ in range(ROWS * len(SLOTS))]
     for job in jobs:
         assert stage.turn(job.jid % 2, job).code is OutcomeCode.PLACED
@@ -86,7 +86,7 @@ def test_what_one_shard_chose_is_seen_by_the_other(stage: Stage) -> None:
         assert stage.turn(shard, stage.job(1)).reasons == {"no bay is free": ROWS}
 
 
-def test_a_worker_that_starts_again_sees_it_and_what_ended_has_none(stage: Stage) -> None:
+def test_a_worker_that_starts_again_sees_it_and_what_ended_has_none(stage: ResidentsStage) -> None:
     jobs = [stage.job(1) for _ in range(ROWS * len(SLOTS))]
     for job in jobs:
         stage.turn(0, job)
@@ -99,7 +99,7 @@ def test_a_worker_that_starts_again_sees_it_and_what_ended_has_none(stage: Stage
     assert taken(stage, [late]) == freed
 
 
-def test_a_turn_brings_what_its_own_job_has_already(stage: Stage) -> None:
+def test_a_turn_brings_what_its_own_job_has_already(stage: ResidentsStage) -> None:
     """The table of residents is not asked for it."""
     job = stage.job(2, minimum=1)
     run = Run(ALLOCATE, 0, 0, [0], [0], [10**6], [1], [1], devices=((SLOTS[0], (1,)),))

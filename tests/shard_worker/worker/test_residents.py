@@ -104,20 +104,20 @@ def policy(actions: str = "allocate") -> Policy:
 
 
 @dataclass
-class Shard:
+class ResidentsShard:
     worker: Worker
     log_id: str
 
 
 @dataclass
-class Stage:
+class ResidentsStage:
     """Two shards with two nodes of 4 cores each, over one ledger."""
 
     under: Policy = field(default_factory=policy)
     books: Books = field(default_factory=lambda: Books(CLASSES))
     ledger: MemoryLedger = field(default_factory=lambda: MemoryLedger(random.Random(0)))
     desk: Desk = field(init=False)
-    shards: dict[int, Shard] = field(default_factory=dict)
+    shards: dict[int, ResidentsShard] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.desk = Desk(self.ledger)
@@ -140,7 +140,7 @@ class Stage:
         worker = Worker(session=session, view=view, mode=Mode.SOFT, shard=shard, seed=shard)
         at_once(self.desk.claim(str(shard)))
         worker.begin(self.desk.epochs[str(shard)], self.desk.run_id)
-        self.shards[shard] = Shard(worker, log_id)
+        self.shards[shard] = ResidentsShard(worker, log_id)
 
     def job(self, tasks: int, **more: Any) -> Job:
         made = self.books.job(0, [-1] * tasks, **more)
@@ -195,7 +195,7 @@ class Stage:
 
 
 def test_who_was_placed_by_one_shard_is_seen_by_both() -> None:
-    stage = Stage()
+    stage = ResidentsStage()
     gang = stage.job(6, queue="other", priority=7)
     assert stage.turn(1, gang).code is OutcomeCode.PLACED
     assert set(stage.books.rows[gang.jid]) & {2, 3}, "its own nodes first"
@@ -205,7 +205,7 @@ def test_who_was_placed_by_one_shard_is_seen_by_both() -> None:
 
 
 def test_what_becomes_of_them_is_seen_too() -> None:
-    stage = Stage()
+    stage = ResidentsStage()
     gang = stage.job(3)
     stage.turn(0, gang)
     stage.report(gang, S.RUNNING, 0, 1, 2)
@@ -223,7 +223,7 @@ def test_what_becomes_of_them_is_seen_too() -> None:
 
 
 def test_an_evicted_task_is_leaving_and_its_next_incarnation_is_seen() -> None:
-    stage = Stage()
+    stage = ResidentsStage()
     gang = stage.job(1, minimum=0)
     stage.turn(0, gang)
     stage.report(gang, S.RUNNING, 0)
@@ -256,7 +256,7 @@ def test_an_evicted_task_is_leaving_and_its_next_incarnation_is_seen() -> None:
 
 
 def test_a_worker_that_starts_again_sees_what_the_old_one_saw() -> None:
-    stage = Stage()
+    stage = ResidentsStage()
     gang = stage.job(5)
     stage.turn(0, gang)
     stage.report(gang, S.RUNNING, 0, 1)
@@ -269,7 +269,7 @@ def test_a_worker_that_starts_again_sees_what_the_old_one_saw() -> None:
 
 def test_its_verdict_holds_across_shards() -> None:
     """A placement that a rule forbids beside a resident is refused in another shard, too."""
-    stage = Stage()
+    stage = ResidentsStage()
     loner = stage.books.job(0, [-1] * 4)
     roles = tuple(replace(role, labels=(("alone", "yes"),)) for role in loner.roles)
     loner = replace(loner, roles=roles)
@@ -297,7 +297,7 @@ def test_its_verdict_holds_across_shards() -> None:
 @pytest.mark.parametrize("action", ["preempt", "reclaim"])
 def test_victims_are_found_that_no_turn_named(action: str) -> None:
     """Residents of all shards; by the rules of the action, and by nothing else."""
-    stage = Stage(policy(f"allocate, {action}"))
+    stage = ResidentsStage(policy(f"allocate, {action}"))
     taken = [stage.job(1, queue="other", minimum=0) for _ in range(2 * ROWS)]
     taken += [stage.job(1, minimum=0) for _ in range(2 * ROWS)]
     for job in taken:

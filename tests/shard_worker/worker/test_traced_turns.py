@@ -11,7 +11,7 @@ from shared.messages.messages import Level, Outcome, OutcomeCode, Verdict
 from shared.messages.trace import TraceStage, TraceStep
 from tests.shard_worker.placement.support import turn
 from tests.shard_worker.turns.sessions import Books
-from tests.shard_worker.turns.test_session_turns import CLASSES, Stage, full
+from tests.shard_worker.turns.test_session_turns import CLASSES, SessionStage, full
 from tests.shard_worker.worker.test_worker import (
     NOW,
     accept,
@@ -89,7 +89,7 @@ def test_a_session_tells_queue_and_prepredicate_and_decides_the_same() -> None:
         books = Books(CLASSES)
         full(books)
         high = books.job(0, [-1, -1], priority=10)
-        stage = Stage(books)
+        stage = SessionStage(books)
         one = replace(books.turn(high, "preempt", [books.jobs[0]]), traced=traced)
         (statement,), _ = stage.turn(one)
         (outcome,) = stage.answer(Verdict.COMMITTED)
@@ -113,7 +113,7 @@ def test_a_session_tells_queue_and_prepredicate_and_decides_the_same() -> None:
 def test_a_session_without_victims_tells_whether_the_queue_takes_the_task(action: str) -> None:
     books = Books(CLASSES)
     mine = books.job(0, [-1, -1])
-    stage = Stage(books)
+    stage = SessionStage(books)
     statements, outcomes = stage.turn(replace(books.turn(mine, action), traced=True))
     outcomes += stage.answer(Verdict.COMMITTED) if statements else []
     (outcome,) = outcomes

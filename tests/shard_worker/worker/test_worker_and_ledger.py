@@ -92,14 +92,14 @@ class Job:
 
 
 @dataclass
-class Shard:
+class WorkerShard:
     worker: Worker
     view: View
     log_id: str
     reply: CommitReply | None = None
 
 
-class World:
+class WorkersWorld:
     """Everything around the workers, driven by one source of randomness."""
 
     def __init__(
@@ -140,7 +140,7 @@ class World:
         batch = IntakeBatch(COORDINATOR, self.epoch, self._next(), self.run_id, ops)
         assert at_once(self.ledger.store(batch)).verdict is Verdict.COMMITTED
 
-    def _start(self, shard: int) -> Shard:
+    def _start(self, shard: int) -> WorkerShard:
         """A worker of this shard, and a new epoch for it."""
         epoch: Epoch = at_once(self.ledger.claim(str(shard), leader=self.epoch))
         view = View(shard=shard)
@@ -155,11 +155,11 @@ class World:
             limits=WorkerLimits(batch_operations=12),
         )
         assert worker.begin(epoch, self.run_id) == []
-        return Shard(worker, view, snapshot.log_id)
+        return WorkerShard(worker, view, snapshot.log_id)
 
     # --- steps --------------------------------------------------------------------------------
 
-    def give_turns(self, shard: Shard) -> None:
+    def give_turns(self, shard: WorkerShard) -> None:
         waiting = [j for j in self.jobs.values() if not j.open and len(j.placed) < j.size]
         self.draw.shuffle(waiting)
         turns = []
@@ -168,7 +168,7 @@ class World:
             turns.append(job.turn(self.draw.choice([0, 1, 6])))
         self.take(shard, shard.worker.on_turns(turns, now=1.0))
 
-    def commit(self, shard: Shard) -> None:
+    def commit(self, shard: WorkerShard) -> None:
         """The batch reaches the ledger; now and then twice (its reply was lost)."""
         batch = shard.worker.pending_batch()
         if batch is not None and (shard.reply is None or self.draw.random() < 0.2):
@@ -177,12 +177,12 @@ class World:
             assert shard.reply.replayed is again
             self.check()
 
-    def answer(self, shard: Shard) -> None:
+    def answer(self, shard: WorkerShard) -> None:
         if shard.reply is not None:
             reply, shard.reply = shard.reply, None
             self.take(shard, shard.worker.on_reply(reply))
 
-    def follow(self, shard: Shard) -> None:
+    def follow(self, shard: WorkerShard) -> None:
         entries = at_once(self.ledger.read_log(shard.log_id, count=self.draw.randint(1, 9)))
         if entries:
             shard.worker.on_log(entries)
@@ -230,7 +230,7 @@ class World:
                     job.placed[tix] = task.row
                     self.running.append((job.jid, tix, task.row))
 
-    def take(self, shard: Shard, instructions: list[Instruction]) -> None:
+    def take(self, shard: WorkerShard, instructions: list[Instruction]) -> None:
         shard.worker.validate()
         for instruction in instructions:
             match instruction:
@@ -324,8 +324,8 @@ class World:
             assert shard.view.nominations.keys() == fresh.nominations.keys()
 
 
-def run(seed: int, mode: Mode, **more: Any) -> World:
-    world = World(seed, mode, **more)
+def run(seed: int, mode: Mode, **more: Any) -> WorkersWorld:
+    world = WorkersWorld(seed, mode, **more)
     draw = world.draw
     for step in range(6000):
         shard = world.shards[draw.choice(world.numbers)]

@@ -76,13 +76,13 @@ def test_what_is_not_sent_does_not_count() -> None:
     assert of(elsewhere) == BASE
 
 
-class Tree(Packed, frozen=True):
+class DigestedTree(Packed, frozen=True):
     name: str
-    below: list[Tree]
+    below: list[DigestedTree]
 
 
 def test_a_message_that_has_itself_as_a_field_has_a_digest() -> None:
-    assert "again" in str(description(Tree))
+    assert "again" in str(description(DigestedTree))
 
 
 _PRINT = """

@@ -72,7 +72,7 @@ from tests.shared.ledger.promises import (
     unguarded,
 )
 from tests.shared.ledger.support import LEAF, ROOT, some_victims
-from tests.shared.ledger.test_property import JOBS, TASKS, Batch, Pair, plain_snapshot, send
+from tests.shared.ledger.test_property import JOBS, TASKS, Batch, LedgerPair, plain_snapshot, send
 
 SHARDS = ("0", "1")
 STRANGER = "2"
@@ -121,7 +121,7 @@ class Ownership:
         return Verdict.COMMITTED
 
 
-class World:
+class LedgerWorld:
     """``drawn`` makes statements, reports and changes at random, out of what the ledger holds."""
 
     def __init__(self, server: EmbeddedServer) -> None:
@@ -133,7 +133,7 @@ class World:
         self.answers: list[tuple[Batch, Any]] = []
         """Batches that were judged, with their first answer, of epochs that still count."""
         self.live = Live()
-        self.drawn = Pair(self.ledger, MemoryLedger(), random.Random(0), live=self.live)
+        self.drawn = LedgerPair(self.ledger, MemoryLedger(), random.Random(0), live=self.live)
         self.read = "0"
         self.evicted = self.reborn = 0
 

@@ -36,7 +36,7 @@ NODES = 2
 S = TaskState
 
 
-class Stage:
+class ContendingStage:
     """A job that fills two nodes of 4 cores, two jobs of higher priority, a worker per shard."""
 
     def __init__(self, ledger: Ledger, mode: Mode) -> None:
@@ -112,13 +112,13 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(ledger: Ledger) -> Stage:
-    made = Stage(ledger, Mode.NONE)
+async def stage(ledger: Ledger) -> ContendingStage:
+    made = ContendingStage(ledger, Mode.NONE)
     await made.open()
     return made
 
 
-async def test_two_that_preempt_at_once_never_take_the_same_victim(stage: Stage) -> None:
+async def test_two_that_preempt_at_once_never_take_the_same_victim(stage: ContendingStage) -> None:
     one, two = stage.high
     assert not stage.place(0, stage.preempt(one))
     assert not stage.place(1, stage.preempt(two))
@@ -134,7 +134,7 @@ async def test_two_that_preempt_at_once_never_take_the_same_victim(stage: Stage)
 
 
 async def test_told_of_the_first_the_second_finds_no_victim_that_the_gang_can_spare(
-    stage: Stage,
+    stage: ContendingStage,
 ) -> None:
     one, two = stage.high
     first = await stage.serve(0, stage.preempt(one))
@@ -147,7 +147,9 @@ async def test_told_of_the_first_the_second_finds_no_victim_that_the_gang_can_sp
 
 
 @pytest.mark.parametrize("key", ["budget/default/low", "term/1"])
-async def test_what_spans_nodes_is_decided_by_what_was_known_of_it(stage: Stage, key: str) -> None:
+async def test_what_spans_nodes_is_decided_by_what_was_known_of_it(
+    stage: ContendingStage, key: str
+) -> None:
     """The victims differ, but the second statement goes by an old count of what they share."""
     books, low = stage.books, stage.low.jid
     books.keys[low] = [key]

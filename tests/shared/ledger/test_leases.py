@@ -28,7 +28,7 @@ LONG = 1000.0
 
 
 @dataclass
-class Place:
+class LeaseLedger:
     """A ledger, and how its clock is moved: the server's own by moving what it compares with."""
 
     desk: Desk
@@ -55,19 +55,19 @@ async def _move_leases(server: EmbeddedServer, seconds: float) -> None:
 @pytest.fixture(params=["server", "memory"])
 async def place(
     request: pytest.FixtureRequest, embedded_server: EmbeddedServer
-) -> AsyncIterator[Place]:
+) -> AsyncIterator[LeaseLedger]:
     if request.param == "memory":
         now = [NOW]
 
         async def jump(seconds: float) -> None:
             now[0] += seconds
 
-        yield Place(Desk(MemoryLedger(random.Random(1), clock=lambda: now[0])), jump)
+        yield LeaseLedger(Desk(MemoryLedger(random.Random(1), clock=lambda: now[0])), jump)
         return
     flush(embedded_server)
     real = RedisLedger(embedded_server.url)
     await real.open()
-    yield Place(Desk(real), lambda seconds: _move_leases(embedded_server, seconds))
+    yield LeaseLedger(Desk(real), lambda seconds: _move_leases(embedded_server, seconds))
     await real.close()
     flush(embedded_server)  # no lease of ours holds up the tests that follow
 
@@ -75,7 +75,7 @@ async def place(
 # --- the leadership -------------------------------------------------------------------
 
 
-async def test_only_one_leads_until_its_lease_runs_out(place: Place) -> None:
+async def test_only_one_leads_until_its_lease_runs_out(place: LeaseLedger) -> None:
     assert await place.ledger.leader() is None
     first = await place.lead(holder="one")
     with pytest.raises(LeaseHeld, match=r"\(one\) leads for another") as held:
@@ -95,7 +95,7 @@ async def test_only_one_leads_until_its_lease_runs_out(place: Place) -> None:
     assert not await place.ledger.renew(COORDINATOR, first, lease=LONG)
 
 
-async def test_a_refused_claim_leaves_no_trace(place: Place) -> None:
+async def test_a_refused_claim_leaves_no_trace(place: LeaseLedger) -> None:
     await place.ledger.bless(await place.lead())
     tail = await place.ledger.log_tail()
     with pytest.raises(LeaseHeld):
@@ -105,7 +105,9 @@ async def test_a_refused_claim_leaves_no_trace(place: Place) -> None:
     assert isinstance(entry, EpochEntry)
 
 
-async def test_a_lease_that_ran_out_may_be_renewed_until_somebody_claims(place: Place) -> None:
+async def test_a_lease_that_ran_out_may_be_renewed_until_somebody_claims(
+    place: LeaseLedger,
+) -> None:
     epoch = await place.lead()
     await place.move(LONG + 1)
     assert await place.ledger.renew(COORDINATOR, epoch, lease=LONG)
@@ -113,7 +115,7 @@ async def test_a_lease_that_ran_out_may_be_renewed_until_somebody_claims(place: 
         await place.lead()
 
 
-async def test_who_gives_the_seat_back_writes_no_more_and_nobody_waits(place: Place) -> None:
+async def test_who_gives_the_seat_back_writes_no_more_and_nobody_waits(place: LeaseLedger) -> None:
     desk = await place.desk.open()
     epoch = desk.epochs[COORDINATOR]
     assert (await desk.store(*cluster())).verdict is V.COMMITTED
@@ -131,7 +133,7 @@ async def test_who_gives_the_seat_back_writes_no_more_and_nobody_waits(place: Pl
     assert held.value.epoch == second
 
 
-async def test_a_leader_whose_lease_ran_out_leads_until_another_claims(place: Place) -> None:
+async def test_a_leader_whose_lease_ran_out_leads_until_another_claims(place: LeaseLedger) -> None:
     epoch = await place.lead()
     await place.move(LONG + 1)
     await place.ledger.claim("0", leader=epoch)
@@ -143,7 +145,7 @@ async def test_a_leader_whose_lease_ran_out_leads_until_another_claims(place: Pl
         await place.ledger.bless(epoch)
 
 
-async def test_nobody_but_the_leader_claims_or_blesses(place: Place) -> None:
+async def test_nobody_but_the_leader_claims_or_blesses(place: LeaseLedger) -> None:
     first = await place.lead()
     await place.ledger.release(COORDINATOR, first)
     await place.lead()
@@ -155,7 +157,7 @@ async def test_nobody_but_the_leader_claims_or_blesses(place: Place) -> None:
             await place.ledger.bless(stranger)
 
 
-async def test_an_old_copy_is_not_blessed(place: Place) -> None:
+async def test_an_old_copy_is_not_blessed(place: LeaseLedger) -> None:
     epoch = await place.lead()
     run = await place.ledger.bless(epoch)
     tail = await place.ledger.log_tail()
@@ -170,7 +172,7 @@ async def test_an_old_copy_is_not_blessed(place: Place) -> None:
     assert await ledger.bless(epoch, after=tail) == run
 
 
-async def test_the_log_of_a_run_that_nobody_accepted_does_not_grow(place: Place) -> None:
+async def test_the_log_of_a_run_that_nobody_accepted_does_not_grow(place: LeaseLedger) -> None:
     """Else who follows it would take the claims in an old copy for what he had seen before. The
     epochs are told once the run is accepted, and those that came after them at once."""
     ledger = place.ledger
@@ -194,14 +196,14 @@ async def test_the_log_of_a_run_that_nobody_accepted_does_not_grow(place: Place)
 # --- a shard ----------------------------------------------------------------------------------
 
 
-async def shard(place: Place, lease: float = LONG) -> Desk:
+async def shard(place: LeaseLedger, lease: float = LONG) -> Desk:
     desk = await place.desk.open()
     await desk.store(*cluster(), job(7), job(8), job(9))
     await desk.claim("0", lease=lease)
     return desk
 
 
-async def test_no_commit_after_the_end_of_its_lease(place: Place) -> None:
+async def test_no_commit_after_the_end_of_its_lease(place: LeaseLedger) -> None:
     desk = await shard(place)
     assert (await desk.commit(statement(7, run([0], [0])))).verdict is V.COMMITTED
     await place.move(LONG + 1)
@@ -212,7 +214,9 @@ async def test_no_commit_after_the_end_of_its_lease(place: Place) -> None:
     assert (await desk.ledger.commit(late)).verdict is V.COMMITTED
 
 
-async def test_a_batch_answered_before_is_not_told_after_the_end_of_its_lease(place: Place) -> None:
+async def test_a_batch_answered_before_is_not_told_after_the_end_of_its_lease(
+    place: LeaseLedger,
+) -> None:
     """The gate comes before the window: who lost the shard learns it at once."""
     desk = await shard(place)
     batch = desk.commit_batch(statement(7, run([0], [0])))
@@ -221,7 +225,7 @@ async def test_a_batch_answered_before_is_not_told_after_the_end_of_its_lease(pl
     assert (await desk.ledger.commit(batch)).verdict is V.EPOCH
 
 
-async def test_a_shard_is_claimed_from_its_worker_at_any_time(place: Place) -> None:
+async def test_a_shard_is_claimed_from_its_worker_at_any_time(place: LeaseLedger) -> None:
     desk = await shard(place)
     old = desk.commit_batch(statement(7, run([0], [0])))
     await desk.claim("0", lease=LONG)
@@ -229,7 +233,7 @@ async def test_a_shard_is_claimed_from_its_worker_at_any_time(place: Place) -> N
     assert not await desk.ledger.renew("0", old.epoch, lease=LONG)
 
 
-async def test_a_writer_without_a_lease_writes_for_ever(place: Place) -> None:
+async def test_a_writer_without_a_lease_writes_for_ever(place: LeaseLedger) -> None:
     desk = await shard(place, lease=0.0)
     await place.move(1e6)
     assert (await desk.commit(statement(7, run([0], [0])))).verdict is V.COMMITTED
@@ -238,7 +242,7 @@ async def test_a_writer_without_a_lease_writes_for_ever(place: Place) -> None:
 # --- clocks -----------------------------------------------------------------------------------
 
 
-async def test_a_clock_set_back_makes_nobody_wait_longer_than_a_lease(place: Place) -> None:
+async def test_a_clock_set_back_makes_nobody_wait_longer_than_a_lease(place: LeaseLedger) -> None:
     await place.lead()
     await place.move(-3600.0)
     leader = await place.ledger.leader()
@@ -248,7 +252,7 @@ async def test_a_clock_set_back_makes_nobody_wait_longer_than_a_lease(place: Pla
     await place.lead()
 
 
-async def test_a_clock_set_forward_ends_leases_and_nothing_else(place: Place) -> None:
+async def test_a_clock_set_forward_ends_leases_and_nothing_else(place: LeaseLedger) -> None:
     desk = await shard(place)
     epoch = desk.epochs["0"]
     await place.move(3600.0)
@@ -260,7 +264,7 @@ async def test_a_clock_set_forward_ends_leases_and_nothing_else(place: Place) ->
 # --- the holder's own clock -------------------------------------------------------------------
 
 
-class Silent(MemoryLedger):
+class SilentLedger(MemoryLedger):
     silent = False
     renewed = 0
 
@@ -272,7 +276,7 @@ class Silent(MemoryLedger):
 
 
 async def test_a_holder_renews_after_a_third_and_stops_by_its_own_clock() -> None:
-    ledger, now = Silent(), [0.0]
+    ledger, now = SilentLedger(), [0.0]
     leader = await ledger.claim(COORDINATOR)
     epoch = await ledger.claim("0", leader=leader, lease=3.0)
     held = HeldLease(ledger, writer="0", epoch=epoch, seconds=3.0, clock=lambda: now[0])

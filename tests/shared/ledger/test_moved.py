@@ -33,7 +33,7 @@ from tests.shared.ledger.support import (
 DOCUMENT = "Pod/ns/p"
 
 
-class Follower:
+class ChangeFollower:
     def __init__(self, desk: Desk, log_id: str) -> None:
         self._desk = desk
         self._log_id = log_id
@@ -50,8 +50,8 @@ class Follower:
         return moved
 
 
-async def following(desk: Desk) -> Follower:
-    return Follower(desk, await desk.ledger.log_tail())
+async def following(desk: Desk) -> ChangeFollower:
+    return ChangeFollower(desk, await desk.ledger.log_tail())
 
 
 async def test_tasks_that_moved_are_read_alone_and_jobs_that_changed_as_a_whole(

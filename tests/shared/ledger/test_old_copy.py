@@ -23,7 +23,7 @@ Restore = Callable[[], None]
 
 
 @dataclass
-class Place:
+class CopiedLedger:
     client: Callable[[], Ledger]
     """One that knows nothing of what others saw."""
     copy: Callable[[], Restore]
@@ -50,7 +50,7 @@ def _of_server(server: EmbeddedServer) -> Callable[[], Restore]:
 @pytest.fixture(params=["server", "memory"])
 async def place(
     request: pytest.FixtureRequest, embedded_server: EmbeddedServer
-) -> AsyncIterator[Place]:
+) -> AsyncIterator[CopiedLedger]:
     if request.param == "memory":
         memory = MemoryLedger(random.Random(1))
 
@@ -58,7 +58,7 @@ async def place(
             copied = memory.copy()
             return lambda: memory.bring_back(copied)
 
-        yield Place(lambda: memory, copy)
+        yield CopiedLedger(lambda: memory, copy)
         return
     flush(embedded_server)
     async with contextlib.AsyncExitStack() as closing:
@@ -68,10 +68,10 @@ async def place(
             closing.push_async_callback(made.close)
             return made
 
-        yield Place(client, _of_server(embedded_server))
+        yield CopiedLedger(client, _of_server(embedded_server))
 
 
-async def old_copy(place: Place) -> str:
+async def old_copy(place: CopiedLedger) -> str:
     """A copy came back that lacks three entries; the newest of them."""
     ledger = place.client()
     leader = await ledger.claim(COORDINATOR)
@@ -84,7 +84,7 @@ async def old_copy(place: Place) -> str:
     return seen
 
 
-async def test_claims_in_an_old_copy_do_not_hide_what_it_lacks(place: Place) -> None:
+async def test_claims_in_an_old_copy_do_not_hide_what_it_lacks(place: CopiedLedger) -> None:
     """A follower that reads on in it finds nothing, however many claim; and a process that saw more
     rejects it."""
     seen = await old_copy(place)
@@ -100,7 +100,9 @@ async def test_claims_in_an_old_copy_do_not_hide_what_it_lacks(place: Place) -> 
     assert await ledger.log_tail() == before
 
 
-async def test_a_copy_that_somebody_accepted_is_still_old_to_who_saw_more(place: Place) -> None:
+async def test_a_copy_that_somebody_accepted_is_still_old_to_who_saw_more(
+    place: CopiedLedger,
+) -> None:
     """Its log ends later than the one that was lost, and what was seen in that is not in it."""
     seen = await old_copy(place)
     ledger = place.client()
@@ -115,7 +117,7 @@ async def test_a_copy_that_somebody_accepted_is_still_old_to_who_saw_more(place:
     assert await place.client().bless(leader, after=entries[-1].id)
 
 
-async def test_which_entries_a_log_has(place: Place) -> None:
+async def test_which_entries_a_log_has(place: CopiedLedger) -> None:
     seen = await old_copy(place)
     ledger = place.client()
     leader = await ledger.claim(COORDINATOR)

@@ -131,7 +131,7 @@ def plain_snapshot(snapshot: Snapshot) -> Snapshot:
 
 
 @dataclass
-class Pair:
+class LedgerPair:
     """The real ledger and the one in memory, asked the same things."""
 
     real: RedisLedger
@@ -481,7 +481,7 @@ def test_promises_hold_and_a_server_in_memory_agrees(
             nonce=lambda: f"{nonces.getrandbits(64):016x}",
         )
         try:
-            pair = Pair(real, memory, random.Random(seed))
+            pair = LedgerPair(real, memory, random.Random(seed))
             await real.open()  # draws an id for the cluster
             nonces.setstate(others.getstate())
             await pair.open()

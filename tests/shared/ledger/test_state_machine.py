@@ -31,7 +31,7 @@ from shared.ledger.errors import Deposed
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.server import EmbeddedServer
 from tests.examples import examples
-from tests.shared.ledger.machine import SHARDS, World
+from tests.shared.ledger.machine import SHARDS, LedgerWorld
 
 SEEDS = st.integers(0, 2**32 - 1)
 SHARD = st.sampled_from(SHARDS)
@@ -46,7 +46,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.world = World(self.server)
+        self.world = LedgerWorld(self.server)
 
     def do(self, call: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(call)

@@ -117,7 +117,7 @@ Call = Callable[[Desk], Callable[[], Awaitable[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ScriptStage:
     desk: Desk
     client: Any
 
@@ -130,11 +130,11 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(embedded_server: EmbeddedServer) -> AsyncIterator[Stage]:
+async def stage(embedded_server: EmbeddedServer) -> AsyncIterator[ScriptStage]:
     flush(embedded_server)
     ledger = RedisLedger(embedded_server.url, clock=lambda: NOW)
     with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        yield Stage(await _busy(ledger), client)
+        yield ScriptStage(await _busy(ledger), client)
         client.config_set("maxmemory", 0)
         client.config_set("min-replicas-to-write", 0)
     await ledger.close()
@@ -327,7 +327,7 @@ def _failing(name: str) -> Callable[[str], tuple[bytes, str]]:
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_whatever_fails_nothing_is_written(
-    name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    name: str, stage: ScriptStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name == "leader":  # writes only where the clock was set back: the lease begins anew
         stage.client.hset(key("epoch"), "coordinator/lease", f"{10**17} 5000000")
@@ -359,7 +359,7 @@ async def test_whatever_fails_nothing_is_written(
 @pytest.mark.parametrize("name", ["commit", "record", "store", "claim"])
 @pytest.mark.parametrize("setting", ["maxmemory", "min-replicas-to-write"])
 async def test_a_server_that_may_not_write_has_written_nothing(
-    name: str, setting: str, stage: Stage
+    name: str, setting: str, stage: ScriptStage
 ) -> None:
     """It says so at the first write of a script, and at no later one."""
     call = CALLS[name](stage.desk)
@@ -382,7 +382,7 @@ async def test_a_server_that_may_not_write_has_written_nothing(
     ],
 )
 async def test_a_key_of_another_type_is_seen_before_the_first_write(
-    name: str, wrong: bytes, stage: Stage
+    name: str, wrong: bytes, stage: ScriptStage
 ) -> None:
     call = CALLS[name](stage.desk)
     stage.client.delete(wrong)
@@ -393,7 +393,7 @@ async def test_a_key_of_another_type_is_seen_before_the_first_write(
     assert stage.everything() == before
 
 
-async def test_a_refusal_in_the_last_operation_takes_all_others_with_it(stage: Stage) -> None:
+async def test_a_refusal_in_the_last_operation_takes_all_others_with_it(stage: ScriptStage) -> None:
     before = stage.everything()
     with pytest.raises(LedgerArgument):
         await stage.desk.store(node(7), job(9), PurgeJob(1))
@@ -415,5 +415,5 @@ def test_only_the_plan_writes() -> None:
         assert others == (["..."] if path.name == "plan.lua" else []), path.name
 
 
-def test_the_window_is_one_of_the_keys(stage: Stage) -> None:
+def test_the_window_is_one_of_the_keys(stage: ScriptStage) -> None:
     assert window("0") in stage.everything()

@@ -55,7 +55,7 @@ TOKENS = {role: new_token() for role in ("view", "submit", "admin")}
 
 
 @dataclass(frozen=True)
-class Door:
+class TokenServer:
     url: str
     session: ClientSession
 
@@ -82,24 +82,24 @@ def app_with(tokens: TokenFile | None) -> web.Application:
 
 
 @pytest.fixture
-async def door(tmp_path: Path) -> AsyncIterator[Door]:
+async def door(tmp_path: Path) -> AsyncIterator[TokenServer]:
     path = write_tokens(tmp_path / "tokens", *(entry(r, r, t) for r, t in TOKENS.items()))
     server = TestServer(app_with(TokenFile(path)))
     await server.start_server()
     async with ClientSession() as session:
-        yield Door(str(server.make_url("")).rstrip("/"), session)
+        yield TokenServer(str(server.make_url("")).rstrip("/"), session)
     await server.close()
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/readyz/ledger", "/health"])
-async def test_probes_need_no_token(door: Door, path: str) -> None:
+async def test_probes_need_no_token(door: TokenServer, path: str) -> None:
     assert (await door.ask("GET", path))[0] == 200
 
 
 @pytest.mark.parametrize(
     "path", ["/metrics", "/api", "/api/v1/pods", "/apis/quadrant.dev/v1alpha1/status", "/nothing"]
 )
-async def test_everything_else_needs_one(door: Door, path: str) -> None:
+async def test_everything_else_needs_one(door: TokenServer, path: str) -> None:
     status, headers, body = await door.ask("GET", path)
     assert status == 401
     assert headers["WWW-Authenticate"] == 'Bearer realm="quadrant"'
@@ -122,14 +122,14 @@ async def test_everything_else_needs_one(door: Door, path: str) -> None:
     # Tokens differ in each process of a run side by side, and names of tests may not.
     ids=["none", "empty", "basic", "wrong", "cut short", "two", "long", "no scheme"],
 )
-async def test_what_is_not_a_known_token_is_turned_away(door: Door, header: str) -> None:
+async def test_what_is_not_a_known_token_is_turned_away(door: TokenServer, header: str) -> None:
     status, headers, body = await door.ask("GET", "/api/v1/pods", header=header)
     assert (status, body["reason"]) == (401, "Unauthorized")
     assert headers["WWW-Authenticate"].startswith("Bearer ")
     assert "qdt_" not in body["message"]
 
 
-async def test_the_word_bearer_may_be_written_in_any_case(door: Door) -> None:
+async def test_the_word_bearer_may_be_written_in_any_case(door: TokenServer) -> None:
     status, _, body = await door.ask("GET", "/api/v1/pods", header=f"BEARER {TOKENS['view']}")
     assert (status, body["name"]) == (200, "view")
 
@@ -174,7 +174,7 @@ QUADRANT = "/apis/quadrant.dev/v1alpha1"
     ],
 )
 async def test_each_request_needs_its_role_and_no_more(
-    door: Door, method: str, path: str, role: str
+    door: TokenServer, method: str, path: str, role: str
 ) -> None:
     ranks = list(TOKENS)
     for mine, token in TOKENS.items():
@@ -188,7 +188,7 @@ async def test_each_request_needs_its_role_and_no_more(
             assert f"the token {mine} has role {mine}" in said
 
 
-async def test_what_was_served_for_one_does_not_stay_for_the_next(door: Door) -> None:
+async def test_what_was_served_for_one_does_not_stay_for_the_next(door: TokenServer) -> None:
     """Requests over one connection run in one task: who asks is set anew each time."""
     for role in ("admin", "view", "submit"):
         assert (await door.ask("GET", PODS, TOKENS[role]))[2] == {"name": role}
@@ -200,7 +200,7 @@ async def test_without_tokens_anyone_may_do_everything() -> None:
     server = TestServer(app_with(None))
     await server.start_server()
     async with ClientSession() as session:
-        door = Door(str(server.make_url("")).rstrip("/"), session)
+        door = TokenServer(str(server.make_url("")).rstrip("/"), session)
         for method, path in (("GET", PODS), ("DELETE", "/api/v1/nodes/x")):
             assert (await door.ask(method, path))[2] == {"name": ANYONE.name}
     await server.close()

@@ -29,7 +29,7 @@ STATUS = PathAccess("get", "/status")
 
 
 @dataclass
-class StandIn:
+class ReviewServerDouble:
     """An API server that knows some tokens and rights, and may be away."""
 
     users: dict[str, ClusterUser] = field(default_factory=lambda: {"good": ClusterUser("ada")})
@@ -65,7 +65,7 @@ class StandIn:
 
 
 @dataclass
-class Clock:
+class ReviewClock:
     now: float = 0.0
 
     def __call__(self) -> float:
@@ -73,22 +73,22 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ReviewClock:
+    return ReviewClock()
 
 
 @pytest.fixture
-def server() -> StandIn:
-    return StandIn()
+def server() -> ReviewServerDouble:
+    return ReviewServerDouble()
 
 
 @pytest.fixture
-def reviews(server: StandIn, clock: Clock) -> Reviews:
+def reviews(server: ReviewServerDouble, clock: ReviewClock) -> Reviews:
     return Reviews(server, clock=clock)
 
 
 async def test_an_answer_counts_for_its_time_and_no_longer(
-    reviews: Reviews, server: StandIn, clock: Clock
+    reviews: Reviews, server: ReviewServerDouble, clock: ReviewClock
 ) -> None:
     for _ in range(100):
         assert (await reviews.judge("good", METRICS)).user.name == "ada"
@@ -102,7 +102,7 @@ async def test_an_answer_counts_for_its_time_and_no_longer(
 
 
 async def test_a_right_that_is_taken_back_ends_with_its_time(
-    reviews: Reviews, server: StandIn, clock: Clock
+    reviews: Reviews, server: ReviewServerDouble, clock: ReviewClock
 ) -> None:
     await reviews.judge("good", METRICS)
     server.allowed.clear()
@@ -119,7 +119,7 @@ async def test_who_may_one_thing_may_not_another(reviews: Reviews) -> None:
 
 
 async def test_what_is_asked_by_many_at_once_is_asked_once(
-    reviews: Reviews, server: StandIn
+    reviews: Reviews, server: ReviewServerDouble
 ) -> None:
     server.hold = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -133,7 +133,7 @@ async def test_what_is_asked_by_many_at_once_is_asked_once(
 
 
 async def test_silence_is_a_refusal_and_is_not_asked_about_by_everybody(
-    reviews: Reviews, server: StandIn, clock: Clock
+    reviews: Reviews, server: ReviewServerDouble, clock: ReviewClock
 ) -> None:
     server.away = True
     for i in range(50):
@@ -148,7 +148,7 @@ async def test_silence_is_a_refusal_and_is_not_asked_about_by_everybody(
 
 
 async def test_silence_does_not_make_an_old_answer_good(
-    reviews: Reviews, server: StandIn, clock: Clock
+    reviews: Reviews, server: ReviewServerDouble, clock: ReviewClock
 ) -> None:
     await reviews.judge("good", METRICS)
     server.away = True
@@ -159,7 +159,7 @@ async def test_silence_does_not_make_an_old_answer_good(
 
 
 async def test_bad_tokens_are_asked_about_within_a_bound_and_push_no_good_one_out(
-    reviews: Reviews, server: StandIn, clock: Clock
+    reviews: Reviews, server: ReviewServerDouble, clock: ReviewClock
 ) -> None:
     await reviews.judge("good", METRICS, source="a")
     seconds, each = 60, 200
@@ -175,7 +175,7 @@ async def test_bad_tokens_are_asked_about_within_a_bound_and_push_no_good_one_ou
 
 
 async def test_from_many_addresses_all_together_have_a_bound(
-    reviews: Reviews, server: StandIn
+    reviews: Reviews, server: ReviewServerDouble
 ) -> None:
     turned_away = 0
     for i in range(1000):
@@ -191,7 +191,7 @@ async def test_from_many_addresses_all_together_have_a_bound(
 
 
 async def test_the_same_bad_token_again_and_again_is_asked_about_once(
-    reviews: Reviews, server: StandIn
+    reviews: Reviews, server: ReviewServerDouble
 ) -> None:
     for _ in range(100):
         with pytest.raises(TokenUnknown):
@@ -200,7 +200,7 @@ async def test_the_same_bad_token_again_and_again_is_asked_about_once(
 
 
 async def test_memory_has_a_bound(
-    server: StandIn, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    server: ReviewServerDouble, clock: ReviewClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "MOST_VERDICTS", 64)
     reviews = Reviews(server, clock=clock)
@@ -212,7 +212,7 @@ async def test_memory_has_a_bound(
 
 
 async def test_few_questions_are_open_at_once_and_few_wait(
-    reviews: Reviews, server: StandIn
+    reviews: Reviews, server: ReviewServerDouble
 ) -> None:
     server.hold = asyncio.Event()
     everybody = bounds.AT_ONCE + bounds.MOST_WAITING + 50
@@ -233,7 +233,7 @@ async def test_few_questions_are_open_at_once_and_few_wait(
 
 
 async def test_a_stream_ends_when_its_token_is_revoked(
-    reviews: Reviews, server: StandIn, clock: Clock
+    reviews: Reviews, server: ReviewServerDouble, clock: ReviewClock
 ) -> None:
     rechecks = Rechecks(reviews)
     judged = await reviews.judge("good", METRICS)
@@ -248,7 +248,7 @@ async def test_a_stream_ends_when_its_token_is_revoked(
 
 
 async def test_a_stream_ends_when_its_right_is_taken_back(
-    reviews: Reviews, server: StandIn, clock: Clock
+    reviews: Reviews, server: ReviewServerDouble, clock: ReviewClock
 ) -> None:
     rechecks = Rechecks(reviews)
     judged = await reviews.judge("good", METRICS)
@@ -264,7 +264,7 @@ async def test_a_stream_ends_when_its_right_is_taken_back(
 
 
 async def test_a_stream_outlives_a_short_silence_and_no_long_one(
-    reviews: Reviews, server: StandIn, clock: Clock
+    reviews: Reviews, server: ReviewServerDouble, clock: ReviewClock
 ) -> None:
     rechecks = Rechecks(reviews)
     judged = await reviews.judge("good", METRICS)
@@ -281,7 +281,7 @@ async def test_a_stream_outlives_a_short_silence_and_no_long_one(
 
 
 async def test_what_became_of_each_question_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = StandIn()
+    server = ReviewServerDouble()
     reviews = Reviews(server)
     for _ in range(2):
         await reviews.judge("good", METRICS)

@@ -30,7 +30,7 @@ PODS = "/api/v1/namespaces/default/pods"
 Json = dict[str, Any]
 
 
-class Asking:
+class TokenClient:
     def __init__(self, running: Running, session: ClientSession) -> None:
         self.running = running
         self.session = session
@@ -48,7 +48,7 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(server: EmbeddedServer, path: Path) -> AsyncIterator[Asking]:
+async def asking(server: EmbeddedServer, path: Path) -> AsyncIterator[TokenClient]:
     """A service with two queues, ``research`` and ``ops``, and four tokens."""
     with redis.Redis.from_url(server.url) as ledger:
         ledger.flushall()
@@ -60,7 +60,7 @@ async def asking(server: EmbeddedServer, path: Path) -> AsyncIterator[Asking]:
         entry("look", "view", VIEW),
     )
     async with running(server.url, path, tokens_file=tokens) as service, ClientSession() as session:
-        ask = Asking(service, session)
+        ask = TokenClient(service, session)
         for name in ("research", "ops"):
             status, body = await ask(ADMIN, "POST", QUEUES, queue(name))
             assert status == 201, body
@@ -199,7 +199,7 @@ async def test_health_tells_of_a_bad_file_and_the_old_tokens_count(
 ) -> None:
     monkeypatch.setattr(token_file, "LOOK_SECONDS", 0.01)
 
-    async def until(ask: Asking, healthy: bool) -> Json:
+    async def until(ask: TokenClient, healthy: bool) -> Json:
         async with asyncio.timeout(60.0):
             while True:
                 _, body = await ask(ADMIN, "GET", "/health")

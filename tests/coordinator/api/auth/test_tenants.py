@@ -19,7 +19,7 @@ from coordinator.intake.principal import Principal, TokenRole
 from shared.model.model import PriorityClass
 from tests.coordinator.api.auth.files import entry, write_tokens
 from tests.coordinator.api.auth.objects import a_list, group, job, node, pod, queue
-from tests.coordinator.api.auth.test_service import GROUPS, JOBS, LISTS, PODS, QUEUES, Asking
+from tests.coordinator.api.auth.test_service import GROUPS, JOBS, LISTS, PODS, QUEUES, TokenClient
 from tests.end_to_end.one_process.harness import running
 
 ADMIN, OPS, TEAM, GOLD, LOOK, PEEK = (new_token() for _ in range(6))
@@ -37,7 +37,7 @@ def priority_class(name: str, value: int) -> Json:
 
 
 @pytest.fixture
-async def ask(redis_url: str, short_dir: Path) -> AsyncIterator[Asking]:
+async def ask(redis_url: str, short_dir: Path) -> AsyncIterator[TokenClient]:
     tokens = write_tokens(
         short_dir / "tokens",
         entry("root", "admin", ADMIN),
@@ -51,7 +51,7 @@ async def ask(redis_url: str, short_dir: Path) -> AsyncIterator[Asking]:
         running(redis_url, short_dir, tokens_file=tokens) as service,
         ClientSession() as session,
     ):
-        asking = Asking(service, session)
+        asking = TokenClient(service, session)
         things = [
             queue("ops"),
             priority_class("vip", 2_000_000_000),
@@ -102,7 +102,7 @@ PLAIN = {"Pod": pod("x", queue="ops"), "PodGroup": group("x", "ops"), "Job": job
 
 
 @pytest.mark.parametrize("name", ASKED)
-async def test_what_is_an_admins_is_refused_on_every_way_in(ask: Asking, name: str) -> None:
+async def test_what_is_an_admins_is_refused_on_every_way_in(ask: TokenClient, name: str) -> None:
     obj = ASKED[name]
     path = PATHS[obj["kind"]]
 
@@ -140,7 +140,7 @@ async def test_what_is_an_admins_is_refused_on_every_way_in(ask: Asking, name: s
     assert status == 201, body
 
 
-async def _until_gone(ask: Asking, path: str) -> None:
+async def _until_gone(ask: TokenClient, path: str) -> None:
     """A pod may have been placed meanwhile, so that its node has to stop it."""
     for _ in range(3000):
         if (await ask(ADMIN, "GET", path))[0] == 404:
@@ -149,7 +149,7 @@ async def _until_gone(ask: Asking, path: str) -> None:
     raise AssertionError(f"{path} is still there")
 
 
-async def test_what_an_admin_gave_may_be_deleted_but_not_kept(ask: Asking) -> None:
+async def test_what_an_admin_gave_may_be_deleted_but_not_kept(ask: TokenClient) -> None:
     obj = ASKED["job-value"]
     assert (await ask(ADMIN, "POST", JOBS, obj))[0] == 201
     labels = {"metadata": {"labels": {"a": "b"}}}
@@ -158,7 +158,7 @@ async def test_what_an_admin_gave_may_be_deleted_but_not_kept(ask: Asking) -> No
     assert (await ask(OPS, "DELETE", f"{JOBS}/x"))[0] == 200
 
 
-async def test_who_may_only_look_plans_no_such_thing_either(ask: Asking) -> None:
+async def test_who_may_only_look_plans_no_such_thing_either(ask: TokenClient) -> None:
     assert (await ask(LOOK, "POST", PLANS, a_list(PLAIN["Job"])))[0] == 200
     status, body = await ask(LOOK, "POST", PLANS, a_list(PLAIN["Job"], ASKED["job"]))
     assert (status, len(body["details"]["refused"])) == (403, 1), body
@@ -179,7 +179,7 @@ async def test_who_may_only_look_plans_no_such_thing_either(ask: Asking) -> None
     ],
     ids=json.dumps,
 )
-async def test_ordinary_work_is_taken(ask: Asking, fields: Json) -> None:
+async def test_ordinary_work_is_taken(ask: TokenClient, fields: Json) -> None:
     for obj in (PLAIN["Pod"], PLAIN["Job"]):
         status, body = await ask(OPS, "POST", PATHS[obj["kind"]], with_spec(obj, **fields))
         assert status == 201, body
@@ -188,7 +188,7 @@ async def test_ordinary_work_is_taken(ask: Asking, fields: Json) -> None:
 # --- classes of a token -----------------------------------------------------------------------
 
 
-async def test_a_token_with_classes_may_name_no_other(ask: Asking) -> None:
+async def test_a_token_with_classes_may_name_no_other(ask: TokenClient) -> None:
     for obj in (
         with_spec(PLAIN["Pod"], priorityClassName="silver"),
         with_spec(PLAIN["PodGroup"], priorityClassName="silver"),
@@ -236,7 +236,7 @@ def path_in(kind: str, namespace: str) -> str:
     return PATHS[kind].replace("/default/", f"/{namespace}/")
 
 
-async def _fill(ask: Asking) -> None:
+async def _fill(ask: TokenClient) -> None:
     items = [
         in_namespace(o, ns)
         for ns in ("team-a", "team-b")
@@ -247,7 +247,7 @@ async def _fill(ask: Asking) -> None:
 
 
 @pytest.mark.parametrize("token", [TEAM, PEEK], ids=["submit", "view"])
-async def test_a_token_for_namespaces_sees_these_alone(ask: Asking, token: str) -> None:
+async def test_a_token_for_namespaces_sees_these_alone(ask: TokenClient, token: str) -> None:
     await _fill(ask)
     for kind, name in (("Pod", "p"), ("PodGroup", "g"), ("Job", "j")):
         own, others = path_in(kind, "team-a"), path_in(kind, "team-b")
@@ -281,7 +281,7 @@ async def test_a_token_for_namespaces_sees_these_alone(ask: Asking, token: str) 
     assert status == 200, body
 
 
-async def test_a_token_for_namespaces_writes_there_alone(ask: Asking) -> None:
+async def test_a_token_for_namespaces_writes_there_alone(ask: TokenClient) -> None:
     await _fill(ask)
     for kind, name in (("Pod", "p"), ("PodGroup", "g"), ("Job", "j")):
         others = path_in(kind, "team-b")
@@ -316,7 +316,9 @@ async def test_a_token_for_namespaces_writes_there_alone(ask: Asking) -> None:
 
 
 @pytest.mark.parametrize("kind", ATTACHED, ids=lambda kind: kind.kind)
-async def test_what_has_no_effect_is_written_in_its_own_namespaces(ask: Asking, kind: Kind) -> None:
+async def test_what_has_no_effect_is_written_in_its_own_namespaces(
+    ask: TokenClient, kind: Kind
+) -> None:
     spec = {"spec": {"ports": [{"port": 80}]}} if kind.kind == "Service" else {}
     obj = {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": "x"}, **spec}
     own, others = (f"/api/v1/namespaces/{name}/{kind.plural}" for name in ("team-a", "team-b"))
@@ -330,7 +332,7 @@ async def test_what_has_no_effect_is_written_in_its_own_namespaces(ask: Asking, 
     assert (await ask(TEAM, "DELETE", f"{own}/x"))[0] == 200
 
 
-async def test_a_namespace_is_an_admins(ask: Asking) -> None:
+async def test_a_namespace_is_an_admins(ask: TokenClient) -> None:
     obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}
     for token in (TEAM, OPS):
         status, body = await ask(token, "POST", "/api/v1/namespaces", obj)
@@ -340,7 +342,7 @@ async def test_a_namespace_is_an_admins(ask: Asking) -> None:
     assert status == 201, body
 
 
-async def test_a_stream_leaves_out_other_namespaces(ask: Asking) -> None:
+async def test_a_stream_leaves_out_other_namespaces(ask: TokenClient) -> None:
     headers = {"Authorization": f"Bearer {PEEK}"}
     url = f"{ask.running.url}/stream?kind=Pod&kind=Queue"
     async with ask.session.get(url, headers=headers) as stream:

@@ -42,7 +42,7 @@ def seen(value: dict[str, Any]) -> Any:
     )
 
 
-class Follower:
+class WatchFollower:
     """Lists by pages of two, then watches; hangs up after a few events and comes again with the
     version of the last."""
 
@@ -120,7 +120,7 @@ async def write(service: Running, client: Client, chance: random.Random) -> None
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_list_and_watch_lose_nothing(client: Client, service: Running, seed: int) -> None:
-    followers = [Follower(client, path, seed) for path in (PODS, JOBS, GROUPS, NODES)]
+    followers = [WatchFollower(client, path, seed) for path in (PODS, JOBS, GROUPS, NODES)]
     written = asyncio.Event()
 
     async def writing() -> None:

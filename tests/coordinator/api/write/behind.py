@@ -39,7 +39,7 @@ PATHS = {
 STATUS = {"Pod": {"phase": "Pending"}}
 
 
-class Seen:
+class PublishedStore:
     """Store behind the handlers, with a version that grows."""
 
     def __init__(self) -> None:
@@ -87,8 +87,10 @@ class Seen:
         return obj
 
 
-class Client:
-    def __init__(self, session: aiohttp.ClientSession, writer: IntakeWriter, seen: Seen) -> None:
+class WriteClient:
+    def __init__(
+        self, session: aiohttp.ClientSession, writer: IntakeWriter, seen: PublishedStore
+    ) -> None:
         self.session, self.writer, self.seen = session, writer, seen
         self.warnings: list[str] = []
 
@@ -120,11 +122,11 @@ class Client:
 
 
 @asynccontextmanager
-async def behind(**parts: Any) -> AsyncIterator[Client]:
+async def behind(**parts: Any) -> AsyncIterator[WriteClient]:
     ledger = MemoryLedger()
     leader = await ledger.claim(COORDINATOR)
     await ledger.bless(leader)
-    seen = Seen()
+    seen = PublishedStore()
     intake = Intake()
     intake.node_of = seen.node_of
     writer = IntakeWriter(
@@ -146,7 +148,7 @@ async def behind(**parts: Any) -> AsyncIterator[Client]:
     task = asyncio.create_task(writer.run())
     try:
         async with aiohttp.ClientSession(f"http://{host}:{port}") as session:
-            yield Client(session, writer, seen)
+            yield WriteClient(session, writer, seen)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.coordinator.api.write.behind import Client, behind
+from tests.coordinator.api.write.behind import WriteClient, behind
 
 
 @pytest_asyncio.fixture
-async def client() -> AsyncIterator[Client]:
+async def client() -> AsyncIterator[WriteClient]:
     async with behind() as made:
         yield made

@@ -48,7 +48,7 @@ class Behind:
         return self.intake.admit(items, 1.0, atomic=atomic)
 
 
-class Door:
+class ListsServer:
     def __init__(self, session: aiohttp.ClientSession, behind: Behind) -> None:
         self.session, self.behind = session, behind
 
@@ -66,13 +66,13 @@ class Door:
 
 
 @pytest_asyncio.fixture
-async def door() -> AsyncIterator[Door]:
+async def door() -> AsyncIterator[ListsServer]:
     async with opened(LIMITS) as door:
         yield door
 
 
 @asynccontextmanager
-async def opened(limits: BulkLimits) -> AsyncIterator[Door]:
+async def opened(limits: BulkLimits) -> AsyncIterator[ListsServer]:
     behind = Behind()
     registry = CollectorRegistry()
     Counter("things", "Things.", registry=registry).inc()
@@ -88,7 +88,7 @@ async def opened(limits: BulkLimits) -> AsyncIterator[Door]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
     async with aiohttp.ClientSession(f"http://{host}:{port}") as session:
-        yield Door(session, behind)
+        yield ListsServer(session, behind)
     await runner.cleanup()
 
 
@@ -96,7 +96,7 @@ def a_list(*items: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}
 
 
-async def test_each_object_is_judged_alone(door: Door) -> None:
+async def test_each_object_is_judged_alone(door: ListsServer) -> None:
     code, body, _ = await door.post(a_list(node(), pod("a"), pod("b", priority="x"), 5))
     assert code == 200
     assert body["accepted"] == 2
@@ -113,13 +113,13 @@ async def test_each_object_is_judged_alone(door: Door) -> None:
     assert set(door.behind.intake.registry.pods) == {"ns/a"}
 
 
-async def test_the_same_list_again_changes_nothing(door: Door) -> None:
+async def test_the_same_list_again_changes_nothing(door: ListsServer) -> None:
     await door.post(a_list(node(), pod("a")))
     _, body, _ = await door.post(a_list(node(), pod("a")))
     assert (body["accepted"], body["unchanged"], body["refused"]) == (2, 2, [])
 
 
-async def test_atomic_takes_all_or_none(door: Door) -> None:
+async def test_atomic_takes_all_or_none(door: ListsServer) -> None:
     code, body, _ = await door.post(a_list(pod("a"), pod("b", nope=1)), query="?atomic=true")
     assert code == 422
     assert (body["kind"], body["code"], body["reason"]) == ("Status", 422, "Invalid")
@@ -144,7 +144,7 @@ async def test_atomic_takes_all_or_none(door: Door) -> None:
         (a_list(*[5] * 51), "at most 50"),
     ],
 )
-async def test_a_body_that_is_no_list(door: Door, body: Any, says: str) -> None:
+async def test_a_body_that_is_no_list(door: ListsServer, body: Any, says: str) -> None:
     code, answer, _ = await door.post(body)
     assert code == 400
     assert answer["status"] == "Failure"
@@ -152,13 +152,13 @@ async def test_a_body_that_is_no_list(door: Door, body: Any, says: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["?atomic=yes", "?atomc=true"])
-async def test_an_unknown_parameter(door: Door, query: str) -> None:
+async def test_an_unknown_parameter(door: ListsServer, query: str) -> None:
     code, answer, _ = await door.post(a_list(), query=query)
     assert code == 400
     assert "write true or false" in answer["message"] or "leave it out" in answer["message"]
 
 
-async def test_a_body_that_is_too_large(door: Door) -> None:
+async def test_a_body_that_is_too_large(door: ListsServer) -> None:
     code, answer, _ = await door.post(b" " * 100_001)
     assert (code, answer["reason"]) == (413, "RequestEntityTooLarge")
 
@@ -172,19 +172,19 @@ async def test_a_body_that_is_too_large(door: Door) -> None:
         assert reply.status == 413
 
 
-async def test_another_content_type(door: Door) -> None:
+async def test_another_content_type(door: ListsServer) -> None:
     code, answer, _ = await door.post(a_list(), **{"Content-Type": "text/plain"})
     assert (code, answer["reason"]) == (415, "UnsupportedMediaType")
 
 
-async def test_a_full_queue_asks_to_come_back(door: Door) -> None:
+async def test_a_full_queue_asks_to_come_back(door: ListsServer) -> None:
     door.behind.full = True
     code, answer, headers = await door.post(a_list(pod("a")))
     assert (code, answer["reason"]) == (429, "TooManyRequests")
     assert 0 < float(headers["Retry-After"]) < 5
 
 
-async def test_waiting_bodies_are_bounded_and_given_back(door: Door) -> None:
+async def test_waiting_bodies_are_bounded_and_given_back(door: ListsServer) -> None:
     door.behind.go_on.clear()
     body = orjson.dumps(a_list()) + b" " * 80_000
     first = asyncio.create_task(door.post(body))
@@ -206,14 +206,14 @@ async def test_a_store_that_takes_too_long() -> None:
     assert "Retry-After" in headers
 
 
-async def test_an_error_of_ours_shows_no_inside(door: Door) -> None:
+async def test_an_error_of_ours_shows_no_inside(door: ListsServer) -> None:
     door.behind.broken = True
     code, answer, _ = await door.post(a_list(pod("a")))
     assert (code, answer["reason"]) == (500, "InternalError")
     assert "secret" not in orjson.dumps(answer).decode()
 
 
-async def test_probes_status_and_metrics(door: Door) -> None:
+async def test_probes_status_and_metrics(door: ListsServer) -> None:
     assert (await door.get("/livez"))[:2] == (200, b"ok\n")
     assert (await door.get("/readyz"))[0] == 200
     door.behind.ready = False
@@ -227,7 +227,7 @@ async def test_probes_status_and_metrics(door: Door) -> None:
     assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
-async def test_an_unknown_path_or_method(door: Door) -> None:
+async def test_an_unknown_path_or_method(door: ListsServer) -> None:
     code, body, headers = await door.get("/nothing")
     assert (code, headers["Content-Type"]) == (404, "application/problem+json")
     assert orjson.loads(body)["status"] == 404

@@ -9,7 +9,7 @@ import pytest
 from coordinator.errors import Problem
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import QUEUE
-from tests.coordinator.api.write.behind import Client, behind
+from tests.coordinator.api.write.behind import WriteClient, behind
 from tests.coordinator.intake.objects import node, pod, pod_group, queue, task
 
 pytestmark = pytest.mark.timeout(100)
@@ -33,7 +33,7 @@ def causes(answer: dict[str, Any]) -> list[tuple[str, str]]:
     return [(cause["field"], cause["reason"]) for cause in answer["details"]["causes"]]
 
 
-async def test_a_pod_is_not_moved_by_writing_another_node(client: Client) -> None:
+async def test_a_pod_is_not_moved_by_writing_another_node(client: WriteClient) -> None:
     """The node it has may be repeated; another one is refused, not dropped unseen."""
     await client.create(pod())
     document = client.seen.documents[Key("Pod", "ns", "p")]
@@ -62,7 +62,7 @@ async def test_a_pod_is_not_moved_by_writing_another_node(client: Client) -> Non
 # --- create -----------------------------------------------------------------------------------
 
 
-async def test_create_answers_with_the_object(client: Client) -> None:
+async def test_create_answers_with_the_object(client: WriteClient) -> None:
     for obj in (node(), queue(), pod_group(), pod(), job()):
         code, answer = await client.create(obj)
         assert code == 201, answer
@@ -72,7 +72,7 @@ async def test_create_answers_with_the_object(client: Client) -> None:
         assert answer["spec"] == obj["spec"]
 
 
-async def test_create_in_yaml(client: Client) -> None:
+async def test_create_in_yaml(client: WriteClient) -> None:
     text = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: y}\n"
     code, answer = await client.send("POST", "Queue", text, type="application/yaml")
     assert (code, answer["metadata"]["name"]) == (201, "y")
@@ -82,7 +82,7 @@ async def test_create_in_yaml(client: Client) -> None:
     assert "written twice" in answer["message"]
 
 
-async def test_create_again_and_while_it_goes(client: Client) -> None:
+async def test_create_again_and_while_it_goes(client: WriteClient) -> None:
     await client.create(pod())
     code, answer = await client.create(pod())
     assert (code, answer["reason"]) == (409, "AlreadyExists")
@@ -95,7 +95,7 @@ async def test_create_again_and_while_it_goes(client: Client) -> None:
     assert "being deleted" in answer["message"]
 
 
-async def test_the_namespace_and_kind_of_the_path(client: Client) -> None:
+async def test_the_namespace_and_kind_of_the_path(client: WriteClient) -> None:
     bare = {"metadata": {"name": "a"}, "spec": pod()["spec"]}
     code, answer = await client.send("POST", "Pod", bare)
     assert (code, answer["metadata"]["namespace"]) == (201, "ns")
@@ -113,7 +113,7 @@ async def test_the_namespace_and_kind_of_the_path(client: Client) -> None:
     assert code == 400
 
 
-async def test_a_name_is_made(client: Client) -> None:
+async def test_a_name_is_made(client: WriteClient) -> None:
     obj = pod() | {"metadata": {"generateName": "made-"}}
     names = set()
     for _ in range(3):
@@ -142,7 +142,7 @@ async def test_a_name_is_made(client: Client) -> None:
     ],
 )
 async def test_what_is_wrong_is_named(
-    client: Client, obj: dict[str, Any], field: str, reason: str, says: str
+    client: WriteClient, obj: dict[str, Any], field: str, reason: str, says: str
 ) -> None:
     for query in ({}, {"dryRun": "All"}, {"fieldValidation": "Ignore"}):
         code, answer = await client.create(obj, **query)
@@ -157,7 +157,7 @@ async def test_what_is_wrong_is_named(
     assert not client.seen.documents.keys() - {Key("Queue", "", "default")}
 
 
-async def test_what_is_overlooked_is_a_warning(client: Client) -> None:
+async def test_what_is_overlooked_is_a_warning(client: WriteClient) -> None:
     code, _ = await client.create(pod(priorityClassName="unheard-of"))
     assert code == 201
     (text,) = client.warnings
@@ -168,7 +168,7 @@ async def test_what_is_overlooked_is_a_warning(client: Client) -> None:
 # --- replace ----------------------------------------------------------------------------------
 
 
-async def test_replace_with_what_was_read(client: Client) -> None:
+async def test_replace_with_what_was_read(client: WriteClient) -> None:
     _, read = await client.create(queue(weight=1))
     read["spec"]["weight"] = 5
     code, new = await client.send("PUT", "Queue/q", read)
@@ -183,20 +183,20 @@ async def test_replace_with_what_was_read(client: Client) -> None:
     assert "UID" in answer["message"]
 
 
-async def test_replace_needs_an_object_and_its_name(client: Client) -> None:
+async def test_replace_needs_an_object_and_its_name(client: WriteClient) -> None:
     assert (await client.send("PUT", "Queue/q", queue()))[0] == 404
     await client.create(queue())
     code, answer = await client.send("PUT", "Queue/q", queue("other"))
     assert (code, answer["reason"]) == (400, "BadRequest")
 
 
-async def test_the_same_again_is_no_change(client: Client) -> None:
+async def test_the_same_again_is_no_change(client: WriteClient) -> None:
     _, read = await client.create(pod())
     code, again = await client.send("PUT", "Pod/p", read)
     assert (code, again) == (200, read)
 
 
-async def test_a_pod_takes_labels_and_nothing_else(client: Client) -> None:
+async def test_a_pod_takes_labels_and_nothing_else(client: WriteClient) -> None:
     _, read = await client.create(pod())
     read["metadata"]["labels"] = {"a": "b"}
     code, new = await client.send("PUT", "Pod/p", read)
@@ -210,7 +210,7 @@ async def test_a_pod_takes_labels_and_nothing_else(client: Client) -> None:
 # --- patch ------------------------------------------------------------------------------------
 
 
-async def test_the_four_languages(client: Client) -> None:
+async def test_the_four_languages(client: WriteClient) -> None:
     await client.create(pod())
     for type, patch in (
         (MERGE, {"metadata": {"labels": {"a": "1", "b": "1"}}}),
@@ -248,19 +248,21 @@ async def test_the_four_languages(client: Client) -> None:
         ("text/plain", {}, 415),
     ],
 )
-async def test_a_patch_that_cannot_be(client: Client, type: str, patch: Any, code: int) -> None:
+async def test_a_patch_that_cannot_be(
+    client: WriteClient, type: str, patch: Any, code: int
+) -> None:
     await client.create(pod())
     await client.send("PATCH", "Pod/p", {"metadata": {"labels": {"a": "b"}}}, type=MERGE)
     found, answer = await client.send("PATCH", "Pod/p", patch, type=type)
     assert found == code, answer
 
 
-async def test_patch_of_nothing(client: Client) -> None:
+async def test_patch_of_nothing(client: WriteClient) -> None:
     code, answer = await client.send("PATCH", "Pod/p", {}, type=MERGE)
     assert (code, answer["reason"]) == (404, "NotFound")
 
 
-async def test_apply_creates_and_conflicts(client: Client) -> None:
+async def test_apply_creates_and_conflicts(client: WriteClient) -> None:
     text = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nspec: {weight: %d}\n"
     code, answer = await client.send("PATCH", "Queue/q", text % 1, type=APPLY)
     assert (code, causes(answer)) == (422, [("fieldManager", "FieldValueRequired")])
@@ -279,7 +281,7 @@ async def test_apply_creates_and_conflicts(client: Client) -> None:
     assert (code, answer["spec"]) == (200, {"weight": 2})
 
 
-async def test_cordon(client: Client) -> None:
+async def test_cordon(client: WriteClient) -> None:
     await client.create(node())
     code, answer = await client.send(
         "PATCH", "Node/n", {"spec": {"unschedulable": True}}, type=STRATEGIC
@@ -291,7 +293,7 @@ async def test_cordon(client: Client) -> None:
     assert (code, answer["spec"], answer["status"]) == (200, {}, node()["status"])
 
 
-async def test_a_queue_is_closed_by_its_status(client: Client) -> None:
+async def test_a_queue_is_closed_by_its_status(client: WriteClient) -> None:
     await client.create(queue())
     patch = {"status": {"state": "Closed", "pending": 5}}
     code, answer = await client.send("PATCH", "Queue/q", patch, type=MERGE)
@@ -303,7 +305,7 @@ async def test_a_queue_is_closed_by_its_status(client: Client) -> None:
 # --- delete -----------------------------------------------------------------------------------
 
 
-async def test_delete(client: Client) -> None:
+async def test_delete(client: WriteClient) -> None:
     _, read = await client.create(queue())
     uid = read["metadata"]["uid"]
     for options, code in (
@@ -326,7 +328,7 @@ async def test_delete(client: Client) -> None:
             }
 
 
-async def test_a_queue_that_is_needed_stays(client: Client) -> None:
+async def test_a_queue_that_is_needed_stays(client: WriteClient) -> None:
     await client.create(queue())
     await client.create(pod_group(queue="q"))
     code, answer = await client.send("DELETE", "Queue/q")
@@ -335,7 +337,7 @@ async def test_a_queue_that_is_needed_stays(client: Client) -> None:
     assert (await client.send("DELETE", "Queue/default"))[0] == 409
 
 
-async def test_what_belongs_to_a_job_is_left_alone(client: Client) -> None:
+async def test_what_belongs_to_a_job_is_left_alone(client: WriteClient) -> None:
     owner = {"kind": "Job", "name": "j"}
     client.seen.others[Key("Pod", "ns", "j-w-0")] = {"metadata": {"ownerReferences": [owner]}}
     for method, body, type in (
@@ -353,7 +355,7 @@ async def test_what_belongs_to_a_job_is_left_alone(client: Client) -> None:
 # --- dry run ----------------------------------------------------------------------------------
 
 
-async def test_a_dry_run_answers_and_keeps_nothing(client: Client) -> None:
+async def test_a_dry_run_answers_and_keeps_nothing(client: WriteClient) -> None:
     code, answer = await client.create(queue(weight=1), dryRun="All")
     assert (code, answer["spec"], answer["metadata"]["generation"]) == (201, {"weight": 1}, 1)
     assert Key("Queue", "", "q") not in client.seen.documents
@@ -382,13 +384,13 @@ async def test_a_dry_run_answers_and_keeps_nothing(client: Client) -> None:
         {"fieldManager": "a\nb"},
     ],
 )
-async def test_wrong_options(client: Client, query: dict[str, str]) -> None:
+async def test_wrong_options(client: WriteClient, query: dict[str, str]) -> None:
     code, answer = await client.create(queue(), **query)
     assert (code, answer["reason"]) == (400, "BadRequest")
     assert next(iter(query)) in answer["message"]
 
 
-async def test_kinds_that_are_only_read(client: Client) -> None:
+async def test_kinds_that_are_only_read(client: WriteClient) -> None:
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "x", "namespace": "ns"}}
     code, answer = await client.create(event)
     assert (code, answer["reason"]) == (405, "MethodNotAllowed")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.cluster.kubernetes.gathering import FEW, GATHER_SECONDS, EventGathering
-from tests.laboratory.simulation.test_virtual_loop import Stage
+from tests.laboratory.simulation.test_virtual_loop import LoopStage
 
 
 def test_few_things_wait_for_others_unless_it_was_quiet() -> None:
-    stage, gathering = Stage(), EventGathering()
+    stage, gathering = LoopStage(), EventGathering()
 
     async def take(waiting: int) -> None:
         await gathering.pause(waiting)

@@ -36,7 +36,7 @@ def server(embedded_server: EmbeddedServer) -> Iterator[EmbeddedServer]:
     yield embedded_server
 
 
-class Leading:
+class KeptLeader:
     """A leader whose lease is kept by ``keeping``."""
 
     leadership: Leadership
@@ -47,10 +47,10 @@ class Leading:
 
 
 @asynccontextmanager
-async def leading(server: EmbeddedServer, lease: float) -> AsyncIterator[Leading]:
+async def leading(server: EmbeddedServer, lease: float) -> AsyncIterator[KeptLeader]:
     flush(server)
     ledger = RedisLedger(server.url)
-    made = Leading(lease)
+    made = KeptLeader(lease)
     try:
         await ledger.open()
         asked = time.monotonic()
@@ -70,7 +70,7 @@ async def leading(server: EmbeddedServer, lease: float) -> AsyncIterator[Leading
         await ledger.close()
 
 
-class Rival:
+class RivalCoordinator:
     """Another coordinator, in a thread and a loop of its own, that asks for the leadership now and
     then until it has it or is told to stop."""
 
@@ -115,7 +115,7 @@ class Rival:
         self._look()
 
 
-Attempt = Callable[[Leading, Rival], Awaitable[None]]
+Attempt = Callable[[KeptLeader, RivalCoordinator], Awaitable[None]]
 
 
 async def undisturbed(server: EmbeddedServer, attempt: Attempt) -> None:
@@ -125,7 +125,7 @@ async def undisturbed(server: EmbeddedServer, attempt: Attempt) -> None:
     pauses = []
     for lease in LEASES:
         async with leading(server, lease) as leader:
-            rival = Rival(server, lease)
+            rival = RivalCoordinator(server, lease)
             try:
                 await attempt(leader, rival)
                 return
@@ -140,7 +140,7 @@ async def test_a_loop_that_is_held_up_keeps_the_seat(server: EmbeddedServer) -> 
     """For four leases nothing of the loop runs; the lease is renewed, and nobody takes the
     leadership."""
 
-    async def attempt(leader: Leading, rival: Rival) -> None:
+    async def attempt(leader: KeptLeader, rival: RivalCoordinator) -> None:
         before = leader.leadership.lease.until
         rival.hold_up(4 * leader.lease)
         assert leader.leadership.sure
@@ -155,7 +155,7 @@ async def test_a_loop_that_is_held_up_keeps_the_seat(server: EmbeddedServer) -> 
 async def test_a_loop_that_hangs_loses_the_seat(server: EmbeddedServer) -> None:
     """Its process is alive, and so is the thread; another one can lead all the same."""
 
-    async def attempt(leader: Leading, rival: Rival) -> None:
+    async def attempt(leader: KeptLeader, rival: RivalCoordinator) -> None:
         began = time.monotonic()
         rival.hold_up(PATIENCE)
         assert rival.epoch is not None
@@ -176,7 +176,7 @@ async def test_an_end_in_good_order_leaves_nothing_that_renews(server: EmbeddedS
         await asyncio.wait([leader.keeping])
         await leader.leadership.release()
         assert not [thread for thread in threading.enumerate() if thread.name == "lease"]
-        rival = Rival(server, leader.lease)
+        rival = RivalCoordinator(server, leader.lease)
         rival.hold_up(PATIENCE)
         assert rival.epoch is not None
         assert not rival.refused

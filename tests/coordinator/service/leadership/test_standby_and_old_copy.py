@@ -29,7 +29,7 @@ def standby(ledger: MemoryLedger) -> tuple[Standby, Intake]:
     return Standby(ledger, intake, core, lease=2.0, holder="b"), intake
 
 
-class Leading:
+class StoringLeader:
     """A coordinator that stores queues, so far as it leads."""
 
     def __init__(self, ledger: MemoryLedger) -> None:
@@ -54,7 +54,7 @@ class Leading:
 
 async def test_it_begins_anew() -> None:
     ledger = MemoryLedger(random.Random(1))
-    leading = Leading(ledger)
+    leading = StoringLeader(ledger)
     await leading.claim()
     await leading.store("first")
     copy = ledger.copy()
@@ -63,7 +63,7 @@ async def test_it_begins_anew() -> None:
     await late.catch_up()
     assert {"first", "lost"} <= known.registry.queues.keys()
     ledger.bring_back(copy)  # while it stands still
-    other = Leading(ledger)
+    other = StoringLeader(ledger)
     await other.claim()
     with pytest.raises(LedgerBehind, match="up to which it was followed"):
         await late.catch_up()

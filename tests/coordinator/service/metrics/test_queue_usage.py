@@ -26,7 +26,7 @@ def vector(*samples: tuple[dict[str, str], str]) -> dict[str, Any]:
 
 
 @dataclass
-class Prometheus:
+class QueuePrometheus:
     """Answers what it is asked for by a part of the query; else an empty vector."""
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Policy:
 
 async def test_the_parts_of_each_queue_arrive() -> None:
     """Series of one queue are added up; what there is none of in the cluster counts nothing."""
-    server = Prometheus(ANSWERS)
+    server = QueuePrometheus(ANSWERS)
     async with server.served() as address:
         policy = Policy(address=address)
         source = policy.source()
@@ -106,7 +106,7 @@ async def test_the_parts_of_each_queue_arrive() -> None:
 
 
 async def test_the_address_may_stand_in_the_environment() -> None:
-    async with Prometheus(ANSWERS).served() as address:
+    async with QueuePrometheus(ANSWERS).served() as address:
         policy = Policy(variable="PROMETHEUS_URL")
         source = policy.source()
         await source.look()
@@ -116,7 +116,7 @@ async def test_the_address_may_stand_in_the_environment() -> None:
 
 
 async def test_without_an_answer_the_figures_before_count_and_are_said_to_be_old() -> None:
-    server = Prometheus(ANSWERS)
+    server = QueuePrometheus(ANSWERS)
     async with server.served() as address:
         policy = Policy(address=address, staleness=300.0)
         source = policy.source()
@@ -141,7 +141,7 @@ async def test_without_an_answer_the_figures_before_count_and_are_said_to_be_old
 
 
 async def test_a_server_that_is_silent_is_waited_for_no_longer_than_said() -> None:
-    async with Prometheus(silent=True).served() as address:
+    async with QueuePrometheus(silent=True).served() as address:
         policy = Policy(address=address, query_timeout=0.05)
         source = policy.source()
         async with asyncio.timeout(5):
@@ -151,7 +151,7 @@ async def test_a_server_that_is_silent_is_waited_for_no_longer_than_said() -> No
 
 async def test_an_answer_for_another_policy_than_the_one_in_force_is_dropped() -> None:
     policy = Policy()
-    server = Prometheus(ANSWERS)
+    server = QueuePrometheus(ANSWERS)
     async with server.served() as address:
         policy.settings = UsageSettings(client=UsageClient.PROMETHEUS, address=address)
 
@@ -168,7 +168,7 @@ async def test_an_answer_for_another_policy_than_the_one_in_force_is_dropped() -
 
 async def test_errors_of_the_query_are_told_without_credentials() -> None:
     error = {"status": "error", "error": "parse error: http://me:secret@p/ is not PromQL"}
-    server = Prometheus({"": error}, status=400)
+    server = QueuePrometheus({"": error}, status=400)
     async with server.served() as address:
         policy = Policy(address=address.replace("//", "//me:secret@"))
         source = policy.source()
@@ -178,7 +178,7 @@ async def test_errors_of_the_query_are_told_without_credentials() -> None:
 
 
 async def test_a_server_that_knows_no_capacity_has_not_answered() -> None:
-    async with Prometheus().served() as address:
+    async with QueuePrometheus().served() as address:
         policy = Policy(address=address)
         source = policy.source()
         await source.look()

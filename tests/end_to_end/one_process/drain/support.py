@@ -18,7 +18,7 @@ from laboratory.checker.check import check
 from laboratory.checker.report.report import CheckReport
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.client import RedisLedger
-from tests.coordinator.controllers.test_history import Recorded
+from tests.coordinator.controllers.test_history import RecordingCluster
 from tests.end_to_end.one_process.harness import DirectShards, Running, running
 
 Item = dict[str, Any]
@@ -61,7 +61,7 @@ async def recorded(
     follower = LogFollower(ledger, history, unavailable=LedgerUnavailable)
     following = asyncio.create_task(follower.run())
     workers = DirectShards(url)
-    cluster = Recorded(history)
+    cluster = RecordingCluster(history)
     async with running(url, path.parent, kubelets=cluster, workers=workers, **settings) as service:
         yield service
         told = service.cluster.told

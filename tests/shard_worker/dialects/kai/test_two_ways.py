@@ -29,7 +29,7 @@ PLACED = Status.BINDING | Status.ALLOCATED | Status.PIPELINED
 
 
 @dataclass(frozen=True)
-class Node_:
+class KaiDrawnNode:
     gpus: int
     used: int
     leaving: int
@@ -38,7 +38,7 @@ class Node_:
 
 
 @dataclass(frozen=True)
-class Job_:
+class KaiDrawnJob:
     tasks: int
     gpus: int
     cores: int
@@ -47,10 +47,18 @@ class Job_:
 
 
 nodes = st.builds(
-    Node_, st.sampled_from([0, 2, 4, 8]), st.integers(0, 4), st.integers(0, 2), st.integers(0, 6)
+    KaiDrawnNode,
+    st.sampled_from([0, 2, 4, 8]),
+    st.integers(0, 4),
+    st.integers(0, 2),
+    st.integers(0, 6),
 )
 jobs = st.builds(
-    Job_, st.integers(1, 4), st.sampled_from([0, 1, 1, 2]), st.integers(0, 3), st.integers(0, 2)
+    KaiDrawnJob,
+    st.integers(1, 4),
+    st.sampled_from([0, 1, 1, 2]),
+    st.integers(0, 3),
+    st.integers(0, 2),
 )
 strategies = st.sampled_from(["binpack", "spread"])
 
@@ -62,7 +70,9 @@ def policy_of(gpu: str, cpu: str, *, by_kind: bool) -> dict[str, object]:
     return {"tiers": [{"plugins": [*({"name": name} for name in names), placement]}]}
 
 
-def cluster_of(listed: list[Node_], wanted: list[Job_], policy: dict[str, object]) -> KaiCluster:
+def cluster_of(
+    listed: list[KaiDrawnNode], wanted: list[KaiDrawnJob], policy: dict[str, object]
+) -> KaiCluster:
     cluster = KaiCluster(**policy)
     for i, node in enumerate(listed):
         cluster.node(f"n{i}", resources={GPU: node.gpus} if node.gpus else {})
@@ -109,12 +119,12 @@ def in_session(job: KaiJob) -> dict[int, tuple[int, bool]]:
     }
 
 
-PROMISING = [Node_(4, 0, 1, 0), Node_(4, 1, 2, 0)]
+PROMISING = [KaiDrawnNode(4, 0, 1, 0), KaiDrawnNode(4, 1, 2, 0)]
 """The second of two gangs is promised what leaves, of which its own first promise is a part."""
 
 
 @settings(max_examples=examples(80))
-@example(PROMISING, [Job_(3, 1, 0, 0)] * 2, "spread", "binpack", True)
+@example(PROMISING, [KaiDrawnJob(3, 1, 0, 0)] * 2, "spread", "binpack", True)
 @given(
     st.lists(nodes, min_size=1, max_size=6),
     st.lists(jobs, min_size=1, max_size=4),
@@ -123,7 +133,7 @@ PROMISING = [Node_(4, 0, 1, 0), Node_(4, 1, 2, 0)]
     st.booleans(),
 )
 def test_same_turns_same_places(
-    listed: list[Node_], wanted: list[Job_], gpu: str, cpu: str, by_kind: bool
+    listed: list[KaiDrawnNode], wanted: list[KaiDrawnJob], gpu: str, cpu: str, by_kind: bool
 ) -> None:
     policy = policy_of(gpu, cpu, by_kind=by_kind)
     ssn = cluster_of(listed, wanted, policy).open()
@@ -200,7 +210,7 @@ def pending(ssn: KaiSession) -> list[KaiJob]:
 
 def test_the_strategies_differ() -> None:
     """The comparison is of something: by another strategy the same job goes elsewhere."""
-    listed, wanted = [Node_(4, 2, 0, 0), Node_(4, 0, 0, 0)], [Job_(1, 1, 1, 0)]
+    listed, wanted = [KaiDrawnNode(4, 2, 0, 0), KaiDrawnNode(4, 0, 0, 0)], [KaiDrawnJob(1, 1, 1, 0)]
     rows = []
     for gpu in ("binpack", "spread"):
         ssn = cluster_of(listed, wanted, policy_of(gpu, "binpack", by_kind=True)).open()

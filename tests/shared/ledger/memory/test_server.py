@@ -30,7 +30,7 @@ def packed(value: Any) -> bytes:
     return data
 
 
-class Both:
+class BothServers:
     """One script on both servers, with these keys."""
 
     def __init__(self, url: str) -> None:
@@ -60,8 +60,8 @@ class Both:
 
 
 @pytest.fixture(scope="module")
-def both(embedded_server: EmbeddedServer) -> Iterator[Both]:
-    made = Both(embedded_server.url)
+def both(embedded_server: EmbeddedServer) -> Iterator[BothServers]:
+    made = BothServers(embedded_server.url)
     yield made
     made.close()
 
@@ -79,27 +79,27 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=20), max_le
 @example(value=[-129, -32768, -32769, -(2**31), -(2**31) - 1, 0.5, 1e300, b"x" * 70_000])
 @example(value=[[], [[]], [0] * 15, [0] * 16, [b"y" * 31, b"y" * 32, b"y" * 256]])
 @example(value=[7] * 66_000)
-def test_values_are_read_and_packed_to_the_same_bytes(both: Both, value: Any) -> None:
+def test_values_are_read_and_packed_to_the_same_bytes(both: BothServers, value: Any) -> None:
     text = "return cmsgpack.pack(cmsgpack.unpack(ARGV[1]))"
     real, memory = both.run(text, packed(value))
     assert real == memory
 
 
 @pytest.mark.parametrize("data", [b"\xc4\x01a", b"\xc7\x01\x01a", b"\xd4\x01a", b"\xc1"])
-def test_bytes_of_another_form_are_refused(both: Both, data: bytes) -> None:
+def test_bytes_of_another_form_are_refused(both: BothServers, data: bytes) -> None:
     real, memory = both.run("return cmsgpack.unpack(ARGV[1])", data)
     assert memory == "Bad data format in input." and memory in real
 
 
 @given(value=st.dictionaries(st.binary(max_size=9), NUMBERS, max_size=20))
-def test_maps_are_read_and_packed_alike(both: Both, value: dict[bytes, float]) -> None:
+def test_maps_are_read_and_packed_alike(both: BothServers, value: dict[bytes, float]) -> None:
     text = "return cmsgpack.pack(cmsgpack.unpack(ARGV[1]))"
     real, memory = both.run(text, packed(value))
     assert msgpack.unpackb(real, raw=True) == msgpack.unpackb(memory, raw=True)
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 5])
-def test_what_is_cut_off_is_refused(both: Both, cut: int) -> None:
+def test_what_is_cut_off_is_refused(both: BothServers, cut: int) -> None:
     text = "return tostring(pcall(cmsgpack.unpack, ARGV[1]))"
     real, memory = both.run(text, packed([b"abcdef", 1])[:cut])
     assert real == memory == (b"true" if cut == 0 else b"false")
@@ -113,7 +113,7 @@ def test_what_is_cut_off_is_refused(both: Both, cut: int) -> None:
     signed=st.integers(-(2**31), 2**31 - 1),
     text=st.binary(max_size=9).map(lambda text: text.replace(b"\0", b"")),
 )
-def test_numbers_have_the_same_bytes(both: Both, **parts: Any) -> None:
+def test_numbers_have_the_same_bytes(both: BothServers, **parts: Any) -> None:
     script = """
         local p = cmsgpack.unpack(ARGV[1])
         local bytes = struct.pack('<dBI4I2i4', p.number, p.state, p.whole, p.small, p.signed)
@@ -140,7 +140,7 @@ COMMANDS = st.one_of(
 
 
 @given(commands=st.lists(COMMANDS, max_size=12))
-def test_commands_on_hashes_answer_alike(both: Both, commands: list[list[Any]]) -> None:
+def test_commands_on_hashes_answer_alike(both: BothServers, commands: list[list[Any]]) -> None:
     script = """
         redis.call('DEL', KEYS[1])
         local answers = {}
@@ -158,7 +158,7 @@ def test_commands_on_hashes_answer_alike(both: Both, commands: list[list[Any]]) 
 
 
 @pytest.mark.parametrize("count", [3, 10, 1000])
-def test_pages_of_a_hash_have_each_field_once(both: Both, count: int) -> None:
+def test_pages_of_a_hash_have_each_field_once(both: BothServers, count: int) -> None:
     script = """
         redis.call('DEL', KEYS[1])
         for i = 1, 700 do redis.call('HSET', KEYS[1], 'f' .. i, string.rep('v', 100) .. i) end
@@ -176,7 +176,7 @@ def test_pages_of_a_hash_have_each_field_once(both: Both, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 100])
-def test_who_stays_while_others_come_and_go_is_on_some_page(both: Both, count: int) -> None:
+def test_who_stays_while_others_come_and_go_is_on_some_page(both: BothServers, count: int) -> None:
     script = """
         redis.call('DEL', KEYS[1])
         for i = 1, 700 do redis.call('HSET', KEYS[1], 'f' .. i, string.rep('v', 100)) end
@@ -199,7 +199,7 @@ def test_who_stays_while_others_come_and_go_is_on_some_page(both: Both, count: i
     assert both.run(script, b"%d" % count) == (350, 350)
 
 
-def test_time_run_and_errors(both: Both) -> None:
+def test_time_run_and_errors(both: BothServers) -> None:
     assert both.run("return redis.call('TIME')")[1] == [b"1", b"500000"]
     run = "return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')"
     assert both.run(run)[1] == b"ab12"
@@ -214,7 +214,7 @@ def test_time_run_and_errors(both: Both) -> None:
 
 
 @pytest.mark.parametrize("text", ["return no_such_name", "new_name = 1", "KEY = KEYS"])
-def test_what_is_not_declared_is_a_mistake(both: Both, text: str) -> None:
+def test_what_is_not_declared_is_a_mistake(both: BothServers, text: str) -> None:
     for answer in both.run(text):
         assert "nonexistent global variable" in answer or "readonly table" in answer
 

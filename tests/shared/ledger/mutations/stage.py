@@ -133,7 +133,9 @@ async def _asked_for(wants: str, server: EmbeddedServer) -> AsyncIterator[Any]:
         match wants:
             case "place":
                 await ledger.open()
-                yield test_leases.Place(Desk(ledger), lambda s: test_leases._move_leases(server, s))
+                yield test_leases.LeaseLedger(
+                    Desk(ledger), lambda s: test_leases._move_leases(server, s)
+                )
             case "ledger":
                 yield ledger
             case _:

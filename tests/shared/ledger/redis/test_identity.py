@@ -57,7 +57,7 @@ def test_the_setting_goes_before_the_note(short_dir: Path) -> None:
     assert expected(given.data_dir, "noted") == LedgerIdentityNote("noted", "5-0")
 
 
-class Seen(RedisLedger):
+class LedgerWithSeen(RedisLedger):
     """One that was told of log ids."""
 
     def __init__(self, cluster: str) -> None:
@@ -78,7 +78,10 @@ class Seen(RedisLedger):
 def test_a_log_id_is_noted_once_the_server_cannot_lose_it_any_more(
     short_dir: Path, fsync: str, logs: list[str]
 ) -> None:
-    notes, ledger = IdentityNotes(short_dir / "ledger.json", lag=LAG_SECONDS.get(fsync)), Seen("c")
+    notes, ledger = (
+        IdentityNotes(short_dir / "ledger.json", lag=LAG_SECONDS.get(fsync)),
+        LedgerWithSeen("c"),
+    )
     noted: list[str] = []
     for now, log_id in ((0.0, "1-0"), (1.0, "2-0"), (4.0, "3-0"), (7.0, "3-0")):
         ledger.saw(log_id)
@@ -94,7 +97,7 @@ def test_a_log_id_is_noted_once_the_server_cannot_lose_it_any_more(
 def test_who_begins_and_ends_at_once_does_not_make_its_successor_forget(
     short_dir: Path, fsync: str, log: str
 ) -> None:
-    path, ledger = short_dir / "ledger.json", Seen("c")
+    path, ledger = short_dir / "ledger.json", LedgerWithSeen("c")
     note(path, LedgerIdentityNote("c", "9-0"))
     ledger.saw(recall(path).log)
     notes = IdentityNotes(path, lag=LAG_SECONDS.get(fsync))
@@ -107,12 +110,14 @@ def test_what_was_noted_of_another_ledger_does_not_count_for_this_one(short_dir:
     path = short_dir / "ledger.json"
     note(path, LedgerIdentityNote("another", "9-0"))
     assert IdentityNotes(path, lag=LAG_SECONDS["everysec"]).look(
-        Seen("c"), now=0.0
+        LedgerWithSeen("c"), now=0.0
     ) == LedgerIdentityNote("c", "0")
 
 
 def test_nothing_is_noted_of_a_ledger_that_was_not_opened(short_dir: Path) -> None:
-    assert IdentityNotes(short_dir / "ledger.json", lag=0.0).look(Seen(""), now=0.0) is None
+    assert (
+        IdentityNotes(short_dir / "ledger.json", lag=0.0).look(LedgerWithSeen(""), now=0.0) is None
+    )
 
 
 async def test_where_it_cannot_be_noted_the_work_goes_on_and_it_is_tried_again(

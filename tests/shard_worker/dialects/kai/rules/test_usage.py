@@ -21,12 +21,14 @@ START = 1_767_571_200
 
 
 @dataclass
-class Sample:
+class UsageSample:
     at: int
     gpus: int
 
 
-def buckets_of(samples: list[Sample], window: UsageWindow, step: int = STEP) -> list[UsageBucket]:
+def buckets_of(
+    samples: list[UsageSample], window: UsageWindow, step: int = STEP
+) -> list[UsageBucket]:
     buckets: list[UsageBucket] = []
     for sample in samples:
         held = {"q": Amounts(gpu=1000 * sample.gpus)}
@@ -34,7 +36,7 @@ def buckets_of(samples: list[Sample], window: UsageWindow, step: int = STEP) -> 
     return buckets
 
 
-def naive(samples: list[Sample], window: UsageWindow, now: float) -> float:
+def naive(samples: list[UsageSample], window: UsageWindow, now: float) -> float:
     """KAI's sum, over the samples one by one."""
     since = window.since(now)
     counted = [sample for sample in samples if since <= sample.at <= now]
@@ -51,8 +53,8 @@ def gpu_usage(buckets: list[UsageBucket], window: UsageWindow, now: float) -> fl
     return usage_of(buckets, window, now).get("q", NOTHING).gpu / USAGE_ONE
 
 
-def regular(gpus: list[int], begin: int = START) -> list[Sample]:
-    return [Sample(begin + STEP * number, n) for number, n in enumerate(gpus)]
+def regular(gpus: list[int], begin: int = START) -> list[UsageSample]:
+    return [UsageSample(begin + STEP * number, n) for number, n in enumerate(gpus)]
 
 
 @pytest.mark.parametrize(

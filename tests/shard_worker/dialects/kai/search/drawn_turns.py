@@ -25,7 +25,7 @@ NOW = 1000.0
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningJob:
     queue: str
     priority: int
     spare: int
@@ -46,12 +46,12 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnTurn:
     quotas: tuple[int, ...]
     runtimes: tuple[float, ...]
     most: int
     """Jobs that a consolidation moves at most; -1: any number."""
-    running: tuple[Running, ...]
+    running: tuple[RunningJob, ...]
     withheld: bool
     """Whether the first node may not be used."""
     nodes: tuple[tuple[int | None, ...], ...]
@@ -63,14 +63,14 @@ class Drawn:
     spare: int
 
 
-def whole(state: str = "", *, status: Status = Status.RUNNING) -> Running:
+def whole(state: str = "", *, status: Status = Status.RUNNING) -> RunningJob:
     """A gang of whole devices."""
-    return Running(
+    return RunningJob(
         *("a", 60, 0, 0, status), tree=False, share="", created=1.0, uid="", ran=None, state=state
     )
 
 
-WITH_ONE_ENDED = Drawn(
+WITH_ONE_ENDED = DrawnTurn(
     quotas=(0, 0, 0),
     runtimes=(0.0, 0.0),
     most=1,
@@ -102,10 +102,10 @@ SHARES = {"": {}, "half": {"gpu-fraction": "0.5"}, "memory": {"gpu-memory": "400
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Drawn:
+def clusters(draw: st.DrawFn) -> DrawnTurn:
     seldom = st.sampled_from([*[False] * 12, True])
     job = st.builds(
-        Running,
+        RunningJob,
         queue=st.sampled_from("aabc"),
         priority=st.sampled_from([60, 60, 60, 40, 40, 40, 50, 120]),
         spare=st.integers(0, 2),
@@ -122,7 +122,7 @@ def clusters(draw: st.DrawFn) -> Drawn:
     free = [None] * (len(running) // 6)
     holder = st.sampled_from([*range(len(running)), *free])
     node = st.lists(holder, min_size=3, max_size=4).map(tuple)
-    return Drawn(
+    return DrawnTurn(
         quotas=draw(st.tuples(*[st.integers(0, 4)] * 3)),
         runtimes=draw(st.tuples(*[st.sampled_from([0.0, 0.0, 20.0])] * 2)),
         withheld=draw(st.sampled_from([True, False, False, False])),
@@ -149,7 +149,7 @@ PLUGINS = (
 )
 
 
-def built(drawn: Drawn) -> tuple[KaiCluster, dict[str, Running]]:
+def built(drawn: DrawnTurn) -> tuple[KaiCluster, dict[str, RunningJob]]:
     preempt, reclaim = drawn.runtimes
     times = {
         "defaultPreemptMinRuntime": f"{preempt:g}s",
@@ -203,7 +203,7 @@ def built(drawn: Drawn) -> tuple[KaiCluster, dict[str, Running]]:
 
 
 def opened(
-    drawn: Drawn, *, by_columns: bool, reading: JobReadCache | None = None
+    drawn: DrawnTurn, *, by_columns: bool, reading: JobReadCache | None = None
 ) -> tuple[TurnSession, SessionJob]:
     cluster, named = built(drawn)
     whole = cluster.open()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shard_worker.view.mode import Mode
 from tests.examples import examples
-from tests.shard_worker.dialects.kai.search.drawn_turns import Drawn, clusters, opened
+from tests.shard_worker.dialects.kai.search.drawn_turns import DrawnTurn, clusters, opened
 from tests.shard_worker.dialects.kai.turns import did
 
 ACTIONS = ("consolidation", "reclaim", "preempt")
@@ -17,7 +17,7 @@ ACTIONS = ("consolidation", "reclaim", "preempt")
 @settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), st.sampled_from(ACTIONS), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_a_search_finds_the_same_for_every_worker(
-    drawn: Drawn, action: str, own: list[bool]
+    drawn: DrawnTurn, action: str, own: list[bool]
 ) -> None:
     found = []
     for is_own in ([False] * 6, own):

@@ -19,7 +19,7 @@ from tests.shard_worker.dialects.kai.search.test_actions import evicted, fill, t
 from tests.shard_worker.dialects.kai.search.test_random_searches import (
     EVICTING,
     SLOW,
-    Drawn,
+    DrawnSearch,
     clusters,
     opened,
     outcome,
@@ -123,7 +123,7 @@ def test_what_the_counts_rule_out_takes_time_as_well() -> None:
 @SLOW
 @given(clusters(), st.sampled_from(EVICTING), st.integers(1, 12))
 def test_a_search_that_a_budget_ended_leaves_no_trace(
-    drawn: Drawn, action: str, seconds: int
+    drawn: DrawnSearch, action: str, seconds: int
 ) -> None:
     session = opened(drawn)
     before = image(session)
@@ -136,7 +136,7 @@ def test_a_search_that_a_budget_ended_leaves_no_trace(
 
 @SLOW
 @given(clusters(), st.sampled_from(EVICTING))
-def test_a_clock_that_stands_still_bounds_nothing(drawn: Drawn, action: str) -> None:
+def test_a_clock_that_stands_still_bounds_nothing(drawn: DrawnSearch, action: str) -> None:
     """As in a seeded run, where no time passes within a turn."""
     without, still = opened(drawn), opened(drawn)
     still.clock = lambda: 7.0

@@ -25,7 +25,7 @@ EVICTING = ("consolidation", "reclaim", "preempt")
 
 
 @dataclass(frozen=True)
-class Running:
+class DrawnRunning:
     queue: str
     priority: int
     spare: int
@@ -45,19 +45,19 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnSearch:
     quotas: tuple[int, ...]
-    running: tuple[Running, ...]
+    running: tuple[DrawnRunning, ...]
     nodes: tuple[tuple[int | None, ...], ...]
     """Device by device, the index of the job that a task of one GPU is of; None: free."""
     waiting: tuple[Waiting, ...]
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Drawn:
+def clusters(draw: st.DrawFn) -> DrawnSearch:
     priorities = st.sampled_from([40, 60])
     job = st.builds(
-        Running, st.sampled_from(QUEUES), priorities, st.integers(0, 2), st.sampled_from("ab")
+        DrawnRunning, st.sampled_from(QUEUES), priorities, st.integers(0, 2), st.sampled_from("ab")
     )
     running = tuple(draw(st.lists(job, min_size=1, max_size=6)))
     holder = st.one_of(st.none(), *[st.integers(0, len(running) - 1)] * 3)
@@ -71,7 +71,7 @@ def clusters(draw: st.DrawFn) -> Drawn:
         st.integers(0, 1),
         st.sampled_from(["", "", "a"]),
     )
-    return Drawn(
+    return DrawnSearch(
         quotas=draw(st.tuples(*[st.integers(0, 5)] * 3)),
         running=running,
         nodes=tuple(draw(st.lists(node, min_size=1, max_size=4))),
@@ -79,7 +79,7 @@ def clusters(draw: st.DrawFn) -> Drawn:
     )
 
 
-def opened(drawn: Drawn, **options: object) -> KaiSession:
+def opened(drawn: DrawnSearch, **options: object) -> KaiSession:
     cluster = KaiCluster(options=options)
     cluster.queue("department", parent="")
     for name, quota in zip(QUEUES, drawn.quotas, strict=True):
@@ -126,7 +126,7 @@ SLOW = settings(
 
 @SLOW
 @given(clusters(), st.sampled_from(EVICTING))
-def test_counts_change_no_outcome(drawn: Drawn, action: str) -> None:
+def test_counts_change_no_outcome(drawn: DrawnSearch, action: str) -> None:
     counted, uncounted = opened(drawn), opened(drawn)
     uncounted.counts_first = False
     for session in (counted, uncounted):
@@ -139,7 +139,7 @@ def test_counts_change_no_outcome(drawn: Drawn, action: str) -> None:
 
 @SLOW
 @given(clusters(), st.sampled_from(EVICTING))
-def test_what_signatures_pass_over_fails_without_them(drawn: Drawn, action: str) -> None:
+def test_what_signatures_pass_over_fails_without_them(drawn: DrawnSearch, action: str) -> None:
     passing = opened(drawn)
     searching = opened(drawn, **{"use-scheduling-signatures": False})
     for session in (passing, searching):
@@ -150,7 +150,7 @@ def test_what_signatures_pass_over_fails_without_them(drawn: Drawn, action: str)
 
 @SLOW
 @given(clusters(), st.sampled_from(EVICTING))
-def test_labels_that_nobody_reads_tell_no_tasks_apart(drawn: Drawn, action: str) -> None:
+def test_labels_that_nobody_reads_tell_no_tasks_apart(drawn: DrawnSearch, action: str) -> None:
     asked, always = opened(drawn), opened(drawn)
     run_action(asked, action)
     with pytest.MonkeyPatch.context() as patch:
@@ -163,7 +163,7 @@ def test_labels_that_nobody_reads_tell_no_tasks_apart(drawn: Drawn, action: str)
 
 @SLOW
 @given(clusters())
-def test_nothing_is_promised_twice_and_nobody_moves_without_a_promise(drawn: Drawn) -> None:
+def test_nothing_is_promised_twice_and_nobody_moves_without_a_promise(drawn: DrawnSearch) -> None:
     session = opened(drawn)
     for action in EVICTING:
         before, since = image(session), len(session.committed)

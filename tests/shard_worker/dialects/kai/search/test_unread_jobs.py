@@ -26,7 +26,7 @@ from tests.examples import examples
 from tests.shard_worker.dialects.kai.clusters import KaiCluster
 from tests.shard_worker.dialects.kai.search.drawn_turns import (
     WITH_ONE_ENDED,
-    Drawn,
+    DrawnTurn,
     clusters,
     opened,
 )
@@ -42,7 +42,7 @@ SLOW = settings(
 @SLOW
 @given(clusters(), st.sampled_from(ACTIONS))
 @example(WITH_ONE_ENDED, "consolidation")
-def test_columns_change_no_outcome(drawn: Drawn, action: str) -> None:
+def test_columns_change_no_outcome(drawn: DrawnTurn, action: str) -> None:
     by_objects, by_columns = opened(drawn, by_columns=False), opened(drawn, by_columns=True)
     expected = did(*by_objects, action)
     assert did(*by_columns, action) == expected
@@ -54,7 +54,7 @@ def test_columns_change_no_outcome(drawn: Drawn, action: str) -> None:
 
 
 def order_of_victims(
-    drawn: Drawn, action: str, *, by_columns: bool
+    drawn: DrawnTurn, action: str, *, by_columns: bool
 ) -> list[tuple[int, list[int], bool]]:
     """All units that may go, to the last one: job, rows of the tasks, and whether it goes alone."""
     ssn, job = opened(drawn, by_columns=by_columns)
@@ -69,7 +69,7 @@ def order_of_victims(
 
 @SLOW
 @given(clusters(), st.sampled_from(ACTIONS))
-def test_the_order_of_victims_is_the_same(drawn: Drawn, action: str) -> None:
+def test_the_order_of_victims_is_the_same(drawn: DrawnTurn, action: str) -> None:
     """Searches read its beginning, mostly."""
     units = order_of_victims(drawn, action, by_columns=False)
     assert order_of_victims(drawn, action, by_columns=True) == units
@@ -78,7 +78,7 @@ def test_the_order_of_victims_is_the_same(drawn: Drawn, action: str) -> None:
 
 @SLOW
 @given(clusters(), st.sampled_from(ACTIONS))
-def test_columns_say_of_a_job_what_its_object_says(drawn: Drawn, action: str) -> None:
+def test_columns_say_of_a_job_what_its_object_says(drawn: DrawnTurn, action: str) -> None:
     ssn, job = opened(drawn, by_columns=True)
     other_ssn, other_job = opened(drawn, by_columns=False)
     for session, own in ((ssn, job), (other_ssn, other_job)):

@@ -309,7 +309,7 @@ class TestDryRun:
     def test_rules_are_told_of_every_step_and_the_world_is_as_before(self) -> None:
         told: list[str] = []
 
-        class Watch:
+        class PreemptWatch:
             name = "watch"
 
             def __init__(self, option: PluginOption) -> None:
@@ -323,7 +323,7 @@ class TestDryRun:
         c = Cluster(
             "priority",
             "gang",
-            Watch,
+            PreemptWatch,
             actions=("preempt",),
             arguments={"preempt": {"enableTopologyAwarePreemption": True}},
         )

@@ -164,11 +164,11 @@ class Shy:
 def test_a_queue_that_may_not_or_has_its_share() -> None:
     for may, overused, victims in ((True, False, 1), (False, False, 0), (True, True, 0)):
 
-        class Asked(Shy):
+        class ShyWithRequest(Shy):
             pass
 
-        Asked.may, Asked.overused = may, overused
-        c = cluster("gang", "conformance", Asked)
+        ShyWithRequest.may, ShyWithRequest.overused = may, overused
+        c = cluster("gang", "conformance", ShyWithRequest)
         full(c, "n")
         c.job("poor", queue="poor")
         assert len(c.run().evicted) == victims

@@ -60,7 +60,7 @@ class Mapped:
 
 
 @dataclass(frozen=True)
-class Node_:
+class DrawnNode:
     cpu: int
     used: int
     leaving: int
@@ -69,7 +69,7 @@ class Node_:
 
 
 @dataclass(frozen=True)
-class Job_:
+class DrawnJob:
     roles: tuple[tuple[str, int, int, bool, int], ...]
     """(name, tasks, CPUs, picky, minimum)"""
     spare: int
@@ -78,7 +78,7 @@ class Job_:
 
 
 nodes = st.builds(
-    Node_, st.integers(1, 5), st.integers(0, 2), st.integers(0, 2), st.booleans(), st.booleans()
+    DrawnNode, st.integers(1, 5), st.integers(0, 2), st.integers(0, 2), st.booleans(), st.booleans()
 )
 role = st.tuples(
     st.sampled_from(["a", "b", "c", ""]),
@@ -88,7 +88,7 @@ role = st.tuples(
     st.integers(0, 2),
 )
 jobs = st.builds(
-    Job_,
+    DrawnJob,
     st.lists(role, min_size=1, max_size=3, unique_by=lambda r: r[0]).map(tuple),
     st.integers(0, 4),
     st.integers(0, 1),
@@ -105,7 +105,7 @@ plugins = st.sampled_from(
 
 
 def cluster_of(
-    listed: list[Node_], wanted: list[Job_], named: tuple[str | type, ...], mode: Mode
+    listed: list[DrawnNode], wanted: list[DrawnJob], named: tuple[str | type, ...], mode: Mode
 ) -> Cluster:
     cluster = Cluster(*named, Ranked, mode=mode)
     for i, node in enumerate(listed):
@@ -179,7 +179,7 @@ def where(job: SessionJob, kinds: bool) -> dict[int, tuple[int, bool]]:
     st.booleans(),
 )
 def test_same_turns_same_places(
-    listed: list[Node_], wanted: list[Job_], named: tuple[str, ...], mode: Mode, plain: bool
+    listed: list[DrawnNode], wanted: list[DrawnJob], named: tuple[str, ...], mode: Mode, plain: bool
 ) -> None:
     """``plain``: the session may judge classes as the fast path does, or goes through all rows."""
     ssn = cluster_of(listed, wanted, named if plain else (*named, Mapped), mode).open()
@@ -217,8 +217,8 @@ def test_same_turns_same_places(
 
 def test_the_two_ways_can_differ() -> None:
     """The comparison is of something: with another score the same job goes elsewhere."""
-    listed = [Node_(4, 0, 0, True, False)] * 3
-    wanted = [Job_((("a", 2, 1, False, 0),), 0, 0)]
+    listed = [DrawnNode(4, 0, 0, True, False)] * 3
+    wanted = [DrawnJob((("a", 2, 1, False, 0),), 0, 0)]
     first = cluster_of(listed, wanted, ("gang", "predicates", "binpack"), Mode.NONE)
     second = cluster_of(listed, wanted, ("gang", "predicates", "nodeorder"), Mode.NONE)
     assert first.run().binds != second.run().binds

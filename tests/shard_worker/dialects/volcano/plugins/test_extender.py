@@ -31,7 +31,7 @@ class Extender:
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         extender = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class ExtenderHandler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 verb = self.path.rpartition("/")[2]
@@ -46,7 +46,7 @@ class Extender:
             def log_message(self, *_: Any) -> None:
                 """Nothing: the test looks at what was asked."""
 
-        return Handler
+        return ExtenderHandler
 
 
 @pytest.fixture
