@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import os
+import ssl
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +42,48 @@ class Section:
 
 
 _NOTHING = Section({}, Path())
+_UNSUPPORTED = ("username", "auth-provider", "as")
+"""Fields of a user without which it would be somebody else who asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """Whose certificates are believed, and which one a server is shown."""
+
+    ca: str | None = None
+    """Certificates that may sign the server's, PEM; None = those of the system."""
+    verify: bool = True
+    certificate: tuple[bytes, bytes] | None = None
+    """Client certificate and its key, PEM."""
+
+    def tls(self, origin: str) -> ssl.SSLContext:
+        """Raises :class:`ConfigError`, which names ``origin``."""
+        try:
+            context = ssl.create_default_context(cadata=self.ca)
+        except ssl.SSLError as error:
+            message = f"{origin}: the certificate authority is not PEM: {error.reason}"
+            raise ConfigError(f"{message}; correct it") from None
+        # A certificate that is believed may be the server's own, as for every client in Go.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if self.certificate is not None:
+            try:
+                _load_chain(context, *self.certificate)
+            except ssl.SSLError as error:
+                message = f"{origin}: client-certificate and client-key are no pair in PEM"
+                raise ConfigError(f"{message}: {error.reason}; correct the kubeconfig") from None
+        if not self.verify:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
+
+def _load_chain(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    # The ssl module takes a client's certificate from files alone.
+    with tempfile.TemporaryDirectory(prefix="quadrant-") as directory:  # for this user's eyes only
+        paths = Path(directory) / "certificate", Path(directory) / "key"
+        for path, content in zip(paths, (certificate, key), strict=True):
+            path.touch(mode=0o600)
+            path.write_bytes(content)
+        tls.load_cert_chain(*paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +99,35 @@ class KubeContext:
     def origin(self) -> str:
         """The context as messages name it."""
         return f"context {self.name}"
+
+    def server(self) -> str:
+        """The address of its cluster. Raises :class:`ConfigError`, also for a user whom we cannot
+        be."""
+        url = str(self.cluster.fields.get("server") or "")
+        if not url:
+            message = f"{self.origin}: its cluster names no server"
+            raise ConfigError(f"{message}; set clusters[].cluster.server")
+        for field in _UNSUPPORTED:
+            if self.user.fields.get(field):
+                message = f"{self.origin}: users[].user.{field} is not supported; use a token, a "
+                raise ConfigError(message + "client certificate or exec")
+        return url
+
+    def trust(self) -> Trust:
+        """Raises :class:`ConfigError`."""
+        ca = self.cluster.data_or_file("certificate-authority", self.origin)
+        certificate = self.user.data_or_file("client-certificate", self.origin)
+        key = self.user.data_or_file("client-key", self.origin)
+        try:
+            text = None if ca is None else ca.decode("ascii")
+        except UnicodeDecodeError:
+            message = f"{self.origin}: certificate-authority-data is not base64 of PEM; correct it"
+            raise ConfigError(message) from None
+        return Trust(
+            text,
+            verify=not self.cluster.fields.get("insecure-skip-tls-verify", False),
+            certificate=None if certificate is None or key is None else (certificate, key),
+        )
 
 
 def kubeconfig_paths(environ: Mapping[str, str]) -> list[Path]:

@@ -28,6 +28,7 @@ from coordinator.cli.client.service_proxy import (
     is_ours,
     why_not_reached,
 )
+from shared.kubeconfig import ConfigError
 
 JSON = "application/json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -277,28 +278,10 @@ class KubeClient:
         if url.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=timeout)
         try:
-            context = ssl.create_default_context(cadata=self.access.ca)
-        except ssl.SSLError as error:
-            message = f"{self.access.origin}: the certificate authority is not PEM: {error.reason}"
-            raise KubeError(message) from None
-        # A certificate that is believed may be the server's own, as for every client in Go.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        self._show_certificate(context)
-        if not self.access.verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
+            context = self.access.trust.tls(self.access.origin)
+        except ConfigError as error:
+            raise KubeError(str(error)) from None
         return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
-
-    def _show_certificate(self, context: ssl.SSLContext) -> None:
-        if self.access.certificate is None:
-            return
-        from coordinator.cluster.kubernetes.api.credentials import load_chain
-
-        try:
-            load_chain(context, *self.access.certificate)
-        except ssl.SSLError as error:
-            message = f"{self.access.origin}: client-certificate and client-key are no pair in PEM"
-            raise KubeError(f"{message}: {error.reason}; correct the kubeconfig") from None
 
     def _once(self, request: _Request) -> http.client.HTTPResponse:
         """One attempt; a kept connection that the server closed meanwhile is opened anew."""

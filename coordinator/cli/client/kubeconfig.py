@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from coordinator.cli.client.service_proxy import ProxiedService
 from shared.kubeconfig import (
     ConfigError,
     Section,
+    Trust,
     context_names,
     kubeconfig_paths,
     read_context,
@@ -40,11 +41,7 @@ class ServerAccess:
     token: str | None = None
     namespace: str | None = None
     """The context's default namespace."""
-    ca: str | None = None
-    """Certificates that may sign the server's, PEM; None = those of the system."""
-    verify: bool = True
-    certificate: tuple[bytes, bytes] | None = None
-    """Client certificate and its key, PEM."""
+    trust: Trust = field(default_factory=Trust)
     of_context: bool = False
     """Whether a kubeconfig named the server: then it may be a Kubernetes API server."""
     user_token: str | None = None
@@ -63,7 +60,7 @@ def find_access(
     named = server or ("" if context else environ.get("QUADRANT_SERVER", ""))
     if named:
         origin = "--server" if server else "QUADRANT_SERVER"
-        return ServerAccess(_addresses(named, origin), origin, token, ca=_ca(environ))
+        return ServerAccess(_addresses(named, origin), origin, token, trust=Trust(_ca(environ)))
     access = _of_kubeconfig(context, environ)
     if access is None:
         return ServerAccess(DEFAULT_SERVER, "the default", token)
@@ -123,17 +120,13 @@ def _of_kubeconfig(context: str | None, environ: Mapping[str, str]) -> ServerAcc
     chosen = read_context(kubeconfig_paths(environ), context)
     if chosen is None:
         return None
-    origin, cluster = chosen.origin, chosen.cluster.fields
-    if not cluster.get("server"):
-        raise ConfigError(f"{origin}: its cluster names no server; set clusters[].cluster.server")
+    origin = chosen.origin
     return ServerAccess(
-        _address(str(cluster["server"]), origin),
+        _address(chosen.server(), origin),
         origin,
         token=(token := _user_token(chosen.user, origin)),
         namespace=chosen.namespace,
-        ca=_certificates(chosen.cluster, origin),
-        verify=not cluster.get("insecure-skip-tls-verify", False),
-        certificate=_client_certificate(chosen.user, origin),
+        trust=chosen.trust(),
         of_context=True,
         user_token=token,
     )
@@ -156,21 +149,6 @@ def _printed_token(user: Section, origin: str) -> str | None:
     from coordinator.cluster.kubernetes.api.credentials import token_source
 
     return asyncio.run(token_source(user, origin).token()) or None
-
-
-def _client_certificate(user: Section, origin: str) -> tuple[bytes, bytes] | None:
-    certificate = user.data_or_file("client-certificate", origin)
-    key = user.data_or_file("client-key", origin)
-    return None if certificate is None or key is None else (certificate, key)
-
-
-def _certificates(cluster: Section, origin: str) -> str | None:
-    data = cluster.data_or_file("certificate-authority", origin)
-    try:
-        return None if data is None else data.decode("ascii")
-    except UnicodeDecodeError:
-        field = "certificate-authority-data"
-        raise ConfigError(f"{origin}: {field} is not base64 of PEM; correct it") from None
 
 
 # --- written by `up` --------------------------------------------------------------------------

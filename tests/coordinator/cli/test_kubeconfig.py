@@ -59,14 +59,14 @@ def test_nothing_said_is_where_up_listens(tmp_path: Path) -> None:
 def test_the_current_context(config: dict[str, str]) -> None:
     access = find_access(environ=config)
     assert access.server == "https://one:6443"
-    assert (access.token, access.namespace, access.ca) == ("abc", "team", "PEM")
-    assert access.verify
+    assert (access.token, access.namespace, access.trust.ca) == ("abc", "team", "PEM")
+    assert access.trust.verify
 
 
 def test_another_context(config: dict[str, str]) -> None:
     access = find_access(context="two", environ=config | {"QUADRANT_SERVER": "http://other"})
     assert (access.server, access.token) == ("http://two:8080", "from-file")
-    assert not access.verify
+    assert not access.trust.verify
 
 
 def test_a_named_server_gets_no_token_of_the_kubeconfig(config: dict[str, str]) -> None:
@@ -146,7 +146,7 @@ def test_a_context_shows_what_its_user_has(config: dict[str, str], tmp_path: Pat
     )
     environ = {"KUBECONFIG": str(path), "QUADRANT_TOKEN": "ours"}
     access = find_access(context="certificate", environ=environ)
-    assert access.certificate == (b"CERT", b"KEY")
+    assert access.trust.certificate == (b"CERT", b"KEY")
     assert access.of_context
     assert (access.user_token, access.quadrant_token) == (None, "ours")
     access = find_access(context="program", environ=environ)
@@ -156,7 +156,7 @@ def test_a_context_shows_what_its_user_has(config: dict[str, str], tmp_path: Pat
 def test_whom_to_believe_is_named_beside_the_server(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text("PEM")
     environ = {"QUADRANT_SERVER": "https://q:1", "QUADRANT_CA_FILE": str(tmp_path / "ca")}
-    assert find_access(environ=environ).ca == "PEM"
+    assert find_access(environ=environ).trust.ca == "PEM"
     with pytest.raises(ConfigError, match="QUADRANT_CA_FILE"):
         find_access(environ=environ | {"QUADRANT_CA_FILE": str(tmp_path / "no")})
 
@@ -213,5 +213,5 @@ def test_what_up_writes_with_tls(tmp_path: Path) -> None:
     ca.write_text("PEM")
     path = write_kubeconfig(tmp_path / "kubeconfig", server="https://127.0.0.1:8080", ca_file=ca)
     access = find_access(environ={"KUBECONFIG": str(path)})
-    assert (access.server, access.ca) == ("https://127.0.0.1:8080", "PEM")
+    assert (access.server, access.trust.ca) == ("https://127.0.0.1:8080", "PEM")
     assert access.token

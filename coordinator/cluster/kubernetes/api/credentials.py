@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import ssl
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from shared.kubeconfig import ConfigError, Section, read_context, read_text
+from shared.kubeconfig import ConfigError, Section, Trust, read_context, read_text
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 REREAD_SECONDS = 60.0
@@ -165,14 +164,10 @@ def from_kubeconfig(path: Path, context: str | None = None) -> ApiServer:
     chosen = read_context([path], context)
     if chosen is None:
         raise ConfigError(f"{path}: no context is current; name one")
-    url, origin = str(chosen.cluster.fields.get("server") or ""), chosen.origin
+    url, origin = chosen.server(), chosen.origin
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"{origin}: its cluster names no server; set clusters[].cluster.server")
-    for field_name in ("username", "auth-provider", "as"):
-        if chosen.user.fields.get(field_name):
-            message = f"{origin}: users[].user.{field_name} is not supported; use a token, a "
-            raise ConfigError(message + "client certificate or exec")
-    tls = _tls(chosen.cluster, chosen.user, origin) if url.startswith("https://") else None
+        raise ConfigError(f"{origin} is {url!r}; write http://HOST:PORT or https://HOST:PORT")
+    tls = chosen.trust().tls(origin) if url.startswith("https://") else None
     return ApiServer(url.rstrip("/"), origin, tls, token_source(chosen.user, origin))
 
 
@@ -183,7 +178,7 @@ def in_cluster(environ: Mapping[str, str], directory: Path = SERVICE_ACCOUNT) ->
         message = "in cluster: KUBERNETES_SERVICE_HOST is not set; run in a pod, or name a "
         raise ConfigError(message + "kubeconfig")
     ca = read_text(directory / "ca.crt", "in cluster")
-    tls = ssl.create_default_context(cadata=ca)
+    tls = Trust(ca).tls("in cluster")
     address = f"[{host}]" if ":" in host else host
     return ApiServer(
         f"https://{address}:{port}", "in cluster", tls, MountedToken(directory / "token")
@@ -209,30 +204,3 @@ def _program(program: Any, directory: Path, origin: str) -> TokenProgram:
         message = f"{origin}: users[].user.exec has no command or apiVersion; set both"
         raise ConfigError(message) from None
     return TokenProgram(command, variables, version, directory)
-
-
-def _tls(cluster: Section, user: Section, origin: str) -> ssl.SSLContext:
-    ca = cluster.data_or_file("certificate-authority", origin)
-    certificate = user.data_or_file("client-certificate", origin)
-    key = user.data_or_file("client-key", origin)
-    try:
-        tls = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii"))
-        if certificate is not None and key is not None:
-            load_chain(tls, certificate, key)
-    except (ssl.SSLError, UnicodeDecodeError):
-        message = f"{origin}: a certificate or key is not PEM, or they do not belong together"
-        raise ConfigError(f"{message}; correct the kubeconfig") from None
-    if cluster.fields.get("insecure-skip-tls-verify", False):
-        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
-    return tls
-
-
-def load_chain(tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Show this certificate to servers. Raises ssl.SSLError."""
-    # The ssl module takes a client's certificate from files alone.
-    with tempfile.TemporaryDirectory(prefix="quadrant-") as directory:  # for this user's eyes only
-        paths = Path(directory) / "certificate", Path(directory) / "key"
-        for path, content in zip(paths, (certificate, key), strict=True):
-            path.touch(mode=0o600)
-            path.write_bytes(content)
-        tls.load_cert_chain(*paths)

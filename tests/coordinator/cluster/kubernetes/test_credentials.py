@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from coordinator.cli.client.client import KubeClient, KubeError
+from coordinator.cli.client.kubeconfig import find_access
 from coordinator.cluster.kubernetes.api import credentials
 from coordinator.cluster.kubernetes.api.client import ApiError, ApiReader
 from coordinator.cluster.kubernetes.api.credentials import (
@@ -18,8 +21,10 @@ from coordinator.cluster.kubernetes.api.credentials import (
     ApiServer,
     MountedToken,
     TokenProgram,
+    from_kubeconfig,
 )
 from coordinator.cluster.kubernetes.api.pool import NotSent, WritePool
+from laboratory.local_kubernetes.authority import Authority
 from shared.kubeconfig import ConfigError
 
 
@@ -97,3 +102,54 @@ async def test_without_a_token_nothing_is_asked_and_nothing_sent(tmp_path: Path)
     pool = WritePool(server)
     with pytest.raises(NotSent, match="ended with 1"):
         await pool.send("POST", "/api/v1/namespaces", b"{}", seconds=1.0)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "message"),
+    [
+        ({}, {}, "its cluster names no server"),
+        ({"server": "https://api"}, {"as": "somebody"}, "users.*user.as is not supported"),
+        (
+            {"server": "https://api", "certificate-authority-data": "UEVN"},
+            {},
+            "the certificate authority is not PEM",
+        ),
+        (
+            {"server": "https://api"},
+            {"client-certificate-data": "UEVN", "client-key-data": "UEVN"},
+            "client-certificate and client-key are no pair",
+        ),
+    ],
+)
+def test_the_command_and_the_service_refuse_the_same_context(
+    tmp_path: Path, cluster: dict[str, str], user: dict[str, str], message: str
+) -> None:
+    config = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path = tmp_path / "config"
+    path.write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=f"context x: {message}"):
+        from_kubeconfig(path)
+    with pytest.raises((ConfigError, KubeError), match=f"context x: {message}"):
+        KubeClient(find_access(environ={"KUBECONFIG": str(path)}), patience=0.0).get("/version")
+
+
+def test_the_service_believes_a_servers_own_certificate(tmp_path: Path) -> None:
+    """As every client in Go, and as the command does."""
+    server = {"server": "https://api", "certificate-authority": "ca.crt"}
+    config = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": server}],
+    }
+    certificate = Authority(tmp_path, "ca").certificate
+    (tmp_path / "ca.crt").write_bytes(certificate.read_bytes())
+    path = tmp_path / "config"
+    path.write_text(json.dumps(config))
+    tls = from_kubeconfig(path).tls
+    assert tls is not None
+    assert tls.verify_flags & ssl.VERIFY_X509_PARTIAL_CHAIN
