@@ -175,12 +175,8 @@ def _devices(taken: list[Any]) -> dict[int, Things]:
     return {count(run, "run"): unpack_devices(packed, "devices") for run, packed in taken}
 
 
-def _evictions(runs: list[Any], *rest: Any) -> tuple[list[EvictRun], bytes]:
-    """The victims of a statement, and why. Entries of the log that were written when a statement
-    had one guard for all of its victims have it between the two."""
-    *whole, reason = rest
-    if whole:
-        runs = [[*run, *whole] for run in runs]
+def _evictions(runs: list[Any], reason: Any) -> tuple[list[EvictRun], bytes]:
+    """The victims of a statement, and why."""
     return convert([_of_victims(run) for run in runs], list[EvictRun]), binary(reason, "reason")
 
 
@@ -359,8 +355,7 @@ def _job_of(jid: int, qid: int, version: int, flat: list[int], spec: bytes) -> P
     return PutJob(*numbers, groups, binary(spec, "job"))
 
 
-def _class_of(cid: int, flat: list[int], spec: bytes, things: Any = ()) -> PutClass:
-    """A task class from the log. Entries written before named things existed have none."""
+def _class_of(cid: int, flat: list[int], spec: bytes, things: Any) -> PutClass:
     requests = list(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
     asks = [
         ThingAsk(name.decode(), _vector(amounts), _vector(offers))
@@ -377,19 +372,16 @@ def _things_of(named: Any) -> Things:
     return tuple([(name.decode(), _vector(amounts)) for name, amounts in named])
 
 
-def _observe_of(node: int, flat: list[int], things: Any = ()) -> Observe:
+def _observe_of(node: int, flat: list[int], things: Any) -> Observe:
     return Observe(count(node, "row"), pairs(flat), [*_things_of(things)])
 
 
-# Entries of the log that were written before nodes declared devices have none.
-
-
-def _node_of(node: int, flat: list[int], version: int, spec: bytes, things: Any = ()) -> PutNode:
+def _node_of(node: int, flat: list[int], version: int, spec: bytes, things: Any) -> PutNode:
     numbers = count(node, "row"), pairs(flat), count(version, "version")
     return PutNode(*numbers, binary(spec, "node"), _things_of(things))
 
 
-def _node_gone(node: int, things: Any = ()) -> DropNode:
+def _node_gone(node: int, things: Any) -> DropNode:
     return DropNode(count(node, "row"), _things_of(things))
 
 

@@ -37,11 +37,8 @@ class Evictions:
         """Apply the evictions of a statement; returns the victims' jobs."""
         eviction = Eviction(statement, job, shard)
         self.victims.before(eviction)
-        # Histories of earlier versions have one number for all victims of a statement.
-        common = statement.get("guards", 0)
-        for jid, spec, cid, _, tasks, rows, *more in statement["evict"]:
-            guards = more[0] if more else common
-            to = more[1] if len(more) > 1 else [-1] * len(tasks)
+        for jid, spec, cid, _, tasks, rows, guards, *moves in statement["evict"]:
+            to = moves[0] if moves else [-1] * len(tasks)
             owner = self._books.jobs.get(jid)
             if owner is None:
                 problem = f"tasks of job {jid} were evicted, which was never submitted"

@@ -89,7 +89,7 @@ class NominationChecks:
             nomination = self._held.get(ended_jid)
             if nomination is None:
                 self._broken(Rule.NOMINATION_END, ended_jid, "was displaced after it had ended")
-            elif ended_jid != jid and job is not None and self._books.full:
+            elif ended_jid != jid and job is not None:
                 findings.checked[Rule.NOMINATION_RANK] += 1
                 if nomination.priority >= job.priority:
                     self._broken(

@@ -62,7 +62,6 @@ class Writers:
                 gap = f"entry {number_of} of the ledger's log follows entry {self._number}"
                 self._findings.add(Rule.NUMBERING, gap)
             self._number = number_of
-            self._books.full = True
 
     # --- epochs -----------------------------------------------------------------------------------
 

@@ -42,9 +42,6 @@ class CheckerBooks:
     """Row -> labels, taints, unschedulable; plain nodes are absent."""
     objects: dict[str, Facts] = field(default_factory=dict)
     """Volumes, claims, devices and budgets, by their keys."""
-    full: bool = False
-    """The history contains priorities, policies and node facts. Histories from before log entries
-    had numbers do not."""
     returned: dict[int, float] = field(default_factory=dict)
     """Row -> when its node, which had been deleted, was stored again."""
     deleted: dict[int, float] = field(default_factory=dict)

@@ -154,16 +154,6 @@ def test_each_victim_is_held_to_its_own_guards(tmp_path: Path, which: int) -> No
     assert story.check(tmp_path).ok
 
 
-def test_histories_with_one_guard_for_a_statement_are_read(tmp_path: Path) -> None:
-    for guards, kept in ((0, True), (GANG, False)):
-        story = running(minimum=2)
-        event = evicting(story, {0: 0})
-        statement = event["statements"][0]
-        statement["evict"][0].pop()
-        statement["guards"] = guards
-        assert story.check(tmp_path).ok is kept
-
-
 @pytest.mark.parametrize("seconds", [0.0, 3.0], ids=["new", "old"])
 def test_pods_of_a_new_job_are_expected_a_moment_after(tmp_path: Path, seconds: float) -> None:
     """Seed 90272: eight pods were submitted 48 ms before an eviction, and with them none of those

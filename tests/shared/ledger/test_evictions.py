@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 
 from shared.codec.packed import replace
-from shared.ledger import codec
 from shared.ledger.entries.intake_batch import DropJob, PurgeJob, PutQueue
 from shared.ledger.entries.log import CommitEntry
 from shared.ledger.entries.stored import Evicted, TaskRecord
@@ -79,17 +78,6 @@ async def test_log_and_bind_stream_tell_of_it(desk: Desk) -> None:
     last = (await desk.ledger.read_binds("b"))[-1]
     assert last.binds == []
     assert last.evicts == [Evicted(VICTIM, WINNER, "preempt: priority", [1], [0], [0])]
-
-
-def test_entries_with_one_guard_for_all_victims_are_read() -> None:
-    """As earlier versions wrote them into the log."""
-    first, second = victims([1], [0]), victims([0], [1], jid=THIRD)
-    *columns, [[*head, runs, reason]] = codec.unpack(
-        codec.pack_statements([evicting(first, second)])
-    )
-    earlier = [[*head, [run[:6] for run in runs], GUARD_GANG, reason]]
-    (statement,) = codec.read_statements(codec.pack([*columns, earlier]))
-    assert statement == evicting(first, second, guards=GUARD_GANG)
 
 
 async def test_what_ended_after_its_eviction_is_another_incarnation(desk: Desk) -> None:
