@@ -33,7 +33,8 @@ unexport PYTHONDONTWRITEBYTECODE
 key = $(shell cat pyproject.toml $(1) | cksum | cut -d' ' -f1)
 RUN_STAMP := $(VENV)/.installed-run-$(call key,requirements.lock)
 DEV_STAMP := $(VENV)/.installed-dev-$(call key,requirements-dev.lock)
-PIP_INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+INSTALL_QUADRANT := echo "Installing quadrant itself" >&2 && $(BIN)/python -m pip \
+	--disable-pip-version-check install --quiet --no-deps --no-build-isolation --editable .
 
 .PHONY: help install run test test-all test-fast test-slow test-alone test-kubernetes test-thorough durations kubernetes bench-compare soak check fmt reference lock clean
 
@@ -129,16 +130,15 @@ clean: ## Remove the virtual environment and every cache
 $(BIN)/python:
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 		{ echo "No Python 3.11 or newer was found; name one: make PYTHON=..." >&2; exit 1; }
+	@echo "Making $(VENV) with $(PYTHON) (once)" >&2
 	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(RUN_STAMP): | $(BIN)/python
-	@echo "Installing the locked dependencies (once)" >&2
-	@$(PIP_INSTALL) --require-hashes -r requirements.lock
-	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@.ci/install $(BIN)/python requirements.lock >&2
+	@$(INSTALL_QUADRANT)
 	@touch $@
 
 $(DEV_STAMP): | $(BIN)/python
-	@echo "Installing the locked dependencies and the tools of development (once)" >&2
-	@$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
-	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@.ci/install $(BIN)/python requirements-dev.lock >&2
+	@$(INSTALL_QUADRANT)
 	@touch $@ $(RUN_STAMP)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -18,9 +19,15 @@ from typing import cast
 import typer
 from typer.core import TyperGroup
 
-from coordinator.cli.options.failure import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, CommandError
+from coordinator.cli.options.failure import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    NO_ROOM,
+    CommandError,
+)
 from coordinator.cli.options.lazy import CommandEntry, group_of
-from coordinator.cli.options.records import CommandGroup
+from coordinator.cli.options.records import HELP, CommandGroup
 from coordinator.cli.output.terminal import say_error
 
 COMPLETION = "_QUADRANT_COMPLETE"
@@ -49,16 +56,47 @@ def quadrant() -> None:
 def main(app: CommandGroup, prog_name: str | None = None) -> None:
     """Run the command; a user's mistake ends in one sentence and an exit code, not a traceback."""
     sys.unraisablehook = _interrupt_again
+    _open_closed_streams()
     sys.exit(run(app, sys.argv[1:], prog_name))
 
 
+def _open_closed_streams() -> None:
+    """Python has None in the place of a stream that the shell closed (``>&-``)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
 def run(app: CommandGroup, arguments: list[str], prog_name: str | None = None) -> int:
-    """The exit code."""
+    """Run the command in this process and return its exit code.
+
+    A reader that leaves (``| head -1``) ends the command without a word: with 0 where it asked
+    for help, and with 1 otherwise, because what the exit code would have told is not known.
+    """
+    try:
+        code = _exit_code(app, arguments, prog_name)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        return _reader_left(arguments)
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):  # Rich turns one into the other
+            raise
+        return _reader_left(arguments)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        _discard_output()
+        where = f"{error.filename}: " if error.filename else ""
+        say_error(f"cannot write: {where}{error.strerror}; make room, or write elsewhere")
+        return EXIT_ERROR
+
+
+def _exit_code(app: CommandGroup, arguments: list[str], prog_name: str | None) -> int:
     try:
         if COMPLETION in os.environ:
             _teach_shells()
         code = app(arguments, prog_name=prog_name, complete_var=COMPLETION, standalone_mode=False)
-        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except CommandError as error:
         say_error(str(error))
@@ -69,10 +107,18 @@ def run(app: CommandGroup, arguments: list[str], prog_name: str | None = None) -
         return _usage(error)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output went away: nobody to tell
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_ERROR
+
+
+def _reader_left(arguments: list[str]) -> int:
+    _discard_output()
+    own = itertools.takewhile(lambda word: word != "--", arguments)
+    return 0 if not {*own}.isdisjoint(HELP["help_option_names"]) else EXIT_ERROR
+
+
+def _discard_output() -> None:
+    """Send to nowhere what is still buffered: Python would write it at its end, and fail again."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupt_again(unraisable: sys.UnraisableHookArgs) -> None:

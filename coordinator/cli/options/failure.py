@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +10,9 @@ EXIT_ERROR = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 """As shells tell of a process that SIGINT ended: 128 and the signal's number."""
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""Of an OSError: the disk, or the user's part of it, is full."""
 
 
 class CommandError(Exception):

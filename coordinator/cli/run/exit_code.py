@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from coordinator.cli.options.failure import EXIT_INTERRUPTED, CommandError
+from coordinator.cli.options.failure import EXIT_INTERRUPTED, NO_ROOM, CommandError
 from coordinator.supervisor.child_process import ChildDied
 from coordinator.supervisor.supervisor import SupervisorError
 
@@ -36,6 +36,8 @@ def run_to_exit_code(
             raise cause from None
         if isinstance(cause, (ChildDied, SupervisorError, *mistakes)):
             raise CommandError(str(cause)) from None
+        if isinstance(cause, OSError) and cause.errno in NO_ROOM:
+            raise cause from None
         raise
 
 

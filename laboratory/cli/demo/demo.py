@@ -27,6 +27,8 @@ def demo(*, options: DemoOptions) -> None:
         raise typer.BadParameter("give one of --gpus-per-node and --cpus-per-node, not both")
     if options.columns is not None and options.trace is None:
         raise typer.BadParameter("--columns needs --trace: it says what the file's columns mean")
+    # Before the imports, which take seconds on a busy machine.
+    typer.echo("Quadrant's demo: starts everything, and stops it at the end", err=True)
     check_policy_early()
     from laboratory.cli.demo.demo_run import run_demo
 
