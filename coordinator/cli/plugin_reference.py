@@ -147,10 +147,10 @@ def served_fields_page(origin_note: str) -> str:
         "",
         origin_note,
         "",
-        "A field that asks for something hard is never ignored in silence. Where no plugin of the",
-        "[policy](../policy.md) in force serves it, the job waits with reason `NotServed`, which",
-        "names the field and the plugin, and starts by itself as soon as a policy serves it. Who",
-        "submits it is told by a Warning, which kubectl prints; `quadrant config check` lists the",
+        "A required field is never ignored in silence. If no plugin of the",
+        "[policy](../from-volcano.md) in force serves it, the job waits with reason `NotServed`,",
+        "which names the field and the plugin, and starts as soon as a policy serves it. Its",
+        "author is sent a Warning, which kubectl prints; `quadrant config check` lists the",
         "fields that a policy does not serve, and `quadrant replay` notes the jobs that have them",
         "(it places them as Volcano does). Pods that run already stay. The same holds for a",
         "`highestTierName` of a hard topology that no hyper node has. A plugin of your own may",
@@ -189,7 +189,7 @@ def plugins_page(origin_note: str) -> str:
     """The page. ``origin_note``: the sentence that tells that it is made from code."""
     lines = ["# The plugins", "", origin_note, ""]
     lines.append(
-        "What each plugin of a [policy](../policy.md) does, the extension points at which it "
+        "What each plugin of a [policy](../from-volcano.md) does, the extension points at which it "
         "speaks, and its arguments. How answers of several become one is told in "
         "[Write a plugin](../plugins.md)."
     )

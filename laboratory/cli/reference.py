@@ -16,6 +16,7 @@ import typer
 
 from coordinator.cli.access_reference import access_page
 from coordinator.cli.plugin_reference import plugins_page, served_fields_page
+from coordinator.cluster.history.fields import history_page
 from laboratory.cli.catalogue import ENTRIES
 from shared.settings.settings import PREFIX, Settings
 
@@ -29,6 +30,7 @@ def pages() -> dict[str, str]:
     return {
         "reference/access.md": access_page(_MADE),
         "reference/cli.md": command_page(),
+        "reference/history.md": history_page(_MADE),
         "reference/plugins.md": plugins_page(_MADE),
         "reference/served-fields.md": served_fields_page(_MADE),
         "reference/settings.md": settings_page(),

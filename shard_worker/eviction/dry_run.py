@@ -97,7 +97,7 @@ def topology_aware(
         if tried is not None:
             trials.append(tried)
             # Volcano begins at a random node; here candidates come by score, so that the same
-            # cluster gives the same victims (docs/volcano-differences.md).
+            # cluster gives the same victims (docs/from-volcano.md).
             if len(trials) >= enough:
                 break
     return min(trials, key=lambda tried: tried.harm, default=None)

@@ -43,7 +43,7 @@ class Surplus:
     def take(self, task: TaskInfo) -> bool:
         """Take one of its spare members; False if the member is needed."""
         # Volcano counts the job's minimum only. A role or a sub job below its own minimum makes a
-        # gang as useless, so that both are held to here (docs/volcano-differences.md).
+        # gang as useless, so that both are held to here (docs/from-volcano.md).
         role = task.role.name
         if self._ready <= self._job.minimum:
             return False

@@ -1,5 +1,5 @@
 """Scenarios of KAI that come out otherwise in a service, each with its reason and the forms in
-which it does. ``docs/kai-differences.md`` tells the same to users."""
+which it does. ``docs/from-kai.md`` tells the same to users."""
 
 from __future__ import annotations
 

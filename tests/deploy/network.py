@@ -11,7 +11,7 @@ from tests.deploy.rendered import Object
 @dataclass(frozen=True)
 class Peer:
     labels: dict[str, str]
-    namespace: str = "quadrant"
+    namespace: str
 
 
 def allowed(policies: list[Object], source: Peer, target: Peer, port: int) -> bool:

@@ -19,7 +19,9 @@ SCHEDULING = ("kubernetes", "kai")
 """Overlays that schedule the cluster that they run in."""
 OBSERVED = (*SCHEDULING, "shadow")
 """Overlays that follow the cluster that they run in."""
-OVERLAYS = ("demo", "production", *OBSERVED)
+SIMULATED = "playground"
+"""Overlay with a simulated cluster beside it."""
+OVERLAYS = (SIMULATED, *OBSERVED)
 
 Object = dict[str, Any]
 
@@ -28,13 +30,13 @@ MADE_BY_HAND = {
     "quadrant-ray": {"auth_token"},
     "quadrant-tokens": {"tokens.yaml"},
 }
-"""Secrets that production expects and their keys; the demo brings its own."""
+"""Secrets that the others expect, with their keys; the playground brings its own."""
 
 FOR_TLS = {"quadrant-tls": {"tls.crt", "tls.key", "ca.crt"}}
 """The same, of the TLS that the Kubernetes overlay includes."""
 
 FOR_METRICS = {"quadrant-metrics": {"token"}}
-"""The same, of the monitoring that production includes."""
+"""The same, of the monitoring that the others include."""
 
 
 @functools.cache
@@ -68,6 +70,11 @@ def rights_of_ours(objects: tuple[Object, ...]) -> list[dict[str, Any]]:
 
 def of_kind(objects: tuple[Object, ...], kind: str) -> list[Object]:
     return [o for o in objects if o["kind"] == kind]
+
+
+def namespace_of(objects: tuple[Object, ...]) -> str:
+    (namespace,) = of_kind(objects, "Namespace")
+    return str(namespace["metadata"]["name"])
 
 
 def one(objects: tuple[Object, ...], kind: str, name: str) -> Object:

@@ -87,9 +87,9 @@ async def test_the_namespace_admits_every_pod_of_an_overlay(
 
 
 async def test_a_field_that_kubernetes_does_not_have_is_refused(operators: ApiClient) -> None:
-    (budget, *_) = of_kind(render("demo"), "PodDisruptionBudget")
+    (budget, *_) = of_kind(render("playground"), "PodDisruptionBudget")
     wrong = budget | {"spec": budget["spec"] | {"minAvailible": 1}}
-    await operators.create(*of_kind(render("demo"), "Namespace"))
+    await operators.create(*of_kind(render("playground"), "Namespace"))
     resource = await operators.resource(budget["apiVersion"], budget["kind"])
     answer = await operators.post(resource.path("quadrant"), wrong, code=400, **DRY)
     assert "minAvailible" in answer["message"]

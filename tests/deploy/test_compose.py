@@ -78,7 +78,7 @@ def test_settings_are_known_and_valid(monkeypatch: pytest.MonkeyPatch, tmp_path:
                 if variable.startswith("QUADRANT_"):
                     local = str(tmp_path / "secret") if variable.endswith("_FILE") else value
                     if variable == "QUADRANT_TOKENS_FILE":
-                        local = str(ROOT / "k8s/overlays/demo/tokens.yaml")
+                        local = str(ROOT / "k8s/overlays/playground/tokens.yaml")
                     patch.setenv(variable, local)
             if "QUADRANT_POLICY" in given:
                 patch.setenv("QUADRANT_POLICY", str(ROOT / "k8s/base/policy.yaml"))
@@ -143,7 +143,7 @@ def test_ray_is_set_as_in_kubernetes() -> None:
     del wanted["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"]  # keeps it on the loopback address
     for name in RAY:
         assert wanted.items() <= services()[name]["environment"].items(), name
-    heads = [p for p in pods_of(render("demo")) if p.component == "ray-head"]
+    heads = [p for p in pods_of(render("playground")) if p.component == "ray-head"]
     there = {k: v for k, v in environment(heads[0].containers[0]).items() if k != "RAY_AUTH_TOKEN"}
     here = services()["ray-head"]["environment"]
     assert {k: v for k, v in here.items() if k != "RAY_AUTH_TOKEN_PATH"} == there

@@ -33,7 +33,9 @@ def test_names_are_those_of_the_files() -> None:
     for secret, keys in FOR_TLS.items():
         (made,) = re.findall(rf"secret generic {secret} (.*)", PAGE)
         assert set(re.findall(r"--from-file=(\S+)", made)) == keys
-    token = (ROOT / "k8s/overlays/demo/tokens.yaml").read_text().partition("\n")[0].split()[-1]
+    token = (
+        (ROOT / "k8s/overlays/playground/tokens.yaml").read_text().partition("\n")[0].split()[-1]
+    )
     assert f"`{token}`" in PAGE
     for service in re.findall(r"--scale ([\w-]+)=", PAGE):
         assert service in compose()["services"]

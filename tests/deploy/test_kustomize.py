@@ -32,9 +32,11 @@ from tests.deploy.rendered import (
     OVERLAYS,
     ROOT,
     SCHEDULING,
+    SIMULATED,
     Object,
     RenderedPods,
     environment,
+    namespace_of,
     of_kind,
     one,
     pods_of,
@@ -65,7 +67,7 @@ def test_every_object_is_of_a_known_form(objects: Objects) -> None:
 
 
 def test_a_misspelt_field_is_found() -> None:
-    pods = pods_of(render("demo"))[0]
+    pods = pods_of(render("playground"))[0]
     with pytest.raises(AssertionError, match="runAsNonRoot"):
         check_pod({**pods.spec, "runAsNonRoot": True}, "pod")
 
@@ -75,7 +77,7 @@ def test_names_are_unique_and_in_the_namespace(objects: Objects) -> None:
     assert len(set(names)) == len(names)
     for o in objects:
         if o["kind"] not in ("Namespace", "ClusterRole", "ClusterRoleBinding"):
-            assert o["metadata"]["namespace"] == "quadrant", o["metadata"]["name"]
+            assert o["metadata"]["namespace"] == namespace_of(objects), o["metadata"]["name"]
 
 
 def test_selectors_match_the_pods_they_are_meant_for(objects: Objects) -> None:
@@ -263,13 +265,13 @@ def test_the_names_of_the_service_are_allowed(objects: Objects) -> None:
     assert not hosts.include("evil.svc.cluster.local")
 
 
-def test_the_tokens_of_the_demo_are_those_it_tells() -> None:
-    text = (ROOT / "k8s/overlays/demo/tokens.yaml").read_text()
+def test_the_playgrounds_token_is_the_one_in_its_comment() -> None:
+    text = (ROOT / "k8s/overlays/playground/tokens.yaml").read_text()
     token = text.partition("\n")[0].split()[-1]
     found = parse_tokens(text).find(token)
     assert found is not None
     assert found.role is TokenRole.ADMIN
-    made = one(render("demo"), "Secret", "quadrant-tokens")["data"]
+    made = one(render("playground"), "Secret", "quadrant-tokens")["data"]
     assert base64.b64decode(made["tokens.yaml"]).decode() == text
 
 
@@ -304,7 +306,7 @@ def test_addresses_are_those_of_the_services(objects: Objects) -> None:
     if "QUADRANT_IN_CLUSTER" in given:
         assert "QUADRANT_CLUSTER_SOCKET" not in given
     else:
-        cluster = options_of(_container(objects, "cluster")["command"])
+        cluster = options_of(_container(objects, "simulated-cluster")["command"])
         assert cluster["--redis"] == address
         assert cluster["--socket"] == given["QUADRANT_CLUSTER_SOCKET"]
     (ray,) = of_kind(objects, "RayCluster")
@@ -388,8 +390,8 @@ def test_ray_nodes_have_room_for_the_shards(objects: Objects) -> None:
     assert budget["spec"]["minAvailable"] == group["replicas"] - 1
 
 
-def test_production_survives_the_loss_of_a_ray_worker() -> None:
-    objects = render("production")
+def test_real_overlays_survive_the_loss_of_a_ray_worker() -> None:
+    objects = render("shadow")
     given = environment(_container(objects, "coordinator"))
     (group,) = one(objects, "RayCluster", "quadrant-ray")["spec"]["workerGroupSpecs"]
     left = (group["replicas"] - 1) * int(group["rayStartParams"]["num-cpus"])
@@ -456,7 +458,7 @@ def _check_secret(objects: Objects, name: str, keys: set[str]) -> None:
 def _local(name: str, value: str, directory: Path) -> str:
     """A file here in the place of the one that the container has."""
     if name == "QUADRANT_TOKENS_FILE":
-        return str(ROOT / "k8s/overlays/demo/tokens.yaml")
+        return str(ROOT / "k8s/overlays/playground/tokens.yaml")
     if name == "QUADRANT_POLICY":
         return str(ROOT / "k8s/base/policy.yaml")
     if name.endswith("_FILE"):
@@ -474,7 +476,7 @@ def _check_probe(pods: RenderedPods, container: dict[str, Any], probe: dict[str,
         fixed = {str(v) for v in named.values()} | set(pods.start.values())
         fixed |= set(options_of(container["command"]).values()) if "command" in container else set()
         assert str(action["port"]) in fixed | named.keys(), container["name"]
-    if (action := probe.get("exec")) and container["name"] == "cluster":
+    if (action := probe.get("exec")) and container["name"] == "simulated-cluster":
         assert action["command"][-1] == options_of(container["command"])["--socket"]
 
 
@@ -486,8 +488,23 @@ def _paths() -> set[str]:
     return {route.resource.canonical for route in app.router.routes() if route.resource}
 
 
-def test_the_demo_needs_no_hand_and_production_no_known_secret() -> None:
-    assert {s["metadata"]["name"] for s in of_kind(render("demo"), "Secret")} == set(MADE_BY_HAND)
-    assert not of_kind(render("production"), "Secret")
-    text = yaml.safe_dump_all(render("production"))
-    assert "for-a-demo-only" not in text
+def test_what_simulates_a_cluster_says_so_by_its_names(objects: Objects) -> None:
+    simulated = [
+        container["name"]
+        for pods in pods_of(objects)
+        for container in pods.containers
+        if "coordinator.cluster.simulated.server" in container.get("command", ())
+    ]
+    if overlay_of(objects) == SIMULATED:
+        assert (simulated, namespace_of(objects)) == (["simulated-cluster"], "quadrant-playground")
+    else:
+        assert (simulated, namespace_of(objects)) == ([], "quadrant")
+
+
+def test_only_the_playground_has_secrets_that_everybody_knows() -> None:
+    assert {s["metadata"]["name"] for s in of_kind(render("playground"), "Secret")} == set(
+        MADE_BY_HAND
+    )
+    assert not of_kind(render("shadow"), "Secret")
+    text = yaml.safe_dump_all(render("shadow"))
+    assert "for-a-playground-only" not in text

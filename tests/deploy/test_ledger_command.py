@@ -19,7 +19,7 @@ PASSWORD = "s3cret-0123456789"
 
 
 def _kubernetes() -> tuple[str, str]:
-    pods = one(render("production"), "StatefulSet", "quadrant-ledger")["spec"]["template"]["spec"]
+    pods = one(render("shadow"), "StatefulSet", "quadrant-ledger")["spec"]["template"]["spec"]
     command = pods["containers"][0]["command"]
     assert command[:2] == ["sh", "-euc"]
     return command[2], "/run/secrets/quadrant/password"

@@ -49,7 +49,7 @@ async def tls_port(tmp_path: Path) -> AsyncIterator[int]:
         yield port
 
 
-async def run(part: str, directory: Path, port: int, *, overlay: str = "production") -> int:
+async def run(part: str, directory: Path, port: int, *, overlay: str = "shadow") -> int:
     """Exit code of the coordinator's start (without its last line) or of its liveness probe."""
     spec = one(render(overlay), "Deployment", "quadrant-coordinator")["spec"]
     (container,) = spec["template"]["spec"]["containers"]

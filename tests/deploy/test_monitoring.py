@@ -20,12 +20,12 @@ _SUFFIXES = ("_bucket", "_count", "_sum")
 
 
 def rules() -> list[dict[str, Any]]:
-    (found,) = of_kind(render("production"), "PrometheusRule")
+    (found,) = of_kind(render("shadow"), "PrometheusRule")
     return [rule for group in found["spec"]["groups"] for rule in group["rules"]]
 
 
 def dashboard() -> dict[str, Any]:
-    text = one(render("production"), "ConfigMap", "quadrant-dashboard")["data"]["quadrant.json"]
+    text = one(render("shadow"), "ConfigMap", "quadrant-dashboard")["data"]["quadrant.json"]
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
@@ -120,16 +120,16 @@ def test_panels_do_not_overlap_and_have_a_source() -> None:
 
 
 def test_prometheus_finds_the_coordinator() -> None:
-    (monitor,) = of_kind(render("production"), "ServiceMonitor")
+    (monitor,) = of_kind(render("shadow"), "ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]
     credentials = endpoint["authorization"]["credentials"]
     assert {credentials["name"]: {credentials["key"]}} == FOR_METRICS
     hit = [
         service
-        for service in of_kind(render("production"), "Service")
+        for service in of_kind(render("shadow"), "Service")
         if selects(monitor["spec"]["selector"], service["metadata"]["labels"])
     ]
     assert [service["metadata"]["name"] for service in hit] == ["quadrant"]
     assert endpoint["port"] in {port["name"] for port in hit[0]["spec"]["ports"]}
     assert endpoint["path"] == "/metrics"
-    assert pods_of(render("production"))
+    assert pods_of(render("shadow"))

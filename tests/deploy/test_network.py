@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.deploy.network import Peer, allowed, selects
-from tests.deploy.rendered import OBSERVED, OVERLAYS, SCHEDULING, of_kind, pods_of, render
+from tests.deploy.rendered import (
+    OBSERVED,
+    OVERLAYS,
+    SCHEDULING,
+    namespace_of,
+    of_kind,
+    pods_of,
+    render,
+)
 
 PARTS = ("coordinator", "ray-head", "ray-worker", "ledger")
 API, STORE, GCS = 8080, 6379, 6379
@@ -33,10 +41,11 @@ PORTS = (22, 80, 443, 6378, 6379, 6382, 8080, 8265, 10001, 11000, *RAY)
 def test_exactly_the_needed_flows_get_through(overlay: str) -> None:
     """Between all parts, a client and a stranger in the same namespace."""
     policies = of_kind(render(overlay), "NetworkPolicy")
-    peers = {p.component: Peer(p.labels) for p in pods_of(render(overlay))}
+    here = namespace_of(render(overlay))
+    peers = {p.component: Peer(p.labels, here) for p in pods_of(render(overlay))}
     assert peers.keys() == set(PARTS)
-    peers["client"] = Peer(CLIENT)
-    peers["stranger"] = Peer({})
+    peers["client"] = Peer(CLIENT, here)
+    peers["stranger"] = Peer({}, here)
     open_ones = {
         (source, target, port)
         for source in peers
@@ -52,31 +61,34 @@ def test_exactly_the_needed_flows_get_through(overlay: str) -> None:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_api_server_is_reached_from_where_it_is_followed(overlay: str) -> None:
     policies = of_kind(render(overlay), "NetworkPolicy")
+    here = namespace_of(render(overlay))
     outside = Peer({}, namespace="")
     for pods in pods_of(render(overlay)):
         for port in (443, 6443):
-            got = allowed(policies, Peer(pods.labels), outside, port)
+            got = allowed(policies, Peer(pods.labels, here), outside, port)
             assert got == (overlay in OBSERVED and pods.component == "coordinator")
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_api_servers_proxy_comes_in_where_tokens_are_reviewed(overlay: str) -> None:
     policies = of_kind(render(overlay), "NetworkPolicy")
+    here = namespace_of(render(overlay))
     outside = Peer({}, namespace="")
     for pods in pods_of(render(overlay)):
         for port in PORTS:
-            got = allowed(policies, outside, Peer(pods.labels), port)
+            got = allowed(policies, outside, Peer(pods.labels, here), port)
             where = (overlay, pods.component, port)
             asked = overlay in SCHEDULING and (pods.component, port) == ("coordinator", API)
             assert got == asked, where
 
 
-def test_prometheus_may_scrape_production_and_nothing_else() -> None:
-    policies = of_kind(render("production"), "NetworkPolicy")
+def test_prometheus_may_scrape_the_coordinator_and_nothing_else() -> None:
+    policies = of_kind(render("shadow"), "NetworkPolicy")
+    here = namespace_of(render("shadow"))
     prometheus = Peer({"app": "prometheus"}, namespace="monitoring")
-    for pods in pods_of(render("production")):
+    for pods in pods_of(render("shadow")):
         for port in PORTS:
-            got = allowed(policies, prometheus, Peer(pods.labels), port)
+            got = allowed(policies, prometheus, Peer(pods.labels, here), port)
             assert got == (pods.component == "coordinator" and port == API)
 
 

@@ -1,4 +1,4 @@
-"""The page about policies: its tables are held to the code (its blocks run in tests/docs)."""
+"""The page about Volcano: its tables agree with the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from shared.policy.volcano_names import ACTIONS_HERE, PLUGINS_HERE, VOLCANO_ACTIONS, VOLCANO_PLUGINS
 from tests.conftest import ROOT
 
-PAGE = ROOT / "docs" / "policy.md"
+PAGE = ROOT / "docs" / "from-volcano.md"
 
 
 @pytest.mark.parametrize(

@@ -1,59 +1,7 @@
 """The events of a history: what each entry of the ledger's log and each act of the cluster becomes.
 
-One event is one JSON object on one line, and carries lists where it speaks of many things.
-
-Every event has ``t`` (seconds since 1970), ``src`` and ``ev``. Events of the ledger have the ``id``
-of their log entry, its ``writer``, ``epoch`` and ``seq``, and ``n``, the running number of the
-entry in this file; an entry that becomes several events has ``more`` (how many follow) on all but
-the last, and ``part`` (how many came before) on all but the first. Their kinds::
-
-    class      classes: [{cid, requests: [[slot, amount, implied]], best_effort,
-                          things: [[name, [amount], [implied]]] (where it names any),
-                          rules: digest (where it asks for more than amounts)}],
-               rules: {digest: what such a class asks for} (those not in the file yet)
-    class_gone cids (a number may come again for another class)
-    node       nodes: [{row, name, allocatable: [[slot, amount]], spec,
-                        devices: [[name, [amount]]] (of those it names),
-                        facts: {labels, taints, unschedulable} (where they differ from before)}]
-    node_gone  rows
-    observe    nodes: [{row, used: [[slot, amount]], things: [[name, [amount]]] (of those that
-                        moved)}]
-    queue      queues: [{qid, name, parent, capability: [[slot, amount]] or null,
-                         guarantee: [[slot, amount]] (where it has any),
-                         reclaimable: false (where it is not),
-                         affinity: {required, anti_required ...} (to node groups, if any)}]
-    queue_gone qids
-    job        jobs: [{jid, qid, spec, key, uid, groups: [[parent, minimum]],
-                       roles: [[cid, first, count, group, facts (where there are any)]],
-                       priority (where it is not 0), named (its tasks have names of their own),
-                       topology: {tier or tier_name} (where it has a hard one)}]
-    job_gone   jids
-    job_forgotten  jids (gone, and the last of their tasks too)
-    object     keys, gone: [bool], values: {key: facts} (of what placement looks at)
-    policy     policy: the mapping that counts from now on
-    partition  revision, shards: {shard: [row]}, moving: [[giver, taker, [row]]], mode
-    commit     shard, statements: [{jid, verdict, alloc: [[tix, row, cid, level]], tail (how many
-               of the last of them are tail), nominate: [[tix, row, cid, level]], dropped: [jid],
-               evict: [[jid, spec, cid, group, [tix], [row], guards, and where they move: [new
-                        row], devices of each there]], reason (where it evicts),
-               expiry (of its nominations, where it has any),
-               devices: [[tix, [[name, [amount]]]]] (of the tasks that take any)}]
-    refusal    shard, refused: [[jid, verdict]]
-    status     items: [[state, jid, [tix], [row]]]
-    adopted    items: [[state, jid, [tix], [row], cid, group, devices (where they have any)]]
-    expired     jids
-    epoch      (nothing more)
-
-Events of the cluster have ``n`` (a running number), and ``tasks``, ``nodes``, ``uids``, ``answers``
-as parallel columns, and of a bind on a Kubernetes cluster ``devices``: [[name, [amount]]] that the
-pod says it has, an entry for each of ``tasks``, and under KAI's scheduler's name ``gpus``: [[group,
-[thousandths]]] by KAI's own labels on the pod, "" for GPUs that it has whole; kinds: bind, start,
-releasing, succeeded, failed, delete, lost (gone without a report), erased (it ended, and the
-cluster does not know it any more),
-``acknowledged`` with ``jobs``: [[first jid, how many]], of which users were told that they are
-stored, ``measured`` with ``usage``: {node: [percent of its CPU, of its memory]} (-1: not known),
-which turns have ``from`` a moment on, ``until`` another or (null) the next such event, and ``end``:
-the writer stopped in order (it may begin again).
+One event is one JSON object on one line; its lists have an entry for each of the event's objects.
+The table of kinds and fields is :mod:`coordinator.cluster.history.fields`.
 """
 
 from __future__ import annotations

@@ -70,8 +70,8 @@ def _lines(values: Result, word: str, busy: Busy) -> list[tuple[str, str, str]]:
     jobs, tasks, levels = values["jobs"], values["tasks"], values["levels"]
     statements, waits = values["statements"], values["submit_to_bound_ms"]
     return [
-        ("jobs finished", _of(jobs["finished"], jobs["submitted"]), "of those submitted"),
-        ("tasks bound", _of(tasks["bound"], tasks["submitted"]), "of those submitted"),
+        ("jobs finished", _of(jobs["finished"], jobs["submitted"]), "submitted"),
+        ("tasks bound", _of(tasks["bound"], tasks["submitted"]), "submitted"),
         ("bound twice", _count(tasks["bound_twice"]), "counted by the checker"),
         ("gangs bound in part", _count(values["gangs_partly_bound"]), "counted by the checker"),
         ("gangs across shards", _count(values["gangs_across_shards"]), "on nodes of 2 or more"),

@@ -188,7 +188,7 @@ class _ActionRun:
 
     def _may_lose(self, job: KaiJob) -> bool:
         """Whether a job may be a victim at all. What was promised is kept: KAI would take it away
-        again in the same cycle (docs/decisions/0077)."""
+        again in the same cycle (docs/decisions/0075)."""
         census = job.job.census
         return (
             job.preemptible

@@ -1,4 +1,4 @@
-"""The pages about KAI: their tables are held to the code (their blocks run in tests/docs)."""
+"""The page about KAI: its tables agree with the code."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from shared.policy.kai_names import (
 from shared.policy.model import PolicyError
 from tests.conftest import ROOT
 
-POLICY = (ROOT / "docs" / "kai-policy.md").read_text()
-DIFFERENCES = (ROOT / "docs" / "kai-differences.md").read_text()
+PAGE = (ROOT / "docs" / "from-kai.md").read_text()
 
 
 def first_cells(page: str, head: str) -> list[str]:
@@ -29,9 +28,9 @@ def first_cells(page: str, head: str) -> list[str]:
 
 
 def test_every_option_about_the_process_is_told_with_ours() -> None:
-    assert first_cells(DIFFERENCES, "| option | default | here |") == [*PROCESS_OPTIONS]
-    assert all(ours in DIFFERENCES for _, ours in PROCESS_OPTIONS.values())
-    assert first_cells(DIFFERENCES, "| option | why |") == [*WITHOUT_EFFECT]
+    assert first_cells(PAGE, "| option | default | here |") == [*PROCESS_OPTIONS]
+    assert all(ours in PAGE for _, ours in PROCESS_OPTIONS.values())
+    assert first_cells(PAGE, "| option | why |") == [*WITHOUT_EFFECT]
 
 
 @pytest.mark.parametrize("name", PROCESS_OPTIONS)
@@ -45,9 +44,9 @@ def test_such_an_option_is_refused_with_ours_named(name: str) -> None:
 
 def test_what_is_not_here_is_told() -> None:
     for name in REFUSED_PLUGINS:
-        assert f"`{name}`" in DIFFERENCES, name
+        assert f"`{name}`" in PAGE, name
 
 
 def test_kais_reasons_are_those_of_the_page() -> None:
-    told = first_cells(POLICY, "| reason | when | what helps |")
+    told = first_cells(PAGE, "| reason | when | what helps |")
     assert told == [*(kind.value for kind in BoundKind), NO_QUEUE]
