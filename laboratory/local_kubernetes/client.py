@@ -19,7 +19,6 @@ from laboratory.local_kubernetes.sockets import sockets
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 SECONDS = 60.0
 """How long is waited for an answer that must come."""
 _EVERY = 0.02

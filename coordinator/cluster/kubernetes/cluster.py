@@ -13,7 +13,6 @@ What writes is a part of its own (:class:`PodWrites`): in the shadow it writes n
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -81,18 +80,16 @@ class KubernetesCluster:
         writes: PodWrites,
         followed: Sequence[tuple[WatchedKind, ObjectSink]] = (),
         clock: Clock = time.time,
-        draw: random.Random | None = None,
     ) -> None:
-        """``followed``: kinds that intake does not hear of, and who does. ``draw``: for the pauses
-        after errors."""
+        """``followed``: kinds that intake does not hear of, and who does."""
         self.mirror = mirror
         self._reader = reader
         self._kinds = {kind.name: kind for kind in kinds}
         self._writes = writes
         self._clock = clock
         self._reflectors = [
-            *(Reflector(self._reader, kind, self, draw=draw) for kind in kinds),
-            *(Reflector(self._reader, kind, sink, draw=draw) for kind, sink in followed),
+            *(Reflector(self._reader, kind, self) for kind in kinds),
+            *(Reflector(self._reader, kind, sink) for kind, sink in followed),
         ]
         self._changed = asyncio.Event()
         """There may be something for intake."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,8 +76,6 @@ class ObservedCluster:
     """Reviewer of clients' tokens and rights; None where the API server is not asked."""
     refusals: Counter[str] = field(default_factory=Counter)
     """Kind -> objects that were not understood."""
-    clock: Callable[[], float] = time.time
-    """Seconds since 1970, for what is told."""
 
     def lead(self, ledger: str, leadership: Leadership) -> None:
         """This coordinator leads, by the ledger of this id."""
@@ -116,7 +113,7 @@ class ObservedCluster:
             self.book.facts = facts_of(core, intake)
         reports: StatusReports | None = None
         if self.writes is not None:
-            reports = StatusReports(objects, self.cluster.mirror, self.writes, clock=self.clock)
+            reports = StatusReports(objects, self.cluster.mirror, self.writes)
             self.writes.device_marks = partial(_device_marks, core)
         feed = ClusterFeed(
             self.cluster,

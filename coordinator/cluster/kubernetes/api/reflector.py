@@ -73,8 +73,7 @@ class ReflectorCounts:
 class Backoff:
     """Growing pauses, each drawn, so that many clients do not come back together."""
 
-    def __init__(self, draw: random.Random) -> None:
-        self._draw = draw
+    def __init__(self) -> None:
         self._pause = 0.0
 
     def reset(self) -> None:
@@ -83,24 +82,17 @@ class Backoff:
     def next(self) -> float:
         # "Decorrelated jitter": between the first pause and three times the last one.
         high = max(FIRST_PAUSE, 3 * self._pause)
-        self._pause = min(LONGEST_PAUSE, self._draw.uniform(FIRST_PAUSE, high))
+        self._pause = min(LONGEST_PAUSE, random.uniform(FIRST_PAUSE, high))
         return self._pause
 
 
 class Reflector:
-    def __init__(
-        self,
-        reader: ApiReader,
-        kind: WatchedKind,
-        sink: ObjectSink,
-        *,
-        draw: random.Random | None = None,
-    ) -> None:
+    def __init__(self, reader: ApiReader, kind: WatchedKind, sink: ObjectSink) -> None:
         self.kind = kind
         self.counts = ReflectorCounts()
         self._reader = reader
         self._sink = sink
-        self._backoff = Backoff(draw or random.Random())
+        self._backoff = Backoff()
         self._version = ""
         """Where the next watch begins; "" where a list is needed."""
 

@@ -58,14 +58,9 @@ class ClusterLeases:
         schedulers: Set[str],
         *,
         clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """``schedulers``: the names of schedulers that are ours. ``wall_clock``: seconds since
-        1970, for who reads a Lease."""
-        self.each = [
-            ClusterLease(server, name, clock=clock, wall_clock=wall_clock)
-            for name in sorted(schedulers)
-        ]
+        """``schedulers``: the names of schedulers that are ours."""
+        self.each = [ClusterLease(server, name, clock=clock) for name in sorted(schedulers)]
 
     @property
     def held(self) -> bool:
@@ -115,7 +110,6 @@ class ClusterLease:
         scheduler: str,
         *,
         clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = f"quadrant-{scheduler}".replace(ALL_SCHEDULERS, "all")
         self.other = ""
@@ -125,7 +119,7 @@ class ClusterLease:
         self._void = ""
         self.why = "nobody has answered yet"
         """Why we do not have it."""
-        self._server, self._clock, self._wall_clock = server, clock, wall_clock
+        self._server, self._clock = server, clock
         self._holder = ""
         """The ledger for which it was looked at."""
         self._until = 0.0
@@ -215,7 +209,7 @@ class ClusterLease:
         return {
             "holderIdentity": self._holder,
             "leaseDurationSeconds": int(DURATION_SECONDS),
-            "renewTime": rfc3339(self._wall_clock(), "microseconds"),
+            "renewTime": rfc3339(time.time(), "microseconds"),
         }
 
     def _have(self, until: float) -> None:

@@ -100,11 +100,10 @@ class ApiWrites:
         schedulers: Set[str] = frozenset({"quadrant"}),
         connections: int = CONNECTIONS,
         clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """``schedulers``: for which names a Lease is held."""
         self.leadership = WriteLeadership()
-        self.leases = ClusterLeases(self, schedulers, clock=clock, wall_clock=wall_clock)
+        self.leases = ClusterLeases(self, schedulers, clock=clock)
         self.counts = WriteCounts()
         self.device_marks: Callable[[str, Things], Mapping[str, str]] = _marks
         """(node, devices of a pod there) -> annotations that tell them; replaced by who knows the
