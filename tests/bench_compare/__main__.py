@@ -46,19 +46,23 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> int:
             _interruptible(),
             both_sides(root, options.base, policy=options.policy, more=more) as sides,
         ):
-            found = [one for size in options.sizes for one in _compare(sides, size, options.pairs)]
+            results = [
+                one for size in options.sizes for one in _compare(sides, size, options.pairs)
+            ]
     except (NoSuchRevision, NotMeasured) as error:
         typer.echo(f"Error: {error}", err=True)
         return FAILED
     except KeyboardInterrupt:
         typer.echo("Interrupted; nothing is left behind", err=True)
         return INTERRUPTED
-    told = report(found, base=options.base, policy=str(options.policy), bound=options.bound)
+    report_lines = report(
+        results, base=options.base, policy=str(options.policy), bound=options.bound
+    )
     if options.output == "json":
-        typer.echo(json.dumps(told))
+        typer.echo(json.dumps(report_lines))
     else:
-        _show(found, options)
-    return ABOVE if above(found, options.bound) else 0
+        _show(results, options)
+    return ABOVE if above(results, options.bound) else 0
 
 
 def _options(arguments: Sequence[str] | None) -> Namespace:

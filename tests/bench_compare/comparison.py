@@ -79,8 +79,8 @@ class Comparison:
     @property
     def roles(self) -> list[str]:
         """The processes that cost anything, of either side."""
-        found = (pair.of(side) for pair in self.pairs for side in Side)
-        return list(dict.fromkeys(name for roles in found for name, us in roles.items() if us))
+        result = (pair.of(side) for pair in self.pairs for side in Side)
+        return list(dict.fromkeys(name for roles in result for name, us in roles.items() if us))
 
     def typical_of(self, role: str, side: Side) -> float:
         """The same of one process: where a difference comes from."""

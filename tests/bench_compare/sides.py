@@ -61,8 +61,8 @@ class Sides:
         command = [str(place.python), "-m", f"{room}.cli", "bench", size, "-o", "json"]
         result = run([*command, *self.more], place, self.environment(place))
         if result.returncode:
-            said = (result.stderr or result.stdout)[-SAID:].strip()
-            raise NotMeasured(f"bench {size} of the {side} failed ({result.returncode}): {said}")
+            output = (result.stderr or result.stdout)[-SAID:].strip()
+            raise NotMeasured(f"bench {size} of the {side} failed ({result.returncode}): {output}")
         lines = result.stdout.strip().splitlines()
         try:
             return figures_of(json.loads(lines[-1]))
@@ -145,15 +145,15 @@ def both_sides(
 
 def commit_of(root: Path, revision: str) -> str:
     """The commit that a name stands for. Raises NoSuchRevision."""
-    found = subprocess.run(
+    process = subprocess.run(
         ["git", "-C", str(root), "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"],
         capture_output=True,
         text=True,
         check=False,
     )
-    if found.returncode:
+    if process.returncode:
         raise NoSuchRevision(f"{revision!r} is no commit of {root}; name one: BASE=HEAD~1")
-    return found.stdout.strip()
+    return process.stdout.strip()
 
 
 def git(root: Path, *words: str) -> None:

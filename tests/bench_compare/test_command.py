@@ -108,8 +108,8 @@ def compare(checkout: Checkout, *more: str) -> int:
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    body: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return body
 
 
 @pytest.mark.parametrize(("cost", "code"), [("102.0", 0), ("103.5", ABOVE), ("80.0", 0)])
@@ -185,8 +185,8 @@ def test_an_interruption_leaves_nothing_behind(checkout: Checkout, number: signa
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == INTERRUPTED, said
+        _, output = process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED, output
     assert left_behind(checkout) == []
     assert checkout.worktrees() == 1
 
@@ -200,6 +200,6 @@ def test_the_real_bench_is_compared(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--nodes", "20", "--pods", "100", "--shards", "1"]
     options = ["--base", "HEAD", "--pairs", "1", "--sizes", "basic", "--bound", "100", "-o", "json"]
     assert main([*options, "--", *small]) == 0
-    found = told(capsys)
-    assert {one["workload"] for one in found["comparisons"]} == {"separate pods", "one Job"}
-    assert all(one["ratios"][0] > 0 for one in found["comparisons"])
+    reports = told(capsys)
+    assert {one["workload"] for one in reports["comparisons"]} == {"separate pods", "one Job"}
+    assert all(one["ratios"][0] > 0 for one in reports["comparisons"])

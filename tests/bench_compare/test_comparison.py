@@ -46,17 +46,19 @@ def test_the_median_of_ratios_counts_not_the_ratio_of_medians() -> None:
     pairs = [
         {Side.BASE: costs(pods=us), Side.TREE: costs(pods=1.1 * us)} for us in (100.0, 150.0, 400.0)
     ]
-    (found,) = comparisons("basic", pairs)
-    assert found.median == pytest.approx(1.1)
-    assert [found.typical(side) for side in Side] == pytest.approx([150.0, 165.0])
+    (result,) = comparisons("basic", pairs)
+    assert result.median == pytest.approx(1.1)
+    assert [result.typical(side) for side in Side] == pytest.approx([150.0, 165.0])
 
 
 def test_one_bad_pair_moves_the_range_and_not_the_median() -> None:
     ratios = [1.0, 1.01, 0.99, 1.02, 3.0]
-    found = Comparison("basic", "pods", tuple(pair(100.0, 100.0 * ratio) for ratio in ratios))
-    assert (found.lowest, found.median, found.highest) == pytest.approx((0.99, 1.01, 3.0))
-    assert above([found], 1.03) == []
-    assert above([found], 1.009) == [found]
+    comparison = Comparison("basic", "pods", tuple(pair(100.0, 100.0 * ratio) for ratio in ratios))
+    assert (comparison.lowest, comparison.median, comparison.highest) == pytest.approx(
+        (0.99, 1.01, 3.0)
+    )
+    assert above([comparison], 1.03) == []
+    assert above([comparison], 1.009) == [comparison]
 
 
 def test_workloads_that_one_revision_does_not_have_are_left_out() -> None:
@@ -78,10 +80,14 @@ def test_processor_time_is_that_of_all_processes() -> None:
 
 
 def test_the_report_has_every_figure_and_the_verdict() -> None:
-    found = Comparison("wide", "one Job", (pair(100.0, 104.0), pair(50.0, 51.0)))
-    told = report([found], base="main", policy="p.yaml", bound=1.02)
-    (one,) = told["comparisons"]
-    assert (told["passed"], told["base"], told["bound"]) == (False, "main", 1.02)
+    comparison = Comparison("wide", "one Job", (pair(100.0, 104.0), pair(50.0, 51.0)))
+    report_lines = report([comparison], base="main", policy="p.yaml", bound=1.02)
+    (one,) = report_lines["comparisons"]
+    assert (report_lines["passed"], report_lines["base"], report_lines["bound"]) == (
+        False,
+        "main",
+        1.02,
+    )
     assert (one["ratios"], one["median"]) == ([1.04, 1.02], 1.03)
     names = {"size", "workload", "base_us_per_task", "tree_us_per_task", "ratios"}
     assert set(one) == names | {"median", "lowest", "highest", "by_process"}

@@ -115,7 +115,7 @@ def _of_phases(
     expect: Mapping[str, Any], session: ReplayResult, rest: ReplayResult
 ) -> Iterator[str]:
     """The same phases, where nothing moved that would change them."""
-    phases = {group: str(told["phase"]) for group, told in session.pod_groups.items()}
+    phases = {group: str(report["phase"]) for group, report in session.pod_groups.items()}
     for group, phase in (phases | dict(expect.get("podGroupPhase", {}))).items():
         came = rest.pod_groups.get(group, {}).get("phase")
         if came != phase:

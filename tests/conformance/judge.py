@@ -23,12 +23,12 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 def differences(result: ReplayResult, scenario: Mapping[str, Any]) -> list[str]:
     """One line for each thing that is not as expected."""
     expect: Mapping[str, Any] = scenario["expect"]
-    found = [f"expects {key}: this test does not know it" for key in set(expect) - KNOWN]
-    told = result.as_json()
+    results = [f"expects {key}: this test does not know it" for key in set(expect) - KNOWN]
+    body = result.as_json()
 
     def same(what: str, got: object, want: object) -> None:
         if got != want:
-            found.append(f"{what}: expected {want}, got {got}")
+            results.append(f"{what}: expected {want}, got {got}")
 
     if "bindsNum" in expect:
         same("bindsNum", len(result.binds), expect["bindsNum"])
@@ -38,16 +38,16 @@ def differences(result: ReplayResult, scenario: Mapping[str, Any]) -> list[str]:
         numbers = sorted(lowest(scenario["cluster"], result.binds).values())
         same("bindNumsInHyperNode", numbers, sorted(expect["bindNumsInHyperNode"]))
     if "evicted" in expect:
-        same("evicted", sorted(told["evicted"]), sorted(expect["evicted"]))
+        same("evicted", sorted(body["evicted"]), sorted(expect["evicted"]))
     for group, nodes in expect.get("pipelined", {}).items():
         placed = [result.pipelined[p] for p in pods_of(scenario, group) if p in result.pipelined]
         if not placed or not set(placed) <= set(nodes):
-            found.append(f"pipelined {group}: expected on {nodes}, got {placed}")
+            results.append(f"pipelined {group}: expected on {nodes}, got {placed}")
     for group, phase in expect.get("podGroupPhase", {}).items():
         same(f"phase of {group}", result.pod_groups.get(group, {}).get("phase"), phase)
     for group, counts in expect.get("taskStatusNums", {}).items():
         same(f"tasks of {group}", result.tasks.get(group), counts)
-    return found
+    return results
 
 
 def pods_of(scenario: Mapping[str, Any], group: str) -> list[str]:

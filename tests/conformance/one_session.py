@@ -67,12 +67,12 @@ def _beside_the_table(session: ReplayResult, result: ReplayResult) -> Iterator[s
         wanted_counts, got_counts = (_placed(each) for each in (counts, result.tasks[group]))
         if wanted_counts != got_counts:
             yield f"tasks of {group}: one session has {wanted_counts}, the service {got_counts}"
-    for group, told in session.pod_groups.items():
+    for group, report in session.pod_groups.items():
         phase = result.pod_groups[group]["phase"]
         # Of a group that got places the session's phase is of before the cluster's answer.
         got_places = session.tasks.get(group, {}).keys() & {"Binding", "Pipelined"}
-        if not got_places and told["phase"] != phase:
-            yield f"phase of {group}: one session has {told['phase']}, the service {phase}"
+        if not got_places and report["phase"] != phase:
+            yield f"phase of {group}: one session has {report['phase']}, the service {phase}"
 
 
 def _placed(counts: Mapping[str, int]) -> Counter[str]:

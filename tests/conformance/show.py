@@ -31,22 +31,22 @@ def main(arguments: list[str]) -> int:
             if texts and not any(text in name for text in texts):
                 continue
             seen += 1
-            told = ""
+            report = ""
             try:
                 result = replay(scenario)
-                found = differences(result, scenario)
-                told = json.dumps(result.as_json())
+                results = differences(result, scenario)
+                report = json.dumps(result.as_json())
                 for form in Form if running else ():
-                    found += [f"{form.value}: {line}" for line in differences_in(form, scenario)]
+                    results += [f"{form.value}: {line}" for line in differences_in(form, scenario)]
             except Exception as error:  # a tool for people: whatever went wrong is shown
-                found = [f"{type(error).__name__}: {error}"]
-                told = traceback.format_exc()
-            good += not found
-            typer.echo(f"{'FAIL' if found else 'ok  '} {name}")
-            for line in found:
+                results = [f"{type(error).__name__}: {error}"]
+                report = traceback.format_exc()
+            good += not results
+            typer.echo(f"{'FAIL' if results else 'ok  '} {name}")
+            for line in results:
                 typer.echo(f"        {line}")
             if why:
-                typer.echo(f"        {told}")
+                typer.echo(f"        {report}")
     typer.echo(f"{good} of {seen} as expected")
     return 0 if good == seen else 1
 

@@ -54,8 +54,8 @@ def test_the_order_of_the_objects_decides_nothing(kai: Scenarios) -> None:
         scenario = kai[name]
         mixed = {kind: draw.sample(them, len(them)) for kind, them in scenario["cluster"].items()}
         shuffled = {**scenario, "cluster": mixed}
-        if found := wrong(scenario, lines_of(shuffled)):
-            differing[name] = found
+        if result := wrong(scenario, lines_of(shuffled)):
+            differing[name] = result
     assert differing == {}
 
 

@@ -40,15 +40,17 @@ def test_the_order_of_the_objects_decides_nothing(volcano: Scenarios) -> None:
     wrong = {}
     for name, scenario in volcano.items():
         mixed = {kind: draw.sample(them, len(them)) for kind, them in scenario["cluster"].items()}
-        found = differences(replay({**scenario, "cluster": mixed}), scenario)
-        if found:
-            wrong[name] = found
+        problems = differences(replay({**scenario, "cluster": mixed}), scenario)
+        if problems:
+            wrong[name] = problems
     assert wrong == {}
 
 
 def test_a_difference_is_found(volcano: Scenarios) -> None:
     """The judge of the other tests finds each single wrong expectation."""
-    scenario = next(found for found in volcano.values() if found["expect"].get("podGroupPhase"))
+    scenario = next(
+        results for results in volcano.values() if results["expect"].get("podGroupPhase")
+    )
     result = replay(scenario)
     assert differences(result, scenario) == []
     for expect in (

@@ -78,8 +78,8 @@ def namespace_of(objects: tuple[Object, ...]) -> str:
 
 
 def one(objects: tuple[Object, ...], kind: str, name: str) -> Object:
-    (found,) = [o for o in of_kind(objects, kind) if o["metadata"]["name"] == name]
-    return found
+    (result,) = [o for o in of_kind(objects, kind) if o["metadata"]["name"] == name]
+    return result
 
 
 @dataclass(frozen=True)

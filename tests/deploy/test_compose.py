@@ -20,8 +20,8 @@ RAY = ("ray-head", "ray-worker", "coordinator")
 
 
 def services() -> dict[str, Service]:
-    found: dict[str, Service] = compose()["services"]
-    return found
+    result: dict[str, Service] = compose()["services"]
+    return result
 
 
 def test_what_services_refer_to_exists() -> None:

@@ -31,8 +31,8 @@ def test_names_are_those_of_the_files() -> None:
             source = f"--from-file={key}\n" if "." in key else f"--from-literal={key}="
             assert f"secret generic {secret} {source}" in PAGE
     for secret, keys in FOR_TLS.items():
-        (made,) = re.findall(rf"secret generic {secret} (.*)", PAGE)
-        assert set(re.findall(r"--from-file=(\S+)", made)) == keys
+        (command_line,) = re.findall(rf"secret generic {secret} (.*)", PAGE)
+        assert set(re.findall(r"--from-file=(\S+)", command_line)) == keys
     token = (
         (ROOT / "k8s/overlays/playground/tokens.yaml").read_text().partition("\n")[0].split()[-1]
     )

@@ -268,11 +268,11 @@ def test_the_names_of_the_service_are_allowed(objects: Objects) -> None:
 def test_the_playgrounds_token_is_the_one_in_its_comment() -> None:
     text = (ROOT / "k8s/overlays/playground/tokens.yaml").read_text()
     token = text.partition("\n")[0].split()[-1]
-    found = parse_tokens(text).find(token)
-    assert found is not None
-    assert found.role is TokenRole.ADMIN
-    made = one(render("playground"), "Secret", "quadrant-tokens")["data"]
-    assert base64.b64decode(made["tokens.yaml"]).decode() == text
+    result = parse_tokens(text).find(token)
+    assert result is not None
+    assert result.role is TokenRole.ADMIN
+    secret_data = one(render("playground"), "Secret", "quadrant-tokens")["data"]
+    assert base64.b64decode(secret_data["tokens.yaml"]).decode() == text
 
 
 def test_files_of_secrets_are_mounted_where_settings_name_them(objects: Objects) -> None:
@@ -420,8 +420,8 @@ def test_there_is_one_coordinator_and_one_ledger(objects: Objects) -> None:
 
 
 def _container(objects: Objects, name: str) -> dict[str, Any]:
-    (found,) = [c for pods in pods_of(objects) for c in pods.containers if c["name"] == name]
-    return found
+    (result,) = [c for pods in pods_of(objects) for c in pods.containers if c["name"] == name]
+    return result
 
 
 def _ray_nodes(objects: Objects) -> list[dict[str, Any]]:
@@ -429,8 +429,8 @@ def _ray_nodes(objects: Objects) -> list[dict[str, Any]]:
 
 
 def _mount(pods: RenderedPods, container: str, path: str) -> str:
-    (found,) = [c for c in pods.containers if c["name"] == container]
-    (name,) = [m["name"] for m in found["volumeMounts"] if m["mountPath"] == path]
+    (result,) = [c for c in pods.containers if c["name"] == container]
+    (name,) = [m["name"] for m in result["volumeMounts"] if m["mountPath"] == path]
     return str(name)
 
 
@@ -451,8 +451,8 @@ def _check_source(objects: Objects, volume: dict[str, Any]) -> None:
 
 
 def _check_secret(objects: Objects, name: str, keys: set[str]) -> None:
-    made = {s["metadata"]["name"]: set(s["data"]) for s in of_kind(objects, "Secret")}
-    assert keys <= (made or MADE_BY_HAND | FOR_TLS)[name], f"secret {name} has no {keys}"
+    items = {s["metadata"]["name"]: set(s["data"]) for s in of_kind(objects, "Secret")}
+    assert keys <= (items or MADE_BY_HAND | FOR_TLS)[name], f"secret {name} has no {keys}"
 
 
 def _local(name: str, value: str, directory: Path) -> str:

@@ -67,8 +67,8 @@ def test_it_is_durable_and_asks_for_the_password(server: int, short_dir: Path) -
     client = redis.Redis(port=server, password=PASSWORD, decode_responses=True)
     with client:
         _wait(client)
-        told = {name: client.config_get(name)[name] for name in WANTED}
-        assert told == WANTED
+        reports = {name: client.config_get(name)[name] for name in WANTED}
+        assert reports == WANTED
     with redis.Redis(port=server) as stranger, pytest.raises(redis.AuthenticationError):
         stranger.ping()
     assert (short_dir / "run/valkey.conf").stat().st_mode & 0o077 == 0

@@ -20,8 +20,8 @@ _SUFFIXES = ("_bucket", "_count", "_sum")
 
 
 def rules() -> list[dict[str, Any]]:
-    (found,) = of_kind(render("shadow"), "PrometheusRule")
-    return [rule for group in found["spec"]["groups"] for rule in group["rules"]]
+    (result,) = of_kind(render("shadow"), "PrometheusRule")
+    return [rule for group in result["spec"]["groups"] for rule in group["rules"]]
 
 
 def dashboard() -> dict[str, Any]:
@@ -66,10 +66,10 @@ def test_a_wrong_expression_is_found(wrong: str) -> None:
 
 def check(where: str, expression: str) -> None:
     assert expression.count("(") == expression.count(")"), f"{where}: {expression}"
-    found = [(_known(where, m[1]), m[1], m[2] or "") for m in _METRIC.finditer(expression)]
-    assert found, f"{where}: no metric in {expression}"
-    labels = {"le"} if any(name.endswith("_bucket") for _, name, _ in found) else set()
-    for metric, name, matchers in found:
+    results = [(_known(where, m[1]), m[1], m[2] or "") for m in _METRIC.finditer(expression)]
+    assert results, f"{where}: no metric in {expression}"
+    labels = {"le"} if any(name.endswith("_bucket") for _, name, _ in results) else set()
+    for metric, name, matchers in results:
         labels |= set(metric.labels)
         assert set(_MATCHER.findall(matchers)) <= {*metric.labels}, f"{where}: {matchers}"
         ranged = re.search(rf"{name}(?:\{{[^}}]*\}})?\[", expression) is not None

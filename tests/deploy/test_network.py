@@ -97,4 +97,4 @@ def test_every_selector_of_ours_hits_a_pod(overlay: str) -> None:
     labels = [*(p.labels for p in pods_of(render(overlay))), CLIENT]
     for policy in of_kind(render(overlay), "NetworkPolicy"):
         selector = policy["spec"]["podSelector"]
-        assert any(selects(selector, found) for found in labels), policy["metadata"]["name"]
+        assert any(selects(selector, result) for result in labels), policy["metadata"]["name"]

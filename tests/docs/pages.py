@@ -49,11 +49,11 @@ def blocks(page: Path) -> list[Block]:
 
 def _blocks(page: Path) -> Iterator[Block]:
     text = page.read_text()
-    for found in _FENCE.finditer(text):
-        kind, *words = found[2].split() or [""]
+    for result in _FENCE.finditer(text):
+        kind, *words = result[2].split() or [""]
         options = dict(word.partition("=")[::2] for word in words)
-        line = text.count("\n", 0, found.start()) + 1
-        yield Block(page, line, kind, options, found[3])
+        line = text.count("\n", 0, result.start()) + 1
+        yield Block(page, line, kind, options, result[3])
 
 
 def name(page: Path) -> str:

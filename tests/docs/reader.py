@@ -28,12 +28,12 @@ def read(page: Path, server: Up | None, tmp_path: Path) -> None:
     one to ask until the page starts its own."""
     for folder in FOLDERS:
         (tmp_path / folder).symlink_to(ROOT / folder)
-    found = [b for b in blocks(page) if not b.only_read]
-    left_out = [b for b in found if b.options.get("needs") == "kubectl" and kubectl() is None]
+    results = [b for b in blocks(page) if not b.only_read]
+    left_out = [b for b in results if b.options.get("needs") == "kubectl" and kubectl() is None]
     printed: dict[int, str] = {}
     with ExitStack() as stack:
         asked, part = server, list[Block]()
-        for block in [b for b in found if b not in left_out]:
+        for block in [b for b in results if b not in left_out]:
             if "keeps" not in block.options:
                 part.append(block)
             elif block.text != START.text:
@@ -41,7 +41,7 @@ def read(page: Path, server: Up | None, tmp_path: Path) -> None:
                 part = []
                 asked = stack.enter_context(Up(block.text, tmp_path))
         printed |= run(part, tmp_path, asked)
-    for before, block in pairwise(found):
+    for before, block in pairwise(results):
         if "output" in block.options and before not in left_out:
             _compare(block, printed[before.line])
     if left_out:
@@ -51,8 +51,8 @@ def read(page: Path, server: Up | None, tmp_path: Path) -> None:
 def _compare(block: Block, printed: str) -> None:
     lines = iter(_words(printed))
     for wanted in _words(block.text):
-        found = any(wanted in line for line in lines)
-        assert found, f"{block.place}: {wanted!r} is not where it should be in:\n{printed}"
+        result = any(wanted in line for line in lines)
+        assert result, f"{block.place}: {wanted!r} is not where it should be in:\n{printed}"
 
 
 def _words(text: str) -> list[str]:

@@ -32,9 +32,9 @@ def surroundings(directory: Path, **more: str) -> dict[str, str]:
     """The environment of a reader who has nothing set; ``directory`` holds his programs."""
     programs = directory / "bin"
     programs.mkdir(exist_ok=True)
-    found = kubectl()
-    if found is not None and not (programs / "kubectl").exists():
-        (programs / "kubectl").symlink_to(found)
+    result = kubectl()
+    if result is not None and not (programs / "kubectl").exists():
+        (programs / "kubectl").symlink_to(result)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("QUADRANT_")}
     return kept | {
         "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -53,7 +53,7 @@ class Up:
     def __init__(self, text: str, directory: Path, **environment: str) -> None:
         self._run_dir = Path(tempfile.mkdtemp(prefix="qt-"))
         self._said = directory / "up.txt"
-        with self._said.open("w") as said:
+        with self._said.open("w") as output:
             self._process = subprocess.Popen(
                 ["bash", "-euo", "pipefail", "-c", f"exec {text.strip()}"],
                 cwd=directory,
@@ -63,7 +63,7 @@ class Up:
                     QUADRANT_LISTEN_PORT="0",
                     **environment,
                 ),
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
@@ -82,9 +82,9 @@ class Up:
         """Until it has said what a reader needs: the address, and the line to copy."""
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end and self._process.poll() is None:
-            said = self._said.read_text()
-            address = re.search(r"^http://\S+$", said, re.MULTILINE)
-            export = re.search(r"^export KUBECONFIG=(\S+)$", said, re.MULTILINE)
+            output = self._said.read_text()
+            address = re.search(r"^http://\S+$", output, re.MULTILINE)
+            export = re.search(r"^export KUBECONFIG=(\S+)$", output, re.MULTILINE)
             if address and export:
                 self.address, self.kubeconfig = address[0], export[1]
                 return

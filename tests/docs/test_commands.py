@@ -30,12 +30,12 @@ MADE_BY_HAND = re.compile(r"docker/secrets(/[\w.]*)?")
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_block_says_what_it_is(page: Path) -> None:
-    found = blocks(page)
-    assert [mistake for block in found for mistake in mistakes(block)] == []
+    page_blocks = blocks(page)
+    assert [mistake for block in page_blocks for mistake in mistakes(block)] == []
     fences = re.findall(r"^ *```", page.read_text(), re.MULTILINE)
-    assert len(fences) == 2 * len(found)
-    assert all(b.kind != "text" or "output" not in b.options for b in found[:1])
-    for before, block in pairwise(found):
+    assert len(fences) == 2 * len(page_blocks)
+    assert all(b.kind != "text" or "output" not in b.options for b in page_blocks[:1])
+    for before, block in pairwise(page_blocks):
         assert "output" not in block.options or before.runs, block.place
 
 

@@ -142,23 +142,23 @@ def test_on_a_real_list_no_card_is_over_and_less_is_left_in_pieces(
 
 
 def machines() -> list[Item]:
-    made = []
+    items = []
     for name, cards in CARDS.items():
         machine = node(name)
         named = tuple((f"card/{card}", (WHOLE,)) for card in range(cards))
         machine["metadata"]["annotations"] = {DEVICES: written_devices(named)}
         machine["status"]["allocatable"] |= {"cpu": "64", RESOURCE: str(WHOLE * cards)}
-        made.append(machine)
-    return made
+        items.append(machine)
+    return items
 
 
 def asking(name: str) -> list[Item]:
     pods, asked = GANGS[name]
-    made = gang(name, pods=pods)
-    for pod in made[1:]:
+    gang_items = gang(name, pods=pods)
+    for pod in gang_items[1:]:
         amounts = {"cpu": "1", RESOURCE: str(asked)}
         pod["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
-    return made
+    return gang_items
 
 
 async def listed(api: BulkClient, path: str) -> list[Item]:
@@ -223,7 +223,7 @@ async def served(url: str) -> PlacedObjects:
         await send(api, asking("second"))
         await until_running(api, sum(pods for pods, _ in GANGS.values()))
         both = told_by(await listed(api, PODS))
-    second = {pod: told for pod, told in both.items() if pod not in first}
+    second = {pod: report for pod, report in both.items() if pod not in first}
     assert first.items() <= both.items(), "the first gang stays where it is"
     return PlacedObjects(first, second, dumped)
 
@@ -257,11 +257,13 @@ async def test_it_is_the_same_in_harness_replay_shards_and_up(
         ([*machines(), *asking("first")], first),
         ([*whole.dumped, *asking("second")], second),
     ):
-        made = case(*items, under=UNDER)
+        replay_case = case(*items, under=UNDER)
         binds = {pod: machine for pod, (machine, _) in wanted.items()}
-        [session] = sessions(made)
+        [session] = sessions(replay_case)
         assert session.binds == binds
         for shards in (1, 3):
             sharding = ShardedRun(shards=shards, mode=Mode.NONE, seed=SEED)
-            result = run_sharded(made.policy, made.recorded, sharding, name=made.id)
+            result = run_sharded(
+                replay_case.policy, replay_case.recorded, sharding, name=replay_case.id
+            )
             assert result.binds == binds, shards

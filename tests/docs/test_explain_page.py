@@ -22,18 +22,18 @@ def test_every_reason_is_told_in_its_order() -> None:
 
 def test_every_reason_has_a_remedy() -> None:
     rows = re.findall(r"^\| `([A-Z]\w+)` \|([^|]+)\|([^|]+)\|$", PAGE, re.MULTILINE)
-    told = {word: (means.strip(), remedy.strip()) for word, means, remedy in rows}
-    assert set(told) == {reason.value for reason in Reason}
-    assert all(means and remedy for means, remedy in told.values())
+    reports = {word: (means.strip(), remedy.strip()) for word, means, remedy in rows}
+    assert set(reports) == {reason.value for reason in Reason}
+    assert all(means and remedy for means, remedy in reports.values())
 
 
 def test_every_line_of_an_explanation_is_told() -> None:
     source = inspect.getsource(explain_text.explanation)
     lines = re.findall(r'^ {8}\("([A-Z]+)", ', source, re.MULTILINE)
     first = re.findall(r"^\| ((?:`[A-Z]+`(?:, )?)+) \|", PAGE, re.MULTILINE)
-    told = re.findall(r"[A-Z]+", " ".join(first))
+    matches = re.findall(r"[A-Z]+", " ".join(first))
     assert len(lines) > 10
-    assert set(told) == {"JOB", *lines}
+    assert set(matches) == {"JOB", *lines}
 
 
 def test_exit_codes_and_bounds() -> None:

@@ -24,7 +24,7 @@ def first_cells(page: str, head: str) -> list[str]:
     """The names in the first column of the table that begins with this line."""
     rows = page.split(f"{head}\n", 1)[1].split("\n\n", 1)[0].splitlines()[1:]
     cells = [row.split("|")[1] for row in rows]
-    return [found[0] for cell in cells if (found := re.findall(r"`([^`]+)`", cell))]
+    return [result[0] for cell in cells if (result := re.findall(r"`([^`]+)`", cell))]
 
 
 def test_every_option_about_the_process_is_told_with_ours() -> None:
@@ -48,5 +48,5 @@ def test_what_is_not_here_is_told() -> None:
 
 
 def test_kais_reasons_are_those_of_the_page() -> None:
-    told = first_cells(PAGE, "| reason | when | what helps |")
-    assert told == [*(kind.value for kind in BoundKind), NO_QUEUE]
+    report = first_cells(PAGE, "| reason | when | what helps |")
+    assert report == [*(kind.value for kind in BoundKind), NO_QUEUE]

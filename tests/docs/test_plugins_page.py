@@ -21,8 +21,8 @@ PAGE = ROOT / "docs" / "plugins.md"
 
 @pytest.fixture
 def files() -> dict[str, str]:
-    found = blocks(PAGE)
-    return {block.options["title"]: block.text for block in found if "title" in block.options}
+    page_blocks = blocks(PAGE)
+    return {block.options["title"]: block.text for block in page_blocks if "title" in block.options}
 
 
 @pytest.fixture
@@ -67,6 +67,6 @@ def test_the_page_has_every_method_and_no_other() -> None:
     text = PAGE.read_text()
     methods = {n for n, _ in inspect.getmembers(Registration, inspect.isfunction)}
     methods = {name for name in methods if name.startswith("add_")}
-    told = {word for word in text.replace("(", "`").split("`") if word.startswith("add_")}
-    assert told == methods
+    reports = {word for word in text.replace("(", "`").split("`") if word.startswith("add_")}
+    assert reports == methods
     assert len(methods) >= len(EXTENSION_POINTS)

@@ -20,9 +20,9 @@ def test_the_page_tells_of_each_name_whether_it_is_here(
     head: str, here: tuple[str, ...], volcano: frozenset[str]
 ) -> None:
     table = PAGE.read_text().split(f"| {head} | |\n")[1].split("\n\n")[0]
-    told: dict[str, bool] = {}
+    reports: dict[str, bool] = {}
     for row in table.splitlines()[1:]:
         names, text = row.strip("| ").split(" | ", 1)
         assert text.startswith(("here", "not yet")), row
-        told |= dict.fromkeys(re.findall(r"`([\w-]+)`", names), text.startswith("here"))
-    assert told == {name: name in here for name in volcano}
+        reports |= dict.fromkeys(re.findall(r"`([\w-]+)`", names), text.startswith("here"))
+    assert reports == {name: name in here for name in volcano}

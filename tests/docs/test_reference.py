@@ -22,11 +22,13 @@ def test_a_page_that_is_made_is_as_the_code_is(path: str) -> None:
 
 
 def test_every_command_and_every_setting_is_told() -> None:
-    made = pages()
+    page_list = pages()
     for entry in ENTRIES:
-        assert re.search(rf"^## quadrant {entry.name}\b", made["reference/cli.md"], re.MULTILINE)
+        assert re.search(
+            rf"^## quadrant {entry.name}\b", page_list["reference/cli.md"], re.MULTILINE
+        )
     for setting in Settings.model_fields:
-        assert f"| `{PREFIX}{setting.upper()}` |" in made["reference/settings.md"]
+        assert f"| `{PREFIX}{setting.upper()}` |" in page_list["reference/settings.md"]
 
 
 def test_every_argument_of_every_plugin_is_told_and_no_other() -> None:
@@ -37,8 +39,8 @@ def test_every_argument_of_every_plugin_is_told_and_no_other() -> None:
 
 def test_the_readme_names_every_command() -> None:
     table = (ROOT / "README.md").read_text().split("| command |")[1].split("\n\n")[0]
-    told = set(re.findall(r"`(?:quadrant )?([a-z]+)", table))
-    assert {entry.name for entry in ENTRIES} - {"version"} <= told
+    report = set(re.findall(r"`(?:quadrant )?([a-z]+)", table))
+    assert {entry.name for entry in ENTRIES} - {"version"} <= report
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -101,16 +101,16 @@ class KaiBinder:
 
     async def _tell(self, request: Json, path: str, why: str) -> None:
         meta, status = request["metadata"], request.get("status") or {}
-        told: Json = {"phase": "Failed" if why else "Succeeded"}
+        reports: Json = {"phase": "Failed" if why else "Succeeded"}
         attempts, limit = status.get("failedAttempts", 0), request["spec"].get("backoffLimit")
         if why:
-            told["reason"] = why
+            reports["reason"] = why
             if limit is not None and attempts < limit:
-                told["failedAttempts"] = attempts + 1
+                reports["failedAttempts"] = attempts + 1
                 self._due[meta["uid"]] = time.monotonic() + 2**attempts
         own = f"/apis/scheduling.run.ai/v1alpha2/namespaces/{meta['namespace']}/bindrequests"
         # It may have been deleted meanwhile, and the pod too.
-        await self._client.patch(f"{own}/{meta['name']}/status", {"status": told}, code=None)
+        await self._client.patch(f"{own}/{meta['name']}/status", {"status": reports}, code=None)
         condition = {
             "type": "PodBound",
             "status": "False" if why else "True",

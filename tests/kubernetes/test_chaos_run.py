@@ -107,7 +107,7 @@ def broken_where_a_device_is_given_twice(history: Path, column: str, whole: list
             task, device = holders.get(node, ("", ""))
             if event["ev"] == "bind" and device:
                 lines[number] = json.dumps(event | {column: [[[device, whole]]]}).encode() + b"\n"
-                return {found.rule for found in check_lines(lines, name="changed").violations}
+                return {result.rule for result in check_lines(lines, name="changed").violations}
             if event["ev"] == "bind" and event[column][0]:
                 holders[node] = event["tasks"][0], event[column][0][0][0]
             if event["ev"] in ("succeeded", "failed", "lost") and event["tasks"] == [task]:

@@ -50,11 +50,11 @@ async def test_a_claim_gets_a_volume_of_the_node_that_it_was_told(cluster: ApiCl
     controller = VolumeControllerDouble(seed=1)
     names = [f"p{number}" for number in range(12)]
     await cluster.create(*(ask_volume(pod(name)) for name in names))
-    told = {"metadata": {"annotations": {SELECTED: "n1"}}}
+    reports = {"metadata": {"annotations": {SELECTED: "n1"}}}
     await controller.look(cluster)
     assert (await cluster.get("/api/v1/persistentvolumes"))["items"] == []
     for name in names:
-        await cluster.patch(f"{CLAIMS}/{name}", told)
+        await cluster.patch(f"{CLAIMS}/{name}", reports)
     for _ in range(2):
         await controller.look(cluster)
     claims = {c["metadata"]["name"]: c for c in (await cluster.get(CLAIMS))["items"]}
@@ -63,7 +63,7 @@ async def test_a_claim_gets_a_volume_of_the_node_that_it_was_told(cluster: ApiCl
     assert 0 < len(failed) < len(bound), "some volumes cannot be made at first"
     assert not any(SELECTED in c["metadata"].get("annotations", {}) for c in failed)
     for name in (claim["metadata"]["name"] for claim in failed):
-        await cluster.patch(f"{CLAIMS}/{name}", told)
+        await cluster.patch(f"{CLAIMS}/{name}", reports)
     for _ in range(2):
         await controller.look(cluster)
     claims = {c["metadata"]["name"]: c for c in (await cluster.get(CLAIMS))["items"]}

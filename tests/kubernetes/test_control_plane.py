@@ -35,9 +35,9 @@ async def test_a_pod_is_bound_once_and_the_audit_log_has_it(
     cluster: ApiClient, control_plane: ControlPlane
 ) -> None:
     name = "audited"  # the log has the pods of other tests, too
-    made, stored = await cluster.create(node("n1"), pod(name))
-    assert "taints" not in made["spec"]
-    assert made["status"]["allocatable"]["cpu"] == "32"
+    created, stored = await cluster.create(node("n1"), pod(name))
+    assert "taints" not in created["spec"]
+    assert created["status"]["allocatable"]["cpu"] == "32"
 
     await cluster.bind(stored, "n1")
     second = await cluster.bind(stored, "n1", code=409)

@@ -17,17 +17,17 @@ async def test_volcanos_kinds_take_what_our_parsers_take(cluster: ApiClient) -> 
     await install(cluster, *VOLCANO)
     job = objects.job(tasks=[objects.task(policies=[{"event": "*", "action": "RestartJob"}])])
     job["spec"]["tasks"][0]["template"]["spec"]["dnsPolicy"] = "Default"  # not one of our fields
-    made = await cluster.create(
+    created = await cluster.create(
         objects.queue("research", weight=2, capability={"cpu": 8, "memory": "1Gi"}),
         in_default(objects.pod_group("gang", minMember=2, minResources={"cpu": "500m"})),
         in_default(job),
         hyper_node("rack"),
     )
-    assert [item["spec"] for item in made[:2]] == [
+    assert [item["spec"] for item in created[:2]] == [
         {"weight": 2, "capability": {"cpu": 8, "memory": "1Gi"}},
         {"minMember": 2, "minResources": {"cpu": "500m"}},
     ]
-    assert made[2]["spec"] == job["spec"]
+    assert created[2]["spec"] == job["spec"]
     wrong = in_default(objects.pod_group("wrong", minMember="two"))
     refused = await cluster.post(GROUPS, wrong, code=422)
     assert "spec.minMember" in refused["message"]
@@ -35,8 +35,8 @@ async def test_volcanos_kinds_take_what_our_parsers_take(cluster: ApiClient) -> 
 
 async def test_a_pod_group_has_no_status_of_its_own_and_a_queue_has(cluster: ApiClient) -> None:
     await install(cluster, *VOLCANO)
-    made = await cluster.create(in_default(objects.pod_group("gang")), objects.queue("research"))
-    assert "status" not in made[1], "a status comes by the sub resource alone"
+    created = await cluster.create(in_default(objects.pod_group("gang")), objects.queue("research"))
+    assert "status" not in created[1], "a status comes by the sub resource alone"
     state = {"status": {"state": "Open"}}
     await cluster.patch(f"{QUEUES}/research/status", state)
     assert (await cluster.get(f"{QUEUES}/research"))["status"] == {"state": "Open"}
@@ -62,9 +62,9 @@ async def test_kais_kinds_stand_beside_volcanos(cluster: ApiClient) -> None:
         {"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec}
         for version, kind, spec in specs
     ]
-    made = await cluster.create(*copy.deepcopy(items))
-    assert [item["spec"] for item in made] == [item["spec"] for item in items]
-    path = await cluster.path_of(made[3])
+    created = await cluster.create(*copy.deepcopy(items))
+    assert [item["spec"] for item in created] == [item["spec"] for item in items]
+    path = await cluster.path_of(created[3])
     failed = {"status": {"phase": "Failed", "reason": "no such volume", "failedAttempts": 1}}
     assert (await cluster.patch(f"{path}/status", failed))["status"] == failed["status"]
 

@@ -77,9 +77,9 @@ class VolcanoControllers:
         mine = [group for group in groups if group["spec"]["queue"] == name]
         counts = Counter((group.get("status") or {}).get("phase", "Pending") for group in mine)
         words = ("Pending", "Inqueue", "Running", "Unknown", "Completed")
-        told = {"state": "Open"} | {word.lower(): counts[word] for word in words}
-        if any(status.get(field) != value for field, value in told.items()):
-            await self._client.patch(f"{QUEUES}/{name}/status", {"status": told})
+        report = {"state": "Open"} | {word.lower(): counts[word] for word in words}
+        if any(status.get(field) != value for field, value in report.items()):
+            await self._client.patch(f"{QUEUES}/{name}/status", {"status": report})
 
 
 def uid(item: Json) -> str:
@@ -145,7 +145,7 @@ def _quantity(name: str, units: int) -> str:
 def pods_of(job: Json, group: str) -> list[Json]:
     name = job["metadata"]["name"]
     queue = job["spec"].get("queue") or "default"
-    made: list[Json] = []
+    items: list[Json] = []
     for number, task in enumerate(job["spec"]["tasks"]):
         role = task.get("name") or f"default{number}"
         words = {
@@ -158,7 +158,7 @@ def pods_of(job: Json, group: str) -> list[Json]:
         for index in range(task.get("replicas", 1)):
             notes = words | {"scheduling.k8s.io/group-name": group, "volcano.sh/job-version": "0"}
             spec = {"schedulerName": job["spec"].get("schedulerName", "volcano")}
-            made.append(
+            items.append(
                 {
                     "apiVersion": "v1",
                     "kind": "Pod",
@@ -172,7 +172,7 @@ def pods_of(job: Json, group: str) -> list[Json]:
                     "spec": spec | template["spec"],
                 }
             )
-    return made
+    return items
 
 
 def status_of(job: Json, pods: list[Json]) -> Json:

@@ -154,9 +154,9 @@ class Cluster:
     @property
     def urls(self) -> list[str]:
         """URLs of both coordinators, as `up` prints them."""
-        said = (self.head.folder / "1-up.log").read_text()
-        found = re.search(r"^export QUADRANT_SERVER=(\S+)$", said, re.MULTILINE)
-        return found[1].split(",") if found else []
+        output = (self.head.folder / "1-up.log").read_text()
+        result = re.search(r"^export QUADRANT_SERVER=(\S+)$", output, re.MULTILINE)
+        return result[1].split(",") if result else []
 
     def apply(self, *items: Json) -> None:
         """Tried again where a coordinator was lost on the way: it takes what is there already."""

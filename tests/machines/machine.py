@@ -115,10 +115,10 @@ class Machine:
 
     def processes_there(self) -> list[tuple[int, str]]:
         """(pid, command line)"""
-        found = subprocess.run(
+        process = subprocess.run(
             ["ip", "netns", "pids", self.name], capture_output=True, text=True, check=False
         )
-        pids = [int(pid) for pid in found.stdout.split()]
+        pids = [int(pid) for pid in process.stdout.split()]
         return [(pid, command) for pid in pids if (command := command_line(pid))]
 
     def commands(self) -> list[str]:
@@ -175,14 +175,14 @@ def machines(count: int, folder: Path) -> Iterator[list[Machine]]:
     """Create machines that reach each other by way of this one."""
     forward = Path("/proc/sys/net/ipv4/ip_forward")
     before = forward.read_text()
-    made = [Machine(number, folder) for number in range(1, count + 1)]
+    items = [Machine(number, folder) for number in range(1, count + 1)]
     forward.write_text("1")
     try:
-        for machine in made:
+        for machine in items:
             machine.plug_in()
-        yield made
+        yield items
     finally:
-        for machine in made:
+        for machine in items:
             with contextlib.suppress(subprocess.CalledProcessError):
                 machine.remove()
         forward.write_text(before)

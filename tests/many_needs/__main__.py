@@ -59,8 +59,8 @@ async def measure(needs: int, terms: int, rate: int, seconds: int) -> bool:
 
 async def _send(http: aiohttp.ClientSession, items: Iterable[Item]) -> None:
     for body in lists(list(items), limit=250):
-        async with http.post(LISTS, json=body) as told:
-            assert told.status == 200, await told.text()
+        async with http.post(LISTS, json=body) as report:
+            assert report.status == 200, await report.text()
 
 
 async def _until_running(api: BulkClient, tasks: int) -> dict[str, int]:

@@ -15,16 +15,16 @@ from tests.random_clusters.forms import Tried, try_cluster
 
 def main(seeds: str) -> int:
     first, _, last = seeds.partition("..")
-    tried, told = Tried(), 0
+    tried, report = Tried(), 0
     with answering() as extender:
         for seed in range(int(first), int(last or first) + 1):
             try:
                 try_cluster(seed, tried, extender=extender)
             except Exception as error:  # a tool for people: whatever went wrong is shown
                 tried.wrong.append(f"seed {seed}: {type(error).__name__}: {error}")
-            for line in tried.wrong[told:]:
+            for line in tried.wrong[report:]:
                 typer.echo(line)
-            told = len(tried.wrong)
+            report = len(tried.wrong)
     for counts in (tried.done, tried.facts, tried.plugins):
         typer.echo(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
     typer.echo(f"{tried.clusters} clusters, {len(tried.wrong)} things wrong")

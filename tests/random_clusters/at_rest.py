@@ -24,8 +24,13 @@ def left_over(seed: int, policy: Json, objects: list[Json], shards: int, mode: M
     """
     under = _calm(policy)
     items = [_plain(obj) for obj in objects]
-    made = case(*items, under=under)
-    result = run_sharded(made.policy, made.recorded, ShardedRun(shards, mode, seed), name=made.id)
+    replay_case = case(*items, under=under)
+    result = run_sharded(
+        replay_case.policy,
+        replay_case.recorded,
+        ShardedRun(shards, mode, seed),
+        name=replay_case.id,
+    )
     [more] = sessions(case(*_after(items, result), under=under))
     waiting = {group for group, counts in more.tasks.items() if counts.get("Pending")}
     groups = {pod: pod.rpartition("-")[0] for pod in more.binds}

@@ -59,14 +59,16 @@ def try_cluster(seed: int, tried: Tried, *, extender: str) -> None:
     policy, objects = drawn(seed, extender=extender)
     tried.clusters += 1
     tried.plugins.update(plugins_of(policy))
-    made = case(*objects, under=policy)
-    made.recorded.objects.usage |= node_usage(Random(f"{seed} usage"), made.recorded.nodes)
-    for name, notes, spared in _forms(made, seed, tried):
+    replay_case = case(*objects, under=policy)
+    replay_case.recorded.objects.usage |= node_usage(
+        Random(f"{seed} usage"), replay_case.recorded.nodes
+    )
+    for name, notes, spared in _forms(replay_case, seed, tried):
         report = check_lines(notes.lines, name=f"seed {seed}, {name}", refuses=refuses)
         tried.facts.update({row.rule: row.checked for row in report.rows if row.checked})
-        for found in report.violations:
-            if found.rule not in spared:
-                tried.wrong.append(f"seed {seed}, {name}: {found.rule}: {found}")
+        for result in report.violations:
+            if result.rule not in spared:
+                tried.wrong.append(f"seed {seed}, {name}: {result.rule}: {result}")
 
     if seed % REST_EVERY == 0:
         for shards, mode in SHARDED:

@@ -24,9 +24,9 @@ def group_of(draw: Random, name: str, queues: list[str], room: dict[str, int]) -
     if draw.random() < 0.3:
         spec["minResources"] = {"cpu": str(draw.randint(1, size))}
     marks = job_marks(draw)
-    made = [_group_object(draw, name, spec, marks, runs=runs)]
-    made += [_pod(draw, f"{name}-{i}", name, room if runs else {}) for i in range(size)]
-    return made
+    items = [_group_object(draw, name, spec, marks, runs=runs)]
+    items += [_pod(draw, f"{name}-{i}", name, room if runs else {}) for i in range(size)]
+    return items
 
 
 def _group_object(draw: Random, name: str, spec: Json, marks: Json, *, runs: bool) -> Json:
@@ -48,19 +48,19 @@ def _pod(draw: Random, name: str, group: str, room: dict[str, int]) -> Json:
         room[on] -= cpu
     # Not Unknown: a service knows no such pods, and one session does not count them as neighbours.
     phases = ["Running"] * 8 + ["Pending", "Succeeded"]
-    made = pod(name, group=group, cpu=cpu, on=on, phase=draw.choice(phases) if on else "")
+    pod_item = pod(name, group=group, cpu=cpu, on=on, phase=draw.choice(phases) if on else "")
     if not cpu:
-        made["spec"]["containers"][0]["resources"] = {}
-    marks: Json = made["metadata"]["annotations"]
+        pod_item["spec"]["containers"][0]["resources"] = {}
+    marks: Json = pod_item["metadata"]["annotations"]
     marks["volcano.sh/task-spec"] = draw.choice("ab")
-    made["metadata"]["labels"] = {"app": draw.choice(APPS)}
+    pod_item["metadata"]["labels"] = {"app": draw.choice(APPS)}
     if draw.random() < 0.2:
         marks["volcano.sh/preemptable"] = draw.choice(["true", "false"])
     if draw.random() < 0.2:
-        made["spec"]["tolerations"] = [{"key": "batch", "operator": "Exists"}]
+        pod_item["spec"]["tolerations"] = [{"key": "batch", "operator": "Exists"}]
     if on and draw.random() < 0.05:
-        made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        pod_item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     # A record is not judged for what stands there already: only pods that wait ask for more.
     if not on:
-        ask_for_more(draw, made)
-    return made
+        ask_for_more(draw, pod_item)
+    return pod_item

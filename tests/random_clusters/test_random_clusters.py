@@ -48,5 +48,5 @@ def test_a_replay_asks_the_extender(extender: str) -> None:
     verbs = {"extender.urlPrefix": extender, "extender.predicateVerb": "predicate"}
     plugins = [{"name": "gang"}, {"name": "extender", "arguments": verbs}]
     under = {"actions": "allocate", "tiers": [{"plugins": plugins}]}
-    made = case(node("a"), node("b"), *gang("g", pods=2), under=under)
-    assert len(run_session(made.policy, made.recorded).committed) == 2
+    replay_case = case(node("a"), node("b"), *gang("g", pods=2), under=under)
+    assert len(run_session(replay_case.policy, replay_case.recorded).committed) == 2

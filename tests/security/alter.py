@@ -33,8 +33,8 @@ def scrambled(data: bytes, r: random.Random) -> bytes:
     """A piece replaced, moved or doubled; always another text."""
     a, b = sorted(r.randrange(len(data) + 1) for _ in range(2))
     piece = r.randbytes(r.randrange(1, 9))
-    made = r.choice((data[:a] + piece + data[b:], data[b:] + data[:b], data[:b] + data[a:]))
-    return made if made != data else data + piece
+    mutated = r.choice((data[:a] + piece + data[b:], data[b:] + data[:b], data[:b] + data[a:]))
+    return mutated if mutated != data else data + piece
 
 
 def refuses(
@@ -47,10 +47,10 @@ def refuses(
     for other in altered(data, most=most):
         tried += 1
         try:
-            found = read(other)
+            read_result = read(other)
         except error:
             continue
-        pytest.fail(f"{other!r} was taken for {data!r}, as {found!r}")
+        pytest.fail(f"{other!r} was taken for {data!r}, as {read_result!r}")
     return tried
 
 

@@ -172,10 +172,10 @@ REPORTS = Reports(9, [0, 3], ["7.0", "7.1"], ["n", "m"])
 
 
 def figures() -> WorkerFigures:
-    made = WorkerFigures()
-    made.judged(Verdict.FIT, wasted=3)
-    made.commit_seconds.observe(0.01)
-    return made
+    worker_figures = WorkerFigures()
+    worker_figures.judged(Verdict.FIT, wasted=3)
+    worker_figures.commit_seconds.observe(0.01)
+    return worker_figures
 
 
 def samples() -> dict[str, Sample]:

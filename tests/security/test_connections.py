@@ -53,8 +53,8 @@ async def test_half_sent_requests_end_and_say_why(
         wait_for_halves(0.2)
         assert await silent.ended() == b""
         for one in (head, second):
-            status, said = await one.answer()
-            assert (status, json.loads(said)["reason"]) == (408, "Timeout")
+            status, output = await one.answer()
+            assert (status, json.loads(output)["reason"]) == (408, "Timeout")
             assert await one.ended() == b""
         assert await body.ended() == b""
         wait_for_halves(600.0)
@@ -120,8 +120,8 @@ async def test_a_client_that_leaves_in_the_middle_of_a_body_is_no_failure(
 async def listening(app: web.Application, proxies: Proxies | None = None) -> AsyncIterator[str]:
     port = free_port()
     options = ListenerOptions(proxies=proxies or Proxies())
-    made = Listener(app, options, shutdown_seconds=0.1)
-    async with asyncio.TaskGroup() as group, made.open("127.0.0.1", port, group):
+    listener = Listener(app, options, shutdown_seconds=0.1)
+    async with asyncio.TaskGroup() as group, listener.open("127.0.0.1", port, group):
         yield f"http://127.0.0.1:{port}"
 
 

@@ -163,8 +163,8 @@ def in_order(service: ServiceClient, before: Series, after: Series) -> None:
     assert callbacks == more(f"{name}_bucket", le=HELD), service.log()
     assert callbacks - more(f"{name}_bucket", le=LONG) <= STRETCHED, service.log()
     assert total(after, "shard_epoch") == total(before, "shard_epoch"), "a worker was lost"
-    for told in ("standing still", "hangs", "Deposed", "Lost a shard worker"):
-        assert told not in service.log()
+    for report in ("standing still", "hangs", "Deposed", "Lost a shard worker"):
+        assert report not in service.log()
 
 
 async def test_yaml_that_asks_for_plans(embedded_server: EmbeddedServer, short_dir: Path) -> None:

@@ -229,9 +229,9 @@ async def test_a_script_takes_no_altered_call(desk: Desk, calls: Calls, client: 
             for other in [*altered(argument, most=30)][:90]:
                 if index == 0 and not other.isascii():
                     continue  # the name is part of a key: no such key could be asked for
-                said = [*whole[:index], other, *whole[index + 1 :]]
+                printed = [*whole[:index], other, *whole[index + 1 :]]
                 with pytest.raises(redis.ResponseError, match="QUADRANT-ALTERED"):
-                    calls.again(client, name, said, seal)
+                    calls.again(client, name, printed, seal)
     assert everything(client) == before
 
 

@@ -60,9 +60,9 @@ async def test_what_a_page_of_another_site_may_send_writes_nothing(
     service: Running, lines: list[str], status: int, said: str
 ) -> None:
     code, body = await _post(service, "planted", *lines)
-    told = json.loads(body)
-    assert (code, told["kind"], told["code"]) == (status, "Status", status)
-    assert said in told["message"]
+    report = json.loads(body)
+    assert (code, report["kind"], report["code"]) == (status, "Status", status)
+    assert said in report["message"]
     assert not await _is_there(service, "planted")
 
 

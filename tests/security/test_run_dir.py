@@ -45,9 +45,9 @@ async def test_what_it_makes_itself_is_private_and_taken_again(short_dir: Path) 
 async def test_an_open_directory_is_refused_and_the_remedy_helps(short_dir: Path) -> None:
     run_dir = short_dir / "run"
     run_dir.mkdir(mode=0o755)
-    said = await refusal(run_dir)
-    assert said.startswith(f"QUADRANT_RUN_DIR: {run_dir} is open to others (mode 0755)")
-    assert said.endswith(f"chmod go= {run_dir}")
+    message = await refusal(run_dir)
+    assert message.startswith(f"QUADRANT_RUN_DIR: {run_dir} is open to others (mode 0755)")
+    assert message.endswith(f"chmod go= {run_dir}")
     assert list(run_dir.iterdir()) == []
     run_dir.chmod(0o700)
     await start(run_dir)
@@ -61,8 +61,8 @@ async def test_the_state_directory_is_checked_like_it(
     monkeypatch.setenv("XDG_STATE_HOME", str(short_dir / "state"))
     kept = short_dir / "state" / "quadrant"
     kept.mkdir(parents=True, mode=0o755)
-    said = await refusal(short_dir / "quadrant")
-    assert said.startswith(f"QUADRANT_DATA_DIR: {kept} is open to others (mode 0755)")
+    message = await refusal(short_dir / "quadrant")
+    assert message.startswith(f"QUADRANT_DATA_DIR: {kept} is open to others (mode 0755)")
     kept.chmod(0o700)
     await start(short_dir / "quadrant")
     assert (kept / "data").is_dir()

@@ -89,13 +89,13 @@ def listening(up: int) -> set[str]:
             for number in os.listdir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
                     sockets.add(os.readlink(f"/proc/{pid}/fd/{number}"))
-    found = set()
+    result = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{up}/net/{table}").read_text().splitlines()[1:]:
             _, local, _, state, *_, inode = line.split()[:10]
             if state == LISTENING and f"socket:[{inode}]" in sockets:
-                found.add(local.partition(":")[0])
-    return found
+                result.add(local.partition(":")[0])
+    return result
 
 
 def told(found: Iterator[tuple[str, bytes]]) -> list[str]:
@@ -125,13 +125,13 @@ def test_a_whole_up_tells_no_secret(short_dir: Path) -> None:
         asking = {"QUADRANT_SERVER": url, "QUADRANT_TOKEN": TOKEN}
         manifests = [str(EXAMPLES / name) for name in ("nodes.yaml", "gang.yaml")]
         wait = ("wait", "--for=condition=Ready", "pod/train-0", "--timeout=60s")
-        said = [
+        printed = [
             ("apply", ask("apply", "-f", manifests[0], "-f", manifests[1], **asking)),
             ("wait", ask(*wait, **asking)),
             ("get", ask("get", "pods,podgroups,nodes,shards", "-o", "yaml", **asking)),
             ("config", ask("config", "show", "--origin", "-o", "json", **secrets, **settings)),
         ]
-        assert told(iter(said)) == []
+        assert told(iter(printed)) == []
         assert told(processes(up.pid)) == []
         assert listening(up.pid), "Ray and the coordinator listen"
         assert listening(up.pid) <= LOOPBACK

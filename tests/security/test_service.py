@@ -41,10 +41,10 @@ async def submit(service: Running) -> None:
 
 async def ends(path: Path, url: str) -> BaseException:
     """Exception that ends a service started on this ledger."""
-    made = load_settings(run_dir=path, redis_url=url, shards=1)
+    settings = load_settings(run_dir=path, redis_url=url, shards=1)
     shards, ledger = DirectShards(url), RedisLedger(url)
     cluster = DirectCluster(LocalCluster())
-    service = Service(made, ledger=ledger, cluster=cluster, shards=shards)
+    service = Service(settings, ledger=ledger, cluster=cluster, shards=shards)
     try:
         with pytest.raises(BaseException) as caught:
             async with asyncio.timeout(PATIENCE):
@@ -86,6 +86,6 @@ def test_it_says_why_in_a_line(
     monkeypatch.setattr(__main__, "serve", serve)
     monkeypatch.setattr(__main__, "walk_young_objects_only", lambda: None)  # for good
     assert __main__.main() == 1
-    said = capsys.readouterr()
-    assert str(error) in said.out + said.err
-    assert "Traceback" not in said.out + said.err
+    captured = capsys.readouterr()
+    assert str(error) in captured.out + captured.err
+    assert "Traceback" not in captured.out + captured.err

@@ -48,16 +48,16 @@ async def tls_before(
             inner[1].close()
 
     def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        made = asyncio.create_task(link(reader, writer))
-        links.add(made)
-        made.add_done_callback(links.discard)
-        made.add_done_callback(lambda _: writer.close())  # also of one that never began
+        link_task = asyncio.create_task(link(reader, writer))
+        links.add(link_task)
+        link_task.add_done_callback(links.discard)
+        link_task.add_done_callback(lambda _: writer.close())  # also of one that never began
 
     listening = await asyncio.start_server(serve, address, port, ssl=rules)
     try:
         yield listening.sockets[0].getsockname()[1]
     finally:
         listening.close()
-        for made in list(links):
-            made.cancel()
+        for link_task in list(links):
+            link_task.cancel()
         await asyncio.gather(*links, return_exceptions=True)

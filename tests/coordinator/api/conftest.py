@@ -23,10 +23,10 @@ DURATION = {"quadrant.dev/duration": "600"}
 
 
 def running_pod(name: str, /, *, group: str = "", **labels: str) -> dict[str, Any]:
-    made = pod(name, group=group)
-    made["metadata"]["annotations"] |= DURATION
-    made["metadata"]["labels"] = labels
-    return made
+    pod_item = pod(name, group=group)
+    pod_item["metadata"]["annotations"] |= DURATION
+    pod_item["metadata"]["labels"] = labels
+    return pod_item
 
 
 def job(name: str, replicas: int, /, **labels: str) -> dict[str, Any]:
@@ -114,8 +114,8 @@ async def put(service: Running, *items: dict[str, Any]) -> None:
         aiohttp.ClientSession(service.url) as session,
         session.post(f"{BASE}/lists", data=body, headers=headers) as answer,
     ):
-        said = await answer.json()
-    assert said["refused"] == [], said
+        output = await answer.json()
+    assert output["refused"] == [], output
 
 
 @pytest_asyncio.fixture

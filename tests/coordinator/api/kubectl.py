@@ -62,6 +62,6 @@ class Kubectl:
 
     async def ok(self, *words: str, text: str = "", **environment: str) -> str:
         """Output of a command that must succeed."""
-        said = await self(*words, text=text, **environment)
-        assert said.code == 0, (words, str(said))
-        return said.out
+        result = await self(*words, text=text, **environment)
+        assert result.code == 0, (words, str(result))
+        return result.out

@@ -63,8 +63,8 @@ async def test_dumps_of_coordinator_and_worker_agree(tmp_path: Path, redis_url: 
             async def dumped(role: str) -> dict[str, object]:
                 async with client.get(f"{BASE}/{role}/dump") as answer:
                     assert answer.status == 200, await answer.text()
-                    told: dict[str, object] = await answer.json()
-                    return told
+                    body: dict[str, object] = await answer.json()
+                    return body
 
             core = await dumped("coordinator")
             for _ in range(200):  # the worker reads what is committed with its next call

@@ -19,15 +19,15 @@ async def test_discovery_leads_to_every_kind(client: Client) -> None:
     groups = {group["name"] for group in (await client.get("/apis"))["groups"]}
     assert groups == {kind.group for kind in KINDS if kind.group}
     for group in groups:
-        said = await client.get(f"/apis/{group}")
-        assert said["kind"] == "APIGroup"
-        assert said["preferredVersion"]["groupVersion"].startswith(f"{group}/")
+        body = await client.get(f"/apis/{group}")
+        assert body["kind"] == "APIGroup"
+        assert body["preferredVersion"]["groupVersion"].startswith(f"{group}/")
     for kind in KINDS:
         root = "apis" if kind.group else "api"
         listed = (await client.get(f"/{root}/{kind.api_version}"))["resources"]
-        (found,) = [entry for entry in listed if entry["name"] == kind.plural]
-        assert (found["kind"], found["namespaced"]) == (kind.written, kind.namespaced)
-        assert set(found["verbs"]) == set(kind.verbs)
+        (result,) = [entry for entry in listed if entry["name"] == kind.plural]
+        assert (result["kind"], result["namespaced"]) == (kind.written, kind.namespaced)
+        assert set(result["verbs"]) == set(kind.verbs)
         await client.get(f"/{root}/{kind.api_version}/{kind.plural}")
     assert (await client.get("/version"))["minor"] == "32"
 
@@ -60,9 +60,9 @@ async def test_every_operation_is_there(client: Client) -> None:
             url = path.replace("{namespace}", "ns").replace("{name}", "nobody")
             for method in operations.keys() - {"parameters"}:
                 async with client.session.request(method, url) as answer:
-                    said = await answer.json()
+                    body = await answer.json()
                     assert answer.status != 405, (method, path)
-                    assert answer.status < 500, (method, path, said)
+                    assert answer.status < 500, (method, path, body)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,6 @@ async def test_packed_bodies_stay_packed(
 ) -> None:
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     async with client.session.post(path, data=body, headers=headers) as answer:
-        said = orjson.loads(await answer.read())
-        assert (answer.status, said["reason"]) == (415, "UnsupportedMediaType"), said
+        output = orjson.loads(await answer.read())
+        assert (answer.status, output["reason"]) == (415, "UnsupportedMediaType"), output
     assert "Traceback" not in caplog.text

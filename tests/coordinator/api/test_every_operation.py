@@ -55,14 +55,14 @@ def url(embedded_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactor
     """A service in a thread of its own, so that clients that wait may ask it."""
     with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
         client.flushall()
-    began, found = threading.Event(), list[str]()
+    began, result = threading.Event(), list[str]()
     loop, ending = asyncio.new_event_loop(), asyncio.Event()
 
     async def serve() -> None:
         async with running(embedded_server.url, Path(tmp_path_factory.mktemp("s"))) as service:
             await put(service, *ITEMS)
             await service.until(lambda status: status["tasks"]["running"] == 5)
-            found.append(service.url)
+            result.append(service.url)
             began.set()
             await ending.wait()
 
@@ -75,7 +75,7 @@ def url(embedded_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactor
         thread.start()
         try:
             assert began.wait(MINUTE)
-            yield found[0]
+            yield result[0]
         finally:
             loop.call_soon_threadsafe(ending.set)
             thread.join(MINUTE)
@@ -106,13 +106,13 @@ def operations() -> Named:
     import schemathesis
     from schemathesis.core.result import Ok
 
-    found = {}
+    results = {}
     for each in documents():
         for result in schemathesis.openapi.from_dict(each).get_all_operations():
             assert isinstance(result, Ok), result
             operation = result.ok()
-            found[operation.definition.raw["operationId"]] = operation
-    return found
+            results[operation.definition.raw["operationId"]] = operation
+    return results
 
 
 @functools.cache
@@ -335,7 +335,7 @@ def fine(answer: requests.Response) -> None:
     """No error of the server; what is refused is told as a Status."""
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 400:
-        said = answer.json()
-        assert (said["kind"], said["code"]) == ("Status", answer.status_code)
-        assert said["message"]
-        assert "Traceback" not in said["message"]
+        body = answer.json()
+        assert (body["kind"], body["code"]) == ("Status", answer.status_code)
+        assert body["message"]
+        assert "Traceback" not in body["message"]

@@ -55,15 +55,15 @@ class UpKubectl:
 
     def ok(self, *words: str, text: str = "") -> str:
         """Output of a command that must succeed."""
-        said = self(*words, text=text)
-        assert said.code == 0, (words, str(said))
-        return said.out
+        result = self(*words, text=text)
+        assert result.code == 0, (words, str(result))
+        return result.out
 
     def until(self, pattern: str, *words: str) -> None:
         """Until a command prints it: the service tells some things when it comes to them."""
         end = time.monotonic() + SECONDS
-        while not re.search(pattern, said := self.ok(*words)):
-            assert time.monotonic() < end, said
+        while not re.search(pattern, output := self.ok(*words)):
+            assert time.monotonic() < end, output
             time.sleep(0.2)
 
     def file(self, name: str, *objects: object) -> str:
@@ -127,8 +127,8 @@ def _filled(kubectl: UpKubectl) -> UpKubectl:
 
 
 def test_it_is_new_enough(kubectl: UpKubectl) -> None:
-    said = json.loads(kubectl.ok("version", "-o", "json"))
-    client, server = said["clientVersion"], said["serverVersion"]
+    body = json.loads(kubectl.ok("version", "-o", "json"))
+    client, server = body["clientVersion"], body["serverVersion"]
     assert (int(client["major"]), int(re.match(r"\d+", client["minor"])[0])) >= OLDEST  # type: ignore[index]
     assert "quadrant" in server["gitVersion"]
 
@@ -191,8 +191,8 @@ def test_it_watches(kubectl: UpKubectl) -> None:
 def test_it_applies_and_tells_what_would_change(kubectl: UpKubectl) -> None:
     first, second = running_pod("one", tier="a"), running_pod("one", tier="b")
     path = kubectl.file("one", first)
-    said = kubectl("diff", "-f", path)
-    assert (said.code, "+  name: one" in said.out) == (1, True), said
+    result = kubectl("diff", "-f", path)
+    assert (result.code, "+  name: one" in result.out) == (1, True), result
     assert kubectl.ok("apply", "-f", path, "--dry-run=server") == (
         "pod/one created (server dry run)\n"
     )
@@ -204,10 +204,10 @@ def test_it_applies_and_tells_what_would_change(kubectl: UpKubectl) -> None:
     assert kubectl.ok("apply", "-f", path) == "pod/one unchanged\n"
     assert kubectl("diff", "-f", path) == KubectlOutput(0, "", "")
     path = kubectl.file("one", second)
-    said = kubectl("diff", "-f", path)
-    assert said.code == 1
-    assert re.search(r"^-\s+tier: a$", said.out, re.M), said
-    assert re.search(r"^\+\s+tier: b$", said.out, re.M), said
+    result = kubectl("diff", "-f", path)
+    assert result.code == 1
+    assert re.search(r"^-\s+tier: a$", result.out, re.M), result
+    assert re.search(r"^\+\s+tier: b$", result.out, re.M), result
     assert kubectl.ok("apply", "-f", path) == "pod/one configured\n"
     assert kubectl("diff", "-f", str(kubectl.home / "none.json")).code > 1
     kubectl.ok("wait", "pod/one", "-n", "ns", "--for=condition=PodScheduled", "--timeout=60s")
@@ -221,10 +221,10 @@ def test_the_server_applies(kubectl: UpKubectl) -> None:
     assert kubectl.ok(*apply) == "pod/two serverside-applied\n"
     assert kubectl("diff", "--server-side", "-f", path).code == 0
     kubectl.file("two", running_pod("two", tier="b"))
-    said = kubectl(*apply, "--field-manager=another")
-    assert said.code == 1
-    assert 'conflict with "kubectl"' in said.err
-    assert ".metadata.labels.tier" in said.err
+    result = kubectl(*apply, "--field-manager=another")
+    assert result.code == 1
+    assert 'conflict with "kubectl"' in result.err
+    assert ".metadata.labels.tier" in result.err
     forced = kubectl.ok(*apply, "--field-manager=another", "--force-conflicts")
     assert forced == "pod/two serverside-applied\n"
     assert kubectl("diff", "--server-side", "--field-manager=another", "-f", path).code == 0
@@ -245,34 +245,34 @@ def test_a_finalizer_can_be_taken_away(kubectl: UpKubectl) -> None:
 
 
 def test_it_explains(kubectl: UpKubectl) -> None:
-    said = kubectl.ok("explain", "pod.spec.containers.resources.requests")
-    assert "Amounts that are set aside for it" in said
+    output = kubectl.ok("explain", "pod.spec.containers.resources.requests")
+    assert "Amounts that are set aside for it" in output
     assert "minAvailable\t<integer>" in kubectl.ok("explain", "vcjob.spec")
 
 
 def test_what_is_wrong_is_told_field_by_field(kubectl: UpKubectl) -> None:
     wrong = job("wrong", 1)
     wrong["spec"]["minAvailable"] = -1
-    said = kubectl("apply", "-f", kubectl.file("wrong", wrong))
-    assert said.code == 1
-    assert 'The Job "wrong" is invalid: spec.minAvailable: Invalid value' in said.err
+    result = kubectl("apply", "-f", kubectl.file("wrong", wrong))
+    assert result.code == 1
+    assert 'The Job "wrong" is invalid: spec.minAvailable: Invalid value' in result.err
     unknown = pod("wrong")
     unknown["spec"]["nodeSelectr"] = {"a": "b"}
-    said = kubectl("apply", "-f", kubectl.file("wrong", unknown))
-    assert said.code == 1
-    assert "spec.nodeSelectr" in said.err
+    result = kubectl("apply", "-f", kubectl.file("wrong", unknown))
+    assert result.code == 1
+    assert "spec.nodeSelectr" in result.err
     assert kubectl("get", "pod,vcjob", "wrong", "-n", "ns").code == 1
 
 
 def test_the_plugin_is_the_command(kubectl: UpKubectl) -> None:
     """``kubectl-quadrant`` stands beside ``quadrant``; kubectl finds it in PATH."""
-    said = kubectl.ok("quadrant", "get", "pods", "-n", "ns", "-o", "name")
-    assert said.splitlines() == ["pod/big", *(f"pod/train-w-{i}" for i in range(3))]
+    output = kubectl.ok("quadrant", "get", "pods", "-n", "ns", "-o", "name")
+    assert output.splitlines() == ["pod/big", *(f"pod/train-w-{i}" for i in range(3))]
     assert "ExceedsNodeCapacity" in kubectl("quadrant", "explain", "pod", "ns/big").out
 
 
 def test_what_is_not_there_is_told_cleanly(kubectl: UpKubectl) -> None:
     for words in (("auth", "can-i", "get", "pods"), ("cluster-info",), ("top", "pods")):
-        said = kubectl(*words)
-        assert "Traceback" not in said.out + said.err
-        assert "panic" not in said.err
+        result = kubectl(*words)
+        assert "Traceback" not in result.out + result.err
+        assert "panic" not in result.err

@@ -50,8 +50,8 @@ async def test_while_it_stops_it_reads_and_takes_nothing(redis_url: str, short_d
             async with session.post(f"{BASE}/lists", json={}) as answer:
                 assert answer.status == 503
                 assert answer.headers["Retry-After"]
-                said = await answer.json()
-            assert said["reason"] == "ServiceUnavailable"
+                body = await answer.json()
+            assert body["reason"] == "ServiceUnavailable"
             async with session.delete(f"{PODS}/p1") as answer:
                 assert answer.status == 503
 

@@ -20,28 +20,28 @@ ENTRIES = [BindEntry(id="1-0", binds=[(1, 0, [0, 1], [5, 6]), (2, 0, [0], [7])])
 
 def plan() -> BindPlan:
     jobs = {1: job(1, count=2)}
-    made = plan_binds(ENTRIES, jobs=jobs.get, node=lambda row: f"n{row}")
-    assert made is not None
-    return made
+    bind_plan = plan_binds(ENTRIES, jobs=jobs.get, node=lambda row: f"n{row}")
+    assert bind_plan is not None
+    return bind_plan
 
 
 def test_a_plan_names_tasks_incarnations_and_nodes_and_leaves_out_jobs_that_are_gone() -> None:
-    made = plan()
-    assert made.ids == ["1-0"]
-    assert made.requests.tasks == ["1.0", "1.1"]
-    assert made.requests.uids == ["u1", "u1"]
-    assert made.requests.pods == ["ns/j1-worker-0", "ns/j1-worker-1"]
-    assert made.requests.nodes == ["n5", "n6"]
+    bind_plan = plan()
+    assert bind_plan.ids == ["1-0"]
+    assert bind_plan.requests.tasks == ["1.0", "1.1"]
+    assert bind_plan.requests.uids == ["u1", "u1"]
+    assert bind_plan.requests.pods == ["ns/j1-worker-0", "ns/j1-worker-1"]
+    assert bind_plan.requests.nodes == ["n5", "n6"]
 
 
 def test_members_that_a_job_does_not_have_are_left_out() -> None:
     """A leader that stood still reads a bind of its successor's, of a pod that joined the job
     since. It raised: the process ended with a traceback where it should have stepped down."""
     jobs = {1: job(1, count=1), 2: job(2, count=1)}
-    made = plan_binds(ENTRIES, jobs=jobs.get, node=lambda row: f"n{row}")
-    assert made is not None
-    assert (made.requests.tasks, made.requests.nodes) == (["1.0", "2.0"], ["n5", "n7"])
-    assert (made.tasks, made.rows) == ([0, 0], [5, 7])
+    bind_plan = plan_binds(ENTRIES, jobs=jobs.get, node=lambda row: f"n{row}")
+    assert bind_plan is not None
+    assert (bind_plan.requests.tasks, bind_plan.requests.nodes) == (["1.0", "2.0"], ["n5", "n7"])
+    assert (bind_plan.tasks, bind_plan.rows) == ([0, 0], [5, 7])
 
 
 def test_what_was_recorded_before_a_crash_is_not_bound_again() -> None:
@@ -58,17 +58,21 @@ def test_what_was_recorded_before_a_crash_is_not_bound_again() -> None:
 
 
 def test_answers_become_states_and_unknown_ones_are_asked_again() -> None:
-    made = plan()
-    result = judge_answers(made, BindAnswers([BindAnswer.ALREADY, BindAnswer.UNKNOWN], ["n5", ""]))
+    bind_plan = plan()
+    result = judge_answers(
+        bind_plan, BindAnswers([BindAnswer.ALREADY, BindAnswer.UNKNOWN], ["n5", ""])
+    )
     assert result.items == [StatusItem(state=TaskState.BOUND, jid=1, tasks=[0], rows=[5])]
-    again = part_of(made, result.again)
+    again = part_of(bind_plan, result.again)
     assert again.requests.tasks == ["1.1"]
     assert again.ids == []
 
 
 def test_a_refused_bind_goes_back_and_one_found_elsewhere_is_an_alarm() -> None:
-    made = plan()
-    result = judge_answers(made, BindAnswers([BindAnswer.REFUSED, BindAnswer.ELSEWHERE], ["", "x"]))
+    bind_plan = plan()
+    result = judge_answers(
+        bind_plan, BindAnswers([BindAnswer.REFUSED, BindAnswer.ELSEWHERE], ["", "x"])
+    )
     assert result.items == [StatusItem(state=TaskState.PENDING, jid=1, tasks=[0], rows=[5])]
     assert result.elsewhere == [1]
 
@@ -95,10 +99,10 @@ def test_a_plan_carries_the_devices_of_its_entries_also_in_parts() -> None:
     half = (("kai-gpu/1", (500,)),)
     entry = BindEntry(id="1-0", binds=[(1, 0, [0, 1], [5, 6])], devices={(1, 1): half})
     jobs = {1: job(1, count=2)}
-    made = plan_binds([entry], jobs=jobs.get, node=lambda row: f"n{row}")
-    assert made is not None
-    assert made.requests.devices == [(), half]
-    assert part_of(made, [1]).requests.devices == [half]
+    bind_plan = plan_binds([entry], jobs=jobs.get, node=lambda row: f"n{row}")
+    assert bind_plan is not None
+    assert bind_plan.requests.devices == [(), half]
+    assert part_of(bind_plan, [1]).requests.devices == [half]
     assert plan().requests.devices == []
 
 

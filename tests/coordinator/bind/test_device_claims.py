@@ -79,7 +79,7 @@ async def until_claims(parts: Running, done: Callable[[dict[str, Json]], bool]) 
 
 async def given(parts: Running) -> dict[str, list[tuple[str, str]]]:
     """Pod -> (pool, device) of its claims, each of which names the pod and its node alone."""
-    pods, found = await read(parts, PODS), dict[str, list[tuple[str, str]]]()
+    pods, matches = await read(parts, PODS), dict[str, list[tuple[str, str]]]()
     for item in (await read(parts, CLAIMS)).values():
         status = item.get("status") or {}
         for user in status.get("reservedFor") or ():
@@ -91,8 +91,8 @@ async def given(parts: Running) -> dict[str, list[tuple[str, str]]]:
             assert field["values"] == [using["spec"]["nodeName"]]
             results = status["allocation"]["devices"]["results"]
             assert {result["request"] for result in results} == {"gpu"}
-            found[user["name"]] = [(result["pool"], result["device"]) for result in results]
-    return found
+            matches[user["name"]] = [(result["pool"], result["device"]) for result in results]
+    return matches
 
 
 async def test_claims_say_which_devices_they_have_and_who_uses_them(
@@ -139,10 +139,10 @@ async def test_a_claim_that_several_pods_share_is_free_after_the_last_of_them(
     async with running(embedded_server.url, short_dir) as parts:
         await submit(parts, *objects, sharing("a"), sharing("b"))
         await parts.until(lambda status: status["tasks"]["running"] == 2)
-        found = await given(parts)
-        assert found == {name: [("n1", "gpu-0"), ("n1", "gpu-1")] for name in "ab"}
+        result = await given(parts)
+        assert result == {name: [("n1", "gpu-0"), ("n1", "gpu-1")] for name in "ab"}
         await submit(parts, claim("both"))
-        assert await given(parts) == found, "its author, who sends it again, takes nothing away"
+        assert await given(parts) == result, "its author, who sends it again, takes nothing away"
         await delete(parts, f"{PODS}/a")
         one = await until_claims(parts, lambda claims: len(claims["both"]["reservedFor"]) == 1)
         assert one["both"]["allocation"], "the other pod still has them"

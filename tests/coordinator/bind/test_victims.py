@@ -70,9 +70,9 @@ def filled(minimum: int = 1) -> Coordinator:
 def evict(
     core: Coordinator, *tasks: int, incarnation: int = 0
 ) -> tuple[list[tuple[int, int]], list[str]]:
-    found = core.evicted([entry(*tasks, incarnation=incarnation)])
+    result = core.evicted([entry(*tasks, incarnation=incarnation)])
     core.validate()
-    return found
+    return result
 
 
 def reports(kind: Report, tasks: list[int], incarnation: int = 0) -> Reports:

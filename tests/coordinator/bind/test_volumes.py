@@ -86,14 +86,14 @@ async def test_a_class_with_a_provisioner_makes_the_volume_for_the_node(
     embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
     flush(embedded_server)
-    made = {**storage_class(), "provisioner": "csi.example.com"}
+    items = {**storage_class(), "provisioner": "csi.example.com"}
     zone = {"key": "zone", "values": ["a", "b"]}
-    made["allowedTopologies"] = [{"matchLabelExpressions": [zone]}]
+    items["allowedTopologies"] = [{"matchLabelExpressions": [zone]}]
     nodes = [node(f"n{i}", labels={"zone": "ab"[i]}) for i in range(2)]
     claims = [volume_claim(f"c{i}", "ns") for i in range(2)]
     jobs = [asking(f"j{i}", f"c{i}") for i in range(2)]
     async with running(embedded_server.url, short_dir) as parts:
-        await submit(parts, *nodes, made, *claims, *jobs)
+        await submit(parts, *nodes, items, *claims, *jobs)
         await parts.until(lambda status: status["tasks"]["running"] == 2)
         assert all((await volumes_of_claims(parts)).values())
         zones = {n["metadata"]["name"]: n["metadata"]["labels"]["zone"] for n in nodes}
@@ -149,8 +149,8 @@ async def test_a_pod_that_waits_for_a_volume_leaves_a_node_that_is_drained(
         await submit(parts, *items)
         await parts.until(lambda _: bool(asked))
         await cordon(session, "n1")
-        code, said = await evict(session, "j-w-0")
-        assert (code, said["message"]) == (429, EvictionObstacle.VOLUME.value)
+        code, output = await evict(session, "j-w-0")
+        assert (code, output["message"]) == (429, EvictionObstacle.VOLUME.value)
         await parts.until(lambda status: status["tasks"]["pending"] == 1)
         assert (await evict(session, "j-w-0"))[0] == 404
         [state] = parts.service.core.order.jobs.values()

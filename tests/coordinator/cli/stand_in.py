@@ -37,8 +37,8 @@ def resources(group_version: str, *entries: tuple[str, str, bool, list[str]]) ->
 
 
 def group(name: str, version: str) -> dict[str, Any]:
-    said = {"groupVersion": f"{name}/{version}", "version": version}
-    return {"name": name, "versions": [said], "preferredVersion": said}
+    printed = {"groupVersion": f"{name}/{version}", "version": version}
+    return {"name": name, "versions": [printed], "preferredVersion": printed}
 
 
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
@@ -89,8 +89,8 @@ def status(code: int, reason: str, message: str, *causes: tuple[str, str]) -> An
         "code": code,
     }
     if causes:
-        said = [{"field": f, "message": m, "reason": "FieldValueInvalid"} for f, m in causes]
-        body["details"] = {"causes": said}
+        printed = [{"field": f, "message": m, "reason": "FieldValueInvalid"} for f, m in causes]
+        body["details"] = {"causes": printed}
     return code, body
 
 

@@ -34,9 +34,9 @@ def test_apply_says_what_became_of_each(quadrant: Quadrant) -> None:
         ],
     }
     with serving(answers) as server:
-        said = quadrant("apply", "-f", "-", "-s", server.url, stdin=TWO)
-        assert (said.code, said.err) == (0, "")
-        assert said.out == "pod/a created\npod/b configured\n"
+        result = quadrant("apply", "-f", "-", "-s", server.url, stdin=TWO)
+        assert (result.code, result.err) == (0, "")
+        assert result.out == "pod/a created\npod/b configured\n"
         again = quadrant("apply", "-f", "-", "-s", server.url, stdin=TWO)
         assert again.lines[1] == "pod/b unchanged", "only its state moved"
         third = quadrant("apply", "-f", "-", "-s", server.url, "--dry-run=server", stdin=TWO)
@@ -62,8 +62,8 @@ def test_what_the_server_alone_writes_is_no_change(quadrant: Quadrant) -> None:
         assert quadrant("apply", "-f", "-", "-s", server.url, stdin=text).out == "pod/b unchanged\n"
         assert quadrant("diff", "-f", "-", "-s", server.url, stdin=text).out == ""
         moved["metadata"]["annotations"]["team"] = "a"
-        said = quadrant("diff", "-f", "-", "-s", server.url, stdin=text)
-    changes = [line.split() for line in said.lines if line.startswith(("+ ", "- "))]
+        result = quadrant("diff", "-f", "-", "-s", server.url, stdin=text)
+    changes = [line.split() for line in result.lines if line.startswith(("+ ", "- "))]
     assert changes == [["+", "annotations:"], ["+", "team:", "a"]]
 
 
@@ -83,9 +83,9 @@ def test_a_refused_object_does_not_keep_the_others_out(quadrant: Quadrant) -> No
     }
     odd = TWO + "\n---\nkind: Pdo\napiVersion: v1\n---\nkind: Pod\napiVersion: v1\n"
     with serving(answers) as server:
-        said = quadrant("apply", "-f", "-", "-s", server.url, stdin=odd)
-    assert (said.code, said.out) == (1, "pod/b created\n")
-    first, *causes, kind, name = said.err.splitlines()
+        result = quadrant("apply", "-f", "-", "-s", server.url, stdin=odd)
+    assert (result.code, result.out) == (1, "pod/b created\n")
+    first, *causes, kind, name = result.err.splitlines()
     assert first == 'Error: standard input: Pod a: Pod "a" is invalid'
     assert causes == ["  spec.containers: must have one", "  spec.x: odd"]
     assert "did you mean Pod?" in kind
@@ -95,10 +95,10 @@ def test_a_refused_object_does_not_keep_the_others_out(quadrant: Quadrant) -> No
 def test_what_has_only_a_prefix_of_a_name_is_created_and_not_applied(quadrant: Quadrant) -> None:
     text = "kind: Pod\napiVersion: v1\nmetadata: {generateName: made-}\n"
     with serving({}) as server:
-        said = quadrant("apply", "-f", "-", "-s", server.url, stdin=text)
-    assert (said.code, said.out) == (1, "")
-    assert "metadata.generateName: each time it would be another object" in said.err
-    assert "kubectl create -f FILE" in said.err
+        result = quadrant("apply", "-f", "-", "-s", server.url, stdin=text)
+    assert (result.code, result.out) == (1, "")
+    assert "metadata.generateName: each time it would be another object" in result.err
+    assert "kubectl create -f FILE" in result.err
 
 
 def test_many_go_side_by_side_and_are_told_in_order(quadrant: Quadrant) -> None:
@@ -111,10 +111,10 @@ def test_many_go_side_by_side_and_are_told_in_order(quadrant: Quadrant) -> None:
     with serving(answers) as server:
         server.slow = 0.02
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        said = quadrant("apply", "-f", "-", "-s", server.url, stdin=text)
+        result = quadrant("apply", "-f", "-", "-s", server.url, stdin=text)
     assert server.most_at_once > 4
     label = "queue.scheduling.volcano.sh/q"
-    assert said.lines == [f"{label} created", *(f"pod/{n} created" for n in names)]
+    assert result.lines == [f"{label} created", *(f"pod/{n} created" for n in names)]
     assert server.requests("PATCH")[0].path == f"{QUEUES}/q", "before any of its jobs"
 
 
@@ -134,8 +134,8 @@ def test_files_and_directories(quadrant: Quadrant, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not: {a manifest")
     answers = {("GET", f"{PODS}/{n}"): MISSING for n in "ab"}
     with serving(answers) as server:
-        said = quadrant("apply", "-f", str(tmp_path), "-s", server.url, "--dry-run=client")
-        assert said.out == "pod/a created (dry run)\npod/b created (dry run)\n"
+        result = quadrant("apply", "-f", str(tmp_path), "-s", server.url, "--dry-run=client")
+        assert result.out == "pod/a created (dry run)\npod/b created (dry run)\n"
         assert server.requests("PATCH") == []
 
 
@@ -154,26 +154,26 @@ def test_a_file_that_cannot_be_read_changes_nothing(
     good.write_text("kind: Pod\napiVersion: v1\nmetadata: {name: a}\n")
     bad.write_text(text)
     with serving({}) as server:
-        said = quadrant("apply", "-f", str(good), "-f", str(bad), "-s", server.url)
+        result = quadrant("apply", "-f", str(good), "-f", str(bad), "-s", server.url)
         assert server.asked == []
-    assert said.code == 1
-    assert said.err.startswith(f"Error: {bad}: ")
-    assert told in said.err
+    assert result.code == 1
+    assert result.err.startswith(f"Error: {bad}: ")
+    assert told in result.err
     assert "name a file" in quadrant("apply", "-f", "no-such-file").err
 
 
 def test_a_namespace_that_contradicts_is_refused(quadrant: Quadrant) -> None:
     with serving({}) as server:
-        said = quadrant(
+        result = quadrant(
             "apply", "-f", "-", "-n", "other", "-s", server.url, stdin=json.dumps(pod("b"))
         )
-    assert said.code == 1
-    assert "metadata.namespace is default, but -n says other" in said.err
+    assert result.code == 1
+    assert "metadata.namespace is default, but -n says other" in result.err
 
 
 def test_no_server_is_told_once(quadrant: Quadrant) -> None:
-    said = quadrant("apply", "-f", "-", "-s", "http://127.0.0.1:9", stdin=TWO)
-    assert (said.code, said.out, said.err.count("Error:")) == (1, "", 1)
+    result = quadrant("apply", "-f", "-", "-s", "http://127.0.0.1:9", stdin=TWO)
+    assert (result.code, result.out, result.err.count("Error:")) == (1, "", 1)
 
 
 def test_diff_ends_with_0_1_and_2(quadrant: Quadrant) -> None:
@@ -185,22 +185,22 @@ def test_diff_ends_with_0_1_and_2(quadrant: Quadrant) -> None:
     }
     with serving(answers) as server:
         assert quadrant("diff", "-f", "-", "-s", server.url, stdin=text) == (0, "", "")
-        said = quadrant("diff", "-f", "-", "-s", server.url, stdin=text)
+        result = quadrant("diff", "-f", "-", "-s", server.url, stdin=text)
         assert quadrant("diff", "-f", "-", "-s", server.url, stdin=text).code == 2
         assert all(asked.query["dryRun"] == "All" for asked in server.requests("PATCH"))
-    assert said.code == 1
-    assert "-  nodeName: n1\n+  nodeName: n2\n" in said.out
-    assert "resourceVersion" not in said.out
+    assert result.code == 1
+    assert "-  nodeName: n1\n+  nodeName: n2\n" in result.out
+    assert "resourceVersion" not in result.out
     assert quadrant("diff", "-f", "no-such-file").code == 2
 
 
 def test_diff_of_what_is_not_there(quadrant: Quadrant) -> None:
     answers = {("GET", f"{PODS}/b"): MISSING, ("PATCH", f"{PODS}/b"): (201, pod("b"))}
     with serving(answers) as server:
-        said = quadrant("diff", "-f", "-", "-s", server.url, stdin=json.dumps(pod("b")))
-    assert said.code == 1
-    assert "+kind: Pod\n" in said.out
-    assert "uid" not in said.out
+        result = quadrant("diff", "-f", "-", "-s", server.url, stdin=json.dumps(pod("b")))
+    assert result.code == 1
+    assert "+kind: Pod\n" in result.out
+    assert "uid" not in result.out
 
 
 def test_delete_by_name_waits_until_it_is_gone(quadrant: Quadrant) -> None:
@@ -211,8 +211,8 @@ def test_delete_by_name_waits_until_it_is_gone(quadrant: Quadrant) -> None:
         ("GET", f"{PODS}/a"): [(200, leaving), (200, leaving), MISSING],
     }
     with serving(answers) as server:
-        said = quadrant("delete", "pod/a", "-s", server.url)
-        assert said == (0, "pod/a deleted\n", "")
+        result = quadrant("delete", "pod/a", "-s", server.url)
+        assert result == (0, "pod/a deleted\n", "")
         looks = [asked for asked in server.requests("GET") if asked.path == f"{PODS}/a"]
         assert len(looks) == 3
 
@@ -222,9 +222,9 @@ def test_delete_that_takes_too_long_ends_with_1(quadrant: Quadrant) -> None:
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     answers = {("DELETE", f"{PODS}/a"): (200, leaving), ("GET", f"{PODS}/a"): (200, leaving)}
     with serving(answers) as server:
-        said = quadrant("delete", "pod/a", "--timeout=0.2s", "-s", server.url)
-        assert said.code == 1
-        assert "pod/a: still there" in said.err
+        result = quadrant("delete", "pod/a", "--timeout=0.2s", "-s", server.url)
+        assert result.code == 1
+        assert "pod/a: still there" in result.err
         assert quadrant("delete", "pod/a", "--no-wait", "-s", server.url).code == 0
 
 
@@ -235,13 +235,13 @@ def test_delete_by_label_and_by_file(quadrant: Quadrant) -> None:
         ("DELETE", f"{PODS}/b"): MISSING,
     }
     with serving(answers) as server:
-        said = quadrant("delete", "pods", "-l", "app=x", "-s", server.url)
-        assert (said.code, said.out, said.err) == (1, "pod/a deleted\n", "Error: not found\n")
-        said = quadrant("delete", "-f", "-", "--ignore-not-found", "-s", server.url, stdin=TWO)
-        assert (said.code, said.out) == (0, "pod/a deleted\n")
+        result = quadrant("delete", "pods", "-l", "app=x", "-s", server.url)
+        assert (result.code, result.out, result.err) == (1, "pod/a deleted\n", "Error: not found\n")
+        result = quadrant("delete", "-f", "-", "--ignore-not-found", "-s", server.url, stdin=TWO)
+        assert (result.code, result.out) == (0, "pod/a deleted\n")
         assert sorted(a.path[-1] for a in server.requests("DELETE")) == ["a", "a", "b", "b"]
-        said = quadrant("delete", "pods", "-s", server.url)
-        assert (said.code, "--all" in said.err) == (2, True)
+        result = quadrant("delete", "pods", "-s", server.url)
+        assert (result.code, "--all" in result.err) == (2, True)
 
 
 def test_queues_are_closed_and_opened(quadrant: Quadrant) -> None:
@@ -253,7 +253,7 @@ def test_queues_are_closed_and_opened(quadrant: Quadrant) -> None:
         label = "queue.scheduling.volcano.sh/a"
         assert quadrant("queue", "close", "a", "-s", server.url).out == f"{label} closed\n"
         assert quadrant("queue", "open", "a", "-s", server.url).out == f"{label} opened\n"
-        said = quadrant("queue", "close", "a", "b", "--dry-run=client", "-s", server.url)
-        assert (said.code, said.out) == (1, f"{label} closed (dry run)\n")
+        result = quadrant("queue", "close", "a", "b", "--dry-run=client", "-s", server.url)
+        assert (result.code, result.out) == (1, f"{label} closed (dry run)\n")
         bodies = [json.loads(asked.body) for asked in server.requests("PATCH")]
     assert bodies == [{"status": {"state": "Closed"}}, {"status": {"state": "Open"}}]

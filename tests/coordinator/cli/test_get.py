@@ -31,8 +31,8 @@ def test_a_table_as_the_server_has_it(quadrant: Quadrant) -> None:
 
 def test_every_namespace_has_a_column(quadrant: Quadrant) -> None:
     with serving({("GET", "/api/v1/pods table"): (200, table(pod("a")))}) as server:
-        said = quadrant("get", "pods", "-A", "-s", server.url, "-l", "app=x")
-    assert said.lines == ["NAMESPACE NAME STATUS", "default a Running"]
+        result = quadrant("get", "pods", "-A", "-s", server.url, "-l", "app=x")
+    assert result.lines == ["NAMESPACE NAME STATUS", "default a Running"]
     assert server.requests("GET")[-1].query["labelSelector"] == "app=x"
 
 
@@ -42,8 +42,8 @@ def test_several_kinds(quadrant: Quadrant) -> None:
         ("GET", f"{NODES} table"): (200, table(pod("n"))),
     }
     with serving(answers) as server:
-        said = quadrant("get", "pods,nodes", "-s", server.url)
-    assert said.lines == ["NAME STATUS", "pod/a Running", "", "NAME STATUS", "node/n Running"]
+        result = quadrant("get", "pods,nodes", "-s", server.url)
+    assert result.lines == ["NAME STATUS", "pod/a Running", "", "NAME STATUS", "node/n Running"]
 
 
 def test_named_objects_and_one_that_is_not_there(quadrant: Quadrant) -> None:
@@ -53,10 +53,10 @@ def test_named_objects_and_one_that_is_not_there(quadrant: Quadrant) -> None:
         ("GET", f"{PODS}/c"): status(404, "NotFound", 'pods "c" not found'),
     }
     with serving(answers) as server:
-        said = quadrant("get", "pod/a", "pod/c", "pod/b", "-s", server.url)
+        result = quadrant("get", "pod/a", "pod/c", "pod/b", "-s", server.url)
         quiet = quadrant("get", "pod", "c", "--ignore-not-found", "-s", server.url)
-    assert said.lines == ["NAME STATUS", "a Running", "b Running"]
-    assert (said.code, said.err) == (1, 'Error: pods "c" not found\n')
+    assert result.lines == ["NAME STATUS", "a Running", "b Running"]
+    assert (result.code, result.err) == (1, 'Error: pods "c" not found\n')
     assert quiet == (0, "", "")
 
 
@@ -65,8 +65,8 @@ def test_pages_are_one_table_and_one_that_expired_is_read_again(quadrant: Quadra
     first["metadata"]["continue"] = "more"
     pages: list[tuple[int, Any]] = [(200, first), GONE, (200, first), (200, table(pod("b")))]
     with serving({("GET", f"{PODS} table"): pages}) as server:
-        said = quadrant("get", "pods", "-s", server.url)
-    assert said.lines == ["NAME STATUS", "a Running", "b Running"]
+        result = quadrant("get", "pods", "-s", server.url)
+    assert result.lines == ["NAME STATUS", "a Running", "b Running"]
     assert [a.query.get("continue") for a in server.asked if a.path == PODS] == [
         None,
         "more",
@@ -95,9 +95,9 @@ def test_forms_for_scripts(quadrant: Quadrant) -> None:
     with serving(answers) as server:
 
         def out(*arguments: str) -> str:
-            said = quadrant("get", *arguments, "-s", server.url)
-            assert (said.code, said.err) == (0, "")
-            return said.out
+            result = quadrant("get", *arguments, "-s", server.url)
+            assert (result.code, result.err) == (0, "")
+            return result.out
 
         assert json.loads(out("pod/a", "-o", "json")) == pod("a")
         assert yaml.safe_load(out("pod/a", "-o", "yaml")) == pod("a")
@@ -124,9 +124,9 @@ def test_the_order_that_was_asked_for(quadrant: Quadrant) -> None:
         ("GET", f"{PODS} table"): (200, table(none, ten, two)),
     }
     with serving(answers) as server:
-        said = quadrant("get", "pods", "--sort-by", ".x", "--no-headers", "-s", server.url)
+        result = quadrant("get", "pods", "--sort-by", ".x", "--no-headers", "-s", server.url)
         names = quadrant("get", "pods", "--sort-by", "{.x}", "-o", "name", "-s", server.url)
-    assert [line.split()[0] for line in said.lines] == ["b", "a", "c"]
+    assert [line.split()[0] for line in result.lines] == ["b", "a", "c"]
     assert names.lines == ["pod/b", "pod/a", "pod/c"]
 
 
@@ -141,9 +141,9 @@ def test_the_order_that_was_asked_for(quadrant: Quadrant) -> None:
 )
 def test_what_cannot_be_asked(quadrant: Quadrant, arguments: str, told: str) -> None:
     with serving({}) as server:
-        said = quadrant("get", *arguments.split(), "-s", server.url)
-    assert said.code == 1
-    assert told in said.err
+        result = quadrant("get", *arguments.split(), "-s", server.url)
+    assert result.code == 1
+    assert told in result.err
 
 
 def test_a_kind_is_known_by_all_its_names(quadrant: Quadrant) -> None:
@@ -173,25 +173,25 @@ def test_a_watch_goes_on_after_what_it_has_seen(quadrant: Quadrant) -> None:
     ]
     answers = {("GET", f"{PODS} table"): (200, table(pod("a"))), ("GET", f"{PODS} watch"): streams}
     with serving(answers) as server:
-        said = quadrant("get", "pods", "-w", "-s", server.url)
+        result = quadrant("get", "pods", "-w", "-s", server.url)
     versions = [a.query["resourceVersion"] for a in server.asked if a.query.get("watch")]
     assert versions == ["7", "12", "9", "7"]  # the last after a new list
-    assert said.lines == [
+    assert result.lines == [
         "NAME STATUS",
         "a Running",
         "long-name Failed",
         "long-name Failed",
         "a Running",
     ]
-    assert said.err == "Error: enough of this test\n"
+    assert result.err == "Error: enough of this test\n"
 
 
 def test_a_watch_of_one_name_and_of_changes_alone(quadrant: Quadrant) -> None:
     streams = [(200, [_event("ADDED", pod("a"))]), status(403, "Forbidden", "end")]
     answers = {("GET", f"{PODS} table"): (200, table(pod("a"))), ("GET", f"{PODS} watch"): streams}
     with serving(answers) as server:
-        said = quadrant("get", "pod", "a", "--watch-only", "-o", "name", "-s", server.url)
-    assert said.out == "pod/a\n"
+        result = quadrant("get", "pod", "a", "--watch-only", "-o", "name", "-s", server.url)
+    assert result.out == "pod/a\n"
     assert server.asked[-1].query["fieldSelector"] == "metadata.name=a"
 
 
@@ -202,25 +202,25 @@ def test_a_busy_server_is_asked_again(quadrant: Quadrant) -> None:
     busy = status(429, "TooManyRequests", "later")
     answers = {("GET", f"{PODS} table"): [busy, busy, (200, table(pod("a")))]}
     with serving(answers) as server:
-        said = quadrant("get", "pods", "-s", server.url, "-v")
-    assert said.lines == ["NAME STATUS", "a Running"]
-    assert said.err.count("/pods?limit=2000 429") == 2
+        result = quadrant("get", "pods", "-s", server.url, "-v")
+    assert result.lines == ["NAME STATUS", "a Running"]
+    assert result.err.count("/pods?limit=2000 429") == 2
 
 
 def test_who_asks(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUADRANT_TOKEN", "secret")
     refused = status(401, "Unauthorized", "no such token")
     with serving({("GET", f"{PODS} table"): refused}) as server:
-        said = quadrant("get", "pods", "-s", server.url)
+        result = quadrant("get", "pods", "-s", server.url)
     assert {asked.headers["Authorization"] for asked in server.asked} == {"Bearer secret"}
-    assert said.code == 1
-    assert "QUADRANT_TOKEN" in said.err
-    assert "secret" not in said.err
+    assert result.code == 1
+    assert "QUADRANT_TOKEN" in result.err
+    assert "secret" not in result.err
 
 
 def test_what_is_not_json_is_told(quadrant: Quadrant) -> None:
     with serving({("GET", "/apis"): (200, [1, 2])}) as server:
-        said = quadrant("get", "pods", "-s", server.url)
-    assert said.code == 1
-    assert "not a JSON object" in said.err
+        result = quadrant("get", "pods", "-s", server.url)
+    assert result.code == 1
+    assert "not a JSON object" in result.err
     assert ("GET", "/apis") in DISCOVERY

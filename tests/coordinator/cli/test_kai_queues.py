@@ -90,13 +90,13 @@ async def command(quadrant: Quadrant, redis_url: str, short_dir: Path) -> AsyncI
 
 
 async def test_the_tree_its_figures_and_who_is_next(command: Command, tmp_path: Path) -> None:
-    said = await command("queue", "list")
-    assert said.lines[0].split()[:4] == ["NAME", "RESOURCE", "QUOTA", "LIMIT"]
-    rows = {tuple(line.split()[:2]): line.split()[2:] for line in said.lines[1:]}
+    result = await command("queue", "list")
+    assert result.lines[0].split()[:4] == ["NAME", "RESOURCE", "QUOTA", "LIMIT"]
+    rows = {tuple(line.split()[:2]): line.split()[2:] for line in result.lines[1:]}
     assert rows["all", "gpu"] == ["4", "5", "1", "5", "4", "0", "9", "-", "2"]
     assert rows["red", "gpu"] == ["2", "unlimited", "3", "3", "4", "0", "6", "-", "1"]
     assert rows["blue", "gpu"] == ["2", "unlimited", "1", "2", "0", "0", "3", "-", "1"]
-    assert said.out.splitlines()[4].startswith("  red")
+    assert result.out.splitlines()[4].startswith("  red")
     described = await command("queue", "describe", "red")
     assert "fair-share" in described.out.lower()
     assert "blue" not in described.out.split("\n\n")[0]
@@ -157,9 +157,9 @@ async def test_the_word_of_explain_is_that_of_get_describe_and_events(command: C
 def test_shares_of_a_file(quadrant: Quadrant, tmp_path: Path) -> None:
     file = tmp_path / "tree.yaml"
     file.write_text(TREE)
-    said = quadrant("queue", "shares", str(file), "--total", "nvidia.com/gpu=16")
-    assert (said.code, said.lines[1].split()[:6]) == (0, ["all", "gpu", "4", "5", "1", "5"])
-    assert [line.split()[5] for line in said.lines[1:]] == ["5", "3", "2"]
+    result = quadrant("queue", "shares", str(file), "--total", "nvidia.com/gpu=16")
+    assert (result.code, result.lines[1].split()[:6]) == (0, ["all", "gpu", "4", "5", "1", "5"])
+    assert [line.split()[5] for line in result.lines[1:]] == ["5", "3", "2"]
     file.write_text(TREE.split("---", 1)[1].replace("parentQueue: all", "parentQueue: gone", 1))
     nothing = quadrant("queue", "shares", str(file))
     assert (nothing.code, "write --total" in nothing.err) == (2, True)

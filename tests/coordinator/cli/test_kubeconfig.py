@@ -110,9 +110,9 @@ def test_what_is_no_token_is_told_and_not_repeated(tmp_path: Path) -> None:
         {"QUADRANT_TOKEN": "qdt_secret\u00fc"},
         {"QUADRANT_TOKEN_FILE": str(tmp_path / "token")},
     ):
-        with pytest.raises(ConfigError, match="one word, alone") as told:
+        with pytest.raises(ConfigError, match="one word, alone") as report:
             find_access(environ=environ)
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(report.value)
 
 
 def test_a_context_shows_what_its_user_has(config: dict[str, str], tmp_path: Path) -> None:

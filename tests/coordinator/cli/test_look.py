@@ -65,13 +65,13 @@ def test_describe(quadrant: Quadrant) -> None:
         ("GET", EVENTS): (200, listed("Event", *events)),
     }
     with serving(answers) as server:
-        said = quadrant("describe", "pod", "a", "-s", server.url)
+        result = quadrant("describe", "pod", "a", "-s", server.url)
         query = server.requests("GET")[-1].query["fieldSelector"]
-    assert said.code == 0
+    assert result.code == 0
     assert query == (
         "involvedObject.kind=Pod,involvedObject.name=a,involvedObject.namespace=default"
     )
-    lines = said.lines
+    lines = result.lines
     assert lines[0] == "Name: a"
     assert "Kind: Pod (v1)" in lines
     assert lines[lines.index("Labels: app=web") + 1] == "b=c"
@@ -95,10 +95,10 @@ def test_events_by_time(quadrant: Quadrant) -> None:
     late = _event("late", "2026-01-02T00:00:00Z", type="Normal")
     early = _event("early", "2026-01-01T00:00:00Z")
     with serving({("GET", EVENTS): (200, listed("Event", late, early))}) as server:
-        said = quadrant("events", "-s", server.url)
-        assert said.lines[0] == "LAST SEEN TYPE REASON OBJECT MESSAGE"
-        assert [line.split()[-1] for line in said.lines[1:]] == ["early", "late"]
-        assert "pod/a" in said.lines[1]
+        result = quadrant("events", "-s", server.url)
+        assert result.lines[0] == "LAST SEEN TYPE REASON OBJECT MESSAGE"
+        assert [line.split()[-1] for line in result.lines[1:]] == ["early", "late"]
+        assert "pod/a" in result.lines[1]
         assert len(quadrant("events", "--types=normal", "-s", server.url).lines) == 2
         quadrant("events", "--for", "pod/a", "-s", server.url)
         query = server.asked[-1].query["fieldSelector"]
@@ -115,8 +115,8 @@ def test_events_as_they_come(quadrant: Quadrant) -> None:
     first = listed("Event", _event("one", "2026-01-01T00:00:00Z"))
     answers = {("GET", EVENTS): (200, first), ("GET", f"{EVENTS} watch"): streams}
     with serving(answers) as server:
-        said = quadrant("events", "-w", "-s", server.url)
-        assert [line.split()[-1] for line in said.lines[1:]] == ["one", "two"]
+        result = quadrant("events", "-w", "-s", server.url)
+        assert [line.split()[-1] for line in result.lines[1:]] == ["one", "two"]
 
 
 # --- wait -------------------------------------------------------------------------------------
@@ -137,13 +137,13 @@ def _moves(*phases: str) -> dict[tuple[str, str], Any]:
 def test_wait_until_a_field_has_a_value(quadrant: Quadrant, goal: str) -> None:
     for answers in (_moves("Running"), _moves("Pending", "Pending", "Running")):
         with serving(answers) as server:
-            said = quadrant("wait", "pod/a", f"--for={goal}", "-s", server.url)
-        assert said == (0, "pod/a condition met\n", "")
+            result = quadrant("wait", "pod/a", f"--for={goal}", "-s", server.url)
+        assert result == (0, "pod/a condition met\n", "")
 
 
 def test_wait_that_takes_too_long_ends_with_1(quadrant: Quadrant) -> None:
     with serving(_moves("Pending", "Pending")) as server:
-        said = quadrant(
+        result = quadrant(
             "wait",
             "pod/a",
             "--for=jsonpath={.status.phase}=Running",
@@ -151,8 +151,8 @@ def test_wait_that_takes_too_long_ends_with_1(quadrant: Quadrant) -> None:
             "-s",
             server.url,
         )
-        assert said.code == 1
-        assert said.err == (
+        assert result.code == 1
+        assert result.err == (
             "Error: timed out waiting for {.status.phase} to be Running on pods/a\n"
         )
         once = quadrant("wait", "pod/a", "--for=create", "--timeout=0", "-s", server.url)
@@ -192,15 +192,15 @@ def test_wait_for_deletion(quadrant: Quadrant) -> None:
 
 def test_version_of_both(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving({("GET", "/version"): (200, {"gitVersion": "v1.32.0+quadrant.9"})}) as server:
-        said = quadrant("version", "-s", server.url)
-        assert said.lines[1] == "server v1.32.0+quadrant.9"
-        told = json.loads(quadrant("version", "-s", server.url, "-o", "json").out)
-        assert told["serverVersion"] == {"gitVersion": "v1.32.0+quadrant.9"}
+        result = quadrant("version", "-s", server.url)
+        assert result.lines[1] == "server v1.32.0+quadrant.9"
+        body = json.loads(quadrant("version", "-s", server.url, "-o", "json").out)
+        assert body["serverVersion"] == {"gitVersion": "v1.32.0+quadrant.9"}
     monkeypatch.setenv("QUADRANT_SERVER", "http://127.0.0.1:9")
-    said = quadrant("version")
-    assert (said.code, said.lines[1]) == (0, "server <unknown>")
-    assert quadrant("version", "--client").lines == said.lines[:1]
-    assert said.lines[0].endswith(f"schema {SCHEMA} of the ledger, wire {WIRE}")
+    result = quadrant("version")
+    assert (result.code, result.lines[1]) == (0, "server <unknown>")
+    assert quadrant("version", "--client").lines == result.lines[:1]
+    assert result.lines[0].endswith(f"schema {SCHEMA} of the ledger, wire {WIRE}")
     client = json.loads(quadrant("version", "--client", "-o", "json").out)
     assert (client["ledgerSchema"], client["wire"]) == (SCHEMA, WIRE)
     assert quadrant("version", "-s", "http://127.0.0.1:9").code == 1
@@ -213,9 +213,9 @@ def _proposed(*words: str) -> list[str]:
         [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stderr == ""
-    *found, directive = done.stdout.splitlines()
+    *result, directive = done.stdout.splitlines()
     assert directive == ":4"
-    return found
+    return result
 
 
 def test_completion_by_what_the_server_has() -> None:
@@ -266,9 +266,9 @@ def test_every_argument_that_names_something_is_completed() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell(quadrant: Quadrant, shell: str) -> None:
-    said = quadrant("completion", shell)
-    assert (said.code, said.err) == (0, "")
-    assert f"_QUADRANT_COMPLETE=complete_{shell}" in said.out
+    result = quadrant("completion", shell)
+    assert (result.code, result.err) == (0, "")
+    assert f"_QUADRANT_COMPLETE=complete_{shell}" in result.out
 
 
 # --- top, queues ------------------------------------------------------------------------------
@@ -328,14 +328,14 @@ def answers() -> dict[tuple[str, str], Any]:
 
 def test_queues(quadrant: Quadrant, answers: dict[tuple[str, str], Any]) -> None:
     with serving(answers) as server:
-        said = quadrant("queue", "list", "-s", server.url)
+        result = quadrant("queue", "list", "-s", server.url)
         wide = quadrant("queue", "list", "-o", "wide", "-s", server.url)
         assert quadrant("queue", "list", "-o", "name", "-s", server.url).lines == [
             "queue.scheduling.volcano.sh/default",
             "queue.scheduling.volcano.sh/research",
             "queue.scheduling.volcano.sh/new",
         ]
-    assert said.lines == [
+    assert result.lines == [
         "NAME STATE WEIGHT SHARE ALLOCATED DESERVED PENDING REASON",
         "default Open 3 0.00 <none> <none> 0 <none>",
         "research Open 3 0.75 48 gpu, 4.5 cpu 64 gpu 6 WaitingForQuota 5, Fragmented 1",
@@ -353,10 +353,10 @@ def test_top_fits_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     with serving(answers) as server:
-        said = quadrant("top", "--once", "-s", server.url)
-    assert (said.code, said.err) == (0, "")
-    assert max(map(len, said.out.splitlines())) <= width
-    text = "\n".join(said.lines)
+        result = quadrant("top", "--once", "-s", server.url)
+    assert (result.code, result.err) == (0, "")
+    assert max(map(len, result.out.splitlines())) <= width
+    text = "\n".join(result.lines)
     assert "384 of 512, 75%" in text
     assert "41 running, 9 pending, 10 finished" in text
     assert "Waits WaitingForQuota 6, Fragmented 3" in text
@@ -394,9 +394,9 @@ def test_top_on_a_terminal_ends_with_q(answers: dict[tuple[str, str], Any]) -> N
 
 
 def _drain(descriptor: int) -> str:
-    found = b""
+    result = b""
     with contextlib.suppress(OSError):  # the other end was closed
         while data := os.read(descriptor, 1 << 16):
-            found += data
+            result += data
     os.close(descriptor)
-    return found.decode(errors="replace")
+    return result.decode(errors="replace")

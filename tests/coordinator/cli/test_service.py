@@ -66,11 +66,11 @@ class Command:
         self.service = service
 
     async def __call__(self, *words: str, stdin: str = "", code: int = 0) -> CommandOutput:
-        said: CommandOutput = await asyncio.to_thread(
+        output: CommandOutput = await asyncio.to_thread(
             self._quadrant, *words, "--server", self.service.url, stdin=stdin
         )
-        assert said.code == code, said
-        return said
+        assert output.code == code, output
+        return output
 
 
 @pytest.fixture
@@ -90,39 +90,39 @@ async def gang(command: Command) -> Command:
 
 
 async def test_from_files_to_running_and_gone(command: Command) -> None:
-    said = await command("apply", "-f", "-", stdin=NODES)
-    assert said.lines == ["node/n1 created", "node/n2 created"]
+    result = await command("apply", "-f", "-", stdin=NODES)
+    assert result.lines == ["node/n1 created", "node/n2 created"]
     assert (await command("apply", "-f", "-", stdin=NODES)).lines == [
         "node/n1 unchanged",
         "node/n2 unchanged",
     ]
-    said = await command("apply", "-f", "-", stdin=GANG)
-    assert said.lines == [f"{label} created" for label in GANG_LABELS]
+    result = await command("apply", "-f", "-", stdin=GANG)
+    assert result.lines == [f"{label} created" for label in GANG_LABELS]
     goal = "--for=jsonpath={.status.phase}=Running"
-    said = await command("wait", "pod/train-0", "pod/train-1", goal, "--timeout=60s")
-    assert said.lines == ["pod/train-0 condition met", "pod/train-1 condition met"]
-    said = await command("wait", "pg/train", "--for=condition=Scheduled", "--timeout=60s")
-    assert said.err == ""
+    result = await command("wait", "pod/train-0", "pod/train-1", goal, "--timeout=60s")
+    assert result.lines == ["pod/train-0 condition met", "pod/train-1 condition met"]
+    result = await command("wait", "pg/train", "--for=condition=Scheduled", "--timeout=60s")
+    assert result.err == ""
 
     again = GANG.replace("{app: train}", "{app: train, tier: x}", 1)
-    said = await command("apply", "-f", "-", stdin=again)
-    verbs = [line.split()[1] for line in said.lines]
+    result = await command("apply", "-f", "-", stdin=again)
+    verbs = [line.split()[1] for line in result.lines]
     assert verbs == ["unchanged", "unchanged", "configured", "unchanged"]
 
-    said = await command("delete", "-f", "-", "--timeout=60s", stdin=GANG)
-    assert said.lines == [f"{label} deleted" for label in reversed(GANG_LABELS)]
-    said = await command("get", "pods,podgroups")
-    assert (said.out, "No resources found" in said.err) == ("", True)
+    result = await command("delete", "-f", "-", "--timeout=60s", stdin=GANG)
+    assert result.lines == [f"{label} deleted" for label in reversed(GANG_LABELS)]
+    result = await command("get", "pods,podgroups")
+    assert (result.out, "No resources found" in result.err) == ("", True)
     await command("delete", "pod/train-0", code=1)
 
 
 async def test_tables_and_forms(gang: Command) -> None:
-    said = await gang("get", "pods")
-    assert said.lines[0].startswith("NAME READY STATUS")
-    assert [line.split()[2] for line in said.lines[1:]] == ["Running", "Running"]
+    gang_items = await gang("get", "pods")
+    assert gang_items.lines[0].startswith("NAME READY STATUS")
+    assert [line.split()[2] for line in gang_items.lines[1:]] == ["Running", "Running"]
     wide = await gang("get", "pods", "-o", "wide")
     assert "NODE" in wide.lines[0]
-    assert "NODE" not in said.lines[0]
+    assert "NODE" not in gang_items.lines[0]
     everywhere = await gang("get", "pods", "-A", "--no-headers")
     assert [line.split()[:2] for line in everywhere.lines] == [
         ["default", "train-0"],
@@ -147,17 +147,17 @@ async def test_tables_and_forms(gang: Command) -> None:
 
 
 async def test_describe_and_events(gang: Command) -> None:
-    said = await gang("describe", "podgroup/train")
-    assert said.lines[0] == "Name: train"
-    assert "Conditions:" in said.lines
-    assert "Min Member: 2" in said.lines
-    said = await gang("describe", "pod/train-0")
-    at = said.lines.index("Events:")
-    assert re.search(r"^Normal Scheduled \S+ ", "\n".join(said.lines[at:]), re.MULTILINE)
-    said = await gang("events", "--for", "podgroup/train")
-    assert said.lines[0] == "LAST SEEN TYPE REASON OBJECT MESSAGE"
-    assert "Scheduled podgroup/train" in said.lines[1]
-    assert len(said.lines) == 2
+    gang_items = await gang("describe", "podgroup/train")
+    assert gang_items.lines[0] == "Name: train"
+    assert "Conditions:" in gang_items.lines
+    assert "Min Member: 2" in gang_items.lines
+    gang_items = await gang("describe", "pod/train-0")
+    at = gang_items.lines.index("Events:")
+    assert re.search(r"^Normal Scheduled \S+ ", "\n".join(gang_items.lines[at:]), re.MULTILINE)
+    gang_items = await gang("events", "--for", "podgroup/train")
+    assert gang_items.lines[0] == "LAST SEEN TYPE REASON OBJECT MESSAGE"
+    assert "Scheduled podgroup/train" in gang_items.lines[1]
+    assert len(gang_items.lines) == 2
     for words in (("describe", "nodes"), ("describe", "shards"), ("shard", "describe", "shard-0")):
         assert (await gang(*words)).err == ""
 
@@ -173,8 +173,8 @@ async def test_what_waits_says_why(gang: Command) -> None:
     await gang("apply", "-f", "-", stdin=json.dumps(pod))
     goal = "--for=jsonpath={.status.conditions[?(@.type=='PodScheduled')].reason}=Unschedulable"
     await gang("wait", "pod/big", goal, "--timeout=60s")
-    said = await gang("describe", "pod/big")
-    (reason,) = [line for line in said.lines if line.startswith("Reason:")]
+    gang_items = await gang("describe", "pod/big")
+    (reason,) = [line for line in gang_items.lines if line.startswith("Reason:")]
     assert "ExceedsNodeCapacity" in reason or "cpu" in reason
     late = await gang("wait", "pod/big", "--for=condition=PodScheduled", "--timeout=300ms", code=1)
     assert late.err == "Error: timed out waiting for the condition on pods/big\n"
@@ -183,29 +183,29 @@ async def test_what_waits_says_why(gang: Command) -> None:
 async def test_pretended_and_compared(gang: Command) -> None:
     labelled = GANG.replace("{app: train}", "{app: other}", 1)
     assert (await gang("diff", "-f", "-", stdin=GANG)).out == ""
-    said = await gang("diff", "-f", "-", stdin=labelled, code=1)
-    changes = [line for line in said.out.splitlines() if re.match(r"[-+] ", line)]
+    gang_items = await gang("diff", "-f", "-", stdin=labelled, code=1)
+    changes = [line for line in gang_items.out.splitlines() if re.match(r"[-+] ", line)]
     assert changes == ["-    app: train", "+    app: other"]
-    said = await gang("apply", "-f", "-", "--dry-run=server", stdin=labelled)
-    assert said.lines[2] == "pod/train-0 configured (server dry run)"
-    said = await gang("delete", "pg/train", "--dry-run=server")
-    assert said.out == "podgroup.scheduling.volcano.sh/train deleted (server dry run)\n"
+    gang_items = await gang("apply", "-f", "-", "--dry-run=server", stdin=labelled)
+    assert gang_items.lines[2] == "pod/train-0 configured (server dry run)"
+    gang_items = await gang("delete", "pg/train", "--dry-run=server")
+    assert gang_items.out == "podgroup.scheduling.volcano.sh/train deleted (server dry run)\n"
     assert (await gang("diff", "-f", "-", stdin=GANG)).out == ""
 
 
 async def test_a_refusal_names_object_field_and_remedy(command: Command) -> None:
     bad = NODES.replace('cpu: "4"', 'cpu: "many"', 1)
-    said = await command("apply", "-f", "-", stdin=bad, code=1)
-    assert said.out == "node/n2 created\n"
-    assert said.err.startswith("Error: standard input: Node n1: ")
-    assert "status.allocatable.cpu" in said.err
-    said = await command("apply", "-f", "-", stdin="kind: Nod\napiVersion: v1\n", code=1)
-    assert "did you mean Node?" in said.err
+    result = await command("apply", "-f", "-", stdin=bad, code=1)
+    assert result.out == "node/n2 created\n"
+    assert result.err.startswith("Error: standard input: Node n1: ")
+    assert "status.allocatable.cpu" in result.err
+    result = await command("apply", "-f", "-", stdin="kind: Nod\napiVersion: v1\n", code=1)
+    assert "did you mean Node?" in result.err
 
 
 async def test_queues(gang: Command) -> None:
-    said = await gang("queue", "list")
-    heads, *rows = (re.split(r"\s{3,}", line) for line in said.out.splitlines())
+    gang_items = await gang("queue", "list")
+    heads, *rows = (re.split(r"\s{3,}", line) for line in gang_items.out.splitlines())
     table = {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
     assert table["research"]["WEIGHT"] == "2"
     assert table["research"]["ALLOCATED"] == "2 cpu"
@@ -250,12 +250,12 @@ async def _line(process: asyncio.subprocess.Process) -> str:
 
 
 async def test_at_a_glance(gang: Command) -> None:
-    said = await gang("top", "--once")
-    assert "1 running, 0 pending" in said.out
-    assert "2 of 8, 25%" in said.out
-    assert "research" in said.out
-    said = await gang("version")
-    assert said.lines[1].startswith("server v1.")
+    gang_items = await gang("top", "--once")
+    assert "1 running, 0 pending" in gang_items.out
+    assert "2 of 8, 25%" in gang_items.out
+    assert "research" in gang_items.out
+    gang_items = await gang("version")
+    assert gang_items.lines[1].startswith("server v1.")
 
 
 @pytest.mark.parametrize(

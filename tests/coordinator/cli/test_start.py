@@ -68,8 +68,8 @@ def of_help() -> dict[str, tuple[int, list[str]]]:
         check=True,
         cwd=ROOT,
     )
-    told: dict[str, tuple[int, list[str]]] = json.loads(done.stdout)
-    return told
+    body: dict[str, tuple[int, list[str]]] = json.loads(done.stdout)
+    return body
 
 
 @pytest.mark.parametrize("arguments", HELP)
@@ -128,11 +128,11 @@ def test_the_list_says_of_each_command_what_its_own_help_says(entry: CommandEntr
 
 
 def test_every_command_is_listed(quadrant: Quadrant) -> None:
-    said = quadrant("--help")
-    assert said.code == 0
+    result = quadrant("--help")
+    assert result.code == 0
     for entry in ENTRIES:
-        assert f" {entry.name} " in said.out
-    assert "quadrant demo" in said.out
+        assert f" {entry.name} " in result.out
+    assert "quadrant demo" in result.out
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
@@ -184,40 +184,40 @@ def test_options_mean_the_same_everywhere(entry: CommandEntry) -> None:
 def test_wrong_usage_ends_with_2_and_one_error(
     quadrant: Quadrant, arguments: str, told: str
 ) -> None:
-    said = quadrant(*arguments.split())
-    assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("Error: ")
-    assert told in said.err
+    result = quadrant(*arguments.split())
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("Error: ")
+    assert told in result.err
 
 
 def test_no_server_is_told_with_the_remedy(quadrant: Quadrant) -> None:
-    said = quadrant("get", "pods", "--server", "http://127.0.0.1:9")
-    assert said.code == 1
-    assert said.err.startswith("Error: cannot reach http://127.0.0.1:9 (--server): ")
-    assert "quadrant up" in said.err
+    result = quadrant("get", "pods", "--server", "http://127.0.0.1:9")
+    assert result.code == 1
+    assert result.err.startswith("Error: cannot reach http://127.0.0.1:9 (--server): ")
+    assert "quadrant up" in result.err
 
 
 @pytest.mark.parametrize("code", [200, 404])
 def test_a_page_for_browsers_is_told_in_one_line(quadrant: Quadrant, code: int) -> None:
     with serving({("GET", "/apis"): (code, "<!DOCTYPE HTML>\n<html>\n</html>")}) as server:
-        said = quadrant("get", "pods", "--server", server.url)
-    assert (said.code, said.err.count("\n")) == (1, 1)
-    assert "a page for browsers" in said.err
+        result = quadrant("get", "pods", "--server", server.url)
+    assert (result.code, result.err.count("\n")) == (1, 1)
+    assert "a page for browsers" in result.err
 
 
 def test_tls_to_a_server_without_it_is_told(quadrant: Quadrant) -> None:
     with serving({}) as server:
-        said = quadrant("get", "pods", "--server", server.url.replace("http:", "https:"))
-    assert (said.code, "write http:// in place of https://" in said.err) == (1, True)
+        result = quadrant("get", "pods", "--server", server.url.replace("http:", "https:"))
+    assert (result.code, "write http:// in place of https://" in result.err) == (1, True)
 
 
 def test_another_cluster_is_never_touched(quadrant: Quadrant) -> None:
     groups = {"kind": "APIGroupList", "groups": [{"name": "apps"}]}
     with serving({("GET", "/apis"): (200, groups)}) as server:
-        said = quadrant("delete", "pods", "--all", "--server", server.url)
+        result = quadrant("delete", "pods", "--all", "--server", server.url)
         assert [asked.path for asked in server.asked] == ["/apis"]
-    assert said.code == 1
-    assert "is not a Quadrant server" in said.err
+    assert result.code == 1
+    assert "is not a Quadrant server" in result.err
 
 
 def test_the_reader_of_the_output_may_leave(tmp_path: Path) -> None:
@@ -253,9 +253,9 @@ def test_colour_where_it_is_wanted(quadrant: Quadrant, monkeypatch: pytest.Monke
     with serving({("GET", f"{PODS} table"): (200, table(pod("a", "Failed")))}) as server:
         assert "\x1b" not in quadrant("get", "pods", "-s", server.url).out
         monkeypatch.setenv("FORCE_COLOR", "1")
-        said = quadrant("get", "pods", "-s", server.url)
-        assert "\x1b[31mFailed" in said.out
-        assert "\x1b[1mNAME" in said.out
+        result = quadrant("get", "pods", "-s", server.url)
+        assert "\x1b[31mFailed" in result.out
+        assert "\x1b[1mNAME" in result.out
         assert "\x1b" in quadrant("get", "cows", "-s", server.url).err
         monkeypatch.setenv("NO_COLOR", "1")
         assert "\x1b" not in quadrant("get", "pods", "-s", server.url).out

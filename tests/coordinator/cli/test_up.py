@@ -35,22 +35,22 @@ def test_a_port_that_is_taken_is_told_with_the_remedy(
         other.listen()
         port = other.getsockname()[1]
         monkeypatch.setenv("QUADRANT_LISTEN_PORT", str(port))
-        said = quadrant("up", *(word.format(f"127.0.0.1:{port}") for word in words))
-    assert (said.code, said.out) == (1, "")
-    assert f"--listen 127.0.0.1:{port}: Address already in use" in said.err
-    assert "127.0.0.1:0" in said.err
+        result = quadrant("up", *(word.format(f"127.0.0.1:{port}") for word in words))
+    assert (result.code, result.out) == (1, "")
+    assert f"--listen 127.0.0.1:{port}: Address already in use" in result.err
+    assert "127.0.0.1:0" in result.err
 
 
 def test_an_address_of_nobody_is_told(
     quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tokens = tmp_path / "tokens"
-    made = quadrant("token", "new", "--name", "me", "--role", "view", "--file", str(tokens))
-    assert made.code == 0
+    result = quadrant("token", "new", "--name", "me", "--role", "view", "--file", str(tokens))
+    assert result.code == 0
     monkeypatch.setenv("QUADRANT_TOKENS_FILE", str(tokens))
-    said = quadrant("up", "--listen", "no-such-host.invalid:1")
-    assert said.code == 1
-    assert "name an address of this machine" in said.err
+    output = quadrant("up", "--listen", "no-such-host.invalid:1")
+    assert output.code == 1
+    assert "name an address of this machine" in output.err
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_a_bad_policy_is_told_before_anything_starts(
     policy = tmp_path / "policy.yaml"
     policy.write_text("actions: alocate\n")
     words = ("up", "--listen", "127.0.0.1:0", "--policy", str(policy))
-    said = quadrant(*words)
-    assert said.code == 1
-    assert "did you mean 'allocate'" in said.err
+    result = quadrant(*words)
+    assert result.code == 1
+    assert "did you mean 'allocate'" in result.err
     assert not run_dir.exists()
     run_dir.mkdir()
     (run_dir / ACCEPTED_FILE).write_text("{}")
@@ -107,9 +107,9 @@ def test_a_bad_policy_is_told_before_anything_starts(
         return 0
 
     monkeypatch.setattr(exit_code, "run_to_exit_code", run)
-    said = quadrant(*words)
-    assert said.code == 0
-    assert "Warning: the last policy that was good counts" in said.err
+    result = quadrant(*words)
+    assert result.code == 0
+    assert "Warning: the last policy that was good counts" in result.err
 
 
 @contextlib.contextmanager
@@ -184,12 +184,12 @@ def test_up_says_how_to_ask_it_and_answers_again_when_its_coordinator_was_killed
         _until(path.exists, "no kubeconfig was written")
         assert path.stat().st_mode & 0o777 == 0o600
         monkeypatch.setenv("KUBECONFIG", str(path))
-        said = quadrant(*ASK)
-        assert said == (0, "queue.scheduling.volcano.sh/default\n", "")
+        result = quadrant(*ASK)
+        assert result == (0, "queue.scheduling.volcano.sh/default\n", "")
         (coordinator,) = coordinators(up.pid)
         os.kill(coordinator, signal.SIGKILL)
         _until(
-            lambda: coordinators(up.pid) not in ([], [coordinator]) and said == quadrant(*ASK),
+            lambda: coordinators(up.pid) not in ([], [coordinator]) and result == quadrant(*ASK),
             "nobody answers any more",
         )
         # It may answer before its keeper, who looks now and then, tells so.

@@ -108,14 +108,14 @@ class ContendingUsers:
 
     def apply(self, *items: dict[str, Any]) -> None:
         self._file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*items]}))
-        said = self._quadrant("apply", "-f", str(self._file))
-        assert said.code == 0, said
+        result = self._quadrant("apply", "-f", str(self._file))
+        assert result.code == 0, result
 
     def pods(self, name: str) -> list[dict[str, Any]]:
         """The pods of a job."""
-        said = self._quadrant("get", "pods", "-n", "ns", "-o", "json")
-        assert said.code == 0, said
-        items: list[dict[str, Any]] = json.loads(said.out)["items"]
+        result = self._quadrant("get", "pods", "-n", "ns", "-o", "json")
+        assert result.code == 0, result
+        items: list[dict[str, Any]] = json.loads(result.out)["items"]
         return [one for one in items if one["metadata"]["name"].startswith(f"{name}-")]
 
     def nodes(self, name: str) -> list[str]:
@@ -135,8 +135,8 @@ class ContendingUsers:
         )
 
     def delete(self, name: str) -> None:
-        said = self._quadrant("delete", "jobs", name, "-n", "ns")
-        assert said.code == 0, said
+        result = self._quadrant("delete", "jobs", name, "-n", "ns")
+        assert result.code == 0, result
 
 
 def _until(true: Callable[[], object], what: str, why: Callable[[], object] = str) -> None:

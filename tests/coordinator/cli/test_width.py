@@ -48,13 +48,13 @@ def test_a_row_is_one_line_where_nobody_watches() -> None:
 
 
 def test_describe_wraps_sentences_alone() -> None:
-    told = {"type": "Unschedulable", "status": "True", "reason": "X", "message": LONG}
+    reports = {"type": "Unschedulable", "status": "True", "reason": "X", "message": LONG}
     value: dict[str, Any] = {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
         "metadata": {"name": "a", "namespace": "default"},
         "spec": {"image": "x" * 90},
-        "status": {"state": {"message": LONG}, "conditions": [told]},
+        "status": {"state": {"message": LONG}, "conditions": [reports]},
     }
     plain = describe(value, [], 0.0).splitlines()
     lines = describe(value, [], 0.0, width=80).splitlines()
@@ -71,12 +71,12 @@ def test_help_flows(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, entry: 
     explained."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
-    said = quadrant(entry.name, "--help")
-    assert said.code == 0
-    lines = said.out.splitlines()
+    result = quadrant(entry.name, "--help")
+    assert result.code == 0
+    lines = result.out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert "<bool>" not in said.out
-    assert "…" not in said.out
+    assert "<bool>" not in result.out
+    assert "…" not in result.out
     text = [line.strip() for line in lines[: next(i for i, n in enumerate(lines) if "╭" in n)]]
     for line, after in pairwise(text):
         if line and after and not EXAMPLE.match(line):

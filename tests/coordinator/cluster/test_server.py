@@ -109,8 +109,8 @@ async def test_what_users_were_told_is_in_the_history_and_survives_a_restart(
             assert (await cluster.look(["1.0"])).nodes == ["n0"]
         child.send_signal(signal.SIGTERM)
         assert child.wait(PATIENCE) == 0
-    told = [e for e in events(short_dir) if e["ev"] in ("acknowledged", "end")]
-    assert [e.get("jobs") for e in told] == [[[1, 1], [4, 2]], None, None]
+    reports = [e for e in events(short_dir) if e["ev"] in ("acknowledged", "end")]
+    assert [e.get("jobs") for e in reports] == [[[1, 1], [4, 2]], None, None]
     [measured] = [e for e in events(short_dir) if e["ev"] == "measured"]
     assert measured["usage"] == {"n0": [50.0, -1.0]}
     assert (measured["from"], measured["until"]) == (1.0, 301.0)

@@ -37,18 +37,18 @@ def task(
     if runs is not None:
         annotations["quadrant.dev/duration"] = str(runs)
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    made: Item = {
+    items: Item = {
         "name": name,
         "replicas": count,
         "template": {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}},
     }
     if policies is not None:
-        made["policies"] = policies
+        items["policies"] = policies
     if after is not None:
-        made["dependsOn"] = {"name": after, "iteration": iteration}
+        items["dependsOn"] = {"name": after, "iteration": iteration}
     if minimum is not None:
-        made["minAvailable"] = minimum
-    return made
+        items["minAvailable"] = minimum
+    return items
 
 
 def when(event: str, action: str) -> Item:
@@ -81,9 +81,9 @@ def shown(service: Running, name: str) -> Item | None:
 
 
 def status(service: Running, name: str) -> Item:
-    found = shown(service, name)
-    assert found is not None, f"Job {name} is gone"
-    value: Item = found["status"]
+    shown_object = shown(service, name)
+    assert shown_object is not None, f"Job {name} is gone"
+    value: Item = shown_object["status"]
     return value
 
 

@@ -99,8 +99,8 @@ async def test_it_reaches_the_cluster_over_its_socket(tmp_path: Path) -> None:
         while len(ends) < 2:
             reports = await cluster.reports(after=after, wait=1.0)
             after = reports.last
-            said = zip(reports.kinds, reports.tasks, strict=True)
-            ends |= {t: k for k, t in said if k in (Report.SUCCEEDED, Report.FAILED)}
+            output = zip(reports.kinds, reports.tasks, strict=True)
+            ends |= {t: k for k, t in output if k in (Report.SUCCEEDED, Report.FAILED)}
     assert ends == {"0.0": Report.SUCCEEDED, "0.1": Report.FAILED}
     await cluster.close()
     host.close()

@@ -64,8 +64,8 @@ def test_what_an_action_begins_anew(
 ) -> None:
     standing = Standing(words)
     standing.evicted = {t for t, s in enumerate(standing.states) if s == TaskState.RELEASING}
-    found = asked(event, action, standing)
-    assert found == (
+    answer = asked(event, action, standing)
+    assert answer == (
         wanted and {tix: incarnation for tix, incarnation in wanted.items() if incarnation}
     )
 
@@ -98,20 +98,20 @@ def begun(standing: Standing, **kept: Any) -> tuple[JobController, list[Action]]
 def test_what_the_document_demands_is_done_before_anything_is_judged() -> None:
     standing = Standing("a=rf.r b=rr")
     standing.incarnations[2] = 1
-    made, actions = begun(standing, incarnations={"0": 1, "1": 1, "2": 1})
+    job_controller, actions = begun(standing, incarnations={"0": 1, "1": 1, "2": 1})
     assert actions == [Restart(KEY, 0, [0, 1])]
-    made.restarted(0, 100.1)
-    assert made.take(100.2) == []
+    job_controller.restarted(0, 100.1)
+    assert job_controller.take(100.2) == []
     standing.states[1], standing.incarnations[1] = TaskState.PENDING, 1
-    made.recorded([0], 100.3)
-    assert made.take(100.4) == []  # that was asked for already
-    assert made.take(100.0 + RESTART_LOOK_SECONDS) == [Restart(KEY, 0, [0])]
-    made.restarted(0, 101.1)
+    job_controller.recorded([0], 100.3)
+    assert job_controller.take(100.4) == []  # that was asked for already
+    assert job_controller.take(100.0 + RESTART_LOOK_SECONDS) == [Restart(KEY, 0, [0])]
+    job_controller.restarted(0, 101.1)
     standing.states[0], standing.incarnations[0] = TaskState.PENDING, 1
-    made.recorded([0], 101.2)
+    job_controller.recorded([0], 101.2)
     standing.states[3] = TaskState.FAILED
-    made.recorded([0], 101.3)
-    (action,) = made.take(101.4)
+    job_controller.recorded([0], 101.3)
+    (action,) = job_controller.take(101.4)
     assert isinstance(action, Note)
     assert action.state["incarnations"] == {"0": 1, "1": 1, "2": 1, "3": 1}
 
@@ -129,12 +129,12 @@ def test_a_job_that_restarts_pods_as_often_as_it_may_fails() -> None:
 def test_a_job_that_runs_in_part_is_found_without_an_event() -> None:
     body = job("j", task("a", 2), policies=[when("Unknown", "RestartJob")])
     standing = Standing("a=r.", minimum=2)
-    made, actions = controller(body, standing)
+    job_controller, actions = controller(body, standing)
     assert actions == []
     standing.in_part = True  # a turn found no place, and no event says so
-    due = made.next_due()
+    due = job_controller.next_due()
     assert due is not None
-    (action,) = made.take(due)
+    (action,) = job_controller.take(due)
     assert isinstance(action, End)
     assert action.state["reason"] == "Unknown"
 

@@ -60,9 +60,9 @@ def document(body: Item, *, jid: int = 0, state: dict[str, Any] | None = None) -
 
 
 def rules(body: Item) -> Rules:
-    found = rules_of(document(body))
-    assert found is not None
-    return found
+    result = rules_of(document(body))
+    assert result is not None
+    return result
 
 
 # --- policies -------------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ def test_the_policies_of_a_role_come_before_those_of_the_job(
     words: str, wanted: tuple[str, str, str] | None
 ) -> None:
     standing = Standing(words)
-    found = standing.ruling(OF_TASK)
-    assert wanted == (None if found is None else (found.action, found.event, found.role))
+    ruling = standing.ruling(OF_TASK)
+    assert wanted == (None if ruling is None else (ruling.action, ruling.event, ruling.role))
 
 
 def test_a_job_without_policies_has_no_rules() -> None:
@@ -127,8 +127,8 @@ def test_only_what_happened_and_has_a_policy_is_acted_on(
     ended = [mine.get("TaskCompleted", whole.get("TaskCompleted"))] if set(a) == {"s"} else []
     ended += [whole.get("TaskCompleted")] if set(b) == {"s"} else []
     wanted = next((action for action in failed + ended if action), None)
-    found = standing.ruling(body)
-    assert wanted == (found.action if found else None)
+    ruling = standing.ruling(body)
+    assert wanted == (ruling.action if ruling else None)
 
 
 # --- roles that wait ------------------------------------------------------------------------------
@@ -237,17 +237,17 @@ def test_an_exit_code_is_that_of_what_failed() -> None:
         failing = task("a", 2, policies=policies)
         failing["template"]["metadata"] = {"annotations": {"quadrant.dev/exit-code": str(code)}}
         standing = Standing("a=rf")
-        found = standing.ruling(job("j", failing))
-        assert found is not None
-        assert found.action == wanted
+        ruling = standing.ruling(job("j", failing))
+        assert ruling is not None
+        assert ruling.action == wanted
 
 
 def test_enough_successes_end_a_job() -> None:
     body = job("j", task("a", 3), minSuccess=2)
     for words, wanted in (("a=srr", None), ("a=ssr", "CompleteJob")):
         standing = Standing(words)
-        found = standing.ruling(body)
-        assert (None if found is None else found.action) == wanted
+        ruling = standing.ruling(body)
+        assert (None if ruling is None else ruling.action) == wanted
     standing = Standing("a=sff")
     assert outcome(standing.job, standing.states, 2) == "Failed"
     assert outcome(standing.job, standing.states, 1) == "Completed"
@@ -296,26 +296,26 @@ RETRY = job("j", task("a", 2), policies=[when("PodFailed", "RestartJob")], maxRe
 
 def controller(body: Item, standing: Standing, **kept: Any) -> tuple[JobController, list[Action]]:
     live = {0: standing}
-    made = JobController(live.get)
-    made.published([document(body, state=kept or None)], (), 100.0)
-    return made, made.take(100.0)
+    job_controller = JobController(live.get)
+    job_controller.published([document(body, state=kept or None)], (), 100.0)
+    return job_controller, job_controller.take(100.0)
 
 
 def test_what_was_asked_is_not_asked_again() -> None:
     standing = Standing("a=rr")
-    made, actions = controller(RETRY, standing)
+    job_controller, actions = controller(RETRY, standing)
     assert actions == []
     standing.states[0] = TaskState.FAILED
-    made.recorded([0, 1], 101.0)
-    made.recorded([0], 102.0)
-    (action,) = made.take(103.0)
+    job_controller.recorded([0, 1], 101.0)
+    job_controller.recorded([0], 102.0)
+    (action,) = job_controller.take(103.0)
     assert isinstance(action, End)
     assert action.state["phase"] == "Restarting"
     assert (action.state["next"], action.state["retryCount"]) == ("Pending", 1)
     assert (action.state["failed"], action.state["since"]) == (1, 101.0)
-    made.published([document(RETRY, state=action.state)], (), 104.0)
-    made.recorded([0], 105.0)
-    assert made.take(106.0) == []
+    job_controller.published([document(RETRY, state=action.state)], (), 104.0)
+    job_controller.recorded([0], 105.0)
+    assert job_controller.take(106.0) == []
 
 
 def test_a_job_that_began_anew_too_often_fails() -> None:
@@ -328,13 +328,13 @@ def test_a_job_that_began_anew_too_often_fails() -> None:
 def test_an_evicted_pod_is_an_event_of_its_role(event: str) -> None:
     body = job("j", task("a", 2, policies=[when(event, "RestartJob")]), task("b", 2))
     standing = Standing("a=rr b=rr")
-    made, actions = controller(body, standing)
+    job_controller, actions = controller(body, standing)
     standing.incarnations[2] = 1
-    made.recorded([0], 101.0)
-    assert actions == made.take(101.0) == []
+    job_controller.recorded([0], 101.0)
+    assert actions == job_controller.take(101.0) == []
     standing.incarnations[1] = 1
-    made.recorded([0], 102.0)
-    (action,) = made.take(102.0)
+    job_controller.recorded([0], 102.0)
+    (action,) = job_controller.take(102.0)
     assert isinstance(action, End)
     assert action.state["message"] == "PodEvicted in task a: RestartJob"
 
@@ -344,41 +344,43 @@ WAITS = job("j", task("a", 2), policies=[when("PodPending", "AbortJob") | {"time
 
 def test_a_pod_may_be_pending_for_a_time() -> None:
     standing = Standing("a=r.")
-    made, actions = controller(WAITS, standing)
+    job_controller, actions = controller(WAITS, standing)
     assert actions == []
-    assert made.next_due() == 190.0
-    assert made.take(189.0) == []
-    (action,) = made.take(190.0)
+    assert job_controller.next_due() == 190.0
+    assert job_controller.take(189.0) == []
+    (action,) = job_controller.take(190.0)
     assert isinstance(action, End)
     assert action.state["next"] == "Aborted"
-    assert made.take(1000.0) == []
+    assert job_controller.take(1000.0) == []
 
 
 def test_a_time_that_is_over_in_between_begins_anew() -> None:
     standing = Standing("a=r.")
-    made, _ = controller(WAITS, standing)
+    job_controller, _ = controller(WAITS, standing)
     standing.states[1] = TaskState.RUNNING
-    made.recorded([0], 150.0)
+    job_controller.recorded([0], 150.0)
     standing.states[1] = TaskState.PENDING
-    made.recorded([0], 180.0)
-    assert made.take(200.0) == []
-    made.published([document(WAITS)], (), 210.0)  # a change of the Job does not begin it anew
-    assert len(made.take(270.0)) == 1
+    job_controller.recorded([0], 180.0)
+    assert job_controller.take(200.0) == []
+    job_controller.published(
+        [document(WAITS)], (), 210.0
+    )  # a change of the Job does not begin it anew
+    assert len(job_controller.take(270.0)) == 1
 
 
 def test_a_pod_is_pending_from_the_admission_of_its_job() -> None:
     standing = Standing("a=..")
     standing.admitted = False
-    made, _ = controller(WAITS, standing)
+    job_controller, _ = controller(WAITS, standing)
     at = 100.0
     while at < 1000.0:
-        at = made.next_due() or 0.0
-        assert made.take(at) == []
+        at = job_controller.next_due() or 0.0
+        assert job_controller.take(at) == []
     standing.admitted = True
-    at = made.next_due() or 0.0
-    assert made.take(at) == []
-    assert made.take(at + 89.0) == []
-    assert len(made.take(at + 90.0)) == 1
+    at = job_controller.next_due() or 0.0
+    assert job_controller.take(at) == []
+    assert job_controller.take(at + 89.0) == []
+    assert len(job_controller.take(at + 90.0)) == 1
 
 
 def test_what_is_due_at_once_goes_before_what_has_time() -> None:
@@ -392,24 +394,24 @@ def test_what_is_due_at_once_goes_before_what_has_time() -> None:
 
 
 def test_nothing_is_kept_of_jobs_without_rules() -> None:
-    made, actions = controller(job("j", task("a", 2)), Standing("a=ff"))
+    job_controller, actions = controller(job("j", task("a", 2)), Standing("a=ff"))
     assert actions == []
-    made.recorded([0], 101.0)
-    assert not made.asks
-    assert made.next_due() is None
+    job_controller.recorded([0], 101.0)
+    assert not job_controller.asks
+    assert job_controller.next_due() is None
 
 
 def test_it_is_deleted_when_its_time_is_over_unless_another_has_its_name() -> None:
     body = job("j", task("a", 2), ttlSecondsAfterFinished=10)
-    made, (action,) = controller(body, Standing("a=ss"))
+    job_controller, (action,) = controller(body, Standing("a=ss"))
     assert action == Note(KEY, 0, {"phase": "Completed", "retryCount": 0, "ended": 100.0})
-    made.published([document(body, state=action.state)], (), 101.0)
-    assert made.next_due() == 110.0
-    assert made.take(109.0) == []
-    assert made.take(110.0) == [Expire(KEY, 5.0)]
-    made.published([document(body, state=action.state)], (), 101.0)
-    made.published([], [KEY], 102.0)
-    assert made.take(111.0) == []
+    job_controller.published([document(body, state=action.state)], (), 101.0)
+    assert job_controller.next_due() == 110.0
+    assert job_controller.take(109.0) == []
+    assert job_controller.take(110.0) == [Expire(KEY, 5.0)]
+    job_controller.published([document(body, state=action.state)], (), 101.0)
+    job_controller.published([], [KEY], 102.0)
+    assert job_controller.take(111.0) == []
 
 
 def test_a_job_is_not_over_while_roles_wait() -> None:
@@ -417,8 +419,8 @@ def test_a_job_is_not_over_while_roles_wait() -> None:
         "j", task("b", after=["a"]), task("a", minimum=0), minAvailable=1, ttlSecondsAfterFinished=0
     )
     standing = Standing("a=f")
-    made, actions = controller(body, standing)
+    job_controller, actions = controller(body, standing)
     assert actions == [Grow(KEY, 0, ["b"])]
-    made.failed(0)
-    made.recorded([0], 101.0)
-    assert made.take(101.0) == actions
+    job_controller.failed(0)
+    job_controller.recorded([0], 101.0)
+    assert job_controller.take(101.0) == actions

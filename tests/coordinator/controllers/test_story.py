@@ -28,7 +28,7 @@ class Lives(IntakeStory):
         then = task("then", dependsOn={"name": ["w"]})
         policies = [{"event": "*", "action": r.choice(("AbortJob", "RestartJob"))}]
         ttl = r.choice((1, 2))
-        made = r.choice(
+        item = r.choice(
             (
                 lambda: job(name, tasks=[task("w")], policies=policies),
                 lambda: job(name, tasks=[then, task("w")], ttlSecondsAfterFinished=ttl),
@@ -37,8 +37,8 @@ class Lives(IntakeStory):
             )
         )()
         if r.random() < 0.3:
-            made["metadata"].setdefault("labels", {})["l"] = str(r.randrange(2))
-        return made
+            item["metadata"].setdefault("labels", {})["l"] = str(r.randrange(2))
+        return item
 
     def step(self) -> None:
         if self.rng.random() < 0.5:

@@ -30,14 +30,14 @@ def test_there_is_one_for_each_example() -> None:
 def test_each_is_read_and_what_is_only_kept_is_told(job: dict[str, Any]) -> None:
     manifest = parse(job)
     assert isinstance(manifest, JobManifest), manifest
-    told = " ".join((*manifest.notices, *(n for role in manifest.roles for n in role.notices)))
+    text = " ".join((*manifest.notices, *(n for role in manifest.roles for n in role.notices)))
     spec = job["spec"]
     for name in spec.get("plugins", ()):
-        assert name in told
-    assert ("volumeClaim is kept" in told) == ("volumes" in spec)
-    assert ("runningEstimate: kept" in told) == ("runningEstimate" in spec)
+        assert name in text
+    assert ("volumeClaim is kept" in text) == ("volumes" in spec)
+    assert ("runningEstimate: kept" in text) == ("runningEstimate" in spec)
     for event in UNHEARD:
-        assert (event in told) == (event in str(spec)), event
+        assert (event in text) == (event in str(spec)), event
 
 
 @pytest.mark.timeout(120)

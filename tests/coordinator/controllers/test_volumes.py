@@ -34,16 +34,16 @@ THERE = ((Requirement("zone", "In", ("b",)),),)
 
 
 def objects(*values: Volume | VolumeClaim | StorageClass) -> ClusterObjects:
-    made = ClusterObjects()
+    cluster_objects = ClusterObjects()
     for value in (LATE, *values):
         match value:
             case Volume():
-                made.volumes[value.name] = value
+                cluster_objects.volumes[value.name] = value
             case VolumeClaim():
-                made.volume_claims[f"{value.namespace}/{value.name}"] = value
+                cluster_objects.volume_claims[f"{value.namespace}/{value.name}"] = value
             case StorageClass():
-                made.storage_classes[value.name] = value
-    return made
+                cluster_objects.storage_classes[value.name] = value
+    return cluster_objects
 
 
 def volume(name: str, capacity: int = 10, **fields: Any) -> Volume:
@@ -60,7 +60,7 @@ def chosen(made: ClusterObjects, *claims: str, others: tuple[ClaimBinding, ...] 
 
 
 def test_the_smallest_that_fits_and_the_node_reaches() -> None:
-    made = objects(
+    cluster_objects = objects(
         claim("c"),
         volume("large", 20),
         volume("small", 6, affinity=HERE),
@@ -68,26 +68,28 @@ def test_the_smallest_that_fits_and_the_node_reaches() -> None:
         volume("tiny", 4),
         volume("taken", 5, claim="ns/other"),
     )
-    assert chosen(made, "c") == {"ns/c": "small"}
-    made.volumes["mine"] = volume("mine", 30, claim="ns/c")
-    assert chosen(made, "c") == {"ns/c": "mine"}
+    assert chosen(cluster_objects, "c") == {"ns/c": "small"}
+    cluster_objects.volumes["mine"] = volume("mine", 30, claim="ns/c")
+    assert chosen(cluster_objects, "c") == {"ns/c": "mine"}
 
 
 def test_two_claims_get_two_volumes_and_others_keep_theirs() -> None:
-    made = objects(claim("a", 5), claim("b", 3), volume("x", 5), volume("y", 2))
-    assert chosen(made, "a", "b") == NOTHING_FREE  # b, the smaller one, takes x
-    made.volumes["z"] = volume("z", 9)
-    assert chosen(made, "a", "b") == {"ns/b": "x", "ns/a": "z"}
+    cluster_objects = objects(claim("a", 5), claim("b", 3), volume("x", 5), volume("y", 2))
+    assert chosen(cluster_objects, "a", "b") == NOTHING_FREE  # b, the smaller one, takes x
+    cluster_objects.volumes["z"] = volume("z", 9)
+    assert chosen(cluster_objects, "a", "b") == {"ns/b": "x", "ns/a": "z"}
     other = ClaimBinding("ns/a", "z", NODE)
-    assert chosen(made, "a", "b", others=(other,)) == {"ns/b": "x"}
+    assert chosen(cluster_objects, "a", "b", others=(other,)) == {"ns/b": "x"}
 
 
 def test_nothing_free_missing_or_immediate_is_told() -> None:
     at_once = claim("i", storage_class="now")
-    made = objects(claim("c"), at_once, StorageClass("now", "x"), volume("far", affinity=THERE))
-    assert chosen(made, "c") == NOTHING_FREE
-    assert chosen(made, "gone") == 'persistentvolumeclaim "gone" not found'
-    assert chosen(made, "i") == 'persistentvolumeclaim "i" is bound by nobody here'
+    cluster_objects = objects(
+        claim("c"), at_once, StorageClass("now", "x"), volume("far", affinity=THERE)
+    )
+    assert chosen(cluster_objects, "c") == NOTHING_FREE
+    assert chosen(cluster_objects, "gone") == 'persistentvolumeclaim "gone" not found'
+    assert chosen(cluster_objects, "i") == 'persistentvolumeclaim "i" is bound by nobody here'
 
 
 def test_a_class_creates_where_its_topologies_allow() -> None:

@@ -58,10 +58,10 @@ def listed(*rows: tuple[str, str, Phase], uid: str | None = None) -> Listed:
 
 
 def look(core: Coordinator, found: Listed, asked: Listed | None = None) -> ReconcilePass:
-    made = ReconcilePass(core)
-    made.take(found)
-    made.take_missing(asked or listed())
-    return made
+    reconcile_pass = ReconcilePass(core)
+    reconcile_pass.take(found)
+    reconcile_pass.take_missing(asked or listed())
+    return reconcile_pass
 
 
 def twice(core: Coordinator, found: Listed, asked: Listed | None = None) -> ReconcileRepairs:
@@ -72,16 +72,16 @@ def twice(core: Coordinator, found: Listed, asked: Listed | None = None) -> Reco
 
 def test_where_both_agree_nothing_is_to_be_done() -> None:
     core = books(S.BINDING, S.BOUND, S.RUNNING, S.RELEASING, S.PENDING, S.SUCCEEDED)
-    found = listed(
+    listing = listed(
         ("0.0", "n0", P.RUNNING),  # its report is on its way
         ("1.0", "n0", P.BOUND),
         ("2.0", "n0", P.RUNNING),
         ("3.0", "n0", P.RELEASING),
     )
     assert look(core, listed(*[("1.0", "n0", P.BOUND)])).findings == {}
-    made = look(core, found)
-    assert [f.kind for f in made.findings.values()] == [FindingKind.BEHIND]
-    assert list(made.missing(core.order.jobs.values())) == []
+    looked_up = look(core, listing)
+    assert [f.kind for f in looked_up.findings.values()] == [FindingKind.BEHIND]
+    assert list(looked_up.missing(core.order.jobs.values())) == []
 
 
 @pytest.mark.parametrize("state", [S.BINDING, S.BOUND, S.RUNNING, S.RELEASING])
@@ -105,8 +105,8 @@ def telling_devices(*states: TaskState) -> Coordinator:
     core = books(*states)
     marks = ((DEVICES, written_devices((("card/0", (1000,)),))),)
     core.admitted(Changes(nodes=[replace(core.nodes[1], annotations=marks)]))
-    told = {ASSIGNED_DEVICES: written_devices(SHARE)}
-    core.victims.devices.marks = lambda jid, tix: told
+    reports = {ASSIGNED_DEVICES: written_devices(SHARE)}
+    core.victims.devices.marks = lambda jid, tix: reports
     return core
 
 
@@ -194,8 +194,10 @@ def test_nothing_is_said_of_a_job_whose_turn_is_out() -> None:
 
 def test_tasks_of_nobody_and_on_unknown_nodes_are_shown_and_left_alone() -> None:
     core = books(S.RUNNING)
-    found = listed(("0.0", "elsewhere", P.RUNNING), ("77.0", "n0", P.RUNNING), ("x", "n0", P.BOUND))
-    repairs = twice(core, found)
+    listing = listed(
+        ("0.0", "elsewhere", P.RUNNING), ("77.0", "n0", P.RUNNING), ("x", "n0", P.BOUND)
+    )
+    repairs = twice(core, listing)
     assert (repairs.items, repairs.stop) == ([], [])
     assert core.tally.unexplained == {"orphan": 2, "no-node": 1}
     twice(core, listed(("0.0", "n0", P.RUNNING), uid="another"))
@@ -241,5 +243,5 @@ def test_ports_of_others_are_named_and_taken_back_by_name() -> None:
     assert later == Observe(3, [], [("port/TCP/80", (0,)), ("port/TCP/81", (1,))])
     record = pack_thing(4, [0, 0, 1, 0, 0])
     node = pack_node(4, 1, [9, 0, 500, 0, 0])
-    told = Snapshot("1-0", Rows([3], [node], [(3, "port/TCP/80", record)]), {})
-    assert observed_of(told) == {3: used}
+    snapshot = Snapshot("1-0", Rows([3], [node], [(3, "port/TCP/80", record)]), {})
+    assert observed_of(snapshot) == {3: used}

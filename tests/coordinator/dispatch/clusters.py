@@ -11,17 +11,17 @@ from coordinator.dispatch.partition import NOBODY, Cut, Offers, Shards, cut
 
 def offers(loads: Sequence[int]) -> Offers:
     """A node of so much of one resource for each row."""
-    made = Offers()
+    offer_tree = Offers()
     for row, load in enumerate(loads):
-        made.put(row, ((0, load),))
-    return made
+        offer_tree.put(row, ((0, load),))
+    return offer_tree
 
 
 def shards_of(owners: dict[int, int], rows: int) -> Shards:
-    found = np.full(rows, NOBODY, dtype=np.int32)
+    result = np.full(rows, NOBODY, dtype=np.int32)
     for row, shard in owners.items():
-        found[row] = shard
-    return found
+        result[row] = shard
+    return result
 
 
 def cut_of(
@@ -31,8 +31,10 @@ def cut_of(
     shards: int,
     domains: Iterable[list[int]] = (),
 ) -> Cut:
-    made = offers(loads)
-    return cut(made, domains, shards=shards, previous=shards_of(owners, len(made.present)))
+    offer_tree = offers(loads)
+    return cut(
+        offer_tree, domains, shards=shards, previous=shards_of(owners, len(offer_tree.present))
+    )
 
 
 def owners_of(found: Cut) -> dict[int, int]:

@@ -74,16 +74,16 @@ def test_shards_that_collide_lose_little_of_their_work_in_the_end() -> None:
 
 
 def test_a_small_limit_makes_small_calls() -> None:
-    made = Dispatcher(1, calls_in_flight=2, turns_per_call=64)
-    made.up(0, Epoch(1, "x"))
-    made.shards[0].concurrency.limit = 6
+    dispatcher = Dispatcher(1, calls_in_flight=2, turns_per_call=64)
+    dispatcher.up(0, Epoch(1, "x"))
+    dispatcher.shards[0].concurrency.limit = 6
     for jid in range(20):
-        made.route(turn(jid), {})
-    sent = made.send()
+        dispatcher.route(turn(jid), {})
+    sent = dispatcher.send()
     assert [len(send.turns) for send in sent] == [3, 3]
-    assert made.send() == []
-    made.returned(0, sent[0].call)
-    made.shards[0].concurrency.limit = LEAST
-    assert made.send() == []
-    made.returned(0, sent[1].call)
-    assert [len(send.turns) for send in made.send()] == [1]
+    assert dispatcher.send() == []
+    dispatcher.returned(0, sent[0].call)
+    dispatcher.shards[0].concurrency.limit = LEAST
+    assert dispatcher.send() == []
+    dispatcher.returned(0, sent[1].call)
+    assert [len(send.turns) for send in dispatcher.send()] == [1]

@@ -23,13 +23,13 @@ def turn(jid: int, tasks: int = 1, attempt: int = 0) -> Turn:
 
 
 def dispatcher(shards: int = 2, **options: int) -> Dispatcher:
-    made = Dispatcher(shards, **options)
+    new_dispatcher = Dispatcher(shards, **options)
     for row in range(4):
-        made.offer(row, ((0, 4000),), +1)
-    made.assign({row: row % shards for row in range(4)})
+        new_dispatcher.offer(row, ((0, 4000),), +1)
+    new_dispatcher.assign({row: row % shards for row in range(4)})
     for shard in range(shards):
-        made.up(shard, Epoch(1, "x"))
-    return made
+        new_dispatcher.up(shard, Epoch(1, "x"))
+    return new_dispatcher
 
 
 def homes(made: Dispatcher) -> dict[int, int]:

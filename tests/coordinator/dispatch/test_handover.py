@@ -49,8 +49,8 @@ class HandoverStage:
 
     def look(self, now: float = 0.0) -> PutPartition | None:
         """Store the result of :meth:`Coordinator.repartition`."""
-        found = self.core.repartition(now)
-        return None if found is None else self.store(found)
+        partition = self.core.repartition(now)
+        return None if partition is None else self.store(partition)
 
     def store(self, found: Repartition) -> PutPartition:
         self.puts.append(found.put)
@@ -90,9 +90,9 @@ class HandoverStage:
 
 
 def owner(put: PutPartition, row: int) -> int | None:
-    found = [shard for shard, rows in put.shards.items() if row in rows]
-    assert len(found) <= 1
-    return found[0] if found else None
+    results = [shard for shard, rows in put.shards.items() if row in rows]
+    assert len(results) <= 1
+    return results[0] if results else None
 
 
 # --- two phases -------------------------------------------------------------------------------
@@ -254,10 +254,10 @@ def test_a_successor_in_another_mode_tells_so() -> None:
     core = Coordinator(order(nodes=0), Dispatcher(2), mode="soft")
     core.restore_partition(before.puts[-1], at="7-0")
     core.admitted(Changes(nodes=[node(row) for row in range(20)]))
-    found = core.repartition()
-    assert found is not None
-    assert found.put.mode == "soft"
-    assert found.put.shards == before.puts[-1].shards
+    partition = core.repartition()
+    assert partition is not None
+    assert partition.put.mode == "soft"
+    assert partition.put.shards == before.puts[-1].shards
     assert core.repartition() is None
 
 

@@ -32,8 +32,8 @@ def started(nodes: list[Node], *, topology: KaiTopology | None) -> Coordinator:
 def settle(core: Coordinator) -> None:
     """Store what is asked for; workers follow at once."""
     for now in range(100):
-        found = core.repartition(float(now))
-        if found is not None:
+        partition = core.repartition(float(now))
+        if partition is not None:
             core.partition_stored(f"{now + 1}-0")
         for shard in range(SHARDS):
             core.followed(shard, Epoch(1, "x"), "1000-0")

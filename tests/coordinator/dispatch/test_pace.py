@@ -15,13 +15,13 @@ NEED = {0: 1000}
 
 @pytest.fixture
 def paced() -> Dispatcher:
-    made = Dispatcher(3, turns_per_call=4, pace=PACE)
+    dispatcher = Dispatcher(3, turns_per_call=4, pace=PACE)
     for row in range(3):
-        made.offer(row, ((0, 1_000_000),), +1)
-    made.assign({row: row for row in range(3)})
+        dispatcher.offer(row, ((0, 1_000_000),), +1)
+    dispatcher.assign({row: row for row in range(3)})
     for shard in range(3):
-        made.up(shard, Epoch(1, "x"))
-    return made
+        dispatcher.up(shard, Epoch(1, "x"))
+    return dispatcher
 
 
 def sent(paced: Dispatcher, now: float) -> list[tuple[int, list[int]]]:

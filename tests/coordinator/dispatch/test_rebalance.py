@@ -40,13 +40,13 @@ def run(rebalancer: Rebalancer, found: Cut, *busy: int, now: float = 0.0) -> int
 
 
 def test_it_moves_only_as_many_as_balance_needs() -> None:
-    found = cut_of(100, 100, 100, 60)
-    before = owners_of(found)
-    moved = run(Rebalancer(1000), found)
-    after = owners_of(found)
+    partition = cut_of(100, 100, 100, 60)
+    before = owners_of(partition)
+    moved = run(Rebalancer(1000), partition)
+    after = owners_of(partition)
     assert {after[row] for row in after if after[row] != before[row]} == {3}
     assert sum(after[row] != before[row] for row in after) == moved == 24
-    assert found.gap <= STOP_BELOW
+    assert partition.gap <= STOP_BELOW
 
 
 def test_it_starts_above_one_bound_and_goes_on_to_a_lower_one() -> None:
@@ -63,16 +63,16 @@ def test_it_starts_above_one_bound_and_goes_on_to_a_lower_one() -> None:
 
 def test_one_that_was_begun_goes_on_between_the_bounds() -> None:
     rebalancer = Rebalancer(2)
-    found = cut_of(114, 86)
-    assert run(rebalancer, found) == 2
+    partition = cut_of(114, 86)
+    assert run(rebalancer, partition) == 2
     assert rebalancer.active
     between = cut_of(109, 91)
     assert run(rebalancer, between, now=60.0) == 2
 
 
 def test_so_many_in_a_minute_and_not_all_the_time() -> None:
-    rebalancer, found = Rebalancer(12), cut_of(300, 0)
-    moved = {second: run(rebalancer, found, now=float(second)) for second in range(601)}
+    rebalancer, result = Rebalancer(12), cut_of(300, 0)
+    moved = {second: run(rebalancer, result, now=float(second)) for second in range(601)}
     times = [second for second, count in moved.items() if count]
     assert moved[0] == 12
     assert all(later - sooner >= PAUSE_SECONDS for sooner, later in pairwise(times))
@@ -83,40 +83,40 @@ def test_so_many_in_a_minute_and_not_all_the_time() -> None:
 
 
 def test_a_cap_of_nothing_moves_nothing() -> None:
-    rebalancer, found = Rebalancer(0), cut_of(300, 0)
-    assert [run(rebalancer, found, now=t) for t in (0.0, 100.0, 1000.0)] == [0, 0, 0]
+    rebalancer, result = Rebalancer(0), cut_of(300, 0)
+    assert [run(rebalancer, result, now=t) for t in (0.0, 100.0, 1000.0)] == [0, 0, 0]
 
 
 def test_a_domain_larger_than_the_cap_goes_when_a_whole_minute_is_saved() -> None:
     previous, domains = owned(40, 10), [list(range(i, i + 8)) for i in (0, 8, 16)]
     rebalancer, moves = Rebalancer(4), []
     for now in (0.0, 60.0, 120.0, 180.0):
-        found = clusters.cut_of([8] * 50, previous, shards=2, domains=domains)
-        moves.append(run(rebalancer, found, *range(24, 50), now=now))
-        previous = owners_of(found)
+        partition = clusters.cut_of([8] * 50, previous, shards=2, domains=domains)
+        moves.append(run(rebalancer, partition, *range(24, 50), now=now))
+        previous = owners_of(partition)
     assert moves[0] == 8
     assert sum(moves) <= 8 + 3 * 4
 
 
 def test_where_nothing_runs_goes_first() -> None:
-    found = cut_of(10, 4)
-    before = owners_of(found)
-    run(Rebalancer(1000), found, *range(8), 12)
-    after = owners_of(found)
+    partition = cut_of(10, 4)
+    before = owners_of(partition)
+    run(Rebalancer(1000), partition, *range(8), 12)
+    after = owners_of(partition)
     assert {row for row in after if after[row] != before[row]} >= {8, 9}
     assert run(Rebalancer(1000), cut_of(10, 4), *range(10)) == 3
 
 
 def test_a_cluster_on_which_nothing_runs_is_cut_at_once() -> None:
-    found = cut_of(300, 0)
-    nothing = rows(of=len(found.unit))
-    assert Rebalancer(1).even_out(found, busy=lambda: nothing, now=0.0) > 100
-    assert found.gap <= STOP_BELOW
+    partition = cut_of(300, 0)
+    nothing = rows(of=len(partition.unit))
+    assert Rebalancer(1).even_out(partition, busy=lambda: nothing, now=0.0) > 100
+    assert partition.gap <= STOP_BELOW
 
 
 def test_a_shard_that_cannot_give_is_no_reason_to_leave_the_others_as_they_are() -> None:
     previous = {0: 0} | dict.fromkeys(range(1, 101), 1)
-    found = clusters.cut_of([800] + [8] * 100, previous, shards=3)
-    even_out(found, busy=rows(of=len(found.unit)))
-    assert owners_of(found)[0] == 0
-    assert abs(found.totals[1] - found.totals[2]) < 0.1
+    partition = clusters.cut_of([800] + [8] * 100, previous, shards=3)
+    even_out(partition, busy=rows(of=len(partition.unit)))
+    assert owners_of(partition)[0] == 0
+    assert abs(partition.totals[1] - partition.totals[2]) < 0.1

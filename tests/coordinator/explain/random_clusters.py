@@ -35,7 +35,7 @@ class RandomCluster:
 @st.composite
 def jobs(draw: st.DrawFn, *, prefix: str, most: int, elastic: bool = True) -> list[Item]:
     """``elastic``: some start with fewer tasks than they have."""
-    made = []
+    items = []
     for number in range(draw(st.integers(1, most))):
         tasks = draw(st.integers(1, 5))
         constraint = draw(st.sampled_from([{}, {}, {"nodeSelector": {"zone": "x"}}]))
@@ -48,8 +48,8 @@ def jobs(draw: st.DrawFn, *, prefix: str, most: int, elastic: bool = True) -> li
             queue=draw(st.sampled_from(["default", "lab", "lab", "none-such"])),
             **constraint,
         )
-        made.append(item)
-    return made
+        items.append(item)
+    return items
 
 
 @st.composite

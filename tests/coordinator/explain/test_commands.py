@@ -48,7 +48,7 @@ async def test_explain_in_text_and_json(
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         code, text, _ = await shell.type("explain", "job", "default/wide")
         pod, pod_text, _ = await shell.type("explain", "pod", "wide-worker-2", "-n", "default")
-        as_json, told, _ = await shell.type("explain", "job", "wide", "-o", "json")
+        as_json, report, _ = await shell.type("explain", "job", "wide", "-o", "json")
         missing, _, error = await shell.type("explain", "job", "nope")
         usage, _, odd = await shell.type("explain", "job", "a/b/c")
     assert (code, pod, as_json, missing, usage) == (0, 0, 0, 1, 2)
@@ -62,7 +62,7 @@ async def test_explain_in_text_and_json(
     assert f"3 = 3 {GPU} + 0 fit" in text or f"3 = 1 {GPU} + 2 fit" in text
     assert "a minimum of 2 instead of 3: fits now" in text
     assert "wide-worker-2  role worker  Pending" in pod_text
-    assert json.loads(told)["reason"] == "Fragmented"
+    assert json.loads(report)["reason"] == "Fragmented"
     assert error == 'Error: jobs.batch.volcano.sh "nope" not found\n'
     assert "write NAME or NAMESPACE/NAME" in odd
 
@@ -84,7 +84,7 @@ async def test_plan_ends_with_what_it_found(
                 "quota": [job("beyond", 1, gpus=5, queue="lab")],
             }.items()
         }
-        code, told, _ = await shell.type("plan", "-f", str(tmp_path / "now.json"), "-o", "yaml")
+        code, report, _ = await shell.type("plan", "-f", str(tmp_path / "now.json"), "-o", "yaml")
         broken, _, error = await shell.type("plan", "-f", str(tmp_path / "none.json"))
     codes = {name: code for name, (code, _, _) in results.items()}
     assert codes == {"now": 0, "waits": 10, "never": 11, "quota": 11}
@@ -100,7 +100,7 @@ async def test_plan_ends_with_what_it_found(
         for _, text, _ in results.values()
         for line in text.splitlines()
     )
-    assert (code, "kind: Plan" in told) == (0, True)
+    assert (code, "kind: Plan" in report) == (0, True)
     assert (broken, "cannot be read" in error) == (1, True)
 
 

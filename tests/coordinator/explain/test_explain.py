@@ -44,42 +44,44 @@ async def test_a_fragmented_gang_is_told_what_is_short_near_and_would_help(
         await service.until(
             lambda s: s["outcomes"].get("infeasible", 0) > 0 and not s["open_turns"]
         )
-        told = await explained(service, "wide")
-    adds_up(told)
-    assert told["reason"] == "Fragmented"
-    assert told["message"].startswith("3 cpu, 12 nvidia.com/gpu are free in total, but not where ")
-    assert told["room"] == "gang of 3 (worker), none can start now"
-    assert told["requested"] == {"cpu": "3", GPU: "12"}
-    assert told["short"] == {}
-    assert told["position"] == 1
-    assert told["nodes"]["total"] == 9
-    taint, amount = told["nodes"]["first"]
+        explanation = await explained(service, "wide")
+    adds_up(explanation)
+    assert explanation["reason"] == "Fragmented"
+    assert explanation["message"].startswith(
+        "3 cpu, 12 nvidia.com/gpu are free in total, but not where "
+    )
+    assert explanation["room"] == "gang of 3 (worker), none can start now"
+    assert explanation["requested"] == {"cpu": "3", GPU: "12"}
+    assert explanation["short"] == {}
+    assert explanation["position"] == 1
+    assert explanation["nodes"]["total"] == 9
+    taint, amount = explanation["nodes"]["first"]
     assert (taint["check"], taint["count"], taint["onlyThis"]) == ("taint dedicated=infer", 2, 2)
     assert (amount["check"], amount["count"]) == (GPU, 7)
     assert taint["examples"] == ["infer-0", "infer-1"]
-    near = told["near"][0]
+    near = explanation["near"][0]
     assert near["node"].startswith("full-")
     assert near["heldBy"] == ["default/small"]
     assert near["lacks"] == [{"resource": GPU, "needs": "4", "idle": "3", "futureIdle": "3"}]
-    helps = {entry["change"]: entry["fits"] for entry in told["if"]}
+    helps = {entry["change"]: entry["fits"] for entry in explanation["if"]}
     assert helps[f"3 {GPU} per task"] is True
     assert helps["tolerate dedicated=infer"] is True
-    assert told["attempts"]["infeasible"] >= 1
-    assert told["session"]
-    assert told["shard"] in (0, 1)
-    assert told["epoch"]
+    assert explanation["attempts"]["infeasible"] >= 1
+    assert explanation["session"]
+    assert explanation["shard"] in (0, 1)
+    assert explanation["epoch"]
 
 
 async def test_no_node_matches(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
         await send(service, node("a", labels={"zone": "x"}), node("b"))
         await send(service, job("picky", nodeSelector={"zone": "y"}))
-        told = await explained(service, "picky")
-    adds_up(told)
-    assert told["reason"] == "NoMatchingNodes"
-    assert told["room"] == ""
-    assert [check["check"] for check in told["nodes"]["first"]] == ["label zone=y"]
-    assert told["if"] == [
+        explanation = await explained(service, "picky")
+    adds_up(explanation)
+    assert explanation["reason"] == "NoMatchingNodes"
+    assert explanation["room"] == ""
+    assert [check["check"] for check in explanation["nodes"]["first"]] == ["label zone=y"]
+    assert explanation["if"] == [
         {"change": "without label zone=y in the selector", "fits": True, "starts": 128, "nodes": 2}
     ]
 
@@ -103,12 +105,12 @@ async def test_not_enough_in_total(tmp_path: Path, redis_url: str) -> None:
         await send(service, job("runs", 6, gpus=1))
         await settled(service, bound=6)
         await send(service, job("waits", 4, gpus=1))
-        told = await explained(service, "waits")
-    adds_up(told)
-    assert told["reason"] == "NotEnoughResources"
-    assert "could give 2 nvidia.com/gpu; short by 2 nvidia.com/gpu" in told["message"]
-    assert told["room"] == "gang of 4 (worker), 2 can start now"
-    changes = [entry["change"] for entry in told["if"]]
+        explanation = await explained(service, "waits")
+    adds_up(explanation)
+    assert explanation["reason"] == "NotEnoughResources"
+    assert "could give 2 nvidia.com/gpu; short by 2 nvidia.com/gpu" in explanation["message"]
+    assert explanation["room"] == "gang of 4 (worker), 2 can start now"
+    changes = [entry["change"] for entry in explanation["if"]]
     assert "a minimum of 2 instead of 4" in changes
 
 
@@ -117,11 +119,11 @@ async def test_the_role_that_fails_decides(tmp_path: Path, redis_url: str) -> No
     async with running(redis_url, tmp_path) as service:
         await send(service, node("a", gpus=8))
         await send(service, gang("two-roles", roles, minimum=3))
-        told = await explained(service, "two-roles")
-    assert told["role"] == "worker"
-    assert "short by 8" in told["message"]
-    assert told["room"].startswith("gang of 2 (worker), 1 can start now")
-    assert [entry["role"] for entry in told["roles"]] == ["worker", "ps"]
+        explanation = await explained(service, "two-roles")
+    assert explanation["role"] == "worker"
+    assert "short by 8" in explanation["message"]
+    assert explanation["room"].startswith("gang of 2 (worker), 1 can start now")
+    assert [entry["role"] for entry in explanation["roles"]] == ["worker", "ps"]
 
 
 async def test_quota_capability_closed_and_missing_queues(tmp_path: Path, redis_url: str) -> None:
@@ -157,11 +159,11 @@ async def test_a_placed_job_says_where(tmp_path: Path, redis_url: str) -> None:
         await send(service, node("a", gpus=8))
         await send(service, job("runs", 3, gpus=1))
         await settled(service, bound=3)
-        told = await explained(service, "runs")
+        explanation = await explained(service, "runs")
         pod = await explained(service, "runs-worker-1", kind="pods")
-    assert told["reason"] is None
-    assert told["phase"] == "Running"
-    assert told["places"] == [
+    assert explanation["reason"] is None
+    assert explanation["phase"] == "Running"
+    assert explanation["places"] == [
         {"node": "a", "tasks": 3, "shard": 0, "level": "L1", "because": "idle, own shard"}
     ]
     assert pod["pod"] == {
@@ -181,10 +183,10 @@ async def test_without_a_worker_that_answers_the_stored_facts_are_told(
         await send(service, job("waits", 9, gpus=1))
         await settled(service, bound=0)
         service.shards.mute = True
-        told = await explained(service, "waits")
-    assert told["reason"] == "NotEnoughResources"
-    assert "short by 1 nvidia.com/gpu" in told["message"]
-    assert "what follows is what the coordinator remembers" in told["incomplete"]
+        explanation = await explained(service, "waits")
+    assert explanation["reason"] == "NotEnoughResources"
+    assert "short by 1 nvidia.com/gpu" in explanation["message"]
+    assert "what follows is what the coordinator remembers" in explanation["incomplete"]
 
 
 async def test_what_does_not_exist_is_not_found(tmp_path: Path, redis_url: str) -> None:
@@ -208,11 +210,11 @@ async def test_behind_walls_a_gang_that_no_shard_could_ever_hold(
         one_of_each = {shard: core.names[row] for row, shard in core.dispatcher.shard_of.items()}
         fast = [node(name, gpus=8, labels={"fast": "yes"}) for name in one_of_each.values()]
         await send(service, *fast, job("wide", 2, gpus=8, nodeSelector={"fast": "yes"}))
-        told = await explained(service, "wide")
-    adds_up(told)
-    assert told["reason"] == "LargerThanShard"
-    assert "no shard could ever hold its 2 tasks" in told["message"]
-    assert told["nodes"]["first"][0]["kind"] == "foreign"
+        explanation = await explained(service, "wide")
+    adds_up(explanation)
+    assert explanation["reason"] == "LargerThanShard"
+    assert "no shard could ever hold its 2 tasks" in explanation["message"]
+    assert explanation["nodes"]["first"][0]["kind"] == "foreign"
 
 
 async def test_a_lone_pod_is_its_own_job_and_a_member_is_told_with_its_group(
@@ -240,6 +242,6 @@ async def test_a_job_that_is_being_deleted_says_so(tmp_path: Path, redis_url: st
         path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/runs"
         async with asking(service) as client, client.delete(path) as answer:
             assert answer.status in (200, 202), await answer.text()
-        told = await explained(service, "runs")
-    assert (told["phase"], told["reason"]) == ("Terminating", None)
-    assert "being deleted; 2 tasks of it still hold a node" in told["message"]
+        explanation = await explained(service, "runs")
+    assert (explanation["phase"], explanation["reason"]) == ("Terminating", None)
+    assert "being deleted; 2 tasks of it still hold a node" in explanation["message"]

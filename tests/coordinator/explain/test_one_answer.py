@@ -99,9 +99,9 @@ def _same_answers(answers: _ServiceAnswers) -> None:
         _same_everywhere(explanation, job, groups, pods)
         _same_events(explanation, objects[EVENTS], [job, *groups, *pods])
     words = Counter(e["reason"] for e in explanations.values() if e["reason"] and not e["places"])
-    told = {name: (e["reason"], e["message"]) for name, e in explanations.items()}
-    assert words == answers.unadmitted, told
-    assert words <= answers.top, told
+    reports = {name: (e["reason"], e["message"]) for name, e in explanations.items()}
+    assert words == answers.unadmitted, reports
+    assert words <= answers.top, reports
 
 
 async def _items(service: Running, path: str) -> list[Item]:

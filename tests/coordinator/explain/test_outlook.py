@@ -62,10 +62,10 @@ def test_an_estimate_rests_on_jobs_that_had_waited_as_long() -> None:
     assert estimate(likes, state, created) is None
     for waited in range(10, 110, 10):
         likes.placed(state, float(waited))
-    told = estimate(likes, state, created + 45)
-    assert told is not None
-    assert (told["p50"], told["p90"]) == (35.0, 55.0)
-    assert told["basis"].startswith("6 jobs like it in queue")
+    report = estimate(likes, state, created + 45)
+    assert report is not None
+    assert (report["p50"], report["p90"]) == (35.0, 55.0)
+    assert report["basis"].startswith("6 jobs like it in queue")
     assert estimate(likes, state, created + 75) is None  # too few waited longer
 
 
@@ -127,9 +127,9 @@ def test_who_was_looked_at_and_which_rule_kept_them() -> None:
     }
     for action in ("reclaim", "gangpreempt"):  # which had nobody to look at
         state.failed_eviction = state.failed_eviction.then(action, {}, 2.0)
-        told = victims(state)
-        assert told is not None
-        assert (told["action"], told["considered"]) == ("preempt", 5)
+        victim_list = victims(state)
+        assert victim_list is not None
+        assert (victim_list["action"], victim_list["considered"]) == ("preempt", 5)
     state.failed_eviction = state.failed_eviction.then("preempt", {}, 3.0)
     assert victims(state) == {"action": "preempt", "considered": 0, "kept": []}
 

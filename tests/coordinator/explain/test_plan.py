@@ -41,17 +41,17 @@ async def planned(service: Running, *items: Item) -> Item:
     async with asking(service) as client:
         for _ in range(5):
             async with client.post(PLANS, json=body) as answer:
-                told: Item = await answer.json()
-                assert answer.status == 200, told
-            if not any(job.get("incomplete") for job in told["jobs"]):
+                report: Item = await answer.json()
+                assert answer.status == 200, report
+            if not any(job.get("incomplete") for job in report["jobs"]):
                 break
-    return told
+    return report
 
 
 def one(told: Item) -> Item:
     (job,) = told["jobs"]
-    found: Item = job
-    return found
+    result: Item = job
+    return result
 
 
 async def test_what_fits_now_tells_nodes_and_levels_and_is_counted_for_the_next(
@@ -60,15 +60,15 @@ async def test_what_fits_now_tells_nodes_and_levels_and_is_counted_for_the_next(
     async with running(redis_url, tmp_path, shards=1) as service:
         await send(service, node("a", gpus=8), node("b", gpus=8))
         await settled(service, bound=0)
-        told = await planned(service, job("first", 2, gpus=6), job("second", 2, gpus=2))
+        plan = await planned(service, job("first", 2, gpus=6), job("second", 2, gpus=2))
         third = await planned(service, job("first", 2, gpus=6), job("second", 3, gpus=2))
-    first, second = told["jobs"]
-    assert told["verdict"] == first["verdict"] == second["verdict"] == "now"
+    first, second = plan["jobs"]
+    assert plan["verdict"] == first["verdict"] == second["verdict"] == "now"
     assert first["nodes"] == [{"node": "a", "tasks": 1}, {"node": "b", "tasks": 1}]
     assert first["levels"] == {"L1": 2}
-    assert told["totals"]["tasksNow"] == 4
-    assert told["revision"]
-    assert "not a reservation" in told["note"]
+    assert plan["totals"]["tasksNow"] == 4
+    assert plan["revision"]
+    assert "not a reservation" in plan["note"]
     assert [j["verdict"] for j in third["jobs"]] == ["now", "waits"]
     assert third["jobs"][1]["reason"] in ("Fragmented", "NotEnoughResources")
 
@@ -76,9 +76,9 @@ async def test_what_fits_now_tells_nodes_and_levels_and_is_counted_for_the_next(
 async def test_an_elastic_job_tells_how_many_would_start(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
         await send(service, node("a", gpus=8))
-        told = one(await planned(service, job("wide", 20, minimum=2, gpus=1)))
-    assert told["verdict"] == "now"
-    assert told["tasks"] == {"total": 20, "minimum": 2, "now": 8, "later": 0}
+        row = one(await planned(service, job("wide", 20, minimum=2, gpus=1)))
+    assert row["verdict"] == "now"
+    assert row["tasks"] == {"total": 20, "minimum": 2, "now": 8, "later": 0}
 
 
 async def test_not_now_and_never_and_why(tmp_path: Path, redis_url: str) -> None:
@@ -119,13 +119,13 @@ async def test_a_plan_says_in_the_sentence_of_explain_that_no_node_matches(
     ]
     async with running(redis_url, tmp_path) as service:
         await send(service, node("a"), node("b"))
-        told = await planned(service, *jobs)
+        plan = await planned(service, *jobs)
         await send(service, *jobs)
         await at_rest(service)
-        explanations = [await explained(service, job["name"]) for job in told["jobs"]]
-    assert [job["verdict"] for job in told["jobs"]] == ["never", "never"]
-    assert [job["message"] for job in told["jobs"]] == [e["message"] for e in explanations]
-    assert told["jobs"][0]["message"] == (
+        explanations = [await explained(service, job["name"]) for job in plan["jobs"]]
+    assert [job["verdict"] for job in plan["jobs"]] == ["never", "never"]
+    assert [job["message"] for job in plan["jobs"]] == [e["message"] for e in explanations]
+    assert plan["jobs"][0]["message"] == (
         "no node takes role picky of one: 2 nodes: 2 didn't match Pod's node selector"
     )
 
@@ -138,14 +138,14 @@ async def test_a_plan_says_that_shards_compete_for_room(
     async with running(redis_url, tmp_path, shards=shards) as service:
         await send(service, node("a", cpu="4"))
         alone = await planned(service, both[0])
-        told = await planned(service, *both)
+        plan = await planned(service, *both)
     assert one(alone)["certain"]
     assert alone["others"] == []
-    assert sorted(j["verdict"] for j in told["jobs"]) == ["never", "now", "waits"]
-    certain = {j["name"]: j["certain"] for j in told["jobs"]}
+    assert sorted(j["verdict"] for j in plan["jobs"]) == ["never", "now", "waits"]
+    certain = {j["name"]: j["certain"] for j in plan["jobs"]}
     assert certain == {"one": shards == 1, "two": shards == 1, "huge": True}
-    assert len(told["others"]) == shards - 1
-    assert all("several shards place 2 of these jobs" in text for text in told["others"])
+    assert len(plan["others"]) == shards - 1
+    assert all("several shards place 2 of these jobs" in text for text in plan["others"])
 
 
 async def test_a_job_to_a_queue_of_the_same_list_counts_its_capability(
@@ -153,14 +153,14 @@ async def test_a_job_to_a_queue_of_the_same_list_counts_its_capability(
 ) -> None:
     async with running(redis_url, tmp_path) as service:
         await send(service, node("a", gpus=8))
-        told = await planned(
+        plan = await planned(
             service,
             queue("new", capability={GPU: "4"}),
             job("first", 3, gpus=1, queue="new"),
             job("second", 2, gpus=1, queue="new"),
         )
-    assert [j["verdict"] for j in told["jobs"]] == ["now", "waits"]
-    assert told["jobs"][1]["reason"] == "WaitingForQuota"
+    assert [j["verdict"] for j in plan["jobs"]] == ["now", "waits"]
+    assert plan["jobs"][1]["reason"] == "WaitingForQuota"
 
 
 async def test_host_ports_that_nobody_used_before(tmp_path: Path, redis_url: str) -> None:
@@ -189,10 +189,10 @@ async def test_what_is_leaving_makes_room_after_these_finish(
         recorder = service.service._recorder
         assert recorder is not None
         await recorder.record([StatusItem(TaskState.RELEASING, jid, [0], [0])])
-        told = one(await planned(service, job("next", 1, gpus=8)))
-    assert told["verdict"] == "later"
-    assert told["after"] == ["default/old"]
-    assert told["nodes"] == [{"node": "a", "tasks": 1}]
+        row = one(await planned(service, job("next", 1, gpus=8)))
+    assert row["verdict"] == "later"
+    assert row["after"] == ["default/old"]
+    assert row["nodes"] == [{"node": "a", "tasks": 1}]
 
 
 async def test_behind_walls_the_first_shard_with_room_takes_it(
@@ -201,12 +201,12 @@ async def test_behind_walls_the_first_shard_with_room_takes_it(
     async with running(redis_url, tmp_path, shards=2, mode="hard") as service:
         await send(service, node("a", gpus=8), node("b", gpus=8))
         await settled(service, bound=0)
-        told = await planned(
+        plan = await planned(
             service, job("one", 1, gpus=8), job("two", 1, gpus=8), job("three", 1, gpus=8)
         )
         wide = one(await planned(service, job("wide", 2, gpus=8)))
-    assert [j["verdict"] for j in told["jobs"]] == ["now", "now", "waits"]
-    assert {j["nodes"][0]["node"] for j in told["jobs"][:2]} == {"a", "b"}
+    assert [j["verdict"] for j in plan["jobs"]] == ["now", "now", "waits"]
+    assert {j["nodes"][0]["node"] for j in plan["jobs"][:2]} == {"a", "b"}
     assert (wide["verdict"], wide["reason"]) == ("never", "LargerThanShard")
 
 
@@ -215,11 +215,11 @@ async def test_refused_objects_are_told_with_the_field(tmp_path: Path, redis_url
     bad["spec"]["tasks"][0]["replicas"] = -1
     async with running(redis_url, tmp_path) as service:
         await send(service, node("a"))
-        told = await planned(service, bad, job("good"))
-    assert told["verdict"] == "never"
-    (refused,) = told["refused"]
+        plan = await planned(service, bad, job("good"))
+    assert plan["verdict"] == "never"
+    (refused,) = plan["refused"]
     assert refused["field"] == "spec.tasks[0].replicas"
-    assert one(told)["verdict"] == "now"
+    assert one(plan)["verdict"] == "now"
 
 
 async def test_nothing_of_a_plan_or_an_explanation_stays(tmp_path: Path, redis_url: str) -> None:
@@ -283,8 +283,8 @@ async def test_a_body_that_cannot_be_read_is_the_senders_mistake(
         headers = {"Content-Type": content or "application/json"}
         async with client.post(PLANS, data=BytesIO(body), headers=headers) as answer:
             assert answer.status == status
-            told = await answer.json()
-    assert told["kind"] == ("Plan" if status == 200 else "Status")
+            report = await answer.json()
+    assert report["kind"] == ("Plan" if status == 200 else "Status")
 
 
 async def test_a_job_that_exists_is_planned_for_what_is_not_placed_yet(
@@ -335,6 +335,6 @@ async def test_what_is_being_stored_right_now_may_be_of_the_same_class(
         async with asyncio.TaskGroup() as group:
             group.create_task(send(service, job("first")))
             await storing.wait()
-            told = await planned(service, job("second"))
+            plan = await planned(service, job("second"))
             go_on.set()
-        assert one(told)["verdict"] == "now", told
+        assert one(plan)["verdict"] == "now", plan

@@ -86,14 +86,14 @@ async def test_a_preemption_is_foreseen_and_happens(
         await send(service, ranked(job("low", 4, minimum=1), 10))
         await settled(service, bound=4)
         high = ranked(job("high", 2, cpu="1"), 20)
-        told = await planned(service, high)
+        plan = await planned(service, high)
         again = await planned(service, high)
         await send(service, high)
         await at_rest(service)
         runs = await nodes_of(service)
-    assert told == again
-    foretold = one(told)
-    assert (foretold["verdict"], told["verdict"]) == ("later", "waits")
+    assert plan == again
+    foretold = one(plan)
+    assert (foretold["verdict"], plan["verdict"]) == ("later", "waits")
     assert foretold["tasks"] == {"total": 2, "minimum": 2, "now": 0, "later": 2}
     assert foretold["evicts"] == [{"job": "default/low", "tasks": 2, "moved": 0}]
     assert foretold["evictedBy"].startswith("preempt")
@@ -109,12 +109,12 @@ async def test_a_reclaim_is_foreseen_and_happens(
         await send(service, job("many", 4, minimum=1, queue="rich"))
         await settled(service, bound=4)
         own = [job("first", 1, queue="poor"), job("second", 1, queue="poor")]
-        told = await planned(service, *own, job("third", 2, queue="poor"))
+        plan = await planned(service, *own, job("third", 2, queue="poor"))
         await send(service, *own)
         await at_rest(service)
         runs = await nodes_of(service)
-    first, second, third = told["jobs"]
-    assert [each["verdict"] for each in told["jobs"]] == ["later", "later", "waits"]
+    first, second, third = plan["jobs"]
+    assert [each["verdict"] for each in plan["jobs"]] == ["later", "later", "waits"]
     for each in (first, second):
         assert each["evicts"] == [{"job": "default/many", "tasks": 1, "moved": 0}]
         assert each["evictedBy"].startswith("reclaim")
@@ -130,9 +130,9 @@ async def test_nobody_is_evicted_for_what_may_evict_nobody(
         await send(service, ranked(job("high", 4), 20))
         await settled(service, bound=4)
         low, huge = ranked(job("low", 1), 10), ranked(job("huge", 5), 20)
-        told = await planned(service, low, huge)
-    assert [each["verdict"] for each in told["jobs"]] == ["never", "waits"]
-    assert all("evicts" not in each for each in told["jobs"])
+        plan = await planned(service, low, huge)
+    assert [each["verdict"] for each in plan["jobs"]] == ["never", "waits"]
+    assert all("evicts" not in each for each in plan["jobs"])
 
 
 async def test_behind_walls_each_shard_is_asked(
@@ -146,14 +146,14 @@ async def test_behind_walls_each_shard_is_asked(
         await send(service, *(ranked(each, 10) for each in low))
         await settled(service, bound=8)
         jobs = [ranked(job(f"high-{z}", 3, nodeSelector=zones[z]), 20) for z in zones]
-        told = await planned(service, *jobs)
+        plan = await planned(service, *jobs)
         await send(service, *jobs)
         for _ in range(200):
             if (runs := await nodes_of(service))["high-a"] + runs["high-b"] == 6:
                 break
             await asyncio.sleep(0.05)
-    assert [each["verdict"] for each in told["jobs"]] == ["later", "later"]
-    assert [each["evicts"] for each in told["jobs"]] == [
+    assert [each["verdict"] for each in plan["jobs"]] == ["later", "later"]
+    assert [each["evicts"] for each in plan["jobs"]] == [
         [{"job": f"default/low-{z}", "tasks": 3, "moved": 0}] for z in zones
     ]
     assert runs == {"low-a": 1, "low-b": 1, "high-a": 3, "high-b": 3}
@@ -228,17 +228,17 @@ async def _compare(
     }
     of_new = {f"default/{item['metadata']['name']}" for item in new}
     happened = {pair: count for pair, count in happened.items() if pair[0] in of_new}
-    told = plan, runs, happened
-    assert bool(foretold) == bool(happened), told
+    report = plan, runs, happened
+    assert bool(foretold) == bool(happened), report
     if len({by for by, _ in foretold}) == 1:
-        assert foretold == happened, told
+        assert foretold == happened, report
     for each in plan["jobs"]:
         places = each["tasks"]["now"] + each["tasks"]["later"]
         if each["certain"] or each["verdict"] == "later":
-            assert runs[each["name"]] == places, told
+            assert runs[each["name"]] == places, report
         else:  # what evictions free beyond what they are for: a gang gets it as a whole
-            assert runs[each["name"]] in (0, each["tasks"]["total"]), told
-            assert foretold, told
+            assert runs[each["name"]] in (0, each["tasks"]["total"]), report
+            assert foretold, report
 
 
 async def evictions(service: Running) -> dict[tuple[str, str], int]:
@@ -248,12 +248,12 @@ async def evictions(service: Running) -> dict[tuple[str, str], int]:
         entries = await ledger.read_log("0", count=100_000)
     finally:
         await ledger.close()
-    found: Counter[tuple[str, str]] = Counter()
+    counter: Counter[tuple[str, str]] = Counter()
     for entry in entries:
         for committed in entry.accepted if isinstance(entry, CommitEntry) else ():
             for run in committed.evictions:
-                found[_key(service, committed.jid), _key(service, run.jid)] += len(run.tasks)
-    return found
+                counter[_key(service, committed.jid), _key(service, run.jid)] += len(run.tasks)
+    return counter
 
 
 def _key(service: Running, jid: int) -> str:

@@ -36,18 +36,18 @@ async def test_workers_in_other_processes_answer_and_one_that_is_gone_is_told(
 
         async def ask(path: str, body: Item | None = None) -> Item:
             async with client.post(path, json=body or {}) as answer:
-                told: Item = await answer.json()
-                assert answer.status == 200, told
-                return told
+                report: Item = await answer.json()
+                assert answer.status == 200, report
+                return report
 
-        told = await ask(EXPLAIN)
-        assert told["nodes"]["total"] == 1
-        assert told["reason"] == "NotEnoughResources"
+        report = await ask(EXPLAIN)
+        assert report["nodes"]["total"] == 1
+        assert report["reason"] == "NotEnoughResources"
         listed = {"apiVersion": "v1", "kind": "List", "items": [job("new", 2, gpus=4)]}
         assert (await ask(PLANS, listed))["jobs"][0]["nodes"] == [{"node": "a", "tasks": 2}]
 
         (worker,) = running.worker_pids()
         os.kill(worker, signal.SIGKILL)
-        told = await ask(EXPLAIN)
-        assert told["reason"] == "NotEnoughResources"
-        assert "nodes" in told or "remembers" in told["incomplete"]
+        report = await ask(EXPLAIN)
+        assert report["reason"] == "NotEnoughResources"
+        assert "nodes" in report or "remembers" in report["incomplete"]

@@ -28,9 +28,11 @@ FIVE = TaskClass(requests=((CPU, 5000), (PODS, 1)))
 def cluster(*jobs: Job, nodes: int = 2, shards: int = 1, walls: bool = False) -> Coordinator:
     """``nodes`` nodes of 4 cores; classes 0, 1, 3 ask for 1, 2, 5 cores, class 2 for a GPU."""
     core = Coordinator(order(nodes=0, window=16, walls=walls), Dispatcher(shards))
-    made = [Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(nodes)]
+    items = [
+        Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(nodes)
+    ]
     classes = {0: ONE, 1: TWO, 2: FAST, 3: FIVE}
-    core.admitted(Changes(classes=classes, nodes=made, jobs=list(jobs)))
+    core.admitted(Changes(classes=classes, nodes=items, jobs=list(jobs)))
     core.repartition()
     for shard in range(shards):
         core.worker_up(shard, Epoch(7, "x"))
@@ -40,9 +42,9 @@ def cluster(*jobs: Job, nodes: int = 2, shards: int = 1, walls: bool = False) ->
 def preempting(*, quota: int) -> Coordinator:
     """A policy that evicts, two nodes of 4 cores, and queue "a" that may have so much cpu."""
     policy = POLICY | {"actions": "allocate, preempt"}
-    made = Order(open_session(parse_policy(policy)))
-    made.put_queue(Queue(qid=0, name="a", capability=((CPU, quota),)))
-    core = Coordinator(made, Dispatcher(1))
+    order = Order(open_session(parse_policy(policy)))
+    order.put_queue(Queue(qid=0, name="a", capability=((CPU, quota),)))
+    core = Coordinator(order, Dispatcher(1))
     nodes = [Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(2)]
     core.admitted(Changes(classes={0: ONE}, nodes=nodes))
     core.repartition()
@@ -55,10 +57,10 @@ def send(core: Coordinator) -> list[SendTurns]:
 
 
 def judged(core: Coordinator, jid: int) -> Why:
-    found = why(core, core.order.jobs[jid], names=NAMES)
-    assert found is not None
-    assert found.message
-    return found
+    reason = why(core, core.order.jobs[jid], names=NAMES)
+    assert reason is not None
+    assert reason.message
+    return reason
 
 
 def test_the_list_is_closed_and_every_word_of_the_core_is_on_it() -> None:
@@ -68,28 +70,28 @@ def test_the_list_is_closed_and_every_word_of_the_core_is_on_it() -> None:
 
 
 def test_a_queue_that_does_not_exist() -> None:
-    found = judged(cluster(job(1, queue="nowhere")), 1)
-    assert found.reason is Reason.MISCONFIGURED
-    assert "queue nowhere does not exist; create" in found.message
+    verdict = judged(cluster(job(1, queue="nowhere")), 1)
+    assert verdict.reason is Reason.MISCONFIGURED
+    assert "queue nowhere does not exist; create" in verdict.message
 
 
 def test_pods_of_a_group_that_does_not_exist() -> None:
-    found = judged(cluster(replace(job(1), dangling=True)), 1)
-    assert found.reason is Reason.MISCONFIGURED
-    assert "PodGroup ns/j1" in found.message
+    verdict = judged(cluster(replace(job(1), dangling=True)), 1)
+    assert verdict.reason is Reason.MISCONFIGURED
+    assert "PodGroup ns/j1" in verdict.message
 
 
 def test_a_resource_that_no_node_has() -> None:
-    found = judged(cluster(job(1, cid=2)), 1)
-    assert found.reason is Reason.NO_MATCHING_NODES
-    assert "nvidia.com/gpu" in found.message
+    verdict = judged(cluster(job(1, cid=2)), 1)
+    assert verdict.reason is Reason.NO_MATCHING_NODES
+    assert "nvidia.com/gpu" in verdict.message
 
 
 def test_one_task_that_is_larger_than_any_node() -> None:
     core = cluster(job(1, cid=3))
-    found = judged(core, 1)
-    assert found.reason is Reason.EXCEEDS_NODE_CAPACITY
-    assert found.message == "one task asks 5 cpu, the largest node has 4"
+    verdict = judged(core, 1)
+    assert verdict.reason is Reason.EXCEEDS_NODE_CAPACITY
+    assert verdict.message == "one task asks 5 cpu, the largest node has 4"
 
 
 def test_the_largest_node_is_measured_anew_when_nodes_change() -> None:
@@ -110,9 +112,9 @@ def test_more_than_the_queue_or_one_above_it_may_ever_have() -> None:
             ]
         )
     )
-    found = judged(core, 1)
-    assert found.reason is Reason.EXCEEDS_CAPABILITY
-    assert "asks 3 cpu at once, queue above may have 2 at most" in found.message
+    verdict = judged(core, 1)
+    assert verdict.reason is Reason.EXCEEDS_CAPABILITY
+    assert "asks 3 cpu at once, queue above may have 2 at most" in verdict.message
 
 
 def test_behind_walls_a_gang_that_no_shard_could_hold() -> None:
@@ -128,20 +130,20 @@ def test_a_closed_queue() -> None:
 
 
 def test_members_that_were_not_created_yet() -> None:
-    found = judged(cluster(job(1, count=2, minimum=3)), 1)
-    assert found.reason is Reason.NOT_ENOUGH_TASKS
-    assert found.message == "2 of the 3 members that the job needs exist"
+    verdict = judged(cluster(job(1, count=2, minimum=3)), 1)
+    assert verdict.reason is Reason.NOT_ENOUGH_TASKS
+    assert verdict.message == "2 of the 3 members that the job needs exist"
 
 
 def test_what_the_cluster_lacks_is_told_with_amounts() -> None:
     core = cluster(job(1, count=3), job(2, count=6))
     (call,) = send(core)
     core.turns_returned(0, call.call, [placed(call.turns[0])])
-    found = judged(core, 2)
-    assert found.reason is Reason.NOT_ENOUGH_RESOURCES
-    assert found.message == "gang of 6 asks 6 cpu, the cluster could give 5 cpu; short by 1 cpu"
-    assert found.short == {CPU: 1000}
-    assert found.requested[CPU] == 6000
+    verdict = judged(core, 2)
+    assert verdict.reason is Reason.NOT_ENOUGH_RESOURCES
+    assert verdict.message == "gang of 6 asks 6 cpu, the cluster could give 5 cpu; short by 1 cpu"
+    assert verdict.short == {CPU: 1000}
+    assert verdict.requested[CPU] == 6000
 
 
 def test_enough_in_total_but_not_on_one_node_is_fragmented() -> None:
@@ -149,11 +151,11 @@ def test_enough_in_total_but_not_on_one_node_is_fragmented() -> None:
     (call,) = send(core)
     reasons = {"Insufficient cpu": 2}
     core.turns_returned(0, call.call, [answer(call.turns[0], OutcomeCode.INFEASIBLE, reasons)])
-    found = judged(core, 1)
-    assert found.reason is Reason.FRAGMENTED
-    assert (found.shard, found.epoch) == (0, "7:x")
-    assert "4 cpu are free in total" in found.message
-    assert "2 nodes: 2 Insufficient cpu" in found.message
+    verdict = judged(core, 1)
+    assert verdict.reason is Reason.FRAGMENTED
+    assert (verdict.shard, verdict.epoch) == (0, "7:x")
+    assert "4 cpu are free in total" in verdict.message
+    assert "2 nodes: 2 Insufficient cpu" in verdict.message
 
 
 @pytest.mark.parametrize(
@@ -203,10 +205,10 @@ def test_a_queue_beyond_its_share_tells_how_much() -> None:
     (call,) = send(core)
     core.turns_returned(0, call.call, [placed(call.turns[0])])
     send(core)
-    found = judged(core, 2)
-    assert found.reason is Reason.WAITING_FOR_QUOTA
+    verdict = judged(core, 2)
+    assert verdict.reason is Reason.WAITING_FOR_QUOTA
     assert (
-        "queue b uses 2 of the 3 cpu it may have, the job asks 2; short by 1 cpu" in found.message
+        "queue b uses 2 of the 3 cpu it may have, the job asks 2; short by 1 cpu" in verdict.message
     )
 
 
@@ -215,9 +217,9 @@ def test_refused_by_the_ledger_again_and_again() -> None:
     for _ in range(4):
         (call,) = send(core)
         core.turns_returned(0, call.call, [answer(call.turns[0], OutcomeCode.CONFLICT)])
-    found = judged(core, 1)
-    assert found.reason is Reason.REPEATED_CONFLICT
-    assert "4 times" in found.message
+    verdict = judged(core, 1)
+    assert verdict.reason is Reason.REPEATED_CONFLICT
+    assert "4 times" in verdict.message
 
 
 def test_a_nominated_job_names_the_nodes_it_waits_for() -> None:
@@ -225,9 +227,9 @@ def test_a_nominated_job_names_the_nodes_it_waits_for() -> None:
     core.order.nominations.leaving(1)
     (call,) = send(core)
     core.turns_returned(0, call.call, [placed(call.turns[0], row=1, level=3)])
-    found = judged(core, 1)
-    assert found.reason is Reason.WAITING_FOR_VICTIMS
-    assert "n1" in found.message
+    verdict = judged(core, 1)
+    assert verdict.reason is Reason.WAITING_FOR_VICTIMS
+    assert "n1" in verdict.message
 
 
 def test_not_looked_at_yet_and_waiting_for_its_turn_are_told_apart() -> None:
@@ -235,9 +237,9 @@ def test_not_looked_at_yet_and_waiting_for_its_turn_are_told_apart() -> None:
     core.admitted(Changes(classes={0: ONE}, jobs=[job(1)]))
     assert judged(core, 1).reason is Reason.PENDING_EVALUATION
     core.admitted(Changes(jobs=[job(2), job(3)]))
-    found = judged(core, 3)
-    assert found.reason is Reason.WAITING_FOR_TURN
-    assert found.message == "2 other jobs wait in queue a; it has had no turn yet"
+    verdict = judged(core, 3)
+    assert verdict.reason is Reason.WAITING_FOR_TURN
+    assert verdict.message == "2 other jobs wait in queue a; it has had no turn yet"
 
 
 def test_a_placed_job_waits_for_nothing() -> None:
@@ -259,9 +261,9 @@ def test_a_message_never_exceeds_what_an_event_may_hold() -> None:
 def test_a_turn_that_is_under_way_is_not_short_of_what_it_is_charged_for() -> None:
     core = cluster(job(1, count=8))
     send(core)
-    found = judged(core, 1)
-    assert found.reason is Reason.PENDING_EVALUATION
-    assert found.message == "a shard is placing it now"
+    verdict = judged(core, 1)
+    assert verdict.reason is Reason.PENDING_EVALUATION
+    assert verdict.message == "a shard is placing it now"
 
 
 def test_a_turn_that_looks_for_victims_changes_nothing_of_what_holds_its_job_back() -> None:
@@ -277,7 +279,7 @@ def test_a_turn_that_looks_for_victims_changes_nothing_of_what_holds_its_job_bac
     accounts = core.order.accounts
     queue = accounts.queue(core.order.jobs[2])
     totals = dict(queue.allocated), dict(accounts.capacity.promised)
-    found = judged(core, 2)
-    assert found.reason is Reason.WAITING_FOR_QUOTA
-    assert "uses 2 of the 2 cpu it may have, the job asks 1; short by 1 cpu" in found.message
+    verdict = judged(core, 2)
+    assert verdict.reason is Reason.WAITING_FOR_QUOTA
+    assert "uses 2 of the 2 cpu it may have, the job asks 1; short by 1 cpu" in verdict.message
     assert (queue.allocated, accounts.capacity.promised) == totals

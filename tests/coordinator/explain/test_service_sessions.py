@@ -60,17 +60,21 @@ async def words(service: Running, name: str) -> dict[str, Any]:
     path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/" + name
     async with asking(service) as client:
         async with client.get(path) as answer:
-            found: Item = await answer.json()
+            body: Item = await answer.json()
         async with client.get("/api/v1/namespaces/default/events") as answer:
             events = (await answer.json())["items"]
-    said = [
+    printed = [
         event["message"].partition(":")[0]
         for event in events
         if event["involvedObject"]["name"].startswith(name) and event["type"] == "Warning"
     ]
     top = at_once(reasons_in_steps(core, names=[]))
-    status = found["status"]
-    return {"explanations": status["explanations"][0]["reason"], "event": said[-1], "top": [*top]}
+    status = body["status"]
+    return {
+        "explanations": status["explanations"][0]["reason"],
+        "event": printed[-1],
+        "top": [*top],
+    }
 
 
 async def test_a_gang_that_no_rack_holds_is_told_so_and_what_would_help(
@@ -89,16 +93,16 @@ async def test_a_gang_that_no_rack_holds_is_told_so_and_what_would_help(
         await settled(service, bound=0)
         await send(service, close(job("near", 3, gpus=4), 1))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
-        told = await explained(service, "near")
+        explanation = await explained(service, "near")
         everywhere = await words(service, "near")
-    assert told["reason"] == "TopologyPlacementFailed"
-    assert told["message"] == f"16 {GPU} are free, no tier-1 domain has more than 8"
-    word = told["reason"]
+    assert explanation["reason"] == "TopologyPlacementFailed"
+    assert explanation["message"] == f"16 {GPU} are free, no tier-1 domain has more than 8"
+    word = explanation["reason"]
     assert everywhere == {"explanations": word, "event": word, "top": [word]}
-    helps = {entry["change"]: entry["fits"] for entry in told["if"]}
+    helps = {entry["change"]: entry["fits"] for entry in explanation["if"]}
     assert helps["one tier wider (highestTierAllowed 2)"] is True
     assert helps["topology as a wish (mode soft)"] is True
-    assert told["nodes"]["total"] == 4 == told["nodes"]["fits"]
+    assert explanation["nodes"]["total"] == 4 == explanation["nodes"]["fits"]
 
 
 async def test_pods_that_keep_apart_are_counted_by_what_keeps_them(
@@ -122,11 +126,13 @@ async def test_pods_that_keep_apart_are_counted_by_what_keeps_them(
         await settled(service, bound=0)
         await send(service, gang("spread", [web], minimum=3))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
-        told = await explained(service, "spread")
+        explanation = await explained(service, "spread")
         everywhere = await words(service, "spread")
-    assert told["reason"] == "NotEnoughResources" == everywhere["explanations"]
-    assert everywhere["event"] == told["reason"] and everywhere["top"] == [told["reason"]]
-    assert "2 didn't match pod anti-affinity rules" in told["message"]
+    assert explanation["reason"] == "NotEnoughResources" == everywhere["explanations"]
+    assert everywhere["event"] == explanation["reason"] and everywhere["top"] == [
+        explanation["reason"]
+    ]
+    assert "2 didn't match pod anti-affinity rules" in explanation["message"]
 
 
 async def test_a_selector_whose_nodes_are_full_and_one_whose_nodes_are_small(
@@ -142,12 +148,14 @@ async def test_a_selector_whose_nodes_are_full_and_one_whose_nodes_are_small(
         await service.until(
             lambda s: all(state.last for state in core.order.jobs.values() if state.info.pending)
         )
-        told = {name: await explained(service, name) for name in ("full", "small")}
-        everywhere = {name: await words(service, name) for name in told}
-    assert told["full"]["reason"] == everywhere["full"]["explanations"] == "Fragmented"
-    assert told["small"]["reason"] == everywhere["small"]["explanations"] == "ExceedsNodeCapacity"
+        reports = {name: await explained(service, name) for name in ("full", "small")}
+        everywhere = {name: await words(service, name) for name in reports}
+    assert reports["full"]["reason"] == everywhere["full"]["explanations"] == "Fragmented"
+    assert (
+        reports["small"]["reason"] == everywhere["small"]["explanations"] == "ExceedsNodeCapacity"
+    )
     assert sorted(everywhere["small"]["top"]) == ["ExceedsNodeCapacity", "Fragmented"]
-    assert f"one task asks 6 {GPU}" in told["small"]["message"]
+    assert f"one task asks 6 {GPU}" in reports["small"]["message"]
 
 
 async def test_why_a_pod_is_where_it_is_with_each_plugins_part(
@@ -158,16 +166,16 @@ async def test_why_a_pod_is_where_it_is_with_each_plugins_part(
         await settled(service, bound=0)
         await send(service, job("runs", 1, cpu="2"))
         await settled(service, bound=1)
-        told = await explained(service, "runs-worker-0", kind="pods")
+        explanation = await explained(service, "runs-worker-0", kind="pods")
         whole = await explained(service, "runs")
-    here = told["here"]
+    here = explanation["here"]
     assert here == whole["here"]
     assert here["pod"] == "runs-worker-0"
     assert here["nodes"] == {"L1": 3, "L2": 0, "L3": 0, "L4": 0}
     finals = [one["final"] for one in here["candidates"]]
     assert finals == sorted(finals, reverse=True)
     (chosen,) = [one for one in here["candidates"] if one["chosen"]]
-    assert chosen["node"] == told["pod"]["node"] == here["candidates"][0]["node"]
+    assert chosen["node"] == explanation["pod"]["node"] == here["candidates"][0]["node"]
     assert set(chosen["scores"]) == set(here["plugins"]) == {"nodeorder"}
     assert chosen["final"] == sum(chosen["scores"].values())
 
@@ -182,9 +190,9 @@ async def test_more_quota_is_tried_by_a_session_too(tmp_path: Path, redis_url: s
         await send(service, close(job("runs", 3, gpus=1, queue="lab"), 1))
         await settled(service, bound=3)
         await send(service, close(job("more", 2, gpus=1, queue="lab"), 1))
-        told = await explained(service, "more")
-    assert told["reason"] == "WaitingForQuota"
-    assert told["if"][0] == {
+        explanation = await explained(service, "more")
+    assert explanation["reason"] == "WaitingForQuota"
+    assert explanation["if"][0] == {
         "change": f"1 {GPU} more for queue lab",
         "fits": True,
         "starts": 2,
@@ -229,10 +237,10 @@ async def planned(service: Running, item: Item) -> Item:
         asking(service) as client,
         client.post("/apis/quadrant.dev/v1alpha1/plans", json=body) as answer,
     ):
-        found: Item = await answer.json()
-        assert answer.status == 200, found
-        (told,) = found["jobs"]
-        return dict(told)
+        result: Item = await answer.json()
+        assert answer.status == 200, result
+        (report,) = result["jobs"]
+        return dict(report)
 
 
 async def test_a_pod_that_asks_for_nothing_is_explained_by_backfill(
@@ -245,8 +253,8 @@ async def test_a_pod_that_asks_for_nothing_is_explained_by_backfill(
         await settled(service, bound=0)
         await send(service, gang("nothing", [role("worker", 1, {})], minimum=1))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
-        told = await explained(service, "nothing")
+        explanation = await explained(service, "nothing")
         everywhere = await words(service, "nothing")
-    assert told["reason"] == everywhere["explanations"] == "NoMatchingNodes"
+    assert explanation["reason"] == everywhere["explanations"] == "NoMatchingNodes"
     assert everywhere["event"] == "NoMatchingNodes" and everywhere["top"] == ["NoMatchingNodes"]
-    assert [check["check"] for check in told["nodes"]["first"]] == ["were unschedulable"]
+    assert [check["check"] for check in explanation["nodes"]["first"]] == ["were unschedulable"]

@@ -45,9 +45,9 @@ def cluster(
 
 
 def judged(core: Coordinator, jid: int) -> Why:
-    found = why(core, core.order.jobs[jid], names=NAMES)
-    assert found is not None
-    return found
+    reason = why(core, core.order.jobs[jid], names=NAMES)
+    assert reason is not None
+    return reason
 
 
 def top(core: Coordinator) -> dict[str, int]:
@@ -56,8 +56,8 @@ def top(core: Coordinator) -> dict[str, int]:
 
 def refused(core: Coordinator, **reasons: int) -> None:
     (call,) = [i for i in core.step(0.0) if isinstance(i, SendTurns)]
-    said = {text.replace("_", " "): count for text, count in reasons.items()}
-    outcomes = [answer(turn, OutcomeCode.INFEASIBLE, said) for turn in call.turns]
+    printed = {text.replace("_", " "): count for text, count in reasons.items()}
+    outcomes = [answer(turn, OutcomeCode.INFEASIBLE, printed) for turn in call.turns]
     core.turns_returned(0, call.call, outcomes, now=1.0)
 
 
@@ -65,18 +65,18 @@ def test_what_a_session_passed_over_keeps_its_word_and_sentence() -> None:
     core = cluster(job(1, count=2))
     sentence = "16 nvidia.com/gpu are free, no tier-1 domain has more than 6"
     refused(core, **{skips.written(Reason.TOPOLOGY_PLACEMENT_FAILED, sentence): 2})
-    found = judged(core, 1)
-    assert (found.reason, found.message) == (Reason.TOPOLOGY_PLACEMENT_FAILED, sentence)
+    verdict = judged(core, 1)
+    assert (verdict.reason, verdict.message) == (Reason.TOPOLOGY_PLACEMENT_FAILED, sentence)
     assert top(core) == {"TopologyPlacementFailed": 1}
     assert skips.read(["Insufficient cpu", "node(s): odd"]) is None
 
 
 def test_a_job_whose_pods_all_have_gates() -> None:
-    made = job(1, count=3)
-    core = cluster(replace(made, roles=(replace(made.roles[0], gated=True),)))
-    found = judged(core, 1)
-    assert found.reason is Reason.GATED
-    assert found.message.startswith("3 tasks have scheduling gates")
+    job_item = job(1, count=3)
+    core = cluster(replace(job_item, roles=(replace(job_item.roles[0], gated=True),)))
+    verdict = judged(core, 1)
+    assert verdict.reason is Reason.GATED
+    assert verdict.message.startswith("3 tasks have scheduling gates")
     assert top(core) == {"Gated": 1}
 
 
@@ -85,10 +85,10 @@ def test_who_is_not_let_in_is_told_by_which_plugin_and_of_what_there_is_too_litt
     core = cluster(large)
     assert judged(core, 1).reason is Reason.PENDING_EVALUATION
     core.step(1.0)
-    found = judged(core, 1)
-    assert found.reason is Reason.WAITING_FOR_QUOTA
-    assert "plugin overcommit" in found.message
-    assert "12 cpu, the cluster has 8 free, 0 of them promised" in found.message
+    verdict = judged(core, 1)
+    assert verdict.reason is Reason.WAITING_FOR_QUOTA
+    assert "plugin overcommit" in verdict.message
+    assert "12 cpu, the cluster has 8 free, 0 of them promised" in verdict.message
     assert top(core) == {"WaitingForQuota": 1}
     small = replace(large, groups=job(1, count=4, minimum=2).groups)
     core = cluster(replace(small, min_resources=((CPU, 3000),)), capability=((CPU, 2000),))
@@ -103,8 +103,8 @@ def test_tasks_that_ask_for_nothing_wait_for_backfill_or_for_allocate_where_ther
     core = cluster(job(1, cid=2))
     assert judged(core, 1).reason is Reason.PENDING_EVALUATION
     refused(core, **{"node(s) were unschedulable": 2})
-    found = judged(core, 1)
-    assert found.reason is Reason.NO_MATCHING_NODES
+    verdict = judged(core, 1)
+    assert verdict.reason is Reason.NO_MATCHING_NODES
     assert top(core) == {"NoMatchingNodes": 1}
 
 

@@ -31,7 +31,7 @@ async def test_a_job_is_told_from_its_submission_to_its_end(
         await settled(service, bound=2)
         code, text, _ = await shell.type("story", "job", "default/runs")
         pod_code, pod, _ = await shell.type("story", "pod", "runs-worker-1")
-        told = json.loads((await shell.type("story", "job", "runs", "-o", "json"))[1])
+        body = json.loads((await shell.type("story", "job", "runs", "-o", "json"))[1])
     assert (code, pod_code) == (0, 0)
     words = [line.split()[2] for line in text.splitlines()[1:]]
     assert words[:2] == ["Submitted", "Scheduled"]
@@ -39,8 +39,8 @@ async def test_a_job_is_told_from_its_submission_to_its_end(
     placed = r"2 tasks placed by shard-0 \(2 L[12]\) on a  \[runs-worker-0, runs-worker-1\]"
     assert re.search(placed, text)
     assert "runs-worker-1" in pod
-    assert told["kind"] == "Story"
-    times = [entry["time"] for entry in told["story"]]
+    assert body["kind"] == "Story"
+    times = [entry["time"] for entry in body["story"]]
     assert times == sorted(times)
 
 
@@ -77,9 +77,9 @@ def test_victims_and_whom_they_made_way_for_are_told_once_each() -> None:
     ):
         state = world.core.order.jobs[jobs[name]]
         story = story_of(world.core, state, world.objects.stories.jobs[jobs[name]])
-        (told,) = [entry for entry in story if entry["reason"] == word]
-        assert told["message"] == text
-        assert told["names"] == [f"{name}-w-{index}" for index in names]
+        (report,) = [entry for entry in story if entry["reason"] == word]
+        assert report["message"] == text
+        assert report["names"] == [f"{name}-w-{index}" for index in names]
 
 
 def test_an_explanation_says_who_evicted_the_tasks_that_wait() -> None:

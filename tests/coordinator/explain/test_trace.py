@@ -152,12 +152,12 @@ async def test_the_command_shows_lines_and_json(
             return code, out.out, out.err
 
         code, text, error = await typed("trace", "job", "default/waits", "--seconds", "1")
-        as_json, told, _ = await typed("trace", "job", "waits", "--seconds", "1", "-o", "json")
+        as_json, report, _ = await typed("trace", "job", "waits", "--seconds", "1", "-o", "json")
         missing, _, unknown = await typed("trace", "job", "nope")
     assert (code, as_json, missing) == (0, 0, 1), error
     assert "ExceedsNodeCapacity" in text or "NotEnough" in text
     assert text.splitlines()[-1] == "End: 1 s are over"
-    steps = [json.loads(line) for line in told.splitlines()]
+    steps = [json.loads(line) for line in report.splitlines()]
     assert steps[-1]["stage"] == "end"
     assert unknown == 'Error: jobs.batch.volcano.sh "nope" not found\n'
 

@@ -123,12 +123,12 @@ class Bench:
 
     def job(self, name: str) -> Job:
         """The one of this name."""
-        (found,) = [job for job in self.jobs.values() if job.name == name]
-        return found
+        (result,) = [job for job in self.jobs.values() if job.name == name]
+        return result
 
     def only(self, admission: Admission) -> Job:
-        (found,) = admission.jobs
-        return found
+        (result,) = admission.jobs
+        return result
 
 
 def put_jobs(admission: Admission) -> list[PutJob]:
@@ -136,9 +136,9 @@ def put_jobs(admission: Admission) -> list[PutJob]:
 
 
 def state(intake: Intake) -> Registry:
-    found = copy.deepcopy(intake.registry)
-    found.templates.clear()  # only a shortcut to the classes
-    return found
+    result = copy.deepcopy(intake.registry)
+    result.templates.clear()  # only a shortcut to the classes
+    return result
 
 
 def same(a: Registry, b: Registry) -> bool:

@@ -187,9 +187,9 @@ def test_a_pod_that_a_watched_cluster_changed_is_the_same_by_its_uid() -> None:
     """Refused, it would be told of to nobody, and the next leader would take it for gone."""
 
     def resized(cores: str, uid: str) -> dict[str, Any]:
-        made = pod("p", containers=[container(cores)])
-        made["metadata"] |= {"uid": uid, "annotations": {"quadrant.dev/duration": cores}}
-        return made
+        pod_item = pod("p", containers=[container(cores)])
+        pod_item["metadata"] |= {"uid": uid, "annotations": {"quadrant.dev/duration": cores}}
+        return pod_item
 
     watching = Intake(dated=True)
     first = watching.admit([resized("1", "a")], 1.0)
@@ -241,12 +241,12 @@ values = st.recursive(
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [at]
+    results = [at]
     if isinstance(value, dict):
-        found += [p for key in value for p in paths(value[key], (*at, key))]
+        results += [p for key in value for p in paths(value[key], (*at, key))]
     elif isinstance(value, list):
-        found += [p for i, item in enumerate(value) for p in paths(item, (*at, i))]
-    return found
+        results += [p for i, item in enumerate(value) for p in paths(item, (*at, i))]
+    return results
 
 
 PLACES = [(i, path) for i, obj in enumerate(EVERY_KIND) for path in paths(obj) if path]

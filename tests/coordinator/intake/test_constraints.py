@@ -60,23 +60,23 @@ def test_terms_of_all_four_sorts() -> None:
         "podAffinity": {REQUIRED: [term(labelSelector=selector)], PREFERRED: [wish]},
         "podAntiAffinity": {REQUIRED: [term(namespaces=["z", "a"])], PREFERRED: [wish]},
     }
-    found = asked(pod(affinity=sides))
-    assert found is not None
+    answer = asked(pod(affinity=sides))
+    assert answer is not None
     both = (Requirement("a", "Exists", ()), Requirement("b", "In", ("2",)))
-    assert found.pod_terms == (
+    assert answer.pod_terms == (
         PodTerm(HOST, both),
         PodTerm(HOST, (), all_namespaces=True, weight=7),
         PodTerm(HOST, None, namespaces=("a", "z"), anti=True),
         PodTerm(HOST, (), all_namespaces=True, weight=7, anti=True),
     )
-    assert not found.flat
+    assert not answer.flat
 
 
 def test_namespaces_are_selected_by_name() -> None:
     name = "kubernetes.io/metadata.name"
-    found = asked(pod(affinity=anti(namespaceSelector={"matchLabels": {name: "b"}})))
-    assert found is not None
-    assert found.pod_terms[0].namespaces == ("b",)
+    answer = asked(pod(affinity=anti(namespaceSelector={"matchLabels": {name: "b"}})))
+    assert answer is not None
+    assert answer.pod_terms[0].namespaces == ("b",)
 
 
 def test_label_keys_take_their_values_from_the_pod() -> None:
@@ -102,9 +102,9 @@ def test_spreads() -> None:
     hard = {"maxSkew": 2, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3}
     soft = {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}
     soft |= {"nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor", "labelSelector": {}}
-    found = asked(pod(topologySpreadConstraints=[hard, soft]))
-    assert found is not None
-    assert found.spreads == (
+    answer = asked(pod(topologySpreadConstraints=[hard, soft]))
+    assert answer is not None
+    assert answer.spreads == (
         Spread("z", 2, True, None, 3),
         Spread("z", 1, False, (), 1, honor_affinity=False, honor_taints=True),
     )
@@ -116,9 +116,9 @@ def test_preferred_nodes() -> None:
         {"weight": 5, "preference": {"matchExpressions": [expression]}},
         {"weight": 1, "preference": {}},
     ]
-    found = asked(pod(affinity={"nodeAffinity": {PREFERRED: wishes}}))
-    assert found is not None
-    assert found.preferred_nodes == ((5, (Requirement("a", "In", ("x",)),)),)
+    answer = asked(pod(affinity={"nodeAffinity": {PREFERRED: wishes}}))
+    assert answer is not None
+    assert answer.preferred_nodes == ((5, (Requirement("a", "In", ("x",)),)),)
 
 
 def test_volumes_and_claims() -> None:
@@ -202,8 +202,8 @@ def test_the_class_says_who_never_evicts(bench: Bench) -> None:
         pod("d", priorityClassName="meek", preemptionPolicy="PreemptLowerPriority"),
     )
     by_number = {cid: cls for cls, cid in bench.intake.registry.classes.items()}
-    found = [by_number[job.roles[0].cid].constraints for job in bench.jobs.values()]
-    assert found == [None, Constraints(preempts=False), Constraints(preempts=False), None]
+    results = [by_number[job.roles[0].cid].constraints for job in bench.jobs.values()]
+    assert results == [None, Constraints(preempts=False), Constraints(preempts=False), None]
     assert [job.preempts for job in bench.jobs.values()] == [True, True, False, False]
     (refusal,) = bench.admit(priority_class("meek")).refused
     assert refusal.field == "preemptionPolicy"
@@ -312,24 +312,35 @@ def test_a_label_of_a_lone_pod_may_change(bench: Bench) -> None:
 def test_a_partitioned_task_is_several_roles(bench: Bench) -> None:
     policy: dict[str, Any] = {"totalPartitions": 2, "partitionSize": 3, "minPartitions": 1}
     policy |= {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
-    made = job("j", tasks=[task("w", replicas=6, partitionPolicy=policy), task("m", replicas=1)])
-    bench.take(made)
-    found = bench.job("j")
-    assert [(r.name, r.first, r.count, r.start) for r in found.roles] == [
+    job_item = job(
+        "j", tasks=[task("w", replicas=6, partitionPolicy=policy), task("m", replicas=1)]
+    )
+    bench.take(job_item)
+    admitted_job = bench.job("j")
+    assert [(r.name, r.first, r.count, r.start) for r in admitted_job.roles] == [
         ("w", 0, 3, 0),
         ("w", 3, 3, 3),
         ("m", 6, 1, 0),
     ]
-    assert [found.pod_name(tix) for tix in (0, 3, 5, 6)] == ["j-w-0", "j-w-3", "j-w-5", "j-m-0"]
-    (sub,) = found.sub_groups
+    assert [admitted_job.pod_name(tix) for tix in (0, 3, 5, 6)] == [
+        "j-w-0",
+        "j-w-3",
+        "j-w-5",
+        "j-m-0",
+    ]
+    (sub,) = admitted_job.sub_groups
     assert (sub.name, sub.size, sub.minimum, sub.match_label_keys) == (
         "w",
         3,
         1,
         ("volcano.sh/partition-id",),
     )
-    assert [dict(r.labels).get("volcano.sh/partition-id") for r in found.roles] == ["0", "1", None]
-    assert not bench.take(made).jobs, "the same again"
+    assert [dict(r.labels).get("volcano.sh/partition-id") for r in admitted_job.roles] == [
+        "0",
+        "1",
+        None,
+    ]
+    assert not bench.take(job_item).jobs, "the same again"
     assert bench.admit(pod("j-w-5")).refused, "the name of one of its pods"
     bench.take(pod("j-w-6"))
 

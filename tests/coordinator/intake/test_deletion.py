@@ -26,9 +26,9 @@ from tests.coordinator.intake.objects import (
 
 def refusal(bench: Bench, kind: str, name: str) -> tuple[str, str]:
     before = state(bench.intake)
-    (found,) = bench.remove(kind, name).refused
+    (result,) = bench.remove(kind, name).refused
     assert same(state(bench.intake), before)
-    return found.reason, found.message
+    return result.reason, result.message
 
 
 # --- two steps --------------------------------------------------------------------------------
@@ -136,12 +136,12 @@ def test_a_queue_comes_back_under_another_number(bench: Bench) -> None:
 def test_the_pods_of_a_job_have_names_too(bench: Bench) -> None:
     bench.take(job("a", tasks=[task("b-c", replicas=2), task("d", replicas=1)]))
     registry = bench.intake.registry
-    found = {
+    results = {
         name: owner[1]
         for name in ("a-b-c-0", "a-b-c-1", "a-b-c-2", "a-d-0", "a-d-00", "a-d", "a-d-x", "d-0")
         if (owner := owner_of(registry, "ns", name))
     }
-    assert found == {"a-b-c-0": 0, "a-b-c-1": 1, "a-d-0": 2}
+    assert results == {"a-b-c-0": 0, "a-b-c-1": 1, "a-d-0": 2}
     (taken,) = bench.admit(pod("a-b-c-1")).refused
     assert "a pod of Job ns/a has this name" in taken.message
     assert bench.take(pod("a-b-c-2")).accepted == 1

@@ -16,9 +16,9 @@ NONE = (0, 0, 0)
 
 
 def with_devices(register: str) -> dict[str, Any]:
-    made = node()
-    made["metadata"]["annotations"] = {REGISTER: register}
-    return made
+    node_item = node()
+    node_item["metadata"]["annotations"] = {REGISTER: register}
+    return node_item
 
 
 def things(admission: Admission) -> list[Things]:
@@ -40,25 +40,25 @@ def test_what_a_node_declares_is_stored_and_what_it_has_no_more_is_none(bench: B
 
 
 def test_resources_are_known_by_name_from_the_first_node_on(bench: Bench) -> None:
-    made = node()
-    made["status"]["allocatable"] |= {GPU_NUMBER: "2", GPU_MEMORY: "16"}
-    (stored,) = things(bench.take(made))
+    node_item = node()
+    node_item["status"]["allocatable"] |= {GPU_NUMBER: "2", GPU_MEMORY: "16"}
+    (stored,) = things(bench.take(node_item))
     assert [(name, amounts[1]) for name, amounts in stored] == [("gpu/0", 8), ("gpu/1", 8)]
 
 
 def test_devices_of_any_kind_are_named_by_an_annotation_of_ours(bench: Bench) -> None:
-    made = node()
-    made["metadata"]["annotations"] = {DEVICES: '{"card/0": 1000, "nic": [8, 25]}'}
-    assert things(bench.take(made)) == [(("card/0", (1000,)), ("nic", (8, 25)))]
-    made["metadata"]["annotations"] = {DEVICES: '{"card/0": 1000}'}
-    assert things(bench.take(made)) == [(("card/0", (1000,)), ("nic", (0, 0)))]
+    node_item = node()
+    node_item["metadata"]["annotations"] = {DEVICES: '{"card/0": 1000, "nic": [8, 25]}'}
+    assert things(bench.take(node_item)) == [(("card/0", (1000,)), ("nic", (8, 25)))]
+    node_item["metadata"]["annotations"] = {DEVICES: '{"card/0": 1000}'}
+    assert things(bench.take(node_item)) == [(("card/0", (1000,)), ("nic", (0, 0)))]
     assert things(bench.remove("Node", "n", "")) == [(("card/0", (0,)),)]
 
 
 def test_one_that_cannot_be_read_is_refused_with_its_field(bench: Bench) -> None:
-    made = node()
-    made["metadata"]["annotations"] = {DEVICES: '{"gpu/0": 1}'}
-    (refusal,) = bench.admit(made).refused
+    node_item = node()
+    node_item["metadata"]["annotations"] = {DEVICES: '{"gpu/0": 1}'}
+    (refusal,) = bench.admit(node_item).refused
     assert refusal.field == f"metadata.annotations.{DEVICES}"
     assert refusal.message == "names of gpu/ are not free; call it for example my-gpu/0"
 

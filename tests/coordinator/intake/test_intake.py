@@ -32,10 +32,15 @@ def test_the_first_list_creates_the_default_queue(bench: Bench) -> None:
 
 def test_a_lone_pod_is_a_job_of_one(bench: Bench) -> None:
     admission = bench.take(pod("p"), now=5.0)
-    found = bench.only(admission)
-    assert (found.kind, found.key, found.queue, found.created) == ("Pod", "ns/p", "default", 5.0)
-    assert found.groups == (Group(-1, 1),)
-    assert found.pod_name(0) == "p"
+    only_job = bench.only(admission)
+    assert (only_job.kind, only_job.key, only_job.queue, only_job.created) == (
+        "Pod",
+        "ns/p",
+        "default",
+        5.0,
+    )
+    assert only_job.groups == (Group(-1, 1),)
+    assert only_job.pod_name(0) == "p"
     (put,) = put_jobs(admission)
     assert (put.qid, put.groups) == (0, [Group(-1, 1, 0)])
     assert admission.classes == {0: TaskClass(requests=((0, 1000), (1, 1 << 30), (2, 1)))}
@@ -92,10 +97,10 @@ def test_numbers_are_never_given_again(bench: Bench) -> None:
 
 def test_pods_join_their_group_in_the_order_of_their_number(bench: Bench) -> None:
     pods = [pod(f"w-{i}", group="g", role="w") for i in (10, 9, 2)]
-    found = bench.only(bench.take(*pods, pod_group("g", minMember=3)))
-    assert members(found) == ["w-2", "w-9", "w-10"]
-    assert found.groups == (Group(-1, 3),)
-    assert len(found.roles) == 1
+    only_job = bench.only(bench.take(*pods, pod_group("g", minMember=3)))
+    assert members(only_job) == ["w-2", "w-9", "w-10"]
+    assert only_job.groups == (Group(-1, 3),)
+    assert len(only_job.roles) == 1
 
 
 def test_members_that_come_later_raise_the_version(bench: Bench) -> None:
@@ -109,18 +114,18 @@ def test_members_that_come_later_raise_the_version(bench: Bench) -> None:
 def test_role_minima_make_groups(bench: Bench) -> None:
     group = pod_group("g", minMember=3, minTaskMember={"m": 1, "w": 2})
     pods = [pod(f"{r}-{i}", group="g", role=r) for r, i in (("w", 0), ("m", 0), ("x", 0), ("w", 1))]
-    found = bench.only(bench.take(group, *pods))
-    assert found.groups == (Group(-1, 3), Group(0, 1), Group(0, 2))
-    assert {r.name: r.group for r in found.roles} == {"w": 2, "m": 1, "x": 0}
+    only_job = bench.only(bench.take(group, *pods))
+    assert only_job.groups == (Group(-1, 3), Group(0, 1), Group(0, 2))
+    assert {r.name: r.group for r in only_job.roles} == {"w": 2, "m": 1, "x": 0}
 
 
 def test_roles_do_not_count_where_the_minimum_is_below_their_sum(bench: Bench) -> None:
     group = pod_group("g", minMember=2, minTaskMember={"m": 1, "w": 2})
-    found = bench.only(bench.take(group))
-    assert found.groups == (Group(-1, 2), Group(0, 0), Group(0, 0))
-    assert found.role_minima == (("m", 1), ("w", 2))
-    found = bench.only(bench.take(pod_group("g", minMember=3, minTaskMember={"w": 2})))
-    assert found.groups == (Group(-1, 3), Group(0, 0), Group(0, 2))
+    only_job = bench.only(bench.take(group))
+    assert only_job.groups == (Group(-1, 2), Group(0, 0), Group(0, 0))
+    assert only_job.role_minima == (("m", 1), ("w", 2))
+    only_job = bench.only(bench.take(pod_group("g", minMember=3, minTaskMember={"w": 2})))
+    assert only_job.groups == (Group(-1, 3), Group(0, 0), Group(0, 2))
 
 
 def test_pods_may_come_before_their_group(bench: Bench) -> None:
@@ -132,9 +137,13 @@ def test_pods_may_come_before_their_group(bench: Bench) -> None:
     assert "PodGroup ns/g does not exist" in early.notices[0].message
     group = pod_group("g", minMember=2, minTaskMember={"w": 2}, queue="default")
     arrived = bench.take(group)
-    found = bench.only(arrived)
-    assert (found.jid, found.dangling, found.spec) == (waiting.jid, False, waiting.spec + 1)
-    assert found.roles[0].group == 1
+    only_job = bench.only(arrived)
+    assert (only_job.jid, only_job.dangling, only_job.spec) == (
+        waiting.jid,
+        False,
+        waiting.spec + 1,
+    )
+    assert only_job.roles[0].group == 1
     assert [g.held for g in put_jobs(arrived)[0].groups] == [0, 1], "counted once in each group"
 
 
@@ -171,9 +180,13 @@ def test_a_changed_group_is_a_new_version(bench: Bench) -> None:
     admission = bench.take(
         pod_group("g", minMember=3, queue="q", priorityClassName="high"), now=99.0
     )
-    found = bench.only(admission)
-    assert (found.groups[0].minimum, found.queue, found.priority) == (3, "q", 9)
-    assert (found.spec, found.created, found.uid) == (first.spec + 1, first.created, first.uid)
+    only_job = bench.only(admission)
+    assert (only_job.groups[0].minimum, only_job.queue, only_job.priority) == (3, "q", 9)
+    assert (only_job.spec, only_job.created, only_job.uid) == (
+        first.spec + 1,
+        first.created,
+        first.uid,
+    )
     assert put_jobs(admission)[0].qid == 1
 
 
@@ -182,13 +195,13 @@ def test_a_changed_group_is_a_new_version(bench: Bench) -> None:
 
 def test_a_job_is_one_compact_role_per_task(bench: Bench) -> None:
     obj = job("j", tasks=[task("m", replicas=1), task("w", replicas=100_000)], minAvailable=5)
-    found = bench.only(bench.take(obj))
-    assert [(r.name, r.first, r.count, r.names) for r in found.roles] == [
+    only_job = bench.only(bench.take(obj))
+    assert [(r.name, r.first, r.count, r.names) for r in only_job.roles] == [
         ("m", 0, 1, ()),
         ("w", 1, 100_000, ()),
     ]
-    assert found.groups == (Group(-1, 5),)
-    assert found.pod_name(100_000) == "j-w-99999"
+    assert only_job.groups == (Group(-1, 5),)
+    assert only_job.pod_name(100_000) == "j-w-99999"
     assert len(put_jobs(bench.admit(obj))) == 0
 
 
@@ -228,12 +241,12 @@ def test_priorities_of_pods(bench: Bench) -> None:
     bench.take(priority_class("high", value=100))
     obj = pod("a", priorityClassName="high")
     obj["metadata"]["annotations"]["volcano.sh/task-priority"] = "3"
-    found = bench.only(bench.take(obj))
-    assert (found.priority, found.roles[0].priority) == (100, 3)
-    found = bench.only(bench.take(pod("b", priority=-5)))
-    assert (found.priority, found.roles[0].priority) == (-5, -5)
-    found = bench.only(bench.take(pod("c")))
-    assert (found.priority, found.roles[0].priority) == (0, 1)
+    only_job = bench.only(bench.take(obj))
+    assert (only_job.priority, only_job.roles[0].priority) == (100, 3)
+    only_job = bench.only(bench.take(pod("b", priority=-5)))
+    assert (only_job.priority, only_job.roles[0].priority) == (-5, -5)
+    only_job = bench.only(bench.take(pod("c")))
+    assert (only_job.priority, only_job.roles[0].priority) == (0, 1)
 
 
 def test_queues_come_parents_first(bench: Bench) -> None:

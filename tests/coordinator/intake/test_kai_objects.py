@@ -137,12 +137,12 @@ def kai_intake(*items: dict[str, Any]) -> Intake:
 
 
 def member(name: str, *, group: str = "", queue: str = "", sub: str = "") -> dict[str, Any]:
-    made = pod(name, group="volcanos")
+    pod_item = pod(name, group="volcanos")
     labels = {"kai.scheduler/queue": queue, "kai.scheduler/subgroup-name": sub}
-    made["metadata"]["labels"] = {key: value for key, value in labels.items() if value}
+    pod_item["metadata"]["labels"] = {key: value for key, value in labels.items() if value}
     if group:
-        made["metadata"]["annotations"]["pod-group-name"] = group
-    return made
+        pod_item["metadata"]["annotations"]["pod-group-name"] = group
+    return pod_item
 
 
 def test_a_queue_is_one_of_the_engine_with_its_limits() -> None:

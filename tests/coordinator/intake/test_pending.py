@@ -140,9 +140,9 @@ def test_jobs_have_so_many_tasks_together() -> None:
     bench.book.all_tasks = MOST_TASKS - 1_500_000
 
     def large(name: str, replicas: int) -> Any:
-        made = job(name, "a")
-        made["spec"]["tasks"][0]["replicas"] = replicas
-        return made
+        job_item = job(name, "a")
+        job_item["spec"]["tasks"][0]["replicas"] = replicas
+        return job_item
 
     items = [large("j1", 1_000_000), pod("p1", queue="a"), large("j2", 1_000_000), job("j3", "a")]
     assert bench.refused(*items) == ["default/j2"]

@@ -67,9 +67,9 @@ def test_pods_of_a_job_have_it_from_their_template(bench: Bench) -> None:
     role = task("w", replicas=3)
     role["template"]["metadata"] = {"annotations": {QUEUE_GATE: "true"}}
     bench.take(job("j", tasks=[role, task("x")]))
-    made = bench.job("j")
-    assert [opens_gate(r) for r in made.roles] == [True, False]
-    bench.intake.remove_gates(made.jid, [0])
+    admitted_job = bench.job("j")
+    assert [opens_gate(r) for r in admitted_job.roles] == [True, False]
+    bench.intake.remove_gates(admitted_job.jid, [0])
     assert [(r.name, r.count, r.gated) for r in bench.job("j").roles] == [
         ("w", 1, False),
         ("w", 2, True),

@@ -30,9 +30,9 @@ def asking(name: str, *resources: str) -> dict[str, Any]:
 
 
 def offering(name: str, *resources: str) -> dict[str, Any]:
-    made = node(name)
-    made["status"]["allocatable"] |= dict.fromkeys(resources, "4")
-    return made
+    node_item = node(name)
+    node_item["status"]["allocatable"] |= dict.fromkeys(resources, "4")
+    return node_item
 
 
 def many(count: int, prefix: str = OTHER) -> list[str]:
@@ -127,13 +127,13 @@ def test_a_number_is_given_to_another_name_and_a_follower_knows_it() -> None:
 def test_whatever_names_it_keeps_it(what: str) -> None:
     bench = Bench()
     name = f"{OTHER}a"
-    made = {
+    review_client = {
         "node": offering("n", name),
         "queue": queue("q", guarantee={"resource": {name: "1"}}),
         "group": pod_group("g", minResources={name: "1"}),
         "job": job("j", tasks=[task("t", template={"spec": asking("p", name)["spec"]})]),
     }[what]
-    bench.take(made)
+    bench.take(review_client)
     assert freed(bench) == []
     assert bench.intake.registry.slots.find(name) is not None
 

@@ -63,7 +63,7 @@ class IntakeStory:
     def some_object(self) -> dict[str, Any]:
         r = self.rng
         i = r.randrange(3)
-        made = r.choice(
+        item = r.choice(
             (
                 lambda: pod(f"p-{i}", **r.choice(({}, BEST_EFFORT, {"priority": 3}))),
                 lambda: pod(f"g-w-{i}", group="g", role="w", **r.choice(({}, BEST_EFFORT))),
@@ -80,8 +80,8 @@ class IntakeStory:
             )
         )()
         if r.random() < 0.3:
-            made["metadata"].setdefault("labels", {})["l"] = str(r.randrange(2))
-        return made
+            item["metadata"].setdefault("labels", {})["l"] = str(r.randrange(2))
+        return item
 
     def step(self) -> None:
         r, intake = self.rng, self.intake

@@ -75,7 +75,7 @@ def test_what_was_kept_is_not_taken_back() -> None:
 def _objects(r: random.Random) -> list[dict[str, Any]]:
     name, other = r.choice(NAMES), r.choice(NAMES)
     strange = {"cpu": "1", f"example.com/{r.choice(NAMES)}": "2"}
-    made = [
+    items = [
         pod(name),
         pod(f"m{name}", group=f"g{other}"),
         pod_group(f"g{name}", minMember=1, queue=f"q{other}"),
@@ -85,8 +85,8 @@ def _objects(r: random.Random) -> list[dict[str, Any]]:
         priority_class(f"p{name}"),
         hyper_node(f"h{name}", f"n{other}"),
     ]
-    made[0]["spec"]["containers"][0]["resources"] = {"requests": strange}
-    return r.sample(made, r.randrange(1, 5))
+    items[0]["spec"]["containers"][0]["resources"] = {"requests": strange}
+    return r.sample(items, r.randrange(1, 5))
 
 
 def _some_step(r: random.Random, intake: Intake) -> None:
@@ -159,5 +159,5 @@ def test_the_seeds_do_something_of_every_kind() -> None:
         intake = Intake()
         for _ in range(STEPS):
             _some_step(r, intake)
-            seen.update(name for name, found in wanted(intake.registry).items() if found)
+            seen.update(name for name, result in wanted(intake.registry).items() if result)
     assert seen == {"queueless", "leaving", "deleting", "gone_nodes", "pods", "batch_jobs"}

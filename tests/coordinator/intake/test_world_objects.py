@@ -62,8 +62,8 @@ def test_a_change_of_one_is_told(bench: Bench) -> None:
     bench.take(*WRITTEN)
     written, _ = WORLD["volume"]
     changed = {**written, "status": {"phase": "Released"}}
-    (told,) = bench.take(changed).objects
-    assert told == parse(changed)
+    (report,) = bench.take(changed).objects
+    assert report == parse(changed)
 
 
 def test_a_follower_forgets_what_is_gone(bench: Bench) -> None:
@@ -278,9 +278,9 @@ def test_a_watched_cluster_tells_of_its_pods() -> None:
     assert (first.node, first.phase, first.deleting, first.deleted) == ("n", "Running", True, 60.0)
     assert (first.status.started, first.status.scheduled) == (20.0, 10.0)
     assert (second.node, second.status.nominated) == ("", "n")
-    found = bench.job("g")
-    assert found.phase == "Inqueue"
-    (role,) = found.roles
+    admitted_job = bench.job("g")
+    assert admitted_job.phase == "Inqueue"
+    (role,) = admitted_job.roles
     assert (role.names, role.uids, role.created) == (("a-1", "a-0")[::-1], ("u-0", ""), (5.0, 1.0))
     served = Bench()
     served.take(group)

@@ -162,7 +162,7 @@ async def test_what_make_raises_goes_to_its_caller_alone(writer: IntakeWriter) -
         writer.submit([node("n")]),
         return_exceptions=True,
     )
-    assert [type(a).__name__ for a in answers] == ["Changed", "Problem", "KeyError", "Admission"]
+    assert [type(a).__name__ for a in answers] == ["ChangeResult", "Problem", "KeyError", "Admission"]
 
 
 async def test_a_change_sees_what_came_before_it_published(
@@ -172,8 +172,8 @@ async def test_a_change_sees_what_came_before_it_published(
     seen: list[tuple[int, bool]] = []
 
     def count(before: Document | None) -> dict[str, Any]:
-        told = [d for changes in desk.told for d in changes.documents if d.key == POD]
-        seen.append((len(told), before is (told[-1] if told else None)))
+        reports = [d for changes in desk.told for d in changes.documents if d.key == POD]
+        seen.append((len(reports), before is (reports[-1] if reports else None)))
         return pod("p") if before is None else labelled("n", str(len(seen)))(before)
 
     await asyncio.gather(
@@ -195,7 +195,7 @@ async def test_the_bulk_path_counts_for_a_change_too(
 
 async def test_a_dry_run_stores_and_tells_nothing(desk: WriterDesk, writer: IntakeWriter) -> None:
     await writer.submit(EVERY_KIND)
-    before, told, sent = state(desk.intake), len(desk.told), len(desk.ledger.batches)
+    before, report, sent = state(desk.intake), len(desk.told), len(desk.ledger.batches)
     asked = await writer.submit([pod("new")], dry_run=True)
     assert [d.key.name for d in asked.documents] == ["new"]
     for key, make in (
@@ -207,7 +207,7 @@ async def test_a_dry_run_stores_and_tells_nothing(desk: WriterDesk, writer: Inta
         changed = await writer.change(key, make, dry_run=True)
         assert changed.after != changed.before
     assert same(state(desk.intake), before)
-    assert (len(desk.told), len(desk.ledger.batches)) == (told, sent)
+    assert (len(desk.told), len(desk.ledger.batches)) == (report, sent)
 
 
 async def test_of_one_object_only_its_last_form_is_stored(

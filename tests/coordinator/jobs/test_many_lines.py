@@ -70,11 +70,11 @@ POLICIES: dict[str, list[dict[str, Any]]] = {
 
 
 def opened(policy: str, actions: str = "allocate") -> Session:
-    made = [
+    items = [
         {**tier, "plugins": [p for p in tier["plugins"] if p["name"] not in ("odd", "compared")]}
         for tier in POLICIES[policy]
     ]
-    parsed = parse_policy({"actions": actions, "tiers": made})
+    parsed = parse_policy({"actions": actions, "tiers": items})
     session = open_session(parsed)
     for own in (Odd, Compared):
         if any(own.name == p["name"] for tier in POLICIES[policy] for p in tier["plugins"]):
@@ -112,8 +112,8 @@ class Twin:
         assert left == right
         heads = self.each(lambda o: [head(o, queue) for queue in o.lines.queues.values()])
         assert heads[0] == heads[1]
-        found: list[Turn] = scanned
-        return found
+        result: list[Turn] = scanned
+        return result
 
 
 def told(turn: Turn) -> tuple[Any, ...]:
@@ -121,8 +121,8 @@ def told(turn: Turn) -> tuple[Any, ...]:
 
 
 def head(order: Order, queue: Any) -> Any:
-    found = order.lines.head(queue)
-    return None if found is None else found.need
+    result = order.lines.head(queue)
+    return None if result is None else result.need
 
 
 QUEUES = [
@@ -150,8 +150,8 @@ def play(rng: Random, twin: Twin, policy: str) -> None:
     twin.tell("accounts.classes.update", classes)
     for queue in QUEUES if "tree" in policy else QUEUES[1:]:
         parent = queue.parent if "tree" in policy else -1
-        made = Queue(qid=queue.qid, name=queue.name, parent=parent, weight=rng.randrange(1, 4))
-        twin.tell("put_queue", made)
+        new_queue = Queue(qid=queue.qid, name=queue.name, parent=parent, weight=rng.randrange(1, 4))
+        twin.tell("put_queue", new_queue)
     for row in range(3):
         offer = ((CPU, 4000), (MEMORY, 8), (GPU, 2), (PODS, 9))
         node = Node(row=row, name=f"n{row}", allocatable=offer)
@@ -321,8 +321,8 @@ def test_what_reads_the_lines_looks_at_few_of_them() -> None:
     """The head of a queue (metrics, aging), and whether anybody else waits (elastic tails)."""
     order = waiting(5_000)
     before = looks(order)
-    found = order.lines.head(order.lines.queues[0])
-    assert found is not None
-    assert found.need == ((1, 1),)
+    head = order.lines.head(order.lines.queues[0])
+    assert head is not None
+    assert head.need == ((1, 1),)
     assert not order.lines.alone()
     assert looks(order) - before < 100

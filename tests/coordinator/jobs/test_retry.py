@@ -370,10 +370,10 @@ def test_a_parked_job_is_told_as_what_it_is_and_who_refused_last() -> None:
     )
     result = core.bind_answered(plan, BindAnswers([BindAnswer.REFUSED], [""], ["DiskFull"]), 1.0)
     core.recorded(result.items, [[0]])
-    told = why(core, state)
-    assert told is not None
-    assert told.reason is Reason.ATTEMPTS_EXHAUSTED
-    assert "20 binds refused by the cluster, the last by node n0: DiskFull" in told.message
+    reason = why(core, state)
+    assert reason is not None
+    assert reason.reason is Reason.ATTEMPTS_EXHAUSTED
+    assert "20 binds refused by the cluster, the last by node n0: DiskFull" in reason.message
     assert at_once(waiting_in_steps(core, 1.0, names=BASE)).tasks["backoff"] == 1
     core.validate()
 

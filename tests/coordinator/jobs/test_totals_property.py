@@ -50,7 +50,7 @@ STATES = [
 
 @st.composite
 def jobs(draw: st.DrawFn) -> list[Job]:
-    made = []
+    items = []
     for jid in range(draw(st.integers(1, 4))):
         roles: list[Role] = []
         first = 0
@@ -63,7 +63,7 @@ def jobs(draw: st.DrawFn) -> list[Job]:
             roles.append(Role(name, cid, first, count, gated=gated, annotations=annotations))
             first += count
         least = st.none() | st.just(((0, draw(st.integers(1, 4000))), (1, 3)))
-        made.append(
+        items.append(
             Job(
                 jid=jid,
                 namespace="default",
@@ -78,12 +78,12 @@ def jobs(draw: st.DrawFn) -> list[Job]:
                 phase=draw(st.sampled_from(["", "Pending", INQUEUE, "Running"])),
             )
         )
-    return made
+    return items
 
 
 def told(queues: dict[int, QueueInfo]) -> dict[str, dict[str, Amounts]]:
     """Every total that is not 0, by queue and name."""
-    found: dict[str, dict[str, Amounts]] = {}
+    results: dict[str, dict[str, Amounts]] = {}
     for info in queues.values():
         own = {
             name: getattr(info, name)
@@ -93,11 +93,11 @@ def told(queues: dict[int, QueueInfo]) -> dict[str, dict[str, Amounts]]:
             for name in ("allocated", "inqueue", "kept", "reserved"):
                 own[f"below.{name}"] = getattr(info.below, name)
         own["jobs"] = {0: info.jobs}
-        found[info.queue.name] = {
+        results[info.queue.name] = {
             name: {slot: amount for slot, amount in of.items() if amount}
             for name, of in own.items()
         }
-    return found
+    return results
 
 
 def world_of(states: list[JobState]) -> World:

@@ -142,9 +142,9 @@ async def queue_off(ledger: Ledger, qid: int, part: str, delta: int) -> None:
 
 
 async def held_off(ledger: Ledger, jid: int, group: int, held: int) -> None:
-    found = records.unpack_job(await record(ledger, Table.JOB, str(jid)))
-    found.groups[group] = replace(found.groups[group], held=held)
-    await write(ledger, Table.JOB, str(jid), records.pack_job(found))
+    result = records.unpack_job(await record(ledger, Table.JOB, str(jid)))
+    result.groups[group] = replace(result.groups[group], held=held)
+    await write(ledger, Table.JOB, str(jid), records.pack_job(result))
 
 
 async def _task_without_job(desk: Desk) -> None:
@@ -156,8 +156,8 @@ async def _nomination_without_job(desk: Desk) -> None:
 
 
 async def _nomination_of_a_gone_job(desk: Desk) -> None:
-    found = records.unpack_job(await record(desk.ledger, Table.JOB, str(WAITING)))
-    await write(desk.ledger, Table.JOB, str(WAITING), records.pack_job(replace(found, gone=True)))
+    result = records.unpack_job(await record(desk.ledger, Table.JOB, str(WAITING)))
+    await write(desk.ledger, Table.JOB, str(WAITING), records.pack_job(replace(result, gone=True)))
 
 
 async def _bind_lost(desk: Desk) -> None:

@@ -39,8 +39,8 @@ async def findings(ledger: Ledger) -> list[Finding]:
 
 async def record(ledger: Ledger, table: Table, field: str) -> bytes:
     """A record as it is stored."""
-    found = await ledger.audit_page(table, after=await ledger.log_tail(), fields=[field])
-    return found.records[0][1]
+    audit_page = await ledger.audit_page(table, after=await ledger.log_tail(), fields=[field])
+    return audit_page.records[0][1]
 
 
 async def write(ledger: Ledger, table: Table, field: str, value: bytes | None) -> None:

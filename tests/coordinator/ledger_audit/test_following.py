@@ -117,10 +117,10 @@ async def test_a_page_comes_when_the_log_before_it_was_read(
     seen: list[int] = []
     answers: list[bool] = []
     while not answers or not answers[-1]:
-        found = await page(ledger, question, after)
-        entries = [entry for entry in found.entries if entry is not None]
-        answers.append(found.current)
-        assert bool(found.records) == found.current
+        audit_page = await page(ledger, question, after)
+        entries = [entry for entry in audit_page.entries if entry is not None]
+        answers.append(audit_page.current)
+        assert bool(audit_page.records) == audit_page.current
         stored = [op for e in entries if isinstance(e, IntakeEntry) for op in e.ops]
         seen += [op.jid for op in stored if isinstance(op, PutJob)]
         after = entries[-1].id if entries else after
@@ -150,9 +150,9 @@ class Processor:
 
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
-    made = Processor()
-    monkeypatch.setattr("coordinator.ledger_audit.step_meter.time", made)
-    return made
+    cpu_clock = Processor()
+    monkeypatch.setattr("coordinator.ledger_audit.step_meter.time", cpu_clock)
+    return cpu_clock
 
 
 async def test_what_others_do_meanwhile_is_not_counted(processor: Processor) -> None:

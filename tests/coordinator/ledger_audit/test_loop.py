@@ -159,10 +159,10 @@ class AuditClock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> AuditClock:
-    made = AuditClock()
-    monkeypatch.setattr(loop, "time", made)
-    monkeypatch.setattr(loop, "asyncio", made)
-    return made
+    audit_clock = AuditClock()
+    monkeypatch.setattr(loop, "time", audit_clock)
+    monkeypatch.setattr(loop, "asyncio", audit_clock)
+    return audit_clock
 
 
 async def test_a_look_waits_for_a_calm_time(clock: AuditClock) -> None:

@@ -38,11 +38,11 @@ async def all_findings(ledger: Ledger) -> list[Finding]:
     """With binds that are lost now, whatever the time."""
     looking = await look(ledger)
     entries, _ = await ledger.open_binds("0", count=100)
-    found = {}
+    results = {}
     for jid, tix in looking.binding:
         packed = await record(ledger, Table.TASK, f"{jid}.{tix}")
-        found[jid, tix] = records.unpack_task(packed, jid, tix), packed
-    return [*looking.findings, *lost_binds(looking.binding, named_in(entries), found)]
+        results[jid, tix] = records.unpack_task(packed, jid, tix), packed
+    return [*looking.findings, *lost_binds(looking.binding, named_in(entries), results)]
 
 
 async def task_records(ledger: Ledger, findings: list[Finding]) -> dict[tuple[int, int], bytes]:
@@ -290,11 +290,11 @@ async def test_entries_that_are_acknowledged_are_not_open(desk: Desk) -> None:
         await desk.commit(statement(11, run([tix], [tix])))
     entries = await desk.ledger.read_binds("c", count=2)
     await desk.ledger.ack_binds([entries[0].id])
-    found, _ = await desk.ledger.open_binds("0", count=10)
-    assert [entry.binds[0][2] for entry in found] == [[1], [2]]
+    result, _ = await desk.ledger.open_binds("0", count=10)
+    assert [entry.binds[0][2] for entry in result] == [[1], [2]]
     await desk.ledger.ack_binds([entries[1].id])
-    found, _ = await desk.ledger.open_binds("0", count=10)
-    assert [entry.binds[0][2] for entry in found] == [[2]]
+    result, _ = await desk.ledger.open_binds("0", count=10)
+    assert [entry.binds[0][2] for entry in result] == [[2]]
 
 
 K, R = AuditKind, RepairResult

@@ -28,13 +28,13 @@ def limited(limit: int) -> Json:
 
 def member(name: str, group: str, gpus: int = 1) -> Json:
     ask = {"cpu": "1", "nvidia.com/gpu": str(gpus)}
-    made = pod(
+    pod_item = pod(
         name,
         containers=[{"name": "c", "resources": {"requests": ask}}],
         schedulerName="kai-scheduler",
     )
-    made["metadata"]["annotations"] = {"pod-group-name": group}
-    return made
+    pod_item["metadata"]["annotations"] = {"pod-group-name": group}
+    return pod_item
 
 
 @pytest.fixture
@@ -163,8 +163,8 @@ class Stamped:
     def written(self) -> Json:
         due = self.stamps.take()
         self.world._stored(write_stamps(self.world.intake, due, self.world.now))
-        found: Json = self.world.get("KaiPodGroup", "g")["metadata"].get("annotations", {})
-        return found
+        result: Json = self.world.get("KaiPodGroup", "g")["metadata"].get("annotations", {})
+        return result
 
 
 def test_the_first_bind_is_written_on_the_group(world: World) -> None:

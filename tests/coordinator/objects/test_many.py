@@ -62,15 +62,15 @@ def world_of(pods: int) -> World:
 
 def test_a_walk_by_pages_with_a_selector_passes_each_object_about_once(many: World) -> None:
     CountedKeys.work = 0
-    found, after, pages = 0, "", 0
+    result, after, pages = 0, "", 0
     while True:
         page = many.objects.list(KIND["Pod"], namespace="ns", after=after, limit=PAGE)
-        found += sum(entry.labels.get("tenth") == "3" for entry in page.items)
+        result += sum(entry.labels.get("tenth") == "3" for entry in page.items)
         pages += 1
         if not (after := page.next):
             break
         assert page.remaining == PODS - pages * PAGE
-    assert (found, pages) == (PODS // 10, PODS // PAGE)
+    assert (result, pages) == (PODS // 10, PODS // PAGE)
     assert CountedKeys.work <= 2 * PODS + 2 * pages
 
 
@@ -141,11 +141,11 @@ def test_events_of_many_gangs_are_walked_by_pages() -> None:
 
 def test_a_record_of_a_document_is_small() -> None:
     document = Document(Key("Pod", "ns", "p"), b"{}", 0.0)
-    made = KindIndex()
+    kind_index = KindIndex()
     tracemalloc.start()
     try:
         for i in range(10_000):
-            made.put(f"ns/p{i}", Record(Document(Key("Pod", "ns", f"p{i}"), b"", 0.0), i))
+            kind_index.put(f"ns/p{i}", Record(Document(Key("Pod", "ns", f"p{i}"), b"", 0.0), i))
         size = tracemalloc.get_traced_memory()[0] / 10_000
     finally:
         tracemalloc.stop()

@@ -12,9 +12,9 @@ GATE = [{"name": "mine"}]
 
 
 def member(name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    made = pod(name, group="g", **spec)
-    made["metadata"]["labels"] = labels or {}
-    return made
+    pod_item = pod(name, group="g", **spec)
+    pod_item["metadata"]["labels"] = labels or {}
+    return pod_item
 
 
 def tasks_of(world: World, jid: int) -> list[int]:
@@ -52,8 +52,8 @@ def test_what_is_gated_waits_until_the_gate_is_gone() -> None:
     assert tasks_of(world, jid) == []
     world.put(member("a-1"))
     world.core.validate()
-    found = tasks_of(world, jid)
-    assert [world.core.order.jobs[jid].job.pod_name(tix) for tix in found] == ["a-1"]
+    tasks = tasks_of(world, jid)
+    assert [world.core.order.jobs[jid].job.pod_name(tix) for tix in tasks] == ["a-1"]
     assert tasks_of(world, jid) == []
 
 

@@ -69,8 +69,8 @@ async def test_a_successor_shows_the_same_objects_under_newer_versions(
             at_once(objects.changes(last, KIND["Pod"]))
         # Who waited before is told why again.
         await second.until(lambda status: bool(_told(second, "large")))
-        told = _told(second, "large")
-        assert "ExceedsNodeCapacity" in told or "NotEnoughResources" in told
+        report = _told(second, "large")
+        assert "ExceedsNodeCapacity" in report or "NotEnoughResources" in report
 
 
 def _told(service: Running, job_name: str) -> str:

@@ -64,10 +64,10 @@ def test_who_asks_about_one_pod_of_a_gang_gets_what_concerns_it() -> None:
     world.put(large, job("j", tasks=[task("w", replicas=100)]))
 
     def events_of(name: str) -> list[tuple[str, str, str]] | None:
-        told = world.objects.events_of_pod("ns", name)
-        if told is None:
+        report = world.objects.events_of_pod("ns", name)
+        if report is None:
             return None
-        events = [entry.object() for entry in told]
+        events = [entry.object() for entry in report]
         return [(e["involvedObject"]["uid"], e["reason"], e["message"]) for e in events]
 
     world.answer(lambda turn: infeasible(turn, Insufficient=3))
@@ -112,15 +112,15 @@ def test_why_a_gang_waits_is_told_once_however_often_it_is_tried() -> None:
         world.now += 10
         world.answer(lambda turn: infeasible(turn, Insufficient=3))
         world.core.order.accounts.capacity.freed()
-    (told,) = world.events("Job", "j")
-    assert told[0] == "Unschedulable"
+    (report,) = world.events("Job", "j")
+    assert report[0] == "Unschedulable"
     (event,) = (
         e.object() for e in world.objects.list(KIND["Event"], namespace="ns", limit=None).items
     )
     assert (event["count"], event["type"]) == (3, "Warning")
     assert event["lastTimestamp"] > event["firstTimestamp"]
     condition = world.get("Job", "j")["status"]["conditions"][0]
-    assert told[1] == condition["message"]
+    assert report[1] == condition["message"]
     assert condition["reason"] == "NotEnoughResources"
 
 
@@ -230,15 +230,15 @@ def test_a_story_is_bounded() -> None:
     start = world.objects.version
     for _ in range(timeline.HAPPENINGS + 100):
         world.objects.outcome(0, placed(turn, 0))
-    told = world.objects.stories.jobs[turn.jid]
-    assert len(told.happenings) == timeline.HAPPENINGS == world.objects.stories.happenings
-    assert len(told.parts) == timeline.PARTS
-    assert told.floor > start
-    last = told.parts[-1][0]
-    assert told.changed(start) == {0: last, 1: last}
-    told.parts = [(last, [1])]
-    assert told.changed(told.floor) == {1: last}
-    assert told.changed(told.floor - 1) == {0: told.floor, 1: last}
+    report = world.objects.stories.jobs[turn.jid]
+    assert len(report.happenings) == timeline.HAPPENINGS == world.objects.stories.happenings
+    assert len(report.parts) == timeline.PARTS
+    assert report.floor > start
+    last = report.parts[-1][0]
+    assert report.changed(start) == {0: last, 1: last}
+    report.parts = [(last, [1])]
+    assert report.changed(report.floor) == {1: last}
+    assert report.changed(report.floor - 1) == {0: report.floor, 1: last}
 
 
 def test_all_stories_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,8 +40,8 @@ class ObjectFollower:
                 try:
                     next(steps)
                 except StopIteration as done:
-                    found: Sequence[changes.ObjectChange] = done.value
-                    return found
+                    result: Sequence[changes.ObjectChange] = done.value
+                    return result
                 between()
                 yield
 

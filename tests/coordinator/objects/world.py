@@ -99,18 +99,18 @@ class World:
     # --- reading ------------------------------------------------------------------------------
 
     def get(self, kind: str, name: str, namespace: str = "ns") -> dict[str, Any]:
-        found = self.objects.get(KIND[kind], namespace, name)
-        assert found is not None, (kind, name)
-        return found
+        obj = self.objects.get(KIND[kind], namespace, name)
+        assert obj is not None, (kind, name)
+        return obj
 
     def names(self, kind: str, namespace: str | None = None, limit: int = 3) -> list[str]:
         """By pages."""
-        found, after = [], ""
+        result, after = [], ""
         while True:
             page = self.objects.list(KIND[kind], namespace=namespace, after=after, limit=limit)
-            found += [entry.key.name for entry in page.items]
+            result += [entry.key.name for entry in page.items]
             if not (after := page.next):
-                return found
+                return result
 
     def changes(self, since: int, kind: str) -> list[tuple[str, str]]:
         return [(c.type, c.key.name) for c in at_once(self.objects.changes(since, KIND[kind]))]
@@ -155,12 +155,12 @@ def nominated(turn: Turn, row: int = 0) -> Outcome:
 
 
 def infeasible(turn: Turn, **reasons: int) -> Outcome:
-    said = reasons or {"Insufficient cpu": 3}
+    output = reasons or {"Insufficient cpu": 3}
     return Outcome(
         jid=turn.jid,
         code=OutcomeCode.INFEASIBLE,
         placements=[],
-        reasons=said,
+        reasons=output,
         failed_role="w",
         session=2,
     )

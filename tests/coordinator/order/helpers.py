@@ -27,15 +27,15 @@ def order(
     *, nodes: int = 4, cpus: int = 4, queues: tuple[str, ...] = ("a",), **options: Any
 ) -> Order:
     """``nodes`` nodes of ``cpus`` cores; class 0 asks for one core, class 1 for two."""
-    made = Order(open_session(parse_policy(POLICY)), **options)
-    made.accounts.classes.update({0: ONE, 1: TWO})
+    new_order = Order(open_session(parse_policy(POLICY)), **options)
+    new_order.accounts.classes.update({0: ONE, 1: TWO})
     for qid, name in enumerate(queues):
-        made.put_queue(Queue(qid=qid, name=name))
+        new_order.put_queue(Queue(qid=qid, name=name))
     for row in range(nodes):
-        made.accounts.put_node(
+        new_order.accounts.put_node(
             Node(row=row, name=f"n{row}", allocatable=((CPU, 1000 * cpus), (PODS, 110)))
         )
-    return made
+    return new_order
 
 
 def job(

@@ -27,54 +27,54 @@ def given_to(made: Order) -> list[int]:
 
 
 def test_lines_are_in_the_new_order() -> None:
-    made = order(window=10)
+    new_order = order(window=10)
     for jid in range(4):
-        made.put_job(job(jid, priority=jid, created=float(jid)))
-    made.adopt(session("gang"))  # nobody asks for priorities any more
-    assert given_to(made) == [0, 1, 2, 3]
-    made.validate()
+        new_order.put_job(job(jid, priority=jid, created=float(jid)))
+    new_order.adopt(session("gang"))  # nobody asks for priorities any more
+    assert given_to(new_order) == [0, 1, 2, 3]
+    new_order.validate()
 
 
 def test_without_it_priorities_decide() -> None:
-    made = order(nodes=4, window=10)
+    new_order = order(nodes=4, window=10)
     for jid in range(4):
-        made.put_job(job(jid, priority=jid, created=float(jid)))
-    assert given_to(made) == [3, 2, 1, 0]
+        new_order.put_job(job(jid, priority=jid, created=float(jid)))
+    assert given_to(new_order) == [3, 2, 1, 0]
 
 
 def test_an_open_turn_comes_back_as_it_fell() -> None:
-    made = order(window=1)
-    made.put_job(job(1, count=2))
-    made.put_job(job(2))
-    (first,) = turns(made)
-    made.adopt(session("priority", "gang"))
-    assert made.jobs[1].status is SchedulingStatus.OPEN
-    made.outcome(placed(first))
-    assert made.accounts.tasks[TaskState.BINDING] == 2
-    assert given_to(made) == [2]
-    made.validate()
+    new_order = order(window=1)
+    new_order.put_job(job(1, count=2))
+    new_order.put_job(job(2))
+    (first,) = turns(new_order)
+    new_order.adopt(session("priority", "gang"))
+    assert new_order.jobs[1].status is SchedulingStatus.OPEN
+    new_order.outcome(placed(first))
+    assert new_order.accounts.tasks[TaskState.BINDING] == 2
+    assert given_to(new_order) == [2]
+    new_order.validate()
 
 
 def test_an_infeasible_line_is_tried_again() -> None:
-    made = order(window=1)
-    made.put_job(job(1))
-    (turn,) = turns(made)
-    made.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"node(s) had untolerated taints": 4}))
-    assert turns(made, now=100.0) == []
-    made.adopt(session("gang"))
-    assert made.jobs[1].reason == "NoMatchingNodes"
-    assert [turn.jid for turn in turns(made, now=100.0)] == [1]
+    new_order = order(window=1)
+    new_order.put_job(job(1))
+    (turn,) = turns(new_order)
+    new_order.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"node(s) had untolerated taints": 4}))
+    assert turns(new_order, now=100.0) == []
+    new_order.adopt(session("gang"))
+    assert new_order.jobs[1].reason == "NoMatchingNodes"
+    assert [turn.jid for turn in turns(new_order, now=100.0)] == [1]
 
 
 def test_what_a_worker_of_the_old_policy_found_does_not_last() -> None:
-    made = order(window=1)
-    made.put_job(job(1))
-    (turn,) = turns(made)
-    made.adopt(session("gang"))
-    made.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"node(s) had untolerated taints": 4}))
-    assert turns(made, now=100.0) == []
-    made.look_again()
-    assert [turn.jid for turn in turns(made, now=100.0)] == [1]
+    new_order = order(window=1)
+    new_order.put_job(job(1))
+    (turn,) = turns(new_order)
+    new_order.adopt(session("gang"))
+    new_order.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"node(s) had untolerated taints": 4}))
+    assert turns(new_order, now=100.0) == []
+    new_order.look_again()
+    assert [turn.jid for turn in turns(new_order, now=100.0)] == [1]
 
 
 @pytest.mark.parametrize("change", [lambda made: made.adopt(session("gang")), Order.look_again])
@@ -93,46 +93,46 @@ def test_behind_walls_what_a_shard_said_before_does_not_count(
 
 
 def test_validity_is_judged_anew_both_ways() -> None:
-    made = order(window=10)
-    made.put_job(job(1, count=1, minimum=2))
-    made.put_job(job(2))
-    assert made.pending_reasons() == {"NotEnoughTasks": 1, "PendingEvaluation": 1}
-    made.adopt(session("priority"))  # without gang nothing is invalid
-    assert made.pending_reasons() == {"PendingEvaluation": 2}
-    made.adopt(session("priority", "gang"))
-    assert made.pending_reasons() == {"NotEnoughTasks": 1, "PendingEvaluation": 1}
-    assert given_to(made) == [2]
+    new_order = order(window=10)
+    new_order.put_job(job(1, count=1, minimum=2))
+    new_order.put_job(job(2))
+    assert new_order.pending_reasons() == {"NotEnoughTasks": 1, "PendingEvaluation": 1}
+    new_order.adopt(session("priority"))  # without gang nothing is invalid
+    assert new_order.pending_reasons() == {"PendingEvaluation": 2}
+    new_order.adopt(session("priority", "gang"))
+    assert new_order.pending_reasons() == {"NotEnoughTasks": 1, "PendingEvaluation": 1}
+    assert given_to(new_order) == [2]
 
 
 def test_the_urgent_stay_first_and_those_that_wait_for_the_ledger_wait_on() -> None:
-    made = order(window=1)
-    made.put_job(job(1))
-    made.put_job(job(2, priority=9))
-    (turn,) = turns(made)
-    made.outcome(answer(turn, OutcomeCode.CONFLICT))
-    made.adopt(session("gang"))
-    assert given_to(made) == [2]
-    made.outcome(answer(turn, OutcomeCode.FENCED))
-    assert made.stale == [2]
-    made.adopt(session("gang"))
-    assert given_to(made) == [1]
+    new_order = order(window=1)
+    new_order.put_job(job(1))
+    new_order.put_job(job(2, priority=9))
+    (turn,) = turns(new_order)
+    new_order.outcome(answer(turn, OutcomeCode.CONFLICT))
+    new_order.adopt(session("gang"))
+    assert given_to(new_order) == [2]
+    new_order.outcome(answer(turn, OutcomeCode.FENCED))
+    assert new_order.stale == [2]
+    new_order.adopt(session("gang"))
+    assert given_to(new_order) == [1]
 
 
 def test_a_nominated_job_keeps_what_it_was_promised() -> None:
-    made = order(nodes=1, cpus=2, window=1)
-    made.put_job(job(1, count=2))
-    (first,) = turns(made)
-    made.outcome(placed(first))
-    made.task_changed(1, TaskState.RELEASING, [0, 1], [0, 0])
-    made.put_job(job(2, count=2))
-    (second,) = turns(made)
-    made.outcome(placed(second, level=3))
-    made.adopt(session("gang"))
-    assert made.jobs[2].status is SchedulingStatus.NOMINATED
-    assert made.expired == []
-    made.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
-    assert given_to(made) == [2]
-    made.validate()
+    new_order = order(nodes=1, cpus=2, window=1)
+    new_order.put_job(job(1, count=2))
+    (first,) = turns(new_order)
+    new_order.outcome(placed(first))
+    new_order.task_changed(1, TaskState.RELEASING, [0, 1], [0, 0])
+    new_order.put_job(job(2, count=2))
+    (second,) = turns(new_order)
+    new_order.outcome(placed(second, level=3))
+    new_order.adopt(session("gang"))
+    assert new_order.jobs[2].status is SchedulingStatus.NOMINATED
+    assert new_order.expired == []
+    new_order.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
+    assert given_to(new_order) == [2]
+    new_order.validate()
 
 
 @given(
@@ -143,13 +143,13 @@ def test_adopting_is_as_if_it_had_been_so_from_the_start(
     jobs: list[tuple[int, int, int]], policies: list[tuple[str, ...]]
 ) -> None:
     last = policies[-1] if policies else ("priority", "gang")
-    made, fresh = order(window=50, queues=("a", "b")), order(window=50, queues=("a", "b"))
+    new_order, fresh = order(window=50, queues=("a", "b")), order(window=50, queues=("a", "b"))
     fresh.adopt(session(*last))
     for jid, (count, priority, cid) in enumerate(jobs):
         one = job(jid, count=count, priority=priority, cid=cid % 2, queue="ab"[cid % 2])
-        made.put_job(one)
+        new_order.put_job(one)
         fresh.put_job(one)
     for policy in (*policies, last):
-        made.adopt(session(*policy))
-    made.validate()
-    assert given_to(made) == given_to(fresh)
+        new_order.adopt(session(*policy))
+    new_order.validate()
+    assert given_to(new_order) == given_to(fresh)

@@ -73,10 +73,10 @@ BUDGET_KEY = "budget/ns/db"
 
 def waits(spanning: Spanning, jid: int) -> bool:
     """Whether a turn of this job that touches the budget would have to wait."""
-    made = order(nodes=1)
-    made.put_job(job(jid))
-    made.jobs[jid].stamp = 7
-    return spanning.busy([BUDGET_KEY], made.jobs[jid])
+    new_order = order(nodes=1)
+    new_order.put_job(job(jid))
+    new_order.jobs[jid].stamp = 7
+    return spanning.busy([BUDGET_KEY], new_order.jobs[jid])
 
 
 def evicting(spanning: Spanning) -> None:

@@ -26,15 +26,15 @@ def waiting(*jobs: QueuedJob, depth: dict[str, int], actions: str = ACTIONS) -> 
 
 def searched(order: Order, now: float, *, turns: int = 100) -> list[tuple[str, str]]:
     """(job, action) of the turns that follow, none of which finds a victim."""
-    found = []
+    results = []
     for _ in range(turns):
         order.begin(now)
         if (turn := order.next_turn()) is None:
             break
-        found.append((order.jobs[turn.jid].job.name, turn.action))
+        results.append((order.jobs[turn.jid].job.name, turn.action))
         order.outcome(infeasible(turn))
         now += 0.02  # a look without a result is followed by a pause
-    return found
+    return results
 
 
 def names(order: Order, action: str, now: float = 0.0, *, turns: int = 100) -> list[str]:
@@ -60,9 +60,9 @@ def test_of_each_queue_exactly_the_first_n_are_searched_for(others: int) -> None
 
 def test_an_action_without_a_depth_searches_for_all() -> None:
     order = waiting(*FOUR, depth={"consolidation": 1}, actions="consolidation, preempt")
-    found = searched(order, 0.0)
-    assert {job for job, by in found if by == "consolidation"} == {"first"}
-    assert {job for job, by in found if by == "preempt"} == {job.name for job in FOUR}
+    result = searched(order, 0.0)
+    assert {job for job, by in result if by == "consolidation"} == {"first"}
+    assert {job for job, by in result if by == "preempt"} == {job.name for job in FOUR}
 
 
 def test_who_has_a_promise_waits_no_more() -> None:

@@ -43,24 +43,24 @@ EVERYWHERE = (
 
 def named(jid: int, name: str, queue: str = "a") -> Job:
     """Three tasks where it is to be refused, one where not; enqueue has to admit both."""
-    made = job(jid, queue=queue, count=3 if name.startswith("bad") else 1)
-    return replace(made, name=name, min_resources=((CPU, 1000),))
+    job_item = job(jid, queue=queue, count=3 if name.startswith("bad") else 1)
+    return replace(job_item, name=name, min_resources=((CPU, 1000),))
 
 
 def order_with(at: str, caught: list[PluginError]) -> Order:
-    made = order(queues=("a", "frail"), window=16)
+    new_order = order(queues=("a", "frail"), window=16)
     session = open_session(parse_policy(frail_policy(at)))
     session.contain = caught.append
-    made.adopt(session)
-    return made
+    new_order.adopt(session)
+    return new_order
 
 
 def turns(of: Order) -> list[int]:
     of.begin(0.0)
-    found = []
+    results = []
     while (turn := of.next_turn()) is not None:
-        found.append(turn.jid)
-    return found
+        results.append(turn.jid)
+    return results
 
 
 @pytest.mark.parametrize("at", EVERYWHERE)
@@ -72,10 +72,10 @@ def test_the_job_waits_with_the_name_and_the_others_have_their_turns(at: str) ->
     assert turns(core.order) == [2]
     assert {error.point for error in caught} == {at}
     before = len(caught)
-    found = why(core, core.order.jobs[1])
-    assert found is not None
-    assert found.reason is Reason.PLUGIN_ERROR
-    assert found.message.startswith(f"plugin frail raised at {at}: ")
+    reason = why(core, core.order.jobs[1])
+    assert reason is not None
+    assert reason.reason is Reason.PLUGIN_ERROR
+    assert reason.message.startswith(f"plugin frail raised at {at}: ")
     assert len(caught) == before  # who asks why counts nothing
     assert turns(core.order) == []
 

@@ -18,72 +18,72 @@ def order(*queues: Queue, hierarchy: bool = False, **flags: bool) -> Order:
     """16 cores, and a queue plugin that knows limits and no shares."""
     plugin = {"name": "capacity", "enableHierarchy": hierarchy, **flags}
     policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "gang"}, plugin]}]}
-    made = Order(open_session(parse_policy(policy)), window=99)
-    made.accounts.classes[0] = ONE
+    new_order = Order(open_session(parse_policy(policy)), window=99)
+    new_order.accounts.classes[0] = ONE
     for queue in queues:
-        made.put_queue(queue)
-    made.accounts.put_node(Node(row=0, name="n", allocatable=((CPU, 16000), (PODS, 110))))
-    return made
+        new_order.put_queue(queue)
+    new_order.accounts.put_node(Node(row=0, name="n", allocatable=((CPU, 16000), (PODS, 110))))
+    return new_order
 
 
 def turns(made: Order) -> list[int]:
     made.begin(0.0)
-    found = []
+    results = []
     while (turn := made.next_turn()) is not None:
-        found.append(turn.jid)
-    return found
+        results.append(turn.jid)
+    return results
 
 
 GUARANTEED = Queue(0, "a", guarantee=((CPU, 10000),))
 
 
 def test_nobody_borrows_what_is_guaranteed_to_others() -> None:
-    made = order(GUARANTEED, Queue(1, "b"))
+    new_order = order(GUARANTEED, Queue(1, "b"))
     for jid in range(8):
-        made.put_job(job(jid, queue="b"))
-    assert turns(made) == [0, 1, 2, 3, 4, 5]
-    assert made.jobs[6].reason == "WaitingForQuota"
-    made.put_job(job(8, queue="a", count=10))
-    assert turns(made) == [8]
+        new_order.put_job(job(jid, queue="b"))
+    assert turns(new_order) == [0, 1, 2, 3, 4, 5]
+    assert new_order.jobs[6].reason == "WaitingForQuota"
+    new_order.put_job(job(8, queue="a", count=10))
+    assert turns(new_order) == [8]
 
 
 def test_where_the_policy_asks_for_no_limit_there_is_none() -> None:
-    made = order(GUARANTEED, Queue(1, "b"), enabledAllocatable=False)
+    new_order = order(GUARANTEED, Queue(1, "b"), enabledAllocatable=False)
     for jid in range(8):
-        made.put_job(job(jid, queue="b"))
-    assert len(turns(made)) == 8
+        new_order.put_job(job(jid, queue="b"))
+    assert len(turns(new_order)) == 8
 
 
 def test_leaves_share_what_those_above_them_may_have() -> None:
     top = Queue(1, "top", parent=0, capability=((CPU, 3000),))
     leaves = [Queue(2, "a", parent=1), Queue(3, "b", parent=1)]
-    made = order(Queue(0, "root"), top, *leaves, hierarchy=True)
+    new_order = order(Queue(0, "root"), top, *leaves, hierarchy=True)
     for jid in range(6):
-        made.put_job(job(jid, queue="ab"[jid % 2]))
-    assert turns(made) == [0, 2, 4]  # without shares the earlier queue is always the first
+        new_order.put_job(job(jid, queue="ab"[jid % 2]))
+    assert turns(new_order) == [0, 2, 4]  # without shares the earlier queue is always the first
 
 
 def test_a_tree_that_is_none_gives_nobody_anything() -> None:
-    made = order(Queue(0, "root"), Queue(1, "a", parent=0), hierarchy=True)
-    made.put_job(job(0, queue="a"))
-    made.put_queue(Queue(2, "astray", parent=7))
-    assert turns(made) == []
-    made.put_queue(Queue(2, "astray", parent=0))
-    assert turns(made) == [0]
+    new_order = order(Queue(0, "root"), Queue(1, "a", parent=0), hierarchy=True)
+    new_order.put_job(job(0, queue="a"))
+    new_order.put_queue(Queue(2, "astray", parent=7))
+    assert turns(new_order) == []
+    new_order.put_queue(Queue(2, "astray", parent=0))
+    assert turns(new_order) == [0]
 
 
 def test_a_queue_that_moves_takes_what_it_uses_along() -> None:
     small = Queue(1, "small", parent=0, capability=((CPU, 2000),))
-    made = order(Queue(0, "root"), small, Queue(2, "a", parent=0), hierarchy=True)
+    new_order = order(Queue(0, "root"), small, Queue(2, "a", parent=0), hierarchy=True)
     for jid in range(3):
-        made.put_job(job(jid, queue="a"))
-    assert len(turns(made)) == 3
-    made.put_queue(Queue(2, "a", parent=1))
-    made.put_queue(Queue(3, "b", parent=1))
-    made.put_job(job(3, queue="b"))
-    assert turns(made) == []
-    made.put_queue(Queue(2, "a", parent=0))
-    assert turns(made) == [3]
+        new_order.put_job(job(jid, queue="a"))
+    assert len(turns(new_order)) == 3
+    new_order.put_queue(Queue(2, "a", parent=1))
+    new_order.put_queue(Queue(3, "b", parent=1))
+    new_order.put_job(job(3, queue="b"))
+    assert turns(new_order) == []
+    new_order.put_queue(Queue(2, "a", parent=0))
+    assert turns(new_order) == [3]
 
 
 def test_who_waited_for_another_turn_is_held_to_the_quota_again() -> None:
@@ -91,8 +91,8 @@ def test_who_waited_for_another_turn_is_held_to_the_quota_again() -> None:
     nothing woke the job when a turn of theirs ended without a placement."""
     o = contending("allocate", queues=())
     o.put_queue(Queue(0, "a", capability=((CPU, 2000),)))
-    for made in (labelled(job(1, cid=2)), labelled(job(2, cid=2)), job(3)):
-        o.put_job(made)
+    for item in (labelled(job(1, cid=2)), labelled(job(2, cid=2)), job(3)):
+        o.put_job(item)
     first, third = turns_of(o, 0.0)
     assert (first.jid, third.jid) == (1, 3)  # job 2 waits: its rule is about the pods of job 1
     o.outcome(placed(first), shard=0)

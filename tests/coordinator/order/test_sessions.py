@@ -27,12 +27,12 @@ WEB = (("app", "web"),)
 
 
 def contending(actions: str = "allocate, backfill, preempt, reclaim", **options: object) -> Order:
-    made = order(window=64, **options)  # type: ignore[arg-type]
-    made.adopt(open_session(parse_policy({**POLICY, "actions": actions})))
-    made.accounts.classes[2] = TaskClass(((CPU, 1000), (PODS, 1)), constraints=APART)
-    made.accounts.classes[3] = TaskClass(((PODS, 1),))
-    made.reachable.add(0)
-    return made
+    new_order = order(window=64, **options)  # type: ignore[arg-type]
+    new_order.adopt(open_session(parse_policy({**POLICY, "actions": actions})))
+    new_order.accounts.classes[2] = TaskClass(((CPU, 1000), (PODS, 1)), constraints=APART)
+    new_order.accounts.classes[3] = TaskClass(((PODS, 1),))
+    new_order.reachable.add(0)
+    return new_order
 
 
 def came(o: Order, turn: Turn, code: OutcomeCode, **more: object) -> None:
@@ -201,9 +201,11 @@ def test_who_places_them_follows_the_policy_while_it_changes(first: str) -> None
     o.put_job(replace(job(2), roles=(Role("idle", 3, 0, 1),)))
     o.adopt(open_session(parse_policy({**POLICY, "actions": then})))
     o.validate()
-    found = {(turn.jid, turn.action): len(turn.runs) for turn in turns(o, 1.0)}
+    results = {(turn.jid, turn.action): len(turn.runs) for turn in turns(o, 1.0)}
     filled = then != "allocate"
-    assert found == {(jid, "backfill" if filled else "allocate"): int(not filled) for jid in (1, 2)}
+    assert results == {
+        (jid, "backfill" if filled else "allocate"): int(not filled) for jid in (1, 2)
+    }
 
 
 def test_a_topology_job_is_allocated_by_a_session() -> None:

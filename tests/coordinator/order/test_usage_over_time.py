@@ -187,13 +187,13 @@ def test_a_new_window_takes_up_the_samples_there_are() -> None:
 
 
 def test_what_a_server_says_counts_only_where_the_policy_asks_one() -> None:
-    said = {"a": (1, 2, 3)}
+    printed = {"a": (1, 2, 3)}
     leader = Leader(cores=4)
-    leader.usage.measured(said)
+    leader.usage.measured(printed)
     assert leader.cluster.objects.queue_usage == {}
     leader.usage.adopt(session_of({"connectionString": "http://p"}))
-    leader.usage.measured(said)
-    assert leader.cluster.objects.queue_usage == said
+    leader.usage.measured(printed)
+    assert leader.cluster.objects.queue_usage == printed
     leader.usage.adopt(session_of())
     assert leader.cluster.objects.queue_usage == {}
 

@@ -47,8 +47,8 @@ def plugins(follower: PolicyFollower) -> list[str]:
 
 def looks(follower: PolicyFollower, times: int = 2) -> list[list[str]]:
     """The plugins of each session that so many looks gave."""
-    found = [follower.look() for _ in range(times)]
-    return [[o.name for tier in s.policy.tiers for o in tier] for s in found if s is not None]
+    results = [follower.look() for _ in range(times)]
+    return [[o.name for tier in s.policy.tiers for o in tier] for s in results if s is not None]
 
 
 # --- the follower ---------------------------------------------------------------------------------
@@ -132,10 +132,10 @@ def test_a_mount_of_kubernetes_swaps_a_link(tmp_path: Path) -> None:
         (tmp_path / name / "policy.yaml").write_text(text)
     data = tmp_path / "data"
     data.symlink_to("one")
-    made = PolicyFollower(load_settings(run_dir=tmp_path, policy=data / "policy.yaml"))
+    policy_follower = PolicyFollower(load_settings(run_dir=tmp_path, policy=data / "policy.yaml"))
     (tmp_path / "next").symlink_to("two")
     (tmp_path / "next").replace(data)
-    assert looks(made) == [["gang"]]
+    assert looks(policy_follower) == [["gang"]]
 
 
 def test_a_config_map_is_followed_too(follower: PolicyFollower, file: Path) -> None:
@@ -152,10 +152,10 @@ def test_values_that_yaml_knows_and_messages_do_not(follower: PolicyFollower, fi
 
 
 def test_no_file_is_the_default_for_ever(tmp_path: Path) -> None:
-    made = PolicyFollower(load_settings(run_dir=tmp_path))
-    assert looks(made, 3) == []
-    assert made.status()["file"] is None
-    assert "proportion" in plugins(made)
+    policy_follower = PolicyFollower(load_settings(run_dir=tmp_path))
+    assert looks(policy_follower, 3) == []
+    assert policy_follower.status()["file"] is None
+    assert "proportion" in plugins(policy_follower)
 
 
 # --- a start with a bad file ----------------------------------------------------------------------

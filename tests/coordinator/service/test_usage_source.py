@@ -54,10 +54,10 @@ async def test_the_newest_figures_are_kept_and_forgotten_when_they_are_old() -> 
     await site.start()
     port = runner.addresses[0][1]
     named = MetricsSource(f"http://127.0.0.1:{port}")
-    told: list[Usage] = []
+    reports: list[Usage] = []
 
     async def tell(usage: Usage) -> None:
-        told.append(usage)
+        reports.append(usage)
 
     source = UsageSource(lambda: named, report=tell, clock=lambda: now)
     try:
@@ -80,7 +80,7 @@ async def test_the_newest_figures_are_kept_and_forgotten_when_they_are_old() -> 
             await source.look(session, named)
             assert source.usage()
             assert source.missing() == ""
-            assert told == [source.usage()] * 2, "each answer, and nothing where there was none"
+            assert reports == [source.usage()] * 2, "each answer, and nothing where there was none"
             other = MetricsSource("http://other")
             named = other
             assert source.usage() == {}
@@ -99,9 +99,9 @@ def test_what_is_no_answer_is_refused(answer: Any) -> None:
 def test_a_policy_names_its_source() -> None:
     policy = {"actions": "allocate", "tiers": [{"plugins": [{"name": "usage"}]}]}
     named = {"type": "prometheus", "address": "http://p:9090/", "interval": "1m"}
-    found = parse_policy({**policy, "metrics": named})
-    assert found.metrics == MetricsSource("http://p:9090", 60.0)
-    assert found.warnings == ()
+    result = parse_policy({**policy, "metrics": named})
+    assert result.metrics == MetricsSource("http://p:9090", 60.0)
+    assert result.warnings == ()
     assert parse_policy(policy).metrics is None
 
 

@@ -24,15 +24,15 @@ def test_every_line_of_every_log_is_json(short_dir: Path) -> None:
         text=True,
     )
     assert up.stdout is not None
-    said = []
+    printed = []
     for line in up.stdout:
-        said.append(line)
+        printed.append(line)
         if line.startswith("Running"):
             break
     up.send_signal(signal.SIGINT)
     up.communicate(timeout=120)
     logs = [*(run_dir / "log").glob("*.log"), *run_dir.glob("*.log")]
-    assert {log.name for log in logs} >= {"coordinator.log", "ray.log", "redis.log"}, said
+    assert {log.name for log in logs} >= {"coordinator.log", "ray.log", "redis.log"}, printed
     for log in logs:
         lines = log.read_bytes().splitlines()
         assert [line for line in lines if not line.startswith(b'{"ts":')] == []

@@ -50,17 +50,17 @@ async def until(condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("role", [REDIS, CLUSTER])
 async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, role: str) -> None:
-    told: list[ProcessReport] = []
-    async with kept(short_dir, told) as parts:
+    reports: list[ProcessReport] = []
+    async with kept(short_dir, reports) as parts:
         before = parts.settings
         pid = parts.pids()[role]
         url, password = before.redis_url or "", before.redis_secret
         async with Redis.from_url(url, password=password) as client:
             await client.set("key", "kept")
         os.kill(pid, signal.SIGKILL)
-        await until(lambda: any(isinstance(one, ProcessRecovered) for one in told))
-        assert [type(one) for one in told] == [ProcessDied, ProcessRecovered]
-        assert {one.role for one in told} == {role}
+        await until(lambda: any(isinstance(one, ProcessRecovered) for one in reports))
+        assert [type(one) for one in reports] == [ProcessDied, ProcessRecovered]
+        assert {one.role for one in reports} == {role}
         assert parts.pids()[role] != pid
         assert parts.settings == before
         assert await parts.answers(role)
@@ -69,54 +69,54 @@ async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, r
 
 
 async def test_all_at_once_are_there_again(short_dir: Path) -> None:
-    told: list[ProcessReport] = []
-    async with kept(short_dir, told) as parts:
+    reports: list[ProcessReport] = []
+    async with kept(short_dir, reports) as parts:
         for pid in parts.pids().values():
             os.kill(pid, signal.SIGKILL)
-        await until(lambda: sum(isinstance(one, ProcessRecovered) for one in told) == 2)
+        await until(lambda: sum(isinstance(one, ProcessRecovered) for one in reports) == 2)
 
 
 async def test_a_server_that_does_not_start_at_first_is_tried_again(short_dir: Path) -> None:
     """As where its disk is full."""
-    told: list[ProcessReport] = []
-    async with kept(short_dir, told) as parts:
+    reports: list[ProcessReport] = []
+    async with kept(short_dir, reports) as parts:
         settings = parts.settings
         log = settings.data_dir / "appendonlydir"
         os.kill(parts.pids()[REDIS], signal.SIGKILL)
         log.rename(settings.data_dir / "away")
         log.write_text("no directory")
-        await until(lambda: any("did not start" in str(one) for one in told))
+        await until(lambda: any("did not start" in str(one) for one in reports))
         log.unlink()
         (settings.data_dir / "away").rename(log)
-        await until(lambda: any(isinstance(one, ProcessRecovered) for one in told))
+        await until(lambda: any(isinstance(one, ProcessRecovered) for one in reports))
         assert REDIS in parts.pids()
 
 
 async def test_what_was_asked_to_end_stays_ended(short_dir: Path) -> None:
-    told: list[ProcessReport] = []
-    async with kept(short_dir, told) as parts:
+    reports: list[ProcessReport] = []
+    async with kept(short_dir, reports) as parts:
         parts.kill(CLUSTER)
         await asyncio.sleep(0.3)
         assert CLUSTER not in parts.pids()
-        assert told == []
+        assert reports == []
 
 
 async def test_what_dies_again_and_again_ends_everything_with_role_and_log(short_dir: Path) -> None:
-    told: list[ProcessReport] = []
+    reports: list[ProcessReport] = []
     with pytest.raises(ExceptionGroup) as caught:
-        async with kept(short_dir, told) as parts:
+        async with kept(short_dir, reports) as parts:
             pids = set(parts.pids().values())
             parts._children[CLUSTER].arguments = [sys.executable, "-c", "print('no'); exit(7)"]
             os.kill(parts.pids()[CLUSTER], signal.SIGKILL)
             await asyncio.sleep(WITHIN)
-    found: BaseException = caught.value
-    while isinstance(found, ExceptionGroup):
-        (found,) = found.exceptions
-    assert isinstance(found, ChildDied)
-    assert found.role == CLUSTER
-    assert f"exit code 7, for the {DEATHS}th time" in str(found)
-    assert "no" in str(found).splitlines()[-1]
-    assert len(told) == DEATHS - 1
+    result: BaseException = caught.value
+    while isinstance(result, ExceptionGroup):
+        (result,) = result.exceptions
+    assert isinstance(result, ChildDied)
+    assert result.role == CLUSTER
+    assert f"exit code 7, for the {DEATHS}th time" in str(result)
+    assert "no" in str(result).splitlines()[-1]
+    assert len(reports) == DEATHS - 1
     assert not any(command_line(pid) for pid in pids)
 
 

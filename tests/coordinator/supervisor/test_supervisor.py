@@ -70,9 +70,9 @@ def alive(pid: int) -> bool:
 def left(pids: set[int], *, within: float = 0.0) -> set[int]:
     """Which of these processes still run, after waiting for their end."""
     deadline = time.monotonic() + within
-    while (found := {pid for pid in pids if alive(pid)}) and time.monotonic() < deadline:
+    while (result := {pid for pid in pids if alive(pid)}) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return found
+    return result
 
 
 async def outside(

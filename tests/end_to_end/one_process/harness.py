@@ -220,15 +220,17 @@ async def running(
     """A service that is ready; it is stopped in an orderly way at the end. ``seen``: a log id that
     the ledger must have had. ``observe`` opens a cluster that is watched, in place of kubelets."""
     port = free_port()
-    made = load_settings(
+    service_settings = load_settings(
         run_dir=path, redis_url=redis_url, listen_port=port, **{"shards": 2, "seed": 1} | settings
     )
     shards = workers or DirectShards(redis_url)
-    cluster = DirectCluster(kubelets or LocalCluster(speedup=made.speedup, grace=made.grace))
-    observed = None if observe is None else observe(made)
+    cluster = DirectCluster(
+        kubelets or LocalCluster(speedup=service_settings.speedup, grace=service_settings.grace)
+    )
+    observed = None if observe is None else observe(service_settings)
     ledger = RedisLedger(redis_url, newest=seen)
     service = Service(
-        made,
+        service_settings,
         ledger=ledger,
         cluster=cluster if observed is None else observed.cluster,
         shards=shards,

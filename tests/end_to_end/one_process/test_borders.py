@@ -65,10 +65,10 @@ async def owners(service: Running, *, until: dict[int, int] | None = None) -> di
     deadline = time.monotonic() + PATIENCE
     while True:  # they follow the log with each heartbeat
         views = {s: server.view for s, (server, _, _) in service.shards._servers.items()}
-        found = {row: s for s, view in views.items() for row in view.own.nonzero()[0].tolist()}
-        if found == until or (until is None and len(found) == SHAPE.nodes):
-            return found
-        assert time.monotonic() < deadline, found
+        results = {row: s for s, view in views.items() for row in view.own.nonzero()[0].tolist()}
+        if results == until or (until is None and len(results) == SHAPE.nodes):
+            return results
+        assert time.monotonic() < deadline, results
         await asyncio.sleep(0.02)
 
 
@@ -104,8 +104,8 @@ async def test_nodes_change_hands_while_jobs_run_and_no_worker_crosses_a_border(
                 assert borders.put(event) == []
             for statement in event.get("statements", ()):
                 commits += 1
-                told = statement["alloc"] + statement["nominate"]
-                assert borders.foreign(event["shard"], told) == []
+                report = statement["alloc"] + statement["nominate"]
+                assert borders.foreign(event["shard"], report) == []
         assert commits > 10
         assert core.tally.nodes_moved >= 3
         assert sum(bool(event.get("moving")) for event in events) >= 3
@@ -157,13 +157,13 @@ async def test_nodes_of_shards_that_are_no_more_are_others_after_their_epoch_is_
         await service.until(settled)
         entries = await service.service._ledger.read_log(seen, count=100_000)
         void = [i for i, e in enumerate(entries) if isinstance(e, EpochEntry) and e.writer == "2"]
-        told = [
+        reports = [
             index
             for index, entry in enumerate(entries)
             for event in LedgerEvents().of(entry)
             if event["ev"] == "partition" and "2" not in event["shards"]
         ]
-        assert void[0] < told[0]
+        assert void[0] < reports[0]
         status = await service.until(settled)
         assert sum(shard["nodes"] for shard in status["shards"]) == SHAPE.nodes
         await owners(service)

@@ -87,8 +87,10 @@ def job(row: dict[str, str]) -> Item:
 
 async def send(http: aiohttp.ClientSession, service: Running, items: list[Item]) -> None:
     for body in lists(items, limit=250):
-        async with http.post(f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body) as told:
-            assert told.status == 200, await told.text()
+        async with http.post(
+            f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body
+        ) as report:
+            assert report.status == 200, await report.text()
 
 
 def held(snapshot: Snapshot) -> Counter[Device]:
@@ -104,13 +106,13 @@ def held(snapshot: Snapshot) -> Counter[Device]:
 
 def recorded(snapshot: Snapshot) -> dict[Device, int]:
     """The same as the devices' own records have it."""
-    found = {}
+    results = {}
     for row, name, record in snapshot.nodes.things:
         allocatable, used, *_ = unpack_thing(record)[1][WIDTH : 2 * WIDTH]
         assert allocatable == WHOLE, (row, name)
         if used:
-            found[row, name] = used
-    return found
+            results[row, name] = used
+    return results
 
 
 def assigned(pod: Item) -> str:
@@ -124,11 +126,11 @@ def written(snapshot: Snapshot, jid: int, machines: list[dict[str, str]]) -> str
     if task is None:
         return ""
     machine = machines[task.row]
-    told = [
+    reports = [
         f"{machine['sn']}-{name.removeprefix('vgpu/')},{machine['model']},{memory},{cores}:"
         for name, (_, memory, cores) in task.devices
     ]
-    return "".join((*told, ";"))
+    return "".join((*reports, ";"))
 
 
 async def test_no_device_is_over_with_four_shards(
@@ -205,8 +207,8 @@ async def test_a_victim_gives_its_device_away(redis_url: str, tmp_path: Path) ->
 
 
 async def shown_pods(http: aiohttp.ClientSession, service: Running) -> list[Item]:
-    async with http.get(f"{service.url}/api/v1/namespaces/ns/pods?limit={PODS}") as told:
-        items: list[Item] = (await told.json())["items"]
+    async with http.get(f"{service.url}/api/v1/namespaces/ns/pods?limit={PODS}") as report:
+        items: list[Item] = (await report.json())["items"]
     return items
 
 
@@ -259,11 +261,11 @@ async def test_a_watch_tells_which_device_a_pod_got(redis_url: str, tmp_path: Pa
         url = f"{service.url}/api/v1/namespaces/ns/pods?watch=true"
         async with http.get(url) as watch, asyncio.timeout(PATIENCE):
             await send(http, service, jobs)
-            told: dict[str, str] = {}
-            while len(told) < len(jobs):
+            reports: dict[str, str] = {}
+            while len(reports) < len(jobs):
                 pod = json.loads(await watch.content.readline())["object"]
                 if pod["spec"].get("nodeName"):
-                    told.setdefault(pod["metadata"]["name"], assigned(pod))
+                    reports.setdefault(pod["metadata"]["name"], assigned(pod))
         shown = {pod["metadata"]["name"]: assigned(pod) for pod in await shown_pods(http, service)}
-    assert sorted(told.values()) == ["n0-0,T4,600,0:;", "n0-1,T4,600,0:;"]
-    assert told == shown
+    assert sorted(reports.values()) == ["n0-0,T4,600,0:;", "n0-1,T4,600,0:;"]
+    assert reports == shown

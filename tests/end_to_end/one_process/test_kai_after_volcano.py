@@ -19,10 +19,10 @@ Json = dict[str, Any]
 
 
 def sharing(name: str) -> Json:
-    made = gpu_pod(name, labels={"kai.scheduler/queue": "all"})
-    made["metadata"]["annotations"] = {"gpu-fraction": "0.6"}
-    del made["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
-    return made
+    pod_item = gpu_pod(name, labels={"kai.scheduler/queue": "all"})
+    pod_item["metadata"]["annotations"] = {"gpu-fraction": "0.6"}
+    del pod_item["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"]
+    return pod_item
 
 
 async def test_gpus_of_nodes_of_before_are_shared(

@@ -149,8 +149,8 @@ async def test_what_is_wrong_is_refused_whole_with_field_value_and_remedy(
         before = stored(service), set(service.service.intake.documents)
         body = {"apiVersion": "v1", "kind": "List", "items": [item for item, *_ in BAD]}
         async with http.post(f"{service.url}{LISTS}", json=body) as answer:
-            said = (await answer.json())["refused"]
-        refused = {refusal["name"].rpartition("/")[2]: refusal for refusal in said}
+            output = (await answer.json())["refused"]
+        refused = {refusal["name"].rpartition("/")[2]: refusal for refusal in output}
         for item, field, value, remedy in BAD:
             refusal = refused.pop(item["metadata"]["name"])
             assert refusal["kind"] == item["kind"]
@@ -204,8 +204,8 @@ async def test_what_may_still_come_right_is_taken_with_a_warning_and_waits(
         running(embedded_server.url, tmp_path, shards=1, policy=policy) as service,
         aiohttp.ClientSession() as http,
     ):
-        said = await submit(http, service, *items)
-        notices = [(n["name"].rpartition("/")[2], n["message"]) for n in said["notices"]]
+        admission = await submit(http, service, *items)
+        notices = [(n["name"].rpartition("/")[2], n["message"]) for n in admission["notices"]]
 
         def noticed(name: str, text: str) -> bool:
             return any(name == of and text in message for of, message in notices)

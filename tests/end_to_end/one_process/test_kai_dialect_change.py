@@ -64,9 +64,9 @@ async def test_what_was_kept_counts_after_a_restart_without_jobs(
         async with running(url, tmp_path, shards=1):
             pass
     (error,) = refused.value.exceptions
-    said = str(error)
-    assert "it has 1 job under a policy of KAI's (ns/g), and the policy is Volcano's" in said
-    assert "let its jobs end or delete them" in said
+    output = str(error)
+    assert "it has 1 job under a policy of KAI's (ns/g), and the policy is Volcano's" in output
+    assert "let its jobs end or delete them" in output
     async with (
         running(url, tmp_path, shards=1, policy=kai) as service,
         aiohttp.ClientSession() as http,

@@ -74,9 +74,9 @@ async def test_a_queue_below_its_share_takes_back_what_another_has_beyond(
         left = running_pods(service) & set(reds)
         assert len(left) == 8
         gone = min(set(reds) - left)
-        told = " ".join(await events(http, service, "Pod", gone))
-        assert "reclaim" in told
-        assert "ns/gang" in told
+        text = " ".join(await events(http, service, "Pod", gone))
+        assert "reclaim" in text
+        assert "ns/gang" in text
         # The others of blue's quota stay where they are: two more are reclaimed, a seventh is not.
         more = [single(f"m{at}", "blue") for at in range(3)]
         await submit(http, service, *more)
@@ -109,8 +109,8 @@ def at(number: int) -> Json:
 
 
 def pinned(name: str, number: int, gpus: int) -> Json:
-    made = single(name, "red", gpus)
-    return {**made, "spec": {**made["spec"], "nodeSelector": {"spot": str(number)}}}
+    item = single(name, "red", gpus)
+    return {**item, "spec": {**item["spec"], "nodeSelector": {"spot": str(number)}}}
 
 
 async def in_pieces(http: aiohttp.ClientSession, service: Running) -> tuple[str, str]:
@@ -142,8 +142,8 @@ async def test_a_running_job_moves_so_that_another_fits(
         await service.until(lambda _: {"x", "whole"} <= running_pods(service))
         after = await nodes_of(http, service)
         assert (after["whole"], after["x"]) == (here, there)
-        told = " ".join(await events(http, service, "Pod", "x"))
-        assert "evicted for ns/whole by consolidation" in told
+        text = " ".join(await events(http, service, "Pod", "x"))
+        assert "evicted for ns/whole by consolidation" in text
 
 
 async def test_the_place_of_a_moving_job_is_kept_across_a_takeover(
@@ -207,9 +207,9 @@ async def annotation(
     async with asyncio.timeout(60):
         while True:
             annotations = (await read(http, service, path))["metadata"].get("annotations", {})
-            found: str | None = annotations.get(STALE_SINCE)
-            if fits(found):
-                return found
+            result: str | None = annotations.get(STALE_SINCE)
+            if fits(result):
+                return result
             await asyncio.sleep(0.05)
 
 

@@ -123,16 +123,18 @@ async def test_only_what_is_in_the_pool_counts(
 async def test_groups_and_pods_of_other_pools_are_left_to_their_scheduler(
     service: Running, http: aiohttp.ClientSession
 ) -> None:
-    said = await submit(http, service, gpu_node("far", **{POOL: "red"}), kai_queue("far"))
-    notices = {(notice["kind"], notice["name"]): notice["message"] for notice in said["notices"]}
+    admission = await submit(http, service, gpu_node("far", **{POOL: "red"}), kai_queue("far"))
+    notices = {
+        (notice["kind"], notice["name"]): notice["message"] for notice in admission["notices"]
+    }
     assert notices[("Node", "far")].startswith("it is kept, and not used: it is in node pool red,")
     assert notices[("Queue", "far")].startswith(
         "it is kept, and nothing counts in it: queue far is"
     )
     alone = gpu_pod("alone", labels={"kai.scheduler/queue": "q"})
     ours = gpu_pod("ours", labels={"kai.scheduler/queue": "q"} | BLUE)
-    said = await submit(http, service, *gang("theirs", "q", 2, {}), alone, ours)
-    (message,) = {notice["message"] for notice in said["notices"]}
+    admission = await submit(http, service, *gang("theirs", "q", 2, {}), alone, ours)
+    (message,) = {notice["message"] for notice in admission["notices"]}
     assert message.startswith("it is kept and waits (OtherScheduler): it is in node pool default,")
     await service.until(lambda status: status["tasks"]["running"] == 1)
     await service.until(lambda status: status["pending_reasons"] == {"OtherScheduler": 2})
@@ -164,8 +166,8 @@ async def test_pods_that_come_before_their_group_wait_for_it_in_any_pool(
     service: Running, http: aiohttp.ClientSession
 ) -> None:
     group, pod = gang("late", "q", 1)
-    said = await submit(http, service, pod)
-    assert "OtherScheduler" not in str(said["notices"])
+    admission = await submit(http, service, pod)
+    assert "OtherScheduler" not in str(admission["notices"])
     await service.until(lambda status: status["pending_reasons"] == {"Misconfigured": 1})
     await submit(http, service, group)
     await service.until(lambda status: status["tasks"]["running"] == 1)

@@ -47,8 +47,8 @@ def gang(name: str, queue: str, pods: int) -> list[Json]:
 
 async def order(http: aiohttp.ClientSession, service: Running) -> list[tuple[str, list[str]]]:
     """(the next job, the steps that decided) of each queue, as told."""
-    told = (await read(http, service, TREE))["order"]
-    return [(job["job"], [d["step"] for d in job["decided"]]) for job in told]
+    report = (await read(http, service, TREE))["order"]
+    return [(job["job"], [d["step"] for d in job["decided"]]) for job in report]
 
 
 def total(service: Running) -> int:
@@ -150,12 +150,12 @@ async def test_a_depth_of_one_and_a_tree_that_is_flat(
         aiohttp.ClientSession() as http,
     ):
         await submit(http, service, *NODES, *queues)
-        said = await submit(http, service, *gang("hopeless", "red", 13))
+        admission = await submit(http, service, *gang("hopeless", "red", 13))
         await submit(http, service, single("behind", "red"))
         # The limit of all is nobody's, and blue does not wait behind red.
         await submit(http, service, *gang("blue", "blue", 3))
         await service.until(lambda _: "blue2" in runs(service))
-        assert runs(service) == {"blue0", "blue1", "blue2"}, said
+        assert runs(service) == {"blue0", "blue1", "blue2"}, admission
         path = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/hopeless"
         await delete(http, service, path)
         await service.until(lambda _: "behind" in runs(service))

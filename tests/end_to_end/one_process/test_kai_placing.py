@@ -35,9 +35,9 @@ QUEUE = kai_queue("team")
 
 def sharing(name: str, **marks: str) -> Json:
     """A pod that asks for parts of GPUs."""
-    made = pod(name, schedulerName="kai-scheduler")
-    made["metadata"] |= {"labels": {"kai.scheduler/queue": "team"}, "annotations": marks}
-    return made
+    pod_item = pod(name, schedulerName="kai-scheduler")
+    pod_item["metadata"] |= {"labels": {"kai.scheduler/queue": "team"}, "annotations": marks}
+    return pod_item
 
 
 def racked(racks: Iterable[str]) -> list[Json]:
@@ -87,15 +87,15 @@ async def test_parts_of_gpus_share_devices(
 async def devices_of(http: aiohttp.ClientSession, service: Running) -> dict[str, list[str]]:
     """Pod -> its devices with their nodes, as its annotations and labels tell them."""
     pods = (await read(http, service, "/api/v1/namespaces/ns/pods"))["items"]
-    told: dict[str, list[str]] = {}
+    reports: dict[str, list[str]] = {}
     for each in pods:
         metadata = each["metadata"]
         if "received-resource-type" not in metadata["annotations"]:
             continue
         assert metadata["annotations"]["received-resource-type"] == "Fraction"
         groups = [v for k, v in metadata["labels"].items() if k.startswith("runai-gpu-group")]
-        told[metadata["name"]] = [f"{each['spec']['nodeName']}/{group}" for group in groups]
-    return told
+        reports[metadata["name"]] = [f"{each['spec']['nodeName']}/{group}" for group in groups]
+    return reports
 
 
 async def test_a_whole_gpu_is_not_given_beside_a_part(

@@ -137,10 +137,10 @@ async def until_told(http: aiohttp.ClientSession, service: Running) -> None:
     """Health, and whoever asks about a job, say that old figures count."""
     deadline = asyncio.get_running_loop().time() + PATIENCE
     path = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/next-red/explain"
-    while not (told := (await read(http, service, path)).get("withoutAnswers")):
+    while not (report := (await read(http, service, path)).get("withoutAnswers")):
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.05)
-    (entry,) = told
+    (entry,) = report
     assert entry["message"].startswith("usage over time from http://127.0.0.1:")
     assert "queues share by figures of" in entry["message"]
     async with http.get(f"{service.url}/readyz?verbose") as answer:

@@ -22,13 +22,13 @@ GPUS = {"cpu": "8", "memory": "32Gi", "pods": "20", "nvidia.com/gpu": "4"}
 
 def gpu_pod(name: str, gpus: int = 1, *, labels: Json | None = None, **metadata: Any) -> Json:
     ask = {"cpu": "1", "nvidia.com/gpu": str(gpus)}
-    made = pod(
+    pod_item = pod(
         name,
         containers=[{"name": "c", "resources": {"requests": ask}}],
         schedulerName="kai-scheduler",
     )
-    made["metadata"] |= {"labels": labels or {}} | metadata
-    return made
+    pod_item["metadata"] |= {"labels": labels or {}} | metadata
+    return pod_item
 
 
 def member(name: str, group: str, sub: str = "", gpus: int = 1) -> Json:
@@ -59,16 +59,16 @@ async def submit(http: aiohttp.ClientSession, service: Running, *items: Json) ->
     """The answer to a list of objects that is accepted whole."""
     body = {"apiVersion": "v1", "kind": "List", "items": items}
     async with http.post(f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body) as answer:
-        said: Json = await answer.json()
-    assert said["refused"] == [], said
-    return said
+        output: Json = await answer.json()
+    assert output["refused"] == [], output
+    return output
 
 
 async def read(http: aiohttp.ClientSession, service: Running, path: str) -> Json:
     async with http.get(f"{service.url}{path}") as answer:
         assert answer.status == 200, await answer.text()
-        said: Json = await answer.json()
-    return said
+        body: Json = await answer.json()
+    return body
 
 
 async def nodes_of(http: aiohttp.ClientSession, service: Running) -> dict[str, str]:
@@ -95,8 +95,8 @@ async def test_a_gang_and_a_pod_of_their_own_are_bound(
         running(embedded_server.url, tmp_path, shards=3, policy=policy) as service,
         aiohttp.ClientSession() as http,
     ):
-        said = await submit(http, service, *NODES, *QUEUES, gang, *members, alone)
-        assert {notice["kind"] for notice in said["notices"]} == {"Queue"}, "quotas alone"
+        admission = await submit(http, service, *NODES, *QUEUES, gang, *members, alone)
+        assert {notice["kind"] for notice in admission["notices"]} == {"Queue"}, "quotas alone"
         await service.until(lambda status: status["tasks"]["running"] == 5)
         placed = await nodes_of(http, service)
         assert placed.keys() == {"lead-0", "work-0", "work-1", "work-2", "alone"}
@@ -135,8 +135,8 @@ async def test_what_is_missing_is_waited_for(
         running(embedded_server.url, tmp_path, policy=policy) as service,
         aiohttp.ClientSession() as http,
     ):
-        said = await submit(http, service, *NODES, *QUEUES, *items, queue("red"))
-        notices = [n["message"] for n in said["notices"] if n["kind"] == "Queue"]
+        admission = await submit(http, service, *NODES, *QUEUES, *items, queue("red"))
+        notices = [n["message"] for n in admission["notices"] if n["kind"] == "Queue"]
         unread = "the policy in force is KAI's; it counts under one of Volcano's"
         assert any(unread in notice for notice in notices)
         await service.until(partial(waits_as, service, "near", Reason.MISCONFIGURED))

@@ -108,33 +108,35 @@ async def asked(service: Running, reason: Reason, *items: Json) -> PodGroupAnswe
 
 async def test_over_the_limit_of_a_queue_above(service: Running) -> None:
     gang = [kai_group("g", "red", minMember=3), *(member(f"g{i}", "g") for i in range(3))]
-    said = await asked(service, Reason.WAITING_FOR_QUOTA, *gang)
+    answer = await asked(service, Reason.WAITING_FOR_QUOTA, *gang)
     cause = "queue all, above red, uses 4 of the 6 nvidia.com/gpu it may have, the job asks 3"
-    said.agree(Reason.WAITING_FOR_QUOTA, cause, "OverLimit", "1 nvidia.com/gpu more for queue all")
-    assert said.explained["room"] == "nodes have room for it now, its queue has not"
-    assert said.explained["next"] == "woken when queue all uses less, or gets more"
-    details = said.group["status"]["schedulingConditions"][0]["reasons"][0]["details"]
+    answer.agree(
+        Reason.WAITING_FOR_QUOTA, cause, "OverLimit", "1 nvidia.com/gpu more for queue all"
+    )
+    assert answer.explained["room"] == "nodes have room for it now, its queue has not"
+    assert answer.explained["next"] == "woken when queue all uses less, or gets more"
+    details = answer.group["status"]["schedulingConditions"][0]["reasons"][0]["details"]
     assert details["queueDetails"]["queueResourceLimits"] == {"nvidia.com/gpu": "6"}
 
 
 async def test_a_group_that_may_have_nobody_evicted_yet_says_until_when(service: Running) -> None:
     spec = {"minMember": 3, "preemptionDelay": "1h"}
     gang = [kai_group("g", "red", **spec), *(member(f"g{i}", "g") for i in range(3))]
-    said = await asked(service, Reason.WAITING_FOR_QUOTA, *gang)
-    delay = said.explained["delay"]
-    created = moment(said.group["metadata"]["creationTimestamp"])
+    answer = await asked(service, Reason.WAITING_FOR_QUOTA, *gang)
+    delay = answer.explained["delay"]
+    created = moment(answer.group["metadata"]["creationTimestamp"])
     assert 3599 <= moment(delay["until"]) - created <= 3601
     assert "nobody is evicted for it (preemptionDelay 60m)" in delay["message"]
-    text = explanation(said.explained, columns=200, now=created)
+    text = explanation(answer.explained, columns=200, now=created)
     assert any(line.startswith("DELAY") and delay["until"] in line for line in text)
 
 
 async def test_larger_than_the_limit_of_its_queue(service: Running) -> None:
     gang = [kai_group("g", "blue", minMember=4), *(member(f"g{i}", "g") for i in range(4))]
-    said = await asked(service, Reason.EXCEEDS_CAPABILITY, *gang)
+    answer = await asked(service, Reason.EXCEEDS_CAPABILITY, *gang)
     cause = "asks 4 nvidia.com/gpu at once, queue blue may have 3 at most"
-    said.agree(Reason.EXCEEDS_CAPABILITY, cause, "OverLimit", "raise its limit or ask for less")
-    assert said.explained["next"] == "change the request, or the limit of queue blue"
+    answer.agree(Reason.EXCEEDS_CAPABILITY, cause, "OverLimit", "raise its limit or ask for less")
+    assert answer.explained["next"] == "change the request, or the limit of queue blue"
 
 
 async def test_over_the_quota_of_what_nobody_may_evict(service: Running) -> None:
@@ -150,13 +152,13 @@ async def test_over_the_quota_of_what_nobody_may_evict(service: Running) -> None
         )
         await service.until(lambda status: status["tasks"]["running"] == 6)
         gang = [kai_group("g", "shop", **build), member("p", "g")]
-        said = await asked(service, Reason.WAITING_FOR_QUOTA, *gang)
+        answer = await asked(service, Reason.WAITING_FOR_QUOTA, *gang)
         cause = (
             "the quota of queue prod, above shop, is 2 nvidia.com/gpu, jobs that nobody may evict"
         )
         helps = "1 nvidia.com/gpu more for queue prod"
-        said.agree(Reason.WAITING_FOR_QUOTA, cause, "NonPreemptibleOverQuota", helps)
-        details = said.group["status"]["schedulingConditions"][0]["reasons"][0]["details"]
+        answer.agree(Reason.WAITING_FOR_QUOTA, cause, "NonPreemptibleOverQuota", helps)
+        details = answer.group["status"]["schedulingConditions"][0]["reasons"][0]["details"]
         figures = details["queueDetails"]
         assert figures["queueDeservedResources"] == {"nvidia.com/gpu": "2"}
         assert figures["queueAllocatedNonPreemptibleResources"]["nvidia.com/gpu"] == "2"
@@ -164,7 +166,7 @@ async def test_over_the_quota_of_what_nobody_may_evict(service: Running) -> None
         top = await read(http, service, "/apis/scheduling.run.ai/v2/queues/prod")
         assert top["status"]["allocated"] == {"cpu": "2", "nvidia.com/gpu": "2"}
         assert top["status"]["allocatedNonPreemptible"] == {"cpu": "2", "nvidia.com/gpu": "2"}
-        (row,) = [row for row in said.explained["quota"] if row["queue"] == "prod"]
+        (row,) = [row for row in answer.explained["quota"] if row["queue"] == "prod"]
         assert row["nonPreemptible"]["nvidia.com/gpu"] == "2"
         free = [
             kai_group("free", "shop", preemptibility="preemptible", **build),
@@ -176,12 +178,12 @@ async def test_over_the_quota_of_what_nobody_may_evict(service: Running) -> None
             kai_group("l", "shop", minMember=3, **build),
             *(member(f"l{i}", "l") for i in "abc"),
         ]
-        said = await asked(service, Reason.EXCEEDS_CAPABILITY, *large)
+        answer = await asked(service, Reason.EXCEEDS_CAPABILITY, *large)
         cause = "queue prod has a quota of 2, and nobody may evict the job"
-        said.agree(
+        answer.agree(
             Reason.EXCEEDS_CAPABILITY, cause, "NonPreemptibleOverQuota", "make it preemptible"
         )
-        assert said.explained["next"] == "change the request, or the quota of queue prod"
+        assert answer.explained["next"] == "change the request, or the quota of queue prod"
         audit = service.service.core.tally.ledger_audit
         looks = audit.looks
         await service.until(lambda _: audit.looks > looks + 1)
@@ -194,26 +196,26 @@ async def test_a_sub_group_that_lacks_pods(service: Running) -> None:
         member("l", "g", "lead"),
         member("w", "g", "work"),
     ]
-    said = await asked(service, Reason.NOT_ENOUGH_TASKS, *gang)
+    answer = await asked(service, Reason.NOT_ENOUGH_TASKS, *gang)
     cause = "1 of the 2 pods that sub group work needs exist"
-    said.agree(
+    answer.agree(
         Reason.NOT_ENOUGH_TASKS, cause, "NotEnoughTasks", "create the members that are missing"
     )
 
 
 async def test_a_queue_that_is_not_there_yet(service: Running) -> None:
-    said = await asked(service, Reason.MISCONFIGURED, kai_group("g", "green"), member("p", "g"))
+    answer = await asked(service, Reason.MISCONFIGURED, kai_group("g", "green"), member("p", "g"))
     cause = "queue green does not exist"
-    said.agree(
+    answer.agree(
         Reason.MISCONFIGURED, cause, "QueueDoesNotExist", "create queue green, or name another"
     )
 
 
 async def test_more_than_the_nodes_have(service: Running) -> None:
     gang = [kai_group("g", "free", minMember=9), *(member(f"g{i}", "g") for i in range(9))]
-    said = await asked(service, Reason.NOT_ENOUGH_RESOURCES, *gang)
+    answer = await asked(service, Reason.NOT_ENOUGH_RESOURCES, *gang)
     cause = "short by 1 nvidia.com/gpu"
-    said.agree(
+    answer.agree(
         Reason.NOT_ENOUGH_RESOURCES, cause, "NotEnoughResources", "a minimum of 8 instead of 9"
     )
 
@@ -232,9 +234,9 @@ async def test_a_pod_group_that_is_not_there_yet(service: Running) -> None:
 async def test_a_group_that_failed_once_is_passed_over_in_its_node_pool(service: Running) -> None:
     spec = {"minMember": 3, "schedulingBackoff": 1}
     gang = [kai_group("g", "red", **spec), *(member(f"g{i}", "g") for i in range(3))]
-    said = await asked(service, Reason.ATTEMPTS_EXHAUSTED, *gang)
-    assert "failed in node pool default and has schedulingBackoff 1" in said.explained["message"]
-    (condition,) = said.group["status"]["schedulingConditions"]
+    output = await asked(service, Reason.ATTEMPTS_EXHAUSTED, *gang)
+    assert "failed in node pool default and has schedulingBackoff 1" in output.explained["message"]
+    (condition,) = output.group["status"]["schedulingConditions"]
     assert (condition["type"], condition["nodePool"]) == ("UnschedulableOnNodePool", "default")
     assert condition["message"].startswith("WaitingForQuota: queue all, above red, uses 4 of the 6")
     async with aiohttp.ClientSession() as http:
@@ -277,7 +279,7 @@ async def test_a_group_of_the_other_dialect(service: Running) -> None:
         path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups/theirs"
         async with http.get(f"{service.url}{path}/explain") as answer:
             assert answer.status == 404
-            said = (await answer.json())["message"]
-        assert "kept and not looked at: the policy in force is KAI's" in said
+            output = (await answer.json())["message"]
+        assert "kept and not looked at: the policy in force is KAI's" in output
         conditions = (await read(http, service, path))["status"]["conditions"]
-        assert [condition["message"] in said for condition in conditions] == [True]
+        assert [condition["message"] in output for condition in conditions] == [True]

@@ -52,9 +52,9 @@ async def ledger(server: EmbeddedServer) -> AsyncIterator[RedisLedger]:
 
 def ending(name: str) -> dict[str, Any]:
     """A pod that ends by itself."""
-    made = pod(name)
-    made["metadata"]["annotations"][DURATION] = "1"
-    return made
+    pod_item = pod(name)
+    pod_item["metadata"]["annotations"][DURATION] = "1"
+    return pod_item
 
 
 class Load:

@@ -38,8 +38,10 @@ class Size:
 
 async def send(http: aiohttp.ClientSession, service: Running, items: Iterable[Item]) -> None:
     for body in lists(list(items), limit=250):
-        async with http.post(f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body) as told:
-            assert told.status == 200, await told.text()
+        async with http.post(
+            f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body
+        ) as report:
+            assert report.status == 200, await report.text()
 
 
 def looks(core: Coordinator) -> int:
@@ -104,8 +106,8 @@ async def test_many_needs_and_terms_cost_small_jobs_nothing(
         assert looks(core) - before < 400 * picks
         assert max(spent) < STEP_SECONDS
         async with http.get(f"{service.url}/apis/quadrant.dev/v1alpha1/status") as answer:
-            told = await answer.json()
-        assert sum(told["pending_reasons"].values()) == told["jobs"]["pending"]
+            body = await answer.json()
+        assert sum(body["pending_reasons"].values()) == body["jobs"]["pending"]
         async with http.get(f"{service.url}/metrics") as page:
             assert page.status == 200
         assert core.tally.workers_lost == 0

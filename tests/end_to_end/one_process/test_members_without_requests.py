@@ -93,12 +93,12 @@ async def test_where_the_master_has_no_place_nobody_of_the_gang_holds_one(
         plan = await planned(service, training(sessions=sessions, **hub))
         await send(service, training(sessions=sessions, **hub))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
-        told = await explained(service, "train")
+        explanation = await explained(service, "train")
         assert holding(service) == 0
         assert plan["verdict"] != "now"
-        assert plan["reason"] == told["reason"] == "NoMatchingNodes"
-        assert told["role"] == "master" and "master" in told["story"][-1]["message"]
-        assert plan["message"] == told["message"] and "role master" in told["message"]
+        assert plan["reason"] == explanation["reason"] == "NoMatchingNodes"
+        assert explanation["role"] == "master" and "master" in explanation["story"][-1]["message"]
+        assert plan["message"] == explanation["message"] and "role master" in explanation["message"]
         await send(service, node("hub", labels={"disk": "ssd", "kubernetes.io/hostname": "hub"}))
         await service.until(lambda s: s["tasks"]["running"] == 3)
         service.service.core.validate()

@@ -49,9 +49,9 @@ def not_served(parts: Running) -> dict[Demand, str]:
     """The message of each job that waits for a plugin, by the demand that the job is named for."""
     core, messages = parts.service.core, {}
     for state in core.order.jobs.values():
-        found = why(core, state)
-        if found is not None and found.reason is Reason.NOT_SERVED:
-            messages[Demand[state.job.name.upper().replace("-", "_")]] = found.message
+        reason = why(core, state)
+        if reason is not None and reason.reason is Reason.NOT_SERVED:
+            messages[Demand[state.job.name.upper().replace("-", "_")]] = reason.message
     return messages
 
 

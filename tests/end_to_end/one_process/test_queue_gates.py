@@ -66,8 +66,8 @@ async def until_waits(parts: Running, name: str, *, reason: str, text: str) -> N
 
     def says(_: Json) -> bool:
         [state] = [state for state in core.order.jobs.values() if state.job.name == name]
-        found = why(core, state)
-        return found is not None and found.reason == reason and text in found.message
+        result = why(core, state)
+        return result is not None and result.reason == reason and text in result.message
 
     await parts.until(says)
 

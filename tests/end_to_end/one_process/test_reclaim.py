@@ -58,8 +58,10 @@ def job(name: str, of: str, cpu: int, tasks: int) -> Item:
 
 async def send(http: aiohttp.ClientSession, service: Running, *items: Item) -> None:
     for body in lists(list(items), limit=250):
-        async with http.post(f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body) as told:
-            assert told.status == 200, await told.text()
+        async with http.post(
+            f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body
+        ) as report:
+            assert report.status == 200, await report.text()
 
 
 async def residents(service: Running, ledger: RedisLedger) -> None:

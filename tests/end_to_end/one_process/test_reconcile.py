@@ -160,13 +160,13 @@ async def test_what_is_placed_while_the_ledger_is_read_is_no_difference(
     read, late = RedisLedger.read_tasks, asyncio.Event()
 
     async def slow(self: RedisLedger, jids: list[int]) -> Any:
-        found = await read(self, jids)
+        read_result = await read(self, jids)
         state = service.service.core.order.jobs.get(0)
         if state is not None and not late.is_set():
             late.set()
             await submit(service, node("n0"))
             await service.until(lambda _: bool(state.states[0]))
-        return found
+        return read_result
 
     async with running(redis_url, tmp_path, kubelets=kubelets) as service:
         await submit(service, job("a", 1))
@@ -209,10 +209,10 @@ async def test_an_old_copy_of_the_ledger_follows_the_cluster(
         assert core.order.jobs.keys() == {0, 1, 3}  # the number of c is not given out again
         await service.until(tasks(running=6, pending=0))
         await service.until(lambda _: core.tally.unexplained.get("orphan") == 1)
-        found = running_at(kubelets)
-        assert {task: at for task, at in found.items() if task != "3.0"} == before
+        result = running_at(kubelets)
+        assert {task: at for task, at in result.items() if task != "3.0"} == before
         known = await where(service)
-        assert known == {task: at for task, at in found.items() if task != "2.0"}
+        assert known == {task: at for task, at in result.items() if task != "2.0"}
         core.validate()
 
 
@@ -256,8 +256,8 @@ async def test_a_node_that_refuses_is_set_aside_for_all_and_comes_back(
         assert await statuses(service) == {"n0": "Ready,SetAside"} | {
             f"n{i}": "Ready" for i in range(1, 12)
         }
-        told = [(t.about, t.happening.reason) for t in service.service.objects.cluster_events]
-        assert (Key("Node", "", *broken), "NodeSetAside") in told
+        reports = [(t.about, t.happening.reason) for t in service.service.objects.cluster_events]
+        assert (Key("Node", "", *broken), "NodeSetAside") in reports
         refused = kubelets.drain()
         assert sum("REFUSED" in event.answers for event in refused) <= 20
         # Its time comes when all of this was seen, however long that took.

@@ -104,29 +104,29 @@ async def two_tenants(
 
 
 def wide_node(number: int) -> Json:
-    made = node(f"n{number}")
-    made["status"]["allocatable"] = {"cpu": "64", "memory": "512Gi", "pods": "1000"}
-    return made
+    node_item = node(f"n{number}")
+    node_item["status"]["allocatable"] = {"cpu": "64", "memory": "512Gi", "pods": "1000"}
+    return node_item
 
 
 def with_ports(name: str, ports: range, *, cpu: str = "100m", seconds: str = "") -> Json:
-    made = pod(name, queue="tenant")
-    container = made["spec"]["containers"][0]
+    pod_item = pod(name, queue="tenant")
+    container = pod_item["spec"]["containers"][0]
     container["resources"] = {"requests": {"cpu": cpu}}
     all_ports = [{"containerPort": 80, "hostPort": port} for port in ports]
     container["ports"] = all_ports[:1000]  # as many as one container may name
     for first in range(1000, len(ports), 1000):
         more = {"name": f"c{first}", "image": "i", "ports": all_ports[first : first + 1000]}
-        made["spec"]["containers"].append(more)
+        pod_item["spec"]["containers"].append(more)
     if seconds:
-        made["metadata"]["annotations"][DURATION] = seconds
-    return made
+        pod_item["metadata"]["annotations"][DURATION] = seconds
+    return pod_item
 
 
 def of_other(name: str, *, cpu: str = "1") -> Json:
-    made = pod(name, queue="other")
-    made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
-    return made
+    pod_item = pod(name, queue="other")
+    pod_item["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+    return pod_item
 
 
 def running_jobs(count: int) -> Any:
@@ -141,25 +141,25 @@ async def held(server: EmbeddedServer) -> dict[str, int]:
         now = await ledger.snapshot()
     finally:
         await ledger.close()
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for row, record in zip(now.nodes.rows, now.nodes.records, strict=True):
         slots = unpack_node(record)[2]
         for part in (USED, RELEASING, NOMINATED):
             if any(amounts := slots[part::WIDTH]):
-                found[f"node {row}.{part}"] = sum(map(abs, amounts))
+                results[f"node {row}.{part}"] = sum(map(abs, amounts))
     for row, name, record in now.nodes.things:
-        found[f"thing {row}/{name}"] = sum(map(abs, unpack_thing(record)[1]))
+        results[f"thing {row}/{name}"] = sum(map(abs, unpack_thing(record)[1]))
     for qid, queue_ in now.queues.items():
         for what, amounts_ in (("used", queue_.used), ("leaving", queue_.leaving)):
             if amounts_:
-                found[f"queue {qid}.{what}"] = sum(map(abs, amounts_.values()))
-    return found
+                results[f"queue {qid}.{what}"] = sum(map(abs, amounts_.values()))
+    return results
 
 
 async def nothing_held(server: EmbeddedServer, within: float = 60.0) -> None:
     deadline = time.monotonic() + within
-    while found := await held(server):
-        assert time.monotonic() < deadline, found
+    while result := await held(server):
+        assert time.monotonic() < deadline, result
         await asyncio.sleep(0.05)
 
 
@@ -188,19 +188,19 @@ async def test_pods_with_very_many_host_ports_end_nothing(
     async with two_tenants(embedded_server, short_dir) as client:
         wide = [with_ports("wide", range(1, 3001)), with_ports("wider", range(1, 6001))]
         wide += [with_ports(f"w{i}", range(10_000 + 1000 * i, 11_000 + 1000 * i)) for i in range(4)]
-        for made in wide:
-            status, body = await client.send(TENANT, "POST", PODS, made)
+        for node_item in wide:
+            status, body = await client.send(TENANT, "POST", PODS, node_item)
             if status != 400:  # one with very many values is refused before anybody reads them
                 assert status == 422, body
                 assert "spec.containers[0].ports[32].hostPort" in body["message"], body
         # Each of these once met the records of the pods above.
-        made = wide_node(7)
-        made["status"]["allocatable"]["example.com/fpga"] = "4"
-        status, body = await client.send(ADMIN, "POST", NODES, made)
+        node_item = wide_node(7)
+        node_item["status"]["allocatable"]["example.com/fpga"] = "4"
+        status, body = await client.send(ADMIN, "POST", NODES, node_item)
         assert status == 201, body
-        made = of_other("new-resource")
-        made["spec"]["containers"][0]["resources"]["requests"]["example.com/fpga"] = "1"
-        status, body = await client.send(OTHER, "POST", PODS, made)
+        node_item = of_other("new-resource")
+        node_item["spec"]["containers"][0]["resources"]["requests"]["example.com/fpga"] = "1"
+        status, body = await client.send(OTHER, "POST", PODS, node_item)
         assert status == 201, body
         await client.service.until(lambda status: status["tasks"]["running"] >= 1)
         assert not client.service.ended.done()
@@ -219,8 +219,8 @@ async def test_a_store_that_the_ledger_refuses_is_answered_and_counted(
             ledger.hset(key("class"), str(cid), pack_class([(0, 1, 0)], b""))
         async with asyncio.TaskGroup() as group:
             asked = [
-                group.create_task(client.send(token, "POST", PODS, made))
-                for token, made in (
+                group.create_task(client.send(token, "POST", PODS, item))
+                for token, item in (
                     (OTHER, of_other("a")),
                     (TENANT, with_ports("bad", range(80, 81), cpu="7")),
                     (OTHER, of_other("b")),
@@ -235,9 +235,9 @@ async def test_a_store_that_the_ledger_refuses_is_answered_and_counted(
 
 
 def asking(name: str, resource: str, queue_name: str = "tenant") -> Json:
-    made = pod(name, queue=queue_name)
-    made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100m", resource: "1"}}
-    return made
+    pod_item = pod(name, queue=queue_name)
+    pod_item["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "100m", resource: "1"}}
+    return pod_item
 
 
 async def test_names_of_resources_are_bounded_and_come_back(
@@ -251,19 +251,19 @@ async def test_names_of_resources_are_bounded_and_come_back(
         bogus = [asking(f"p{i}", f"bogus.example.com/r{i}") for i in range(MOST_ASKED + 8)]
         body = await client.list(TENANT, *bogus)
         assert (body["accepted"], len(body["refused"])) == (MOST_ASKED, 8)
-        told = body["refused"][0]
-        assert told["field"] == "resources.requests"
-        assert "ask for what nodes offer" in told["remedy"]
-        made = wide_node(7)
-        made["status"]["allocatable"]["example.com/fpga"] = "2"
-        assert (await client.list(ADMIN, made))["refused"] == []
+        report = body["refused"][0]
+        assert report["field"] == "resources.requests"
+        assert "ask for what nodes offer" in report["remedy"]
+        node_item = wide_node(7)
+        node_item["status"]["allocatable"]["example.com/fpga"] = "2"
+        assert (await client.list(ADMIN, node_item))["refused"] == []
         await client.list(OTHER, asking("good", "example.com/fpga", "other"))
         await client.service.until(running_jobs(1))
         used = set(range(3, 3 + MOST_ASKED))
         await client.delete(TENANT, *(f"p{i}" for i in range(MOST_ASKED)))
         await client.service.until(lambda _: not any(slots.names[slot] for slot in used))
-        made["status"]["allocatable"]["example.com/tpu"] = "1"
-        assert (await client.list(ADMIN, made))["refused"] == []
+        node_item["status"]["allocatable"]["example.com/tpu"] = "1"
+        assert (await client.list(ADMIN, node_item))["refused"] == []
         assert slots.find("example.com/tpu") in used
         await client.list(OTHER, *(asking(f"t{i}", "example.com/tpu", "other") for i in range(2)))
         await client.service.until(running_jobs(2))

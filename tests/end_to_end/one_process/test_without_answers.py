@@ -93,9 +93,9 @@ async def test_an_extender_that_does_not_answer_in_time(
             await submit(parts, node("n0"), pod("p"))
             reached = "placed" if ignorable else "infeasible"
             await parts.until(lambda status: status["outcomes"].get(reached, 0) > 0)
-            told = without(await explained(parts))
+            remaining = without(await explained(parts))
     then = "the nodes pass" if ignorable else "the nodes count as refused"
-    assert told == f"extender.predicateVerb: no answer (timed out); {then} (1 question)"
+    assert remaining == f"extender.predicateVerb: no answer (timed out); {then} (1 question)"
 
 
 async def test_a_metrics_source_that_is_gone(
@@ -112,9 +112,9 @@ async def test_a_metrics_source_that_is_gone(
         await parts.until(lambda _: bool(parts.service.core.order.contexts.usage_missing()))
         await submit(parts, node("n0"), pod("p"))
         await parts.until(lambda status: status["tasks"]["running"] == 1)
-        told = without(await explained(parts))
-    assert told.startswith(f"metrics source {gone}: no answer (Cannot connect")
-    assert told.endswith("; no node counts as busy, and none as idler than others")
+        remaining = without(await explained(parts))
+    assert remaining.startswith(f"metrics source {gone}: no answer (Cannot connect")
+    assert remaining.endswith("; no node counts as busy, and none as idler than others")
 
 
 async def test_what_a_metrics_source_answers_is_evidence(

@@ -138,5 +138,5 @@ def binds_after_the_eviction(history: Path) -> list[float]:
 
 
 def statements(event: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = event.get("statements", [])
-    return found
+    result: list[dict[str, Any]] = event.get("statements", [])
+    return result

@@ -53,7 +53,7 @@ async def test_the_standby_goes_on_with_the_workers_that_are_there(short_dir: Pa
         sys.stdout.write(f"first work of the successor after {time.monotonic() - killed:.2f} s\n")
         assert await parts.leader() == STANDBY
         assert set(parts.worker_pids()) == workers
-        told = await api.get("/api/v1/namespaces/ns/pods/before/explain")
+        body = await api.get("/api/v1/namespaces/ns/pods/before/explain")
         # The leader that saw it is dead: this is from the history.
-        reasons = [entry["reason"] for entry in told["story"]]
+        reasons = [entry["reason"] for entry in body["story"]]
         assert reasons[:3] == ["Submitted", "Scheduled", "Started"]

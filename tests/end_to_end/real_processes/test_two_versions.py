@@ -65,9 +65,9 @@ def settings_of(nodes: RayNodes, short_dir: Path) -> Settings:
 
 
 def lasting(name: str, seconds: float) -> dict[str, Any]:
-    made = pod(name)
-    made["metadata"].setdefault("annotations", {})[DURATION] = str(seconds)
-    return made
+    pod_item = pod(name)
+    pod_item["metadata"].setdefault("annotations", {})[DURATION] = str(seconds)
+    return pod_item
 
 
 class VersionedService:
@@ -93,7 +93,7 @@ class VersionedService:
 
     async def health(self, check: str) -> str:
         checks = (await self.api.get("/health"))["checks"]
-        return str(next(found["message"] for found in checks if found["name"] == check))
+        return str(next(result["message"] for result in checks if result["name"] == check))
 
 
 def both_up(status: dict[str, Any]) -> bool:

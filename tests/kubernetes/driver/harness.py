@@ -65,11 +65,11 @@ async def until(look: Callable[[], Any], within: float = PATIENCE) -> Any:
     """Poll ``look`` until its result is not None or False, and return it."""
     deadline = time.monotonic() + within
     while True:
-        found = look()
-        if asyncio.iscoroutine(found):
-            found = await found
-        if found is not None and found is not False:
-            return found
+        result = look()
+        if asyncio.iscoroutine(result):
+            result = await result
+        if result is not None and result is not False:
+            return result
         assert time.monotonic() < deadline, "it did not come to pass"
         await asyncio.sleep(0.05)
 

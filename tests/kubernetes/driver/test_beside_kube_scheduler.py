@@ -97,10 +97,10 @@ async def test_the_report_compares_and_the_record_is_a_trace_and_a_dump(
         await quadrant.until_bound(*(f"p{i}" for i in range(PODS)))
 
         async def compared() -> dict[str, str] | None:
-            told = {of["pod"]: of["verdict"] for of in (await report(quadrant))["pods"]}
+            reports = {of["pod"]: of["verdict"] for of in (await report(quadrant))["pods"]}
             both = ("same node", "other node")
-            done = sum(verdict in both for verdict in told.values()) == PODS
-            return told if done and told.get("default/huge") == "both wait" else None
+            done = sum(verdict in both for verdict in reports.values()) == PODS
+            return reports if done and reports.get("default/huge") == "both wait" else None
 
         await until(compared)
         url = quadrant.service.url

@@ -46,8 +46,8 @@ async def quadrant(
 
 
 def books(quadrant: Followed, job: str) -> list[TaskState]:
-    found = [state for state in quadrant.jobs() if state.job.name == job]
-    return [TaskState(state) for state in found[0].states] if found else []
+    results = [state for state in quadrant.jobs() if state.job.name == job]
+    return [TaskState(state) for state in results[0].states] if results else []
 
 
 async def bound_gang(quadrant: Followed, cluster: ApiClient) -> dict[str, str]:
@@ -148,7 +148,7 @@ async def test_beside_kube_scheduler_on_the_same_nodes_every_pod_runs_in_the_end
     who is refused is made again, as by its controller."""
     kubelets = HollowKubelets(cluster)
     await kubelets.join([f"n{i}" for i in range(4)], {"cpu": "8", "memory": "64Gi"})
-    kubeconfig, made = control_plane.admin.kubeconfig, {}
+    kubeconfig, created_pods = control_plane.admin.kubeconfig, {}
     async with (
         followed(redis_url, short_dir, cluster, kubeconfig) as quadrant,
         asyncio.TaskGroup() as group,
@@ -156,12 +156,12 @@ async def test_beside_kube_scheduler_on_the_same_nodes_every_pod_runs_in_the_end
         running = group.create_task(kubelets.run())
         for number in range(32):
             scheduler = "quadrant" if number % 2 else "default-scheduler"
-            made[f"p{number}"] = pod(f"p{number}", scheduler=scheduler)
-            await cluster.create(made[f"p{number}"])
+            created_pods[f"p{number}"] = pod(f"p{number}", scheduler=scheduler)
+            await cluster.create(created_pods[f"p{number}"])
         while len(phases := await _phases(quadrant)) < 32 or set(phases.values()) != {"Running"}:
             for name in [name for name, phase in phases.items() if phase == "Failed"]:
                 await cluster.delete(f"{PODS}/{name}", gracePeriodSeconds="0")
-                await cluster.create(made[name])
+                await cluster.create(created_pods[name])
             await asyncio.sleep(0.1)
         nodes = Counter((await quadrant.nodes_of()).values())
         assert nodes == {f"n{i}": 8 for i in range(4)}

@@ -46,14 +46,14 @@ async def quadrant(
 
 
 def resource(kind: str, name: str, spec: Json, **metadata: Any) -> Json:
-    made = {"apiVersion": "resource.k8s.io/v1", "kind": kind}
-    return made | {"metadata": {"name": name} | metadata, "spec": spec}
+    items = {"apiVersion": "resource.k8s.io/v1", "kind": kind}
+    return items | {"metadata": {"name": name} | metadata, "spec": spec}
 
 
 def device_class(name: str) -> Json:
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
-    told = {"opaque": {"driver": DRIVER, "parameters": {"by": "class"}}}
-    return resource("DeviceClass", name, {"selectors": [selector], "config": [told]})
+    reports = {"opaque": {"driver": DRIVER, "parameters": {"by": "class"}}}
+    return resource("DeviceClass", name, {"selectors": [selector], "config": [reports]})
 
 
 def slice_of(at: str, count: int) -> Json:
@@ -65,15 +65,17 @@ def slice_of(at: str, count: int) -> Json:
 
 def claim(name: str, count: int = 1, **metadata: Any) -> Json:
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": count}}
-    told = {"requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {"by": "claim"}}}
-    devices = {"requests": [request], "config": [told]}
+    reports = {"requests": ["gpu"], "opaque": {"driver": DRIVER, "parameters": {"by": "claim"}}}
+    devices = {"requests": [request], "config": [reports]}
     return resource("ResourceClaim", name, {"devices": devices}, namespace="default", **metadata)
 
 
 def using(name: str, *claims: str, group: str = "", cpu: int = 1) -> Json:
-    made = pod(name, group=group, cpu=cpu)
-    made["spec"]["resourceClaims"] = [{"name": each, "resourceClaimName": each} for each in claims]
-    return made
+    pod_item = pod(name, group=group, cpu=cpu)
+    pod_item["spec"]["resourceClaims"] = [
+        {"name": each, "resourceClaimName": each} for each in claims
+    ]
+    return pod_item
 
 
 async def statuses(cluster: ApiClient) -> dict[str, Json]:
@@ -95,14 +97,14 @@ async def test_a_gang_has_a_device_each_before_it_is_bound(
     await cluster.create(*(claim(name) for name in names), pod_group("ring", 4))
     await cluster.create(*(using(name, name, group="ring") for name in names))
     nodes = await quadrant.until_bound(*names)
-    pods, found = await quadrant.pods(), await statuses(cluster)
-    given = {name: results(found[name]) for name in names}
+    pods, result = await quadrant.pods(), await statuses(cluster)
+    given = {name: results(result[name]) for name in names}
     assert len({device for [device] in given.values()}) == 4, "no device is given twice"
     for name in names:
         assert given[name][0][0] == nodes[name], "a device of the pod's node"
         uid = pods[name]["metadata"]["uid"]
-        assert found[name]["reservedFor"] == [{"resource": "pods", "name": name, "uid": uid}]
-        config = found[name]["allocation"]["devices"]["config"]
+        assert result[name]["reservedFor"] == [{"resource": "pods", "name": name, "uid": uid}]
+        config = result[name]["allocation"]["devices"]["config"]
         assert [entry["source"] for entry in config] == ["FromClass", "FromClaim"]
         assert [entry["opaque"]["parameters"]["by"] for entry in config] == ["class", "claim"]
     stored = await cluster.get(f"{CLAIMS}/g0")
@@ -129,11 +131,11 @@ async def test_a_claim_of_a_template_is_waited_for(quadrant: Followed, cluster: 
     await cluster.create(resource("ResourceClaimTemplate", "own", spec, namespace="default"))
     asking = pod("a")
     asking["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "own"}]
-    [made] = await cluster.create(asking)
+    [created] = await cluster.create(asking)
     await cluster.create(pod("plain"))
     await quadrant.until_bound("plain")
     assert await quadrant.nodes_of("a") == {}
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": made["metadata"]["uid"]}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": created["metadata"]["uid"]}
     await cluster.create(claim("a-gpu-x", ownerReferences=[owner | {"controller": True}]))
     entry = {"name": "gpu", "resourceClaimName": "a-gpu-x"}
     await cluster.patch(f"{PODS}/a/status", {"status": {"resourceClaimStatuses": [entry]}})
@@ -145,7 +147,7 @@ async def test_a_pod_that_is_not_bound_after_all_is_taken_off_its_claim(
     quadrant: Followed, cluster: ApiClient
 ) -> None:
     """As where kube-scheduler's own Unreserve was cut off: the claim names a pod that waits."""
-    [made] = await cluster.create(using("a", "wanted", cpu=64))  # more than any node has
+    [created] = await cluster.create(using("a", "wanted", cpu=64))  # more than any node has
     await cluster.create(claim("wanted"))
     got = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
     at = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
@@ -154,7 +156,7 @@ async def test_a_pod_that_is_not_bound_after_all_is_taken_off_its_claim(
             "devices": {"results": [got]},
             "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [at]}]},
         },
-        "reservedFor": [{"resource": "pods", "name": "a", "uid": made["metadata"]["uid"]}],
+        "reservedFor": [{"resource": "pods", "name": "a", "uid": created["metadata"]["uid"]}],
     }
     await cluster.patch(f"{CLAIMS}/wanted/status", {"status": status})
 
@@ -222,9 +224,9 @@ async def test_what_others_reserve_stays(quadrant: Followed, cluster: ApiClient)
     assert set((await quadrant.until_bound("a", "b")).values()) == {"n2"}
     await cluster.create(using("c", "c"))
     await asyncio.sleep(1.5)
-    found = await statuses(cluster)
+    result = await statuses(cluster)
     assert await quadrant.nodes_of("c") == {}
-    assert len(found["taken"]["reservedFor"]) == 1
+    assert len(result["taken"]["reservedFor"]) == 1
 
 
 @pytest.mark.parametrize("late", ["/api/v1/pods", "/apis/resource.k8s.io/v1/resourceclaims"])

@@ -74,9 +74,9 @@ def priority(name: str, value: int) -> Json:
 
 
 def of_class(name: str, priority_class: str, **labels: str) -> Json:
-    made = pod(name, labels={"app": "low"} | labels)
-    made["spec"] |= {"priorityClassName": priority_class, "terminationGracePeriodSeconds": 1}
-    return made
+    pod_item = pod(name, labels={"app": "low"} | labels)
+    pod_item["spec"] |= {"priorityClassName": priority_class, "terminationGracePeriodSeconds": 1}
+    return pod_item
 
 
 async def leaving(quadrant: Followed) -> list[Json]:

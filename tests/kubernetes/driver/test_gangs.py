@@ -115,9 +115,9 @@ async def test_the_service_takes_no_objects_and_says_where_they_live(
 ) -> None:
     async with aiohttp.ClientSession(quadrant.service.url) as session:
         async with session.post("/api/v1/namespaces/default/pods", json=pod("a")) as answer:
-            told = await answer.json()
+            body = await answer.json()
         assert answer.status == 405
-        assert control_plane.url in told["message"]
+        assert control_plane.url in body["message"]
         async with session.post("/apis/quadrant.dev/v1alpha1/plans", json={"items": []}) as answer:
             assert answer.status != 405, "what is only asked goes on"
 

@@ -48,10 +48,10 @@ async def test_a_claim_is_served_once_whatever_becomes_of_the_write(
     await cluster.create(*(devices.claim(name) for name in NAMES))
     await cluster.create(*(devices.using(name, name) for name in NAMES))
     await quadrant.until_bound(*NAMES)
-    found = await devices.statuses(cluster)
-    given = [got for name in NAMES for got in devices.results(found[name])]
+    result = await devices.statuses(cluster)
+    given = [got for name in NAMES for got in devices.results(result[name])]
     assert len(given) == len(set(given)) == len(NAMES)
-    assert [user["name"] for name in NAMES for user in found[name]["reservedFor"]] == [*NAMES]
+    assert [user["name"] for name in NAMES for user in result[name]["reservedFor"]] == [*NAMES]
     assert fault.met == 3
 
 

@@ -127,9 +127,12 @@ async def _bind_and_evict(quadrant: Followed, cluster: ApiClient) -> None:
 
 async def _bind_with_claims(quadrant: Followed, cluster: ApiClient) -> None:
     """A volume that is made, one that is there, and a device; they leave again."""
-    local, made = volumes.storage_class("local"), volumes.storage_class("made", "disks.example.com")
+    local, provisioned_class = (
+        volumes.storage_class("local"),
+        volumes.storage_class("made", "disks.example.com"),
+    )
     disk = volumes.volume("disk", "local", "n1")
-    await cluster.create(local, made, disk, volumes.claim("there", "local"))
+    await cluster.create(local, provisioned_class, disk, volumes.claim("there", "local"))
     await cluster.patch(f"{volumes.VOLUMES}/disk/status", {"status": {"phase": "Available"}})
     await cluster.create(volumes.claim("new", "made"), volumes.using("reader", "there", "new"))
     await volumes.provision(cluster, "new", await volumes.selected(cluster, "new"))

@@ -71,10 +71,10 @@ async def test_it_compares_with_what_is_done_and_writes_nothing(
             "big": "ours alone",
             "huge": "theirs alone",
         }
-        told = await report(quadrant)
-        (why,) = [of["why"] for of in told["pods"] if of["pod"] == "default/huge"]
+        report_lines = await report(quadrant)
+        (why,) = [of["why"] for of in report_lines["pods"] if of["pod"] == "default/huge"]
         assert why.startswith("ExceedsNodeCapacity: "), why
-        assert list(told["notUnderstood"]["last"]) == ["default/strange"]
+        assert list(report_lines["notUnderstood"]["last"]) == ["default/strange"]
         # A gang that the other scheduler starts in part.
         await cluster.create(pod_group("gang", 9))
         gang = await cluster.create(
@@ -99,10 +99,10 @@ async def test_it_compares_with_what_is_done_and_writes_nothing(
 
 
 async def ours(quadrant: Followed, *pods: str) -> bool:
-    told = {of["pod"]: of["ours"] for of in (await report(quadrant))["pods"]}
-    return all(told.get(f"default/{name}") for name in pods)
+    reports = {of["pod"]: of["ours"] for of in (await report(quadrant))["pods"]}
+    return all(reports.get(f"default/{name}") for name in pods)
 
 
 async def seen(quadrant: Followed, **wanted: str) -> bool:
-    told = await verdicts(quadrant)
-    return all(told.get(name) == verdict for name, verdict in wanted.items())
+    verdict_list = await verdicts(quadrant)
+    return all(verdict_list.get(name) == verdict for name, verdict in wanted.items())

@@ -47,8 +47,8 @@ def wide(size: int) -> list[Json]:
 
 async def scheduled(cluster: ApiClient, name: str, words: str = "") -> Json | None:
     """The condition PodScheduled of a pod, where it says False, and these words."""
-    found = await cluster.get(f"/api/v1/namespaces/default/pods/{name}")
-    conditions = found["status"].get("conditions") or []
+    result = await cluster.get(f"/api/v1/namespaces/default/pods/{name}")
+    conditions = result["status"].get("conditions") or []
     waits = (c for c in conditions if (c["type"], c["status"]) == ("PodScheduled", "False"))
     return next((c for c in waits if words in c["message"]), None)
 
@@ -83,8 +83,8 @@ async def test_a_gang_that_waits_is_told_why_and_what_became_of_it(
     assert status["phase"] in ("Pending", "Inqueue") and condition["type"] == "Unschedulable"
     assert "short by 2 cpu" in condition["message"]
     for i in range(6):
-        found = await until(partial(scheduled, cluster, f"wide-{i}", condition["message"]))
-        assert found["reason"] == "Unschedulable"
+        reached = await until(partial(scheduled, cluster, f"wide-{i}", condition["message"]))
+        assert reached["reason"] == "Unschedulable"
 
     async def told() -> Json | None:  # that pods were missing may have been told before
         events = await events_of(cluster, "PodGroup", "wide")
@@ -153,8 +153,8 @@ async def test_gangs_come_before_single_pods_and_all_of_it_at_a_bounded_rate(
     await cluster.create(*wide(6))
     await until(lambda: _conditions_of_group(cluster))
     listed = await quadrant.pods()
-    told = [p for p in listed.values() if (p["status"].get("conditions") or [])]
-    assert len(told) < len(listed), "the gang did not wait for every single pod"
+    reports = [p for p in listed.values() if (p["status"].get("conditions") or [])]
+    assert len(reports) < len(listed), "the gang did not wait for every single pod"
 
     async def all_told() -> bool:
         pods = (await quadrant.pods()).values()

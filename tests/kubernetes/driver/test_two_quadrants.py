@@ -74,5 +74,5 @@ async def health(quadrant: Followed) -> dict[str, Any]:
         aiohttp.ClientSession(quadrant.service.url) as session,
         session.get("/health") as answer,
     ):
-        found: dict[str, Any] = await answer.json()
-    return {check["name"]: check["message"] for check in found["checks"]}
+        body: dict[str, Any] = await answer.json()
+    return {check["name"]: check["message"] for check in body["checks"]}

@@ -42,8 +42,8 @@ def test_what_it_prints_leads_to_both(control_plane: ControlPlane, short_dir: Pa
         | {"QUADRANT_RUN_DIR": str(short_dir / "run")}
     )
     environment.pop("QUADRANT_SERVER", None)
-    said = short_dir / "said"
-    with said.open("w") as stderr:
+    output = short_dir / "said"
+    with output.open("w") as stderr:
         options = ["--kubeconfig", str(kubeconfig), "--listen", "127.0.0.1:0"]
         up = subprocess.Popen(
             [sys.executable, "-m", "laboratory.cli", "up", *options],
@@ -53,11 +53,13 @@ def test_what_it_prints_leads_to_both(control_plane: ControlPlane, short_dir: Pa
         )
     try:
         deadline = time.monotonic() + SECONDS
-        while not (export := re.search(r"^export QUADRANT_SERVER=(\S+)$", said.read_text(), re.M)):
-            assert up.poll() is None, said.read_text()
-            assert time.monotonic() < deadline, said.read_text()
+        while not (
+            export := re.search(r"^export QUADRANT_SERVER=(\S+)$", output.read_text(), re.M)
+        ):
+            assert up.poll() is None, output.read_text()
+            assert time.monotonic() < deadline, output.read_text()
             time.sleep(0.1)
-        assert "export KUBECONFIG" not in said.read_text(), "kubectl asks the cluster"
+        assert "export KUBECONFIG" not in output.read_text(), "kubectl asks the cluster"
         there = environment | {"QUADRANT_SERVER": export[1]}
         shown = quadrant("explain", "pod", "a", environment=there)
         assert shown.returncode == 0, shown.stderr

@@ -85,11 +85,11 @@ def volume(name: str, storage: str, at: str, **spec: Any) -> Json:
 
 
 def using(name: str, *claims: str, group: str = "", cpu: int = 1) -> Json:
-    made = pod(name, group=group, cpu=cpu)
-    made["spec"]["volumes"] = [
+    pod_item = pod(name, group=group, cpu=cpu)
+    pod_item["spec"]["volumes"] = [
         {"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims
     ]
-    return made
+    return pod_item
 
 
 async def selected(cluster: ApiClient, name: str) -> str:
@@ -107,8 +107,8 @@ async def reserved(cluster: ApiClient, name: str) -> Json:
     """The volume, once it names a claim."""
 
     async def look() -> Json | None:
-        found: Json = await cluster.get(f"{VOLUMES}/{name}")
-        return found if found["spec"].get("claimRef") else None
+        result: Json = await cluster.get(f"{VOLUMES}/{name}")
+        return result if result["spec"].get("claimRef") else None
 
     volume: Json = await until(look)
     return volume

@@ -35,9 +35,9 @@ class Users:
 
     def create(self, items: Iterable[Json]) -> list[str]:
         """The names of the pods among them."""
-        made = list(items)
-        self._do(lambda client: client.create(*made))
-        return [item["metadata"]["name"] for item in made if item["kind"] == "Pod"]
+        built = list(items)
+        self._do(lambda client: client.create(*built))
+        return [item["metadata"]["name"] for item in built if item["kind"] == "Pod"]
 
     def phases(self, names: Iterable[str]) -> Counter[str]:
         """Phase -> number of these pods; those that are not there are :data:`GONE`."""
@@ -110,17 +110,17 @@ class Users:
 
 def lasting(name: str, *, group: str = "", on: str = "") -> Json:
     """A pod without an end; ``on``: a machine, where it is to be on nodes of that one alone."""
-    made = pod(name, group=group)
-    made["spec"]["terminationGracePeriodSeconds"] = 1
+    pod_item = pod(name, group=group)
+    pod_item["spec"]["terminationGracePeriodSeconds"] = 1
     if on:
-        made["spec"]["nodeSelector"] = {MACHINE: on}
-    return made
+        pod_item["spec"]["nodeSelector"] = {MACHINE: on}
+    return pod_item
 
 
 def single(name: str, seconds: float = 1.0, *, group: str = "") -> Json:
-    made = lasting(name, group=group)
-    made["metadata"]["annotations"][DURATION] = str(seconds)
-    return made
+    lasting_item = lasting(name, group=group)
+    lasting_item["metadata"]["annotations"][DURATION] = str(seconds)
+    return lasting_item
 
 
 def gang(name: str, width: int, seconds: float = 1.0) -> list[Json]:

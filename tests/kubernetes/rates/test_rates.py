@@ -40,9 +40,9 @@ def test_gangs_that_wait_are_bound_and_the_cost_of_each_process_is_told(
 
 @pytest.mark.thorough
 def test_another_scheduler_is_given_the_same(kubernetes_binaries: Binaries) -> None:
-    found = runs(kubernetes_binaries, "--kubelets", "--against", kubernetes_binaries.scheduler)
-    assert found.keys() == {"quadrant", "kube-scheduler"}
-    theirs = found["kube-scheduler"]
+    result = runs(kubernetes_binaries, "--kubelets", "--against", kubernetes_binaries.scheduler)
+    assert result.keys() == {"quadrant", "kube-scheduler"}
+    theirs = result["kube-scheduler"]
     assert theirs["pods"] == PODS
     assert theirs["by_process_us_per_pod"].keys() == {"kube-scheduler"}
     assert theirs["scheduler_us_per_pod"] > 0

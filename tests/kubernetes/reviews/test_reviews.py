@@ -92,9 +92,9 @@ async def ask(
 ) -> AsyncIterator[ReviewedClient]:
     await cluster.create(node("n1"), pod("a"))
     kubeconfig = control_plane.admin.kubeconfig
-    async with asking(redis_url, short_dir, cluster, kubeconfig) as made:
-        await made.quadrant.until_bound("a")
-        yield made
+    async with asking(redis_url, short_dir, cluster, kubeconfig) as review_client:
+        await review_client.quadrant.until_bound("a")
+        yield review_client
 
 
 async def test_a_cluster_role_allows_an_explanation(ask: ReviewedClient) -> None:

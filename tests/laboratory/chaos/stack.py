@@ -237,8 +237,8 @@ def _strike_upon_commit(access: Access, shard: int, pid: int, number: signal.Sig
     os.setpriority(os.PRIO_PROCESS, pid, 19)  # so that we are faster than its answer
     after = b"$"
     with redis.Redis.from_url(access.url, password=access.password, protocol=2) as client:
-        while found := client.xread({key("log"): after}, block=10_000):
-            for after, fields in found[0][1]:
+        while result := client.xread({key("log"): after}, block=10_000):
+            for after, fields in result[0][1]:
                 entry = replies.unpack_entry(after.decode(), fields)
                 if isinstance(entry, CommitEntry) and entry.writer == str(shard) and entry.accepted:
                     return strike(pid, number)

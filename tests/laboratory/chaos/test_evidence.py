@@ -94,8 +94,8 @@ STORY = (
 def test_recovery_is_the_first_work_after_a_blow(
     tmp_path: Path, kind: InjectionKind, target: str, length: float, seconds: float | None
 ) -> None:
-    found = read(tmp_path, *STORY).recovery(struck(kind, target, at=10.0, length=length))
-    assert found == (None if seconds is None else pytest.approx(seconds))
+    result = read(tmp_path, *STORY).recovery(struck(kind, target, at=10.0, length=length))
+    assert result == (None if seconds is None else pytest.approx(seconds))
 
 
 def test_work_that_never_goes_on_has_no_recovery(tmp_path: Path) -> None:

@@ -43,9 +43,9 @@ def struck(kind: InjectionKind, target: str, at: float, over: float | None = Non
 
 
 def test_documents_are_of_the_size_that_is_taken_and_are_yaml() -> None:
-    found = documents()
-    assert len({body[:20] for body in found}) == len(found) > 2
-    for body in found:
+    result = documents()
+    assert len({body[:20] for body in result}) == len(result) > 2
+    for body in result:
         assert 0.9 * DOCUMENT_BYTES < len(body) <= DOCUMENT_BYTES
         head = body[:2000].rsplit(b"\n", 1)[0].decode()
         assert load_yaml(head.splitlines()[0]) is not None
@@ -101,10 +101,10 @@ def test_the_report_has_waits_and_answers() -> None:
     assert "posts" not in report.result() and "hostile" not in report.result()
     report.waits(0.25, 19, limit=0.2)
     report.answered.update({"documents: 429": 3})
-    told = json.loads(report.line())
+    body = json.loads(report.line())
     posts = {"count": 19, "p99_ms": 250.0, "limit_ms": 200.0, "verdict": "not judged"}
-    assert told["posts"] == posts and report.ok  # too few to say
-    assert told["hostile"] == {"documents: 429": 3}
+    assert body["posts"] == posts and report.ok  # too few to say
+    assert body["hostile"] == {"documents: 429": 3}
 
 
 @pytest.mark.parametrize(

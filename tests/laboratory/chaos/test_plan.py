@@ -162,9 +162,11 @@ def test_jobs_ask_for_more_than_gpus(walls: bool) -> None:
         if item["kind"] == "Job"
     ]
     wanted = {"hostPort", "podAntiAffinity", "resourceClaims", "persistentVolumeClaim", "launcher"}
-    told = [json.dumps(job) for job in jobs]
+    reports = [json.dumps(job) for job in jobs]
     for what in wanted:
-        assert any(what in text for text in told) is (what != "persistentVolumeClaim" or not walls)
+        assert any(what in text for text in reports) is (
+            what != "persistentVolumeClaim" or not walls
+        )
     assert any(isinstance(operation, ChangePolicy) for operation in operations)
 
 

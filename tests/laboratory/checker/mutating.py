@@ -28,10 +28,10 @@ class History:
 
     def job(self, name: str) -> Event:
         """First ledger record of the job."""
-        found: Event = next(
+        result: Event = next(
             job for e in self.all("job") for job in e["jobs"] if job["key"] == f"ns/{name}"
         )
-        return found
+        return result
 
     def statements(self, name: str) -> Iterator[tuple[Event, Event]]:
         """(event, statement) of every statement of a job."""
@@ -60,12 +60,12 @@ class History:
         )
 
     def node(self, name: str) -> Event:
-        found: Event = next(n for e in self.all("node") for n in e["nodes"] if n["name"] == name)
-        return found
+        result: Event = next(n for e in self.all("node") for n in e["nodes"] if n["name"] == name)
+        return result
 
     def value(self, key: str) -> Event:
-        found: Event = next(e for e in self.all("object") if key in e.get("values", {}))
-        return found
+        result: Event = next(e for e in self.all("object") if key in e.get("values", {}))
+        return result
 
     def at(self, event: Event) -> int:
         return next(i for i, other in enumerate(self.events) if other is event)

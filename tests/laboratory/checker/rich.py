@@ -50,23 +50,23 @@ RICH = parse_policy(
 def placed(name: str, replicas: int = 1, **spec: Any) -> Item:
     """A job whose pods ask for more than amounts; one second after the first wave."""
     labels = spec.pop("labels", None)
-    made = job(name, replicas, seconds=SECONDS, labels=labels, minimum=1)
-    made["spec"]["tasks"][0]["template"]["spec"].update(spec)
-    return made
+    job_item = job(name, replicas, seconds=SECONDS, labels=labels, minimum=1)
+    job_item["spec"]["tasks"][0]["template"]["spec"].update(spec)
+    return job_item
 
 
 def nodes() -> list[Item]:
-    made = []
+    items = []
     for number in range(NODES):
         item: Item = node(number)
         zone = f"z{number % 2}"
         item["metadata"]["labels"] = {HOSTNAME: f"n{number}", ZONE: zone, "odd": str(number % 2)}
-        made.append(item)
+        items.append(item)
     taint = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
-    made[7]["spec"] = {"taints": [taint]}
-    made[6]["metadata"]["annotations"] = {REGISTER: "g0,10,1000,V100,true:g1,10,1000,V100,true:"}
-    made[6]["status"]["allocatable"] |= {VGPU_NUMBER: "20", VGPU_MEMORY: "2000"}
-    return made
+    items[7]["spec"] = {"taints": [taint]}
+    items[6]["metadata"]["annotations"] = {REGISTER: "g0,10,1000,V100,true:g1,10,1000,V100,true:"}
+    items[6]["status"]["allocatable"] |= {VGPU_NUMBER: "20", VGPU_MEMORY: "2000"}
+    return items
 
 
 def volumes() -> list[Item]:

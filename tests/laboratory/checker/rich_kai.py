@@ -22,9 +22,9 @@ FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 
 
 def gpu_node(number: int) -> Item:
-    made = node(number)
-    made["status"]["allocatable"] |= {"nvidia.com/gpu": "4"}
-    return made
+    node_item = node(number)
+    node_item["status"]["allocatable"] |= {"nvidia.com/gpu": "4"}
+    return node_item
 
 
 def queue(name: str, parent: str, *, quota: int, limit: int, **more: str) -> Item:

@@ -82,8 +82,8 @@ def test_a_node_that_comes_back_as_another_row(tmp_path: Path) -> None:
 
 def ported(story: Story) -> None:
     things = [["port/TCP/80", [1], [1]]]
-    told = {"cid": 7, "requests": [[PODS, 1, 0]], "best_effort": False, "things": things}
-    story.ledger("class", classes=[told])
+    reports = {"cid": 7, "requests": [[PODS, 1, 0]], "best_effort": False, "things": things}
+    story.ledger("class", classes=[reports])
 
 
 def test_a_host_port_twice_on_a_node(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_a_host_port_of_somebody_else(tmp_path: Path) -> None:
     story = Story()
     ported(story)
     story.job(1, 2, roles=[[7, 0, 2, 0]])
-    told = {"row": 0, "used": [], "things": [["port/TCP/80", [1]]]}
-    story.ledger("observe", nodes=[told])
+    reports = {"row": 0, "used": [], "things": [["port/TCP/80", [1]]]}
+    story.ledger("observe", nodes=[reports])
     story.commit(1, {0: 1}, cid=7)
     assert story.check(tmp_path).ok
     taken = story.commit(1, {1: 0}, cid=7)

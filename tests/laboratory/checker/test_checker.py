@@ -239,5 +239,7 @@ def test_checker_imports_nothing_of_what_it_checks() -> None:
         "       and m != 'laboratory'\n"
         "       and not m.startswith('laboratory.checker')])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "[]"

@@ -53,18 +53,18 @@ def test_what_an_expression_selects(expression: str, is_selected: bool) -> None:
 
 
 def story(*devices: dict[str, Any], certain: str = "b") -> Story:
-    made = Story()
-    made.ledger("policy", policy={"actions": ["allocate"], "tiers": [[{"name": "predicates"}]]})
+    built = Story()
+    built.ledger("policy", policy={"actions": ["allocate"], "tiers": [[{"name": "predicates"}]]})
     rules = {"twins": {"claim_templates": ["certain", "any"]}}
     asks = [[PODS, 1, 0]]
     item = {"cid": CLAIMS, "requests": asks, "best_effort": False, "rules": "twins"}
-    made.ledger("class", classes=[item], rules=rules)
-    made.job(3, 2, roles=[[CLAIMS, 0, 2, 0]])
-    tell(made, "deviceclass/gpu", {"name": "gpu", "selectors": [f'device.driver == "{DRIVER}"']})
-    tell(made, "claimtemplate/default/any", _request())
-    tell(made, "claimtemplate/default/certain", _request(f'{MODEL} == "{certain}"'))
-    tell(made, "resourceslice/n0", slice_of(*devices))
-    return made
+    built.ledger("class", classes=[item], rules=rules)
+    built.job(3, 2, roles=[[CLAIMS, 0, 2, 0]])
+    tell(built, "deviceclass/gpu", {"name": "gpu", "selectors": [f'device.driver == "{DRIVER}"']})
+    tell(built, "claimtemplate/default/any", _request())
+    tell(built, "claimtemplate/default/certain", _request(f'{MODEL} == "{certain}"'))
+    tell(built, "resourceslice/n0", slice_of(*devices))
+    return built
 
 
 def slice_of(*devices: dict[str, Any]) -> dict[str, Any]:
@@ -81,59 +81,59 @@ def tell(made: Story, key: str, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def wrong(made: Story, folder: Path) -> list[str]:
-    return [str(found) for found in made.check(folder).violations if found.rule == "devices"]
+    return [str(result) for result in made.check(folder).violations if result.rule == "devices"]
 
 
 def test_each_claim_can_have_a_device_of_its_own(tmp_path: Path) -> None:
     """The one that takes any leaves the certain one to whom it is all that fits."""
-    made = story(device("g0", "b"), device("g1"))
-    made.commit(3, {0: 0}, cid=CLAIMS)
-    assert not wrong(made, tmp_path)
+    history = story(device("g0", "b"), device("g1"))
+    history.commit(3, {0: 0}, cid=CLAIMS)
+    assert not wrong(history, tmp_path)
 
 
 def test_enough_devices_of_the_wrong_kind_are_too_few(tmp_path: Path) -> None:
-    made = story(device("g0"), device("g1"), device("g2"))
-    made.commit(3, {0: 0}, cid=CLAIMS)
-    [found] = wrong(made, tmp_path)
-    assert "one wants 1 of the 0 that it selects" in found
+    history = story(device("g0"), device("g1"), device("g2"))
+    history.commit(3, {0: 0}, cid=CLAIMS)
+    [result] = wrong(history, tmp_path)
+    assert "one wants 1 of the 0 that it selects" in result
 
 
 def test_two_pods_want_one_device(tmp_path: Path) -> None:
-    made = story(device("g0", "b"), device("g1"), device("g2"), device("g3"))
-    made.commit(3, {0: 0}, cid=CLAIMS)
-    assert not wrong(made, tmp_path)
-    made.commit(3, {1: 0}, cid=CLAIMS)
-    assert wrong(made, tmp_path)
+    history = story(device("g0", "b"), device("g1"), device("g2"), device("g3"))
+    history.commit(3, {0: 0}, cid=CLAIMS)
+    assert not wrong(history, tmp_path)
+    history.commit(3, {1: 0}, cid=CLAIMS)
+    assert wrong(history, tmp_path)
 
 
 def test_fewer_devices_than_claims(tmp_path: Path) -> None:
-    made = story(device("g0", "b"))
-    made.commit(3, {0: 0}, cid=CLAIMS)
-    [found] = wrong(made, tmp_path)
-    assert "want 2 devices, it has 1" in found
+    history = story(device("g0", "b"))
+    history.commit(3, {0: 0}, cid=CLAIMS)
+    [result] = wrong(history, tmp_path)
+    assert "want 2 devices, it has 1" in result
 
 
 def test_a_device_that_claims_may_share_proves_nothing(tmp_path: Path) -> None:
-    made = story(device("g0", shared=True))
-    made.commit(3, {0: 0}, cid=CLAIMS)
-    assert not wrong(made, tmp_path)
+    history = story(device("g0", shared=True))
+    history.commit(3, {0: 0}, cid=CLAIMS)
+    assert not wrong(history, tmp_path)
 
 
 def test_who_runs_keeps_a_device_that_is_gone(tmp_path: Path) -> None:
-    made = story(device("g0", "b"), device("g1"))
-    made.commit(3, {0: 0}, cid=CLAIMS)
-    tell(made, "resourceslice/n0", slice_of(device("g2", "b"), device("g3")))
-    made.commit(3, {1: 0}, cid=CLAIMS)
-    assert not wrong(made, tmp_path)
+    history = story(device("g0", "b"), device("g1"))
+    history.commit(3, {0: 0}, cid=CLAIMS)
+    tell(history, "resourceslice/n0", slice_of(device("g2", "b"), device("g3")))
+    history.commit(3, {1: 0}, cid=CLAIMS)
+    assert not wrong(history, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "is_wrong"), [("g0", False), ("g1", True)])
 def test_a_stored_allocation_is_of_devices_that_the_claim_selects(
     name: str, is_wrong: bool, tmp_path: Path
 ) -> None:
-    made = story(device("g0", "b"), device("g1"))
-    made.commit(3, {0: 0}, cid=CLAIMS)
+    history = story(device("g0", "b"), device("g1"))
+    history.commit(3, {0: 0}, cid=CLAIMS)
     result = {"request": "gpu", "driver": DRIVER, "pool": "n0", "device": name}
     claim = {**_request(f'{MODEL} == "b"'), "allocation": {"results": [result]}}
-    tell(made, "resourceclaim/default/one", claim)
-    assert bool(wrong(made, tmp_path)) == is_wrong
+    tell(history, "resourceclaim/default/one", claim)
+    assert bool(wrong(history, tmp_path)) == is_wrong

@@ -35,8 +35,8 @@ def test_a_mutation_is_noticed_by_name(name: str) -> None:
     if name not in NUMBERS:
         history.renumber()
     report = history.check()
-    found = {violation.rule for violation in report.violations}
-    assert rule.label in found, found
+    results = {violation.rule for violation in report.violations}
+    assert rule.label in results, results
     assert report.broken[rule.promise]
 
 

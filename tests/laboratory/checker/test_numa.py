@@ -15,18 +15,18 @@ SINGLE, RESTRICTED, BEST_EFFORT = "single-numa-node", "restricted", "best-effort
 
 def story(asked: str, *, cid: int = CORES, plugin: bool = True) -> Story:
     """A node with two domains of two cores, and a job that asks for a guarantee."""
-    made = Story()
+    history = Story()
     plugins = [{"name": "predicates"}, *([{"name": "numa-aware"}] if plugin else [])]
-    made.ledger("policy", policy={"actions": ["allocate"], "tiers": [plugins]})
+    history.ledger("policy", policy={"actions": ["allocate"], "tiers": [plugins]})
     node = {"row": 0, "name": "n0", "allocatable": [[PODS, 10], [0, 8000]], "spec": 2}
-    made.ledger("node", nodes=[node])
+    history.ledger("node", nodes=[node])
     for number, millicores in ((CORES, 2000), (HALF, 1500)):
         asks = [[PODS, 1, 0], [0, millicores, 0]]
-        made.ledger("class", classes=[{"cid": number, "requests": asks, "best_effort": False}])
+        history.ledger("class", classes=[{"cid": number, "requests": asks, "best_effort": False}])
     role = [cid, 0, 2, 0, {"numa": asked}]
     job = {"jid": 3, "qid": 1, "spec": 1, "key": "ns/pinned", "uid": "uid-3"}
-    made.ledger("job", jobs=[job | {"groups": [[-1, 1]], "roles": [role]}])
-    return made
+    history.ledger("job", jobs=[job | {"groups": [[-1, 1]], "roles": [role]}])
+    return history
 
 
 def report(made: Story, free: str, *, keeps: str = SINGLE) -> None:
@@ -50,21 +50,21 @@ def report(made: Story, free: str, *, keeps: str = SINGLE) -> None:
 def test_the_cores_are_in_few_enough_domains(
     asked: str, free: str, is_right: bool, tmp_path: Path
 ) -> None:
-    made = story(asked)
-    report(made, free, keeps=asked)
-    placed = made.commit(3, {0: 0}, cid=CORES)
+    history = story(asked)
+    report(history, free, keeps=asked)
+    placed = history.commit(3, {0: 0}, cid=CORES)
     if is_right:
-        assert made.check(tmp_path).ok
+        assert history.check(tmp_path).ok
     else:
-        assert the_first(made, tmp_path) == (9, made.line_of(placed))
+        assert the_first(history, tmp_path) == (9, history.line_of(placed))
 
 
 def test_a_node_that_keeps_another_policy_or_reports_nothing_is_wrong(tmp_path: Path) -> None:
     silent, other = story(SINGLE), story(SINGLE)
     report(other, "0-3", keeps=RESTRICTED)
-    for made in (silent, other):
-        placed = made.commit(3, {0: 0}, cid=CORES)
-        assert the_first(made, tmp_path) == (9, made.line_of(placed))
+    for item in (silent, other):
+        placed = item.commit(3, {0: 0}, cid=CORES)
+        assert the_first(item, tmp_path) == (9, item.line_of(placed))
 
 
 @pytest.mark.parametrize("made", [story(SINGLE, cid=HALF), story(SINGLE, plugin=False)])
@@ -77,11 +77,11 @@ def test_who_asks_for_parts_of_cores_or_is_not_served_is_not_judged(
 
 def test_a_report_of_a_moment_ago_counts(tmp_path: Path) -> None:
     """The worker had the older one, which had the cores."""
-    made = story(SINGLE)
-    report(made, "0-3")
-    report(made, "")
-    made.commit(3, {0: 0}, cid=CORES)
-    assert made.check(tmp_path).ok
-    made.t += 60.0
-    placed = made.commit(3, {1: 0}, cid=CORES)
-    assert the_first(made, tmp_path) == (9, made.line_of(placed))
+    history = story(SINGLE)
+    report(history, "0-3")
+    report(history, "")
+    history.commit(3, {0: 0}, cid=CORES)
+    assert history.check(tmp_path).ok
+    history.t += 60.0
+    placed = history.commit(3, {1: 0}, cid=CORES)
+    assert the_first(history, tmp_path) == (9, history.line_of(placed))

@@ -19,11 +19,11 @@ EXTENDER = {
 
 
 def story(*plugins: dict[str, Any]) -> Story:
-    made = Story()
+    history = Story()
     tiers = [[{"name": "predicates"}, *plugins]]
-    made.ledger("policy", policy={"actions": ["allocate"], "tiers": tiers})
-    made.job(3, 2)
-    return made
+    history.ledger("policy", policy={"actions": ["allocate"], "tiers": tiers})
+    history.job(3, 2)
+    return history
 
 
 def measured(
@@ -38,7 +38,7 @@ def wrong(made: Story, tmp_path: Path, *, refuses: Refuses | None = None) -> lis
     made.write(tmp_path / "history.jsonl")
     lines = (tmp_path / "history.jsonl").read_bytes().splitlines(keepends=True)
     report = check_lines(lines, name="story", refuses=refuses)
-    return [str(found) for found in report.violations if found.rule == "node-rules"]
+    return [str(result) for result in report.violations if result.rule == "node-rules"]
 
 
 @pytest.mark.parametrize(
@@ -47,19 +47,19 @@ def wrong(made: Story, tmp_path: Path, *, refuses: Refuses | None = None) -> lis
 def test_a_busy_node_takes_nothing(
     cpu: float, memory: float, is_wrong: bool, tmp_path: Path
 ) -> None:
-    made = story(USAGE)
-    measured(made, cpu, memory=memory)
-    made.commit(3, {0: 0})
-    found = wrong(made, tmp_path)
-    assert bool(found) == is_wrong
-    assert not found or "is in use" in found[0]
+    history = story(USAGE)
+    measured(history, cpu, memory=memory)
+    history.commit(3, {0: 0})
+    result = wrong(history, tmp_path)
+    assert bool(result) == is_wrong
+    assert not result or "is in use" in result[0]
 
 
 def test_other_nodes_and_other_policies_take_it(tmp_path: Path) -> None:
-    made = story(USAGE)
-    measured(made, 99)
-    made.commit(3, {0: 1})  # of n1 nothing is known
-    assert not wrong(made, tmp_path)
+    history = story(USAGE)
+    measured(history, 99)
+    history.commit(3, {0: 1})  # of n1 nothing is known
+    assert not wrong(history, tmp_path)
     without = story()
     measured(without, 99)
     without.commit(3, {0: 0})
@@ -70,44 +70,44 @@ def test_other_nodes_and_other_policies_take_it(tmp_path: Path) -> None:
 def test_a_worker_may_have_had_the_figures_before(
     later: float, is_wrong: bool, tmp_path: Path
 ) -> None:
-    made = story(USAGE)
-    measured(made, 10)
-    made.t += 5
-    measured(made, 99, begins=made.t)
-    made.t += later
-    made.commit(3, {0: 0})
-    assert bool(wrong(made, tmp_path)) == is_wrong
+    history = story(USAGE)
+    measured(history, 10)
+    history.t += 5
+    measured(history, 99, begins=history.t)
+    history.t += later
+    history.commit(3, {0: 0})
+    assert bool(wrong(history, tmp_path)) == is_wrong
 
 
 def test_figures_that_are_over_count_no_more(tmp_path: Path) -> None:
-    made = story(USAGE)
-    measured(made, 99, ends=T0 + 60)
-    made.t = T0 + 70
-    made.commit(3, {0: 0})
-    assert not wrong(made, tmp_path)
+    history = story(USAGE)
+    measured(history, 99, ends=T0 + 60)
+    history.t = T0 + 70
+    history.commit(3, {0: 0})
+    assert not wrong(history, tmp_path)
 
 
 def test_the_next_leader_has_none_until_it_asked(tmp_path: Path) -> None:
-    made = story(USAGE)
-    measured(made, 99)
-    made.ledger("epoch")
-    made.commit(3, {0: 0})
-    assert not wrong(made, tmp_path)
-    measured(made, 99)
-    made.commit(3, {1: 0})
-    assert wrong(made, tmp_path)
+    history = story(USAGE)
+    measured(history, 99)
+    history.ledger("epoch")
+    history.commit(3, {0: 0})
+    assert not wrong(history, tmp_path)
+    measured(history, 99)
+    history.commit(3, {1: 0})
+    assert wrong(history, tmp_path)
 
 
 def test_an_extenders_refusals_count_where_they_are_known(tmp_path: Path) -> None:
-    made = story(EXTENDER)
-    made.commit(3, {0: 0})
-    assert not wrong(made, tmp_path)
+    history = story(EXTENDER)
+    history.commit(3, {0: 0})
+    assert not wrong(history, tmp_path)
 
     def refuses(job: str, node: str) -> bool:
         return (job, node) == ("default/job-3", "n0")
 
-    [found] = wrong(made, tmp_path, refuses=refuses)
-    assert "the extender refuses its node" in found
+    [result] = wrong(history, tmp_path, refuses=refuses)
+    assert "the extender refuses its node" in result
     other = story({**EXTENDER, "flags": {"enablePredicate": False}})
     other.commit(3, {0: 0})
     assert not wrong(other, tmp_path, refuses=refuses)

@@ -52,9 +52,9 @@ async def recorded(url: str, folder: Path) -> list[dict[str, Any]]:
             jobs = [job(name, task("t", 3, runs=0.1), minAvailable=3) for name in names]
             await submit(service, node("n0"), node("n1"), *jobs)
             await service.until(lambda s: s["jobs"]["running"] + s["jobs"]["pending"] == 0)
-            told = service.cluster.told
-            await service.until(partial(all_told, told, 2))
-        history.acknowledged(time.time(), told)
+            report = service.cluster.told
+            await service.until(partial(all_told, report, 2))
+        history.acknowledged(time.time(), report)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
     await follower.drain()

@@ -37,8 +37,8 @@ def put(story: Story, values: dict[str, dict[str, object]]) -> None:
 
 
 def claim(name: str, volume: str = "") -> dict[str, object]:
-    told = {"namespace": "ns", "name": name, "request": 1, "storage_class": name}
-    return told | ({"volume": volume, "phase": "Bound", "bound": True} if volume else {})
+    reports = {"namespace": "ns", "name": name, "request": 1, "storage_class": name}
+    return reports | ({"volume": volume, "phase": "Bound", "bound": True} if volume else {})
 
 
 def bind(story: Story, name: str) -> None:

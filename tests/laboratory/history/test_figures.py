@@ -164,9 +164,9 @@ def test_a_broken_promise_is_told_with_its_line() -> None:
     first = Violation(line=7, promise=3, event="commit", message="held 1 of 2")
     report = CheckReport("h", 9, True, False, (first,), {3: 4}, Summary(**_good()))
     values = result(report, figures_of([]), sent={}, reasons={})
-    (said,) = faults(values, report, jobs=2)
-    assert "4 events" in said
-    assert "line 7" in said
+    (output,) = faults(values, report, jobs=2)
+    assert "4 events" in output
+    assert "line 7" in output
 
 
 def test_the_table_shows_numbers_and_reasons() -> None:

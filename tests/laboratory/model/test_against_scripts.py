@@ -60,15 +60,15 @@ def way(rng: random.Random) -> Iterator[tuple[State, ModelStep]]:
 
 async def drive(driven: ModelDriver, seed: int) -> None:
     await driven.begin()
-    told: list[str] = []
+    reports: list[str] = []
     for number, (state, step) in enumerate(way(random.Random(seed)), 1):
-        told.append(step.label)
+        reports.append(step.label)
         try:
             await driven.follow(state, step)
             if number % 5 == 0:
                 await driven.same_places(step.after)
         except BaseException:
-            sys.stderr.write(f"seed {seed}:\n" + "\n".join(told) + "\n")
+            sys.stderr.write(f"seed {seed}:\n" + "\n".join(reports) + "\n")
             raise
 
 

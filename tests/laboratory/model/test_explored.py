@@ -45,10 +45,10 @@ def show(found: Explored) -> None:
 
 @pytest.mark.parametrize("faults", SCOPES, ids=lambda f: "".join(map(str, f)))
 def test_every_promise_is_kept_in_every_state(faults: FaultBudget) -> None:
-    found = explore(faults)
-    show(found)
-    assert found.broken is None, found.trace
-    assert found.states > 30_000  # else something cannot happen any more that should
+    exploration = explore(faults)
+    show(exploration)
+    assert exploration.broken is None, exploration.trace
+    assert exploration.states > 30_000  # else something cannot happen any more that should
 
 
 def test_a_crash_and_a_pause_are_explored_together() -> None:
@@ -59,8 +59,8 @@ def test_a_crash_and_a_pause_are_explored_together() -> None:
 @pytest.mark.parametrize("check", ModelCheck)
 def test_without_a_check_the_violation_is_found(check: ModelCheck) -> None:
     faults, promise, steps = MISSED[check]
-    found = explore(faults, ALL - {check})
-    assert (found.broken, len(found.trace)) == (promise, steps), found.trace
+    exploration = explore(faults, ALL - {check})
+    assert (exploration.broken, len(exploration.trace)) == (promise, steps), exploration.trace
     assert MEANING[check]
 
 
@@ -79,16 +79,16 @@ def test_what_follows_from_a_missing_check_breaks_too(
     missing: set[ModelCheck], faults: FaultBudget, promise: Promise
 ) -> None:
     """Not only the rule that names the check: what it is there for."""
-    found = explore(faults, ALL - missing, promises={promise})
-    sys.stdout.write("\n".join(found.trace))
-    assert found.broken == promise
+    exploration = explore(faults, ALL - missing, promises={promise})
+    sys.stdout.write("\n".join(exploration.trace))
+    assert exploration.broken == promise
 
 
 def test_the_command_shows_the_shortest_way() -> None:
-    told = CliRunner().invoke(app, ["model", "--without", "drain"])
-    assert told.exit_code == 1
-    assert "promise hand-over" in told.output
-    assert "   5. the ledger gets the request" in told.output
-    told = CliRunner().invoke(app, ["model", "--without", "drain", "-o", "json"])
-    result = json.loads(told.output.splitlines()[-1])
+    report = CliRunner().invoke(app, ["model", "--without", "drain"])
+    assert report.exit_code == 1
+    assert "promise hand-over" in report.output
+    assert "   5. the ledger gets the request" in report.output
+    report = CliRunner().invoke(app, ["model", "--without", "drain", "-o", "json"])
+    result = json.loads(report.output.splitlines()[-1])
     assert (result["ok"], result["without"], len(result["trace"])) == (False, "drain", 5)

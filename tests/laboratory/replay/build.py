@@ -68,10 +68,10 @@ def gang(name: str, *, pods: int, cpu: float = 1, on: str = "", **spec: Any) -> 
 
 def foreign(name: str, *, on: str, cpu: float = 1, **spec: Any) -> Json:
     """A pod of another scheduler, with whatever its author wrote."""
-    made = pod(name, cpu=cpu, on=on, scheduler="default-scheduler")
-    made["metadata"]["namespace"] = "kube-system"
-    made["spec"] |= spec
-    return made
+    pod_item = pod(name, cpu=cpu, on=on, scheduler="default-scheduler")
+    pod_item["metadata"]["namespace"] = "kube-system"
+    pod_item["spec"] |= spec
+    return pod_item
 
 
 def priority(name: str, value: int) -> Json:
@@ -100,8 +100,8 @@ def policy(actions: str, *plugins: str, **flags: bool) -> Json:
 def case(*items: Json, under: Json) -> Case:
     """A dump of these objects, to be decided under a policy."""
     documents = [{"apiVersion": "v1", "kind": "List", "items": list(items)}]
-    [made] = read_cases([("now.yaml", documents)], policy=parse_policy(under))
-    return made
+    [replay_case] = read_cases([("now.yaml", documents)], policy=parse_policy(under))
+    return replay_case
 
 
 def sessions(made: Case, cycles: int = 1) -> list[ReplayResult]:

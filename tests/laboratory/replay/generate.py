@@ -50,8 +50,8 @@ def cluster(draw: Random, *, tree: bool) -> list[Json]:
     items = [*nodes, *queues, priority("mid", 10), priority("top", 100)]
     if tree:
         items += [queue("root"), queue("half", parent="root")]
-        for made in queues:
-            made["spec"]["parent"] = draw.choice(["root", "half"])
+        for item in queues:
+            item["spec"]["parent"] = draw.choice(["root", "half"])
     items += [_rack(f"rack-{part}", names[part::2]) for part in (0, 1) if names[part::2]]
     room = {obj["metadata"]["name"]: int(obj["status"]["allocatable"]["cpu"]) for obj in nodes}
     for i in range(draw.randint(1, 8)):
@@ -61,11 +61,11 @@ def cluster(draw: Random, *, tree: bool) -> list[Json]:
 
 
 def _node(draw: Random, i: int) -> Json:
-    made = node(f"n{i}", cpu=draw.randint(1, 6), zone=draw.choice("ab"))
-    made["status"]["allocatable"]["pods"] = str(draw.choice([3, 110, 110]))
+    node_item = node(f"n{i}", cpu=draw.randint(1, 6), zone=draw.choice("ab"))
+    node_item["status"]["allocatable"]["pods"] = str(draw.choice([3, 110, 110]))
     if draw.random() < 0.1:
-        made["spec"] = {"unschedulable": True}
-    return made
+        node_item["spec"] = {"unschedulable": True}
+    return node_item
 
 
 def _rack(name: str, nodes: list[str]) -> Json:
@@ -103,9 +103,9 @@ def _group(draw: Random, name: str, queues: list[str], room: dict[str, int]) -> 
         spec["networkTopology"] = {"mode": mode, "highestTierAllowed": 1}
     if draw.random() < 0.3:
         spec["minResources"] = {"cpu": str(draw.randint(1, size))}
-    made: list[Json] = [_group_object(draw, name, spec, runs=runs)]
-    made += [_pod(draw, f"{name}-{i}", name, room if runs else {}) for i in range(size)]
-    return made
+    items: list[Json] = [_group_object(draw, name, spec, runs=runs)]
+    items += [_pod(draw, f"{name}-{i}", name, room if runs else {}) for i in range(size)]
+    return items
 
 
 def _group_object(draw: Random, name: str, spec: Json, *, runs: bool) -> Json:
@@ -125,17 +125,17 @@ def _pod(draw: Random, name: str, group: str, room: dict[str, int]) -> Json:
     if on:
         room[on] -= cpu
     phases = ["Running"] * 8 + ["Pending", "Succeeded", "Unknown"]
-    made = pod(name, group=group, cpu=cpu, on=on, phase=draw.choice(phases) if on else "")
+    pod_item = pod(name, group=group, cpu=cpu, on=on, phase=draw.choice(phases) if on else "")
     if not cpu:
-        made["spec"]["containers"][0]["resources"] = {}
-    marks: dict[str, Any] = made["metadata"]["annotations"]
+        pod_item["spec"]["containers"][0]["resources"] = {}
+    marks: dict[str, Any] = pod_item["metadata"]["annotations"]
     marks["volcano.sh/task-spec"] = draw.choice("ab")
     if draw.random() < 0.15:
         marks["volcano.sh/preemptable"] = draw.choice(["true", "false"])
     if draw.random() < 0.1:
-        made["spec"]["nodeSelector"] = {"zone": draw.choice("ab")}
+        pod_item["spec"]["nodeSelector"] = {"zone": draw.choice("ab")}
     if draw.random() < 0.1:
-        made["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+        pod_item["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
     if on and draw.random() < 0.05:
-        made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return made
+        pod_item["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return pod_item

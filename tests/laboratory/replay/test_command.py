@@ -74,14 +74,14 @@ def quadrant(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Quadrant:
 
 
 def test_a_table_for_people(quadrant: Quadrant) -> None:
-    said = quadrant("now.yaml --policy evicts.yaml")
-    assert said.code == 0
-    first, *rest = said.out.splitlines()
+    result = quadrant("now.yaml --policy evicts.yaml")
+    assert result.code == 0
+    first, *rest = result.out.splitlines()
     assert first.endswith("now.yaml: 0 bound, 2 evicted, 1 promised a node, 0 wait")
-    told = [line.split() for line in rest]
-    assert ["promise", "ns/top-0", "a", "<none>"] in told
-    assert any(words[:3] == ["evict", "ns/low-3", "a"] for words in told)
-    assert any(words[:2] == ["ns/low", "Running"] for words in told)
+    reports = [line.split() for line in rest]
+    assert ["promise", "ns/top-0", "a", "<none>"] in reports
+    assert any(words[:3] == ["evict", "ns/low-3", "a"] for words in reports)
+    assert any(words[:2] == ["ns/low", "Running"] for words in reports)
 
 
 def test_json_is_one_object_a_session(quadrant: Quadrant) -> None:
@@ -94,17 +94,17 @@ def test_json_is_one_object_a_session(quadrant: Quadrant) -> None:
 
 
 def test_what_another_policy_decides_otherwise(quadrant: Quadrant) -> None:
-    said = quadrant("now.yaml --policy keeps.yaml --diff evicts.yaml -o json")
-    assert said.code == 1
-    found = {line["name"]: (line["policy"], line["other"]) for line in said.lines}
-    assert found == {
+    result = quadrant("now.yaml --policy keeps.yaml --diff evicts.yaml -o json")
+    assert result.code == 1
+    results = {line["name"]: (line["policy"], line["other"]) for line in result.lines}
+    assert results == {
         "ns/low-2": ("waits", "evict"),
         "ns/low-3": ("waits", "evict"),
         "ns/top-0": ("waits", "promise a"),
-    } | {k: v for k, v in found.items() if k == "ns/top"}
-    said = quadrant("now.yaml --policy keeps.yaml --diff evicts.yaml")
-    assert said.code == 1
-    assert "ns/top-0" in said.out
+    } | {k: v for k, v in results.items() if k == "ns/top"}
+    result = quadrant("now.yaml --policy keeps.yaml --diff evicts.yaml")
+    assert result.code == 1
+    assert "ns/top-0" in result.out
 
 
 def test_fields_that_a_policy_does_not_serve_are_noted(quadrant: Quadrant) -> None:
@@ -112,10 +112,10 @@ def test_fields_that_a_policy_does_not_serve_are_noted(quadrant: Quadrant) -> No
     hard = {"mode": "hard", "highestTierAllowed": 1}
     groups = [item for name in "ab" for item in gang(name, pods=2, networkTopology=hard)]
     quadrant.file("racks.yaml", {"kind": "List", "items": [*ITEMS[:1], *groups]})
-    said = quadrant("racks.yaml --policy keeps.yaml -o json")
-    assert len(said.lines[0]["binds"]) == 4
-    assert "PodGroup ns/a and 1 more: the policy in force does not serve" in said.err
-    assert "add plugin network-topology-aware" in said.err
+    result = quadrant("racks.yaml --policy keeps.yaml -o json")
+    assert len(result.lines[0]["binds"]) == 4
+    assert "PodGroup ns/a and 1 more: the policy in force does not serve" in result.err
+    assert "add plugin network-topology-aware" in result.err
     serves = policy("allocate", "gang", "predicates", "network-topology-aware")
     quadrant.file("serves.yaml", serves)
     assert quadrant("racks.yaml --policy serves.yaml -o json").err == ""
@@ -124,8 +124,8 @@ def test_fields_that_a_policy_does_not_serve_are_noted(quadrant: Quadrant) -> No
 
 
 def test_policies_that_decide_the_same_end_well(quadrant: Quadrant) -> None:
-    said = quadrant("now.yaml --policy keeps.yaml --diff keeps.yaml")
-    assert (said.code, said.out.splitlines()[0].endswith("decide the same")) == (0, True)
+    result = quadrant("now.yaml --policy keeps.yaml --diff keeps.yaml")
+    assert (result.code, result.out.splitlines()[0].endswith("decide the same")) == (0, True)
     assert quadrant("now.yaml --policy keeps.yaml --diff keeps.yaml -o json").out == ""
 
 
@@ -136,10 +136,10 @@ def test_shards_are_told_like_a_session(quadrant: Quadrant) -> None:
 
 
 def test_help_teaches(quadrant: Quadrant) -> None:
-    said = quadrant("--help")
-    assert said.code == 0
+    result = quadrant("--help")
+    assert result.code == 0
     for words in ("kubectl get", "--diff", "--cycles", "--shards", "has begun to run"):
-        assert words in said.out
+        assert words in result.out
 
 
 @pytest.mark.parametrize(
@@ -161,21 +161,21 @@ def test_a_mistake_is_one_sentence(quadrant: Quadrant, command: str, told: str) 
     bad = pod("top-0")
     bad["spec"]["containers"] = 3
     quadrant.file("bad.yaml", bad)
-    said = quadrant(command)
-    assert said.code in (1, 2)
-    assert said.out == ""
-    assert told in said.err
-    assert "Traceback" not in said.err
+    result = quadrant(command)
+    assert result.code in (1, 2)
+    assert result.out == ""
+    assert told in result.err
+    assert "Traceback" not in result.err
 
 
 @pytest.mark.parametrize("shards", ["", " --shards 1", " --shards 2"])
 def test_a_pod_of_its_own_that_waits_is_told(quadrant: Quadrant, shards: str) -> None:
     items = [node("a"), pod("fits"), pod("too-large", cpu=9)]
     quadrant.file("alone.yaml", {"apiVersion": "v1", "kind": "List", "items": items})
-    told = quadrant(f"alone.yaml --policy keeps.yaml{shards}")
-    assert "1 bound, 0 evicted, 0 promised a node, 1 wait" in told.out
-    assert ["POD", "WHY"] in [line.split() for line in told.out.splitlines()]
-    assert told.out.splitlines()[-1].startswith("ns/too-large")
+    result = quadrant(f"alone.yaml --policy keeps.yaml{shards}")
+    assert "1 bound, 0 evicted, 0 promised a node, 1 wait" in result.out
+    assert ["POD", "WHY"] in [line.split() for line in result.out.splitlines()]
+    assert result.out.splitlines()[-1].startswith("ns/too-large")
     [line] = quadrant(f"alone.yaml --policy keeps.yaml{shards} -o json").lines
     assert [*line["pods"]] == ["ns/too-large"]
     assert line["pods"]["ns/too-large"]["reasons"]
@@ -201,7 +201,7 @@ def test_a_plugin_that_raises_is_one_line(
             ],
         },
     )
-    said = quadrant(f"asks.yaml --policy frail.yaml{form}")
-    assert (said.code, said.out) == (1, "")
-    (line,) = said.err.splitlines()
+    result = quadrant(f"asks.yaml --policy frail.yaml{form}")
+    assert (result.code, result.out) == (1, "")
+    (line,) = result.err.splitlines()
     assert f"plugin frail raised at {at}: " in line

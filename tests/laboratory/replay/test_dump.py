@@ -60,8 +60,8 @@ def test_a_pod_of_another_scheduler_is_not_evicted() -> None:
 
 def test_what_others_write_into_their_pods_is_their_affair() -> None:
     odd: dict[str, Any] = {"somethingNew": {"x": 1}, "volumes": [{"name": "v", "odd": {}}]}
-    made = case(node("a"), foreign("odd", on="a", **odd), under=PLAIN)
-    [placed_job] = made.recorded.placed_jobs
+    replay_case = case(node("a"), foreign("odd", on="a", **odd), under=PLAIN)
+    [placed_job] = replay_case.recorded.placed_jobs
     assert placed_job.foreign
     assert placed_job.rows == {0: 0}
 
@@ -69,15 +69,15 @@ def test_what_others_write_into_their_pods_is_their_affair() -> None:
 def test_what_uses_nothing_here_is_left_out_and_told() -> None:
     ended = foreign("ended", on="a")
     ended["status"]["phase"] = "Succeeded"
-    made = case(
+    replay_case = case(
         node("a"),
         ended,
         foreign("waits", on=""),
         {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r"}},
         under=PLAIN,
     )
-    assert made.recorded.placed_jobs == []
-    assert made.notes == [
+    assert replay_case.recorded.placed_jobs == []
+    assert replay_case.notes == [
         "left out: 1 ReplicaSet",
         "left out: 1 ended pods of other schedulers",
         "left out: 1 waiting pods of other schedulers",
@@ -113,7 +113,7 @@ def test_a_pod_on_a_node_that_is_not_in_the_dump_counts_for_its_gang_and_queue()
 def test_phases_of_pods_are_states_of_tasks() -> None:
     leaving = pod("e", group="g", on="a")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    made = case(
+    replay_case = case(
         node("a", cpu=9),
         group("g"),
         pod("a", group="g", on="a"),
@@ -124,10 +124,10 @@ def test_phases_of_pods_are_states_of_tasks() -> None:
         pod("f", group="g", nominatedNodeName="a", startTime="2026-01-01T00:00:00Z"),
         under=PLAIN,
     )
-    [placed_job] = made.recorded.placed_jobs
+    [placed_job] = replay_case.recorded.placed_jobs
     names = {placed_job.job.pod_name(tix): tix for tix in range(6)}
-    told = {name: placed_job.states.get(tix, Status.PENDING) for name, tix in names.items()}
-    assert told == {
+    reports = {name: placed_job.states.get(tix, Status.PENDING) for name, tix in names.items()}
+    assert reports == {
         "a": Status.RUNNING,
         "b": Status.BOUND,
         "c": Status.SUCCEEDED,
@@ -143,16 +143,16 @@ def test_a_list_as_kubectl_writes_it_of_a_real_cluster() -> None:
     """Everything that a cluster's own components write into their objects is known."""
     text = (Path(__file__).parent / "kubectl.yaml").read_bytes()
     under = policy("enqueue, allocate", "gang", "predicates", "nodeorder")
-    [made] = read_cases([("kubectl.yaml", read_values(text))], policy=parse_policy(under))
-    assert made.notes == []
-    [result] = sessions(made)
+    [replay_case] = read_cases([("kubectl.yaml", read_values(text))], policy=parse_policy(under))
+    assert replay_case.notes == []
+    [result] = sessions(replay_case)
     assert result.tasks == {
         "default/podgroup-5d3b": {"Running": 1},
         "default/waits-1": {"Pending": 1},
     }
     assert "1 node(s) were unschedulable" in result.pod_groups["default/waits-1"]["reasons"]
     wanted = ShardedRun(shards=2, mode=Mode.SOFT, seed=0)
-    several = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    several = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
     assert several.tasks == result.tasks
     phases = [group["phase"] for group in several.pod_groups.values()]
     assert phases == ["Running", "Inqueue"]
@@ -175,10 +175,10 @@ def config_map(text: str) -> dict[str, Any]:
 
 def test_the_policy_of_the_dump_counts_where_none_is_given() -> None:
     documents = [config_map(f"actions: backfill{TIERS}"), node("a")]
-    [made] = read_cases([("now.yaml", documents)])
-    assert made.policy.actions == ("backfill",)
-    [made] = read_cases([("now.yaml", documents)], policy=parse_policy(PLAIN))
-    assert made.policy.actions == ("allocate",)
+    [replay_case] = read_cases([("now.yaml", documents)])
+    assert replay_case.policy.actions == ("backfill",)
+    [replay_case] = read_cases([("now.yaml", documents)], policy=parse_policy(PLAIN))
+    assert replay_case.policy.actions == ("allocate",)
 
 
 def test_the_time_is_when_the_dump_was_taken_else_the_latest_in_it() -> None:
@@ -186,10 +186,10 @@ def test_the_time_is_when_the_dump_was_taken_else_the_latest_in_it() -> None:
     old["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     new["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     assert case(old, new, under=PLAIN).now == 1767312000.0
-    [made] = read_cases([("f", [old, config_map(f"actions: backfill{TIERS}")])])
-    assert made.now == 1800000000.5
-    [made] = read_cases([("f", [old])], now=5.0)
-    assert made.now == 5.0
+    [replay_case] = read_cases([("f", [old, config_map(f"actions: backfill{TIERS}")])])
+    assert replay_case.now == 1800000000.5
+    [replay_case] = read_cases([("f", [old])], now=5.0)
+    assert replay_case.now == 5.0
 
 
 # --- forms ----------------------------------------------------------------------------------------
@@ -201,15 +201,15 @@ def test_files_are_one_cluster_and_lists_are_opened() -> None:
         "kind": "PodList",
         "items": [{k: v for k, v in pod("p").items() if k not in ("kind", "apiVersion")}],
     }
-    [made] = read_cases([("nodes.yaml", [node("a"), None]), ("pods.yaml", [pods])])
-    assert made.id == "nodes.yaml, pods.yaml"
-    assert [placed_job.job.name for placed_job in made.recorded.placed_jobs] == ["p"]
+    [replay_case] = read_cases([("nodes.yaml", [node("a"), None]), ("pods.yaml", [pods])])
+    assert replay_case.id == "nodes.yaml, pods.yaml"
+    assert [placed_job.job.name for placed_job in replay_case.recorded.placed_jobs] == ["p"]
 
 
 def test_scenarios_are_cases_of_their_own() -> None:
     one = {"id": "one", "policy": PLAIN, "cluster": {"nodes": [node("n")]}}
-    made = read_cases([("f", [[one, {**one, "id": "two"}], node("a")])])
-    assert [case.id for case in made] == ["one", "two", "f"]
+    replay_case = read_cases([("f", [[one, {**one, "id": "two"}], node("a")])])
+    assert [case.id for case in replay_case] == ["one", "two", "f"]
     assert [case.id for case in read_cases([("f", [[one]])], only="x")] == []
     [bare] = read_cases([("f", [{"id": "x", "cluster": {}}])], policy=parse_policy(PREEMPT))
     assert bare.policy.actions == ("preempt",)

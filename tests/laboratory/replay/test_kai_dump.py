@@ -49,8 +49,8 @@ def objects(cluster: Json) -> list[Json]:
 
 def case(*items: Json, policy: Policy | None = KAI, **more: Any) -> Case:
     documents = [{"apiVersion": "v1", "kind": "List", "items": list(items)}]
-    [made] = read_cases([("now.yaml", documents)], policy=policy, **more)
-    return made
+    [replay_case] = read_cases([("now.yaml", documents)], policy=policy, **more)
+    return replay_case
 
 
 def sessions(made: Case, cycles: int = 1) -> list[ReplayResult]:
@@ -81,12 +81,12 @@ FULL: Json = {
 
 
 def test_a_gang_is_bound_and_runs_in_the_next_session() -> None:
-    made = case(*objects(GANG["cluster"]))
-    first, second = sessions(made, cycles=2)
+    replay_case = case(*objects(GANG["cluster"]))
+    first, second = sessions(replay_case, cycles=2)
     assert first.binds == {"default/gang-0": "a", "default/gang-1": "a"}
     assert second.binds == {}
     assert second.tasks == {"default/gang": {"Running": 2}}
-    assert sharded(made).binds.keys() == first.binds.keys()
+    assert sharded(replay_case).binds.keys() == first.binds.keys()
 
 
 def test_what_does_not_fit_waits_with_the_reason() -> None:
@@ -111,10 +111,12 @@ def test_a_policy_of_kais_in_the_dump_counts() -> None:
         "metadata": {"name": "default"},
         "spec": {"queueDepthPerAction": {"allocate": 7}},
     }
-    made = case(*waits, shard, policy=None)
-    assert made.policy.dialect is Dialect.KAI
-    assert made.policy.kai is not None and made.policy.kai.queue_depth == {"allocate": 7}
-    session, shards = both(made)
+    replay_case = case(*waits, shard, policy=None)
+    assert replay_case.policy.dialect is Dialect.KAI
+    assert replay_case.policy.kai is not None and replay_case.policy.kai.queue_depth == {
+        "allocate": 7
+    }
+    session, shards = both(replay_case)
     assert session.binds == shards.binds == {}
     assert "OverLimit: queue team" in session.pod_groups["default/gang"]["reasons"][0]
     with pytest.raises(PolicyError, match="2 SchedulingShards are in it"):
@@ -178,9 +180,9 @@ def test_another_pool_and_another_scheduler() -> None:
     theirs["metadata"]["annotations"] = {}
     theirs["spec"]["schedulerName"] = "default-scheduler"
     cluster = objects(GANG["cluster"] | {"nodes": [node("a", 2), other]})
-    made = case(*cluster)
-    assert made.in_session is not None
-    for result in both(made):
+    replay_case = case(*cluster)
+    assert replay_case.in_session is not None
+    for result in both(replay_case):
         assert set(result.binds.values()) == {"a"}
     for result in both(case(*cluster, *objects({"pods": [theirs]}))):
         assert result.binds == {}
@@ -201,8 +203,8 @@ def test_what_queues_used_counts_where_the_policy_says_so() -> None:
     usage = {"blue": (0, 0, 900_000_000)}
 
     def of_blue(policy: str, usage: Any) -> set[int]:
-        made = case(*cluster, policy=parse_policy(f"dialect: kai\n{policy}"), usage=usage)
-        return {sum(pod.startswith("default/blue") for pod in r.binds) for r in both(made)}
+        replay_case = case(*cluster, policy=parse_policy(f"dialect: kai\n{policy}"), usage=usage)
+        return {sum(pod.startswith("default/blue") for pod in r.binds) for r in both(replay_case)}
 
     counted = "usageDBConfig: {clientType: ledger}"
     assert of_blue(counted, None) == {2}

@@ -55,10 +55,10 @@ def alone(name: str, **marks: str) -> list[Json]:
 
 def gpu_node(name: str, gpus: int, **labels: str) -> Json:
     """A node with labels of NVIDIA's; ``_`` stands for a dot in their names."""
-    made = node(name, gpus)
+    node_item = node(name, gpus)
     marks = {f"nvidia.com/{key.replace('_', '.')}": value for key, value in labels.items()}
-    made["metadata"]["labels"] = marks
-    return made
+    node_item["metadata"]["labels"] = marks
+    return node_item
 
 
 def limited(gpus: float) -> list[Json]:
@@ -111,8 +111,8 @@ def test_the_label_that_discovery_writes_keeps_nobody_away(strategy: str) -> Non
 def test_restricted_nodes_take_their_kind_alone() -> None:
     policy = parse_policy({"dialect": "kai", "options": {"restrict-node-scheduling": True}})
     nodes = [node("cores", 2), node("gpus", 2), node("none", 2)]
-    for made, role in zip(nodes, ("cpu", "gpu"), strict=False):
-        made["metadata"]["labels"] = {f"node-role.kubernetes.io/{role}-worker": "true"}
+    for item, role in zip(nodes, ("cpu", "gpu"), strict=False):
+        item["metadata"]["labels"] = {f"node-role.kubernetes.io/{role}-worker": "true"}
     pods = [pod("whole", "whole", gpus=1), pod("plain", "plain")]
     groups = [group("whole", 1), group("plain", 1)]
     cluster = {"nodes": nodes, "queues": TEAMS, "podGroups": groups, "pods": pods}

@@ -33,8 +33,8 @@ def decided(monkeypatch: pytest.MonkeyPatch, decide: Decide, *items: Json, under
         statement.commit()
 
     monkeypatch.setattr("laboratory.replay.session.run_action", action)
-    made = case(*items, under=under)
-    return run_session(made.policy, made.recorded)
+    replay_case = case(*items, under=under)
+    return run_session(replay_case.policy, replay_case.recorded)
 
 
 def place(*names: str) -> Decide:
@@ -111,10 +111,10 @@ def test_the_promises_of_a_job_stand_together(monkeypatch: pytest.MonkeyPatch) -
 
     free = policy("preempt", "predicates")
     items = [node("a", cpu=4), *gang("low", pods=4, on="a"), *gang("g", pods=2, cpu=1)]
-    made: list[int] = []
-    monkeypatch.setattr("laboratory.replay.session.ReplayLedger.commit", _noting(made))
+    item: list[int] = []
+    monkeypatch.setattr("laboratory.replay.session.ReplayLedger.commit", _noting(item))
     decided(monkeypatch, decide, *items, under=free)
-    assert made == [1, 2]
+    assert item == [1, 2]
 
 
 def test_a_statement_tells_the_rules_of_every_tier_that_decided(

@@ -35,8 +35,8 @@ RUNNING, DONE, PENDING = Status.RUNNING, Status.SUCCEEDED, Status.PENDING
 def test_the_phase_of_a_group_of_two(
     counts: dict[Status, int], more: dict[str, Any], phase: str
 ) -> None:
-    told: dict[str, Any] = {"leaving": 0, "before": "Pending", "unschedulable": False} | more
-    assert phase_by(counts, minimum=2, **told) == phase
+    report: dict[str, Any] = {"leaving": 0, "before": "Pending", "unschedulable": False} | more
+    assert phase_by(counts, minimum=2, **report) == phase
 
 
 def test_a_snapshot_says_what_only_the_service_knows() -> None:
@@ -63,9 +63,9 @@ def test_a_snapshot_says_what_only_the_service_knows() -> None:
     ]
     dump = snapshot(objects, record)
     assert [item["kind"] for item in dump["items"]].count("Namespace") == 0
-    [made] = read_cases([("dump", [dump])])
-    assert (made.now, made.policy.actions, made.notes) == (taken, ("allocate",), [])
-    jobs_of = {placed_job.job.name: placed_job for placed_job in made.recorded.placed_jobs}
+    [built] = read_cases([("dump", [dump])])
+    assert (built.now, built.policy.actions, built.notes) == (taken, ("allocate",), [])
+    jobs_of = {placed_job.job.name: placed_job for placed_job in built.recorded.placed_jobs}
     assert jobs_of["z"].states == {0: Status.RELEASING}
     assert jobs_of["a"].nominated == {0: 0}
     assert jobs_of["z"].job.created < jobs_of["a"].job.created

@@ -28,9 +28,9 @@ FOUR = [node(f"n{i}") for i in range(4)]
 
 
 def sharded(*items: Json, mode: Mode = Mode.NONE, seed: int = 0, shards: int = 2) -> ReplayResult:
-    made = case(*items, under=UNDER)
+    replay_case = case(*items, under=UNDER)
     wanted = ShardedRun(shards=shards, mode=mode, seed=seed)
-    return run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    return run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
 
 
 def test_shards_start_as_much_as_one_session() -> None:
@@ -38,8 +38,8 @@ def test_shards_start_as_much_as_one_session() -> None:
     [alone] = sessions(case(*items, under=policy("allocate", "gang", "predicates")))
     together = sharded(*items)
     assert len(together.binds) == len(alone.binds) == 15
-    told = [group["phase"] for group in together.pod_groups.values()]
-    assert sorted(told) == ["Inqueue", *["Running"] * 5]
+    reports = [group["phase"] for group in together.pod_groups.values()]
+    assert sorted(reports) == ["Inqueue", *["Running"] * 5]
 
 
 def test_the_seed_decides_and_nothing_else() -> None:
@@ -75,9 +75,9 @@ def test_victims_are_no_fewer_than_there_are(shards: int, monkeypatch: pytest.Mo
         items += gang(f"small{i}", pods=1, on=f"n{i % 10}", queue="rich", minMember=0)
     items += gang("whole", pods=5, cpu=4, queue="poor")
     under = policy("allocate, reclaim", "priority", "gang", "predicates", "proportion")
-    made = case(*items, under=under)
+    replay_case = case(*items, under=under)
     wanted = ShardedRun(shards=shards, mode=Mode.SOFT, seed=0)
-    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
     assert len(result.evicted) == 20
     assert len(result.binds) == 5
 
@@ -102,25 +102,27 @@ def test_devices_that_are_claimed_count_against_their_queue(shards: int) -> None
         items += members
     counts = {"capacity.DynamicResourceAllocationEnable": True}
     plugins = [{"name": "gang"}, {"name": "capacity", "arguments": counts}]
-    made = case(*items, under={"actions": "allocate", "tiers": [{"plugins": plugins}]})
+    replay_case = case(*items, under={"actions": "allocate", "tiers": [{"plugins": plugins}]})
     wanted = ShardedRun(shards=shards, mode=Mode.SOFT, seed=0)
-    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
     assert len(result.binds) == 2
 
 
 def test_without_allocate_nobody_gets_idle_room() -> None:
-    made = case(*FOUR, *gang("waits", pods=1), under=policy("backfill", "gang", "predicates"))
+    replay_case = case(
+        *FOUR, *gang("waits", pods=1), under=policy("backfill", "gang", "predicates")
+    )
     wanted = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
-    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
     assert result.binds == {}
     assert result.pod_groups["ns/waits"]["phase"] == "Inqueue"
 
 
 def test_without_gang_members_start_one_by_one() -> None:
     """Under a policy that keeps no gangs the ledger keeps none either."""
-    made = case(*FOUR[:1], *gang("wide", pods=6), under=policy("allocate", "predicates"))
+    replay_case = case(*FOUR[:1], *gang("wide", pods=6), under=policy("allocate", "predicates"))
     wanted = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
-    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
     assert len(result.binds) == 4
     assert sharded(*FOUR[:1], *gang("wide", pods=6)).binds == {}
 
@@ -146,9 +148,9 @@ def test_room_is_made_and_taken() -> None:
         *gang("top", pods=1, cpu=2, priorityClassName="top"),
     ]
     under = policy("allocate, preempt", "priority", "gang", "conformance", "predicates")
-    made = case(*items, under=under)
+    replay_case = case(*items, under=under)
     wanted = ShardedRun(shards=2, mode=Mode.SOFT, seed=0)
-    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
     assert set(result.binds) == {"ns/top-0"}
     assert len(result.evicted) == 2
     assert result.pod_groups["ns/top"] == {"phase": "Running", "reasons": []}
@@ -170,31 +172,31 @@ def test_a_podgroup_without_pods_is_admitted_and_counts() -> None:
     groups += [group("part", minimum=2, phase="Pending"), pod("part-0", group="part")]
     under = policy("enqueue, allocate", "gang", "predicates", "capacity")
     small = queue("small", capability={"cpu": "4"})
-    made = case(*FOUR, small, *groups, under=under)
+    replay_case = case(*FOUR, small, *groups, under=under)
     wanted = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
-    result = run_sharded(made.policy, made.recorded, wanted, name=made.id)
-    phases = {name: told["phase"] for name, told in result.pod_groups.items()}
+    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
+    phases = {name: report["phase"] for name, report in result.pod_groups.items()}
     assert phases.pop("ns/part") == "Inqueue"
     assert sorted(phases.values()) == ["Inqueue", "Pending"]
 
 
 def test_dealing_moves_nodes_with_all_that_is_on_them() -> None:
-    made = case(*FOUR, pod("a", on="n1"), pod("b", on="n3"), under=UNDER).recorded
-    dealt = deal(made, 7)
+    replay_case = case(*FOUR, pod("a", on="n1"), pod("b", on="n3"), under=UNDER).recorded
+    dealt = deal(replay_case, 7)
     assert [node.row for node in dealt.nodes] == [0, 1, 2, 3]
-    assert [node.name for node in dealt.nodes] != [node.name for node in made.nodes]
+    assert [node.name for node in dealt.nodes] != [node.name for node in replay_case.nodes]
     names = {node.row: node.name for node in dealt.nodes}
     assert [names[placed_job.rows[0]] for placed_job in dealt.placed_jobs] == ["n1", "n3"]
 
 
 def sharing(name: str, *, on: str = "", has: str = "") -> list[Json]:
     """A gang of one pod that has more than half of a GPU, or asks for it. ``has``: which one."""
-    made = gang(name, pods=1, on=on)
+    gang_items = gang(name, pods=1, on=on)
     asked = {"volcano.sh/vgpu-number": "1", "volcano.sh/vgpu-memory": "600"}
-    made[1]["spec"]["containers"][0]["resources"] = {"requests": asked, "limits": asked}
+    gang_items[1]["spec"]["containers"][0]["resources"] = {"requests": asked, "limits": asked}
     if has:
-        made[1]["metadata"]["annotations"][ASSIGNED] = f"{has},V100,600,0:;"
-    return made
+        gang_items[1]["metadata"]["annotations"][ASSIGNED] = f"{has},V100,600,0:;"
+    return gang_items
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -210,8 +212,8 @@ def test_a_device_is_of_who_has_it(shards: int) -> None:
     under = policy("allocate", "gang", "predicates", "deviceshare")
     under["tiers"][0]["plugins"][-1]["arguments"] = {"deviceshare.VGPUEnable": True}
     items = [machine, *sharing("has", on="n0", has="b"), *sharing("one"), *sharing("two")]
-    made = case(*items, under=under)
-    [alone] = sessions(made)
+    replay_case = case(*items, under=under)
+    [alone] = sessions(replay_case)
     wanted = ShardedRun(shards=shards, mode=Mode.NONE, seed=1)
-    together = run_sharded(made.policy, made.recorded, wanted, name=made.id)
+    together = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
     assert len(alone.binds) == len(together.binds) == 1

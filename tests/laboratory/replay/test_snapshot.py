@@ -42,9 +42,9 @@ def cases(text: str) -> Case:
 
 async def snapshot(service: Running) -> str:
     def ask() -> str:
-        said = CliRunner().invoke(app, ["snapshot", "--server", service.url])
-        assert said.exit_code == 0, said.output
-        return said.stdout
+        result = CliRunner().invoke(app, ["snapshot", "--server", service.url])
+        assert result.exit_code == 0, result.output
+        return result.stdout
 
     return await asyncio.to_thread(ask)
 

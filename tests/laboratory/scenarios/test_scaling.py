@@ -81,11 +81,11 @@ def test_the_command_tells_it_to_people_and_to_scripts(tmp_path: Path) -> None:
     file.write_text(f"submit,duration,gpus,queue\n{rows}\n")
     cluster = ["--nodes", "4", "--gpus-per-node", "4", "--shards", "1,2", "--seeds", "1"]
     asked = ["scaling", str(file), *cluster, "--processes", "1"]
-    told = CliRunner().invoke(app, [*asked, "-o", "json"])
-    assert told.exit_code == 0, told.output
-    found = json.loads(told.stdout.splitlines()[-1])
-    assert [row["shards"] for row in found["compared"]] == [1, 2]
-    assert all(run["started"] == 79 for run in found["runs"])
+    result = CliRunner().invoke(app, [*asked, "-o", "json"])
+    assert result.exit_code == 0, result.output
+    body = json.loads(result.stdout.splitlines()[-1])
+    assert [row["shards"] for row in body["compared"]] == [1, 2]
+    assert all(run["started"] == 79 for run in body["runs"])
     assert "AGAINST THE FIRST" in CliRunner().invoke(app, asked).stdout
 
 
@@ -96,9 +96,9 @@ def test_the_command_tells_it_to_people_and_to_scripts(tmp_path: Path) -> None:
 def test_a_mistake_is_told(tmp_path: Path, more: list[str], told: str) -> None:
     file = tmp_path / "jobs.csv"
     file.write_text("submit,duration,gpus,queue\n0,1,99,q\n")
-    found = CliRunner().invoke(app, ["scaling", str(file), *more])
-    assert isinstance(found.exception, CommandError)
-    assert told in str(found.exception)
+    result = CliRunner().invoke(app, ["scaling", str(file), *more])
+    assert isinstance(result.exception, CommandError)
+    assert told in str(result.exception)
 
 
 @pytest.mark.parametrize(

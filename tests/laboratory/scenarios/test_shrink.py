@@ -52,9 +52,9 @@ def test_failing_seed_leaves_a_small_scenario_that_fails_again(
     only = ["--seeds", f"{seed}..{seed}", "--keep", str(tmp_path), "--shrink", "30"]
     code = run(["chaos", "sim", *only, "-o", "json"])
     assert code == 1
-    said = capsys.readouterr()
-    assert f"seed {seed} fails: promise 2" in said.err
-    assert orjson.loads(said.out.splitlines()[-1])["violations"][0]["seed"] == seed
+    captured = capsys.readouterr()
+    assert f"seed {seed} fails: promise 2" in captured.err
+    assert orjson.loads(captured.out.splitlines()[-1])["violations"][0]["seed"] == seed
 
     kept = tmp_path / f"sim-{seed}.json"
     small = Scenario.from_json(kept.read_text())

@@ -63,8 +63,8 @@ _PASSING = ("_journal", "templates")
 
 
 def _registry(registry: Registry) -> dict[str, Any]:
-    found = {name: getattr(registry, name) for name in Registry.__slots__ if name not in _PASSING}
-    return found | {"slots": registry.slots.names}
+    results = {name: getattr(registry, name) for name in Registry.__slots__ if name not in _PASSING}
+    return results | {"slots": registry.slots.names}
 
 
 def _job(state: Any) -> tuple[Any, ...]:

@@ -27,9 +27,9 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def named_node(number: int) -> Item:
-    made: Item = node(number)
-    made["metadata"]["labels"] = {HOSTNAME: f"n{number}"}
-    return made
+    node_item: Item = node(number)
+    node_item["metadata"]["labels"] = {HOSTNAME: f"n{number}"}
+    return node_item
 
 
 def queue(name: str, **spec: Any) -> Item:

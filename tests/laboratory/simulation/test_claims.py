@@ -22,9 +22,9 @@ DRIVER = "gpu.example.com"
 
 
 def with_pod(name: str, **spec: Any) -> Item:
-    made = job(name, 1, seconds=3)
-    made["spec"]["tasks"][0]["template"]["spec"].update(spec)
-    return made
+    job_item = job(name, 1, seconds=3)
+    job_item["spec"]["tasks"][0]["template"]["spec"].update(spec)
+    return job_item
 
 
 def devices(nodes: int, each: int) -> list[Item]:

@@ -22,9 +22,9 @@ LONG = "5000"
 
 
 def lasting(pod: Item) -> Item:
-    made = copy.deepcopy(pod)
-    made["metadata"].setdefault("annotations", {})["quadrant.dev/duration"] = LONG
-    return made
+    pod_item = copy.deepcopy(pod)
+    pod_item["metadata"].setdefault("annotations", {})["quadrant.dev/duration"] = LONG
+    return pod_item
 
 
 @pytest.mark.parametrize("moved_at", [9.3, 9.9])

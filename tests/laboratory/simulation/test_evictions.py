@@ -112,14 +112,14 @@ def _watch_late(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
     current, answered, stopped = evictions._current, Victims.answered, Coordinator.stopped
 
     def counted_current(reports: Reports, incarnations: Mapping[str, int]) -> Reports:
-        found = current(reports, incarnations)
-        seen["late report"] += len(found.tasks) < len(reports.tasks)
-        return found
+        result = current(reports, incarnations)
+        seen["late report"] += len(result.tasks) < len(reports.tasks)
+        return result
 
     def counted_answered(self: Victims, plan: BindPlan, answers: BindAnswers) -> BindAnswers:
-        found = answered(self, plan, answers)
-        seen["late answer"] += BindAnswer.OVER in found.answers
-        return found
+        result = answered(self, plan, answers)
+        seen["late answer"] += BindAnswer.OVER in result.answers
+        return result
 
     def counted_stopped(
         self: Coordinator,
@@ -164,9 +164,9 @@ def _calm() -> tuple[Scenario, Counter[str], Evicted, float]:
     for wanted in evicting():
         calm = replace(wanted, faults=(), faulty=False, network=CALM)
         simulation = build(calm)
-        told: list[tuple[Evicted, float]] = []
+        reports: list[tuple[Evicted, float]] = []
 
-        def look(one: Simulation = simulation, seen: list[tuple[Evicted, float]] = told) -> None:
+        def look(one: Simulation = simulation, seen: list[tuple[Evicted, float]] = reports) -> None:
             if seen:
                 return
             snapshot = at_once(one.ledger.snapshot())
@@ -178,8 +178,8 @@ def _calm() -> tuple[Scenario, Counter[str], Evicted, float]:
             ]
 
         simulation.run(until=UNTIL, inspect=look)
-        if told:
-            return calm, simulation.happened, *told[0]
+        if reports:
+            return calm, simulation.happened, *reports[0]
     raise AssertionError("no seed evicts")
 
 

@@ -14,40 +14,40 @@ from tests.coordinator.order.helpers import answer, job, order, placed, turns
 def test_capacity_freed_while_a_worker_looked_wakes_the_line() -> None:
     """Seed 62: the gang was found infeasible on a view older than the last release, and nothing
     was left that could have woken it."""
-    made = order(nodes=1, cpus=4, window=2, count_first=False)
-    made.put_job(job(1, count=2))
-    made.outcome(placed(turns(made)[0]))
-    made.put_job(job(2, count=4))
-    (turn,) = turns(made)
-    made.task_changed(1, TaskState.BOUND, [0, 1], [0, 0])
-    made.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
-    made.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"Insufficient cpu": 1}))
-    due = made.next_due()
+    new_order = order(nodes=1, cpus=4, window=2, count_first=False)
+    new_order.put_job(job(1, count=2))
+    new_order.outcome(placed(turns(new_order)[0]))
+    new_order.put_job(job(2, count=4))
+    (turn,) = turns(new_order)
+    new_order.task_changed(1, TaskState.BOUND, [0, 1], [0, 0])
+    new_order.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
+    new_order.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"Insufficient cpu": 1}))
+    due = new_order.next_due()
     assert due is not None
-    assert [turn.jid for turn in turns(made, due)] == [2]
+    assert [turn.jid for turn in turns(new_order, due)] == [2]
 
 
 def test_line_that_nothing_was_freed_for_stays_held() -> None:
-    made = order(nodes=1, cpus=4, count_first=False)
-    made.put_job(job(1, count=4))
-    (turn,) = turns(made)
-    made.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"Insufficient cpu": 1}))
-    assert made.next_due() is None
-    assert turns(made, 10.0) == []
+    new_order = order(nodes=1, cpus=4, count_first=False)
+    new_order.put_job(job(1, count=4))
+    (turn,) = turns(new_order)
+    new_order.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"Insufficient cpu": 1}))
+    assert new_order.next_due() is None
+    assert turns(new_order, 10.0) == []
 
 
 def test_nominated_job_returns_to_the_shard_that_nominated_it() -> None:
     """Its second turn went to the next shard, which in hard mode cannot use what it was promised:
     the nominations were given up and the wait began anew."""
-    made = order(nodes=1, cpus=4)
-    made.put_job(job(1, count=4))
+    new_order = order(nodes=1, cpus=4)
+    new_order.put_job(job(1, count=4))
     dispatcher = Dispatcher(2)
     for shard in (0, 1):
         dispatcher.up(shard, Epoch(1, str(shard)))
-    (turn,) = turns(made)
+    (turn,) = turns(new_order)
     dispatcher.route(turn, {})
-    made.outcome(placed(turn, level=3))  # nothing leaves its node any more: woken at once
-    (again,) = turns(made)
+    new_order.outcome(placed(turn, level=3))  # nothing leaves its node any more: woken at once
+    (again,) = turns(new_order)
     assert again.attempt
     assert again.nominated
     dispatcher.route(again, {})
@@ -70,32 +70,32 @@ def test_bind_to_a_node_that_is_not_known_yet_is_planned_later() -> None:
 def test_what_leaves_a_full_queue_blocks_it_until_it_has_left_and_then_wakes_it() -> None:
     """Seed 18: the ledger counts a leaving task against the capability, Order did not; turns were
     refused four times in a row, and the end that would have let one pass woke nobody."""
-    made = order(nodes=4)
+    new_order = order(nodes=4)
     limited = Queue(qid=0, name="a", capability=((CPU, 2000),))
-    made.put_queue(limited)
-    made.put_job(job(1, count=2))
-    made.outcome(placed(turns(made)[0]))
-    made.put_job(job(2, count=2))
-    made.task_changed(1, TaskState.RELEASING, [0, 1], [0, 0])
-    assert turns(made) == []
-    before = made.accounts.capacity.changes
-    made.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
-    assert made.accounts.capacity.changes > before
-    assert [turn.jid for turn in turns(made)] == [2]
-    made.validate()
+    new_order.put_queue(limited)
+    new_order.put_job(job(1, count=2))
+    new_order.outcome(placed(turns(new_order)[0]))
+    new_order.put_job(job(2, count=2))
+    new_order.task_changed(1, TaskState.RELEASING, [0, 1], [0, 0])
+    assert turns(new_order) == []
+    before = new_order.accounts.capacity.changes
+    new_order.task_changed(1, TaskState.SUCCEEDED, [0, 1], [0, 0])
+    assert new_order.accounts.capacity.changes > before
+    assert [turn.jid for turn in turns(new_order)] == [2]
+    new_order.validate()
 
 
 def test_bind_refused_during_an_earlier_turn_does_not_hide_the_next_outcome() -> None:
     """Seed 24: the refusal came while a turn for other tasks was open that ended in a nomination;
     the task's next placement was then taken for the refused one, and it was placed again."""
-    made = order(nodes=2)
-    made.put_job(job(1, count=3, minimum=1))
-    made.outcome(placed(turns(made)[0]))
-    (other,) = turns(made)
+    new_order = order(nodes=2)
+    new_order.put_job(job(1, count=3, minimum=1))
+    new_order.outcome(placed(turns(new_order)[0]))
+    (other,) = turns(new_order)
     assert other.runs[0].tasks[0] == 1
-    made.task_changed(1, TaskState.PENDING, [0], [0])
-    made.outcome(placed(other, count=1, level=3))
-    (again,) = turns(made)
+    new_order.task_changed(1, TaskState.PENDING, [0], [0])
+    new_order.outcome(placed(other, count=1, level=3))
+    (again,) = turns(new_order)
     assert again.runs[0].tasks[0] == 0
-    made.outcome(placed(again, count=1))
-    assert made.jobs[1].states[0] == TaskState.BINDING
+    new_order.outcome(placed(again, count=1))
+    assert new_order.jobs[1].states[0] == TaskState.BINDING

@@ -65,8 +65,8 @@ def _domain(members: list[int]) -> Item:
 @pytest.mark.parametrize("mode", [Mode.SOFT, Mode.HARD])
 def test_every_job_ends_and_no_promise_breaks_while_nodes_change_hands(mode: Mode) -> None:
     for number in range(SEEDS):
-        found = play(tide(number, mode))
-        assert not found.broken, f"tide {number}, {mode.value}: {found.broken[0]}"
+        result = play(tide(number, mode))
+        assert not result.broken, f"tide {number}, {mode.value}: {result.broken[0]}"
 
 
 def test_what_makes_it_hard_does_happen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,12 +75,12 @@ def test_what_makes_it_hard_does_happen(monkeypatch: pytest.MonkeyPatch) -> None
     waits_for, restore = Handover.waits_for, Handover.restore
 
     def counted(self: Handover, workers: Mapping[int, ShardState]) -> list[int] | None:
-        found = waits_for(self, workers)
-        for giver in found or ():
+        result = waits_for(self, workers)
+        for giver in result or ():
             open_calls = [c for c in workers[giver].calls if c <= self._last_call]
             seen["statements under way"] += bool(open_calls)
             seen["an older view"] += not open_calls
-        return found
+        return result
 
     def restored(self: Handover, put: PutPartition, *, at: str) -> None:
         restore(self, put, at=at)

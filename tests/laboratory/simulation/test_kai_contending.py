@@ -27,10 +27,10 @@ TIMES = ("", "", "1s", "4s")
 
 def queues(draw: Random) -> list[Item]:
     """Two branches, a leaf in each, and two leaves of their own."""
-    made = [queue("top", "", quota=draw.randint(2, 12), limit=-1)]
+    items = [queue("top", "", quota=draw.randint(2, 12), limit=-1)]
     for name in LEAVES:
         times = {field: draw.choice(TIMES) for field in ("preemptMinRuntime", "reclaimMinRuntime")}
-        made.append(
+        items.append(
             queue(
                 name,
                 draw.choice(["", "top"]),
@@ -39,7 +39,7 @@ def queues(draw: Random) -> list[Item]:
                 **{field: time for field, time in times.items() if time},
             )
         )
-    return made
+    return items
 
 
 def gang(draw: Random, name: str) -> list[Item]:
@@ -81,12 +81,12 @@ def test_nobody_loses_what_its_queue_may_keep(first: int) -> None:
 
 def rules_broken(*seeds: int) -> set[str]:
     """The rules that the checker finds broken in these runs, which may come to no end."""
-    found = set[str]()
+    result = set[str]()
     for seed in seeds:
         run = made(seed)
         run.until(40.0)
-        found |= {v.rule for v in check_lines(run.notes.lines, name="planted").violations}
-    return found
+        result |= {v.rule for v in check_lines(run.notes.lines, name="planted").violations}
+    return result
 
 
 def test_a_reclaim_without_its_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,12 +41,12 @@ def with_master(
 ) -> Item:
     """A gang of workers of two cores, and a master that asks for nothing."""
     affinity = APART if slow else None
-    made = job(name, workers, minimum=workers + 1, cpu="2", affinity=affinity, seconds=seconds)
+    job_item = job(name, workers, minimum=workers + 1, cpu="2", affinity=affinity, seconds=seconds)
     master = job(name, 1, cpu="", affinity=APART if slow else None)["spec"]["tasks"][0]
     if not anywhere:
         master["template"]["spec"]["nodeSelector"] = {"disk": "ssd"}
-    made["spec"]["tasks"].append({**master, "name": "master"})
-    return made
+    job_item["spec"]["tasks"].append({**master, "name": "master"})
+    return job_item
 
 
 @pytest.mark.parametrize("seed", range(examples(24, least=3)))

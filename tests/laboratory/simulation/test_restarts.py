@@ -21,27 +21,27 @@ ENDS = ("SUCCEEDED", "FAILED", "LOST")
 
 def restarts(played: ScenarioResult) -> Counter[str]:
     """The ends after which tasks began anew, and the evictions for that."""
-    found: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     states: dict[tuple[int, int], str] = {}
     for event in map(json.loads, played.notes.lines):
         for name, jid, tasks, *_ in event["items"] if event["ev"] == "status" else ():
             before = [states.get((jid, tix), "") for tix in tasks]
-            found.update(end for end in before if name == "PENDING" and end in ENDS)
+            counter.update(end for end in before if name == "PENDING" and end in ENDS)
             states |= {(jid, tix): name for tix in tasks}
         reasons = [s.get("reason", "") for s in event.get("statements", ())]
-        found["evicted"] += sum(reason.startswith("restart: ") for reason in reasons)
-    return found
+        counter["evicted"] += sum(reason.startswith("restart: ") for reason in reasons)
+    return counter
 
 
 def test_pods_begin_anew_whatever_dies() -> None:
-    found: Counter[str] = Counter()
+    counter: Counter[str] = Counter()
     for seed in SEEDS:
         wanted = scenario(seed)
         assert wanted.restarts
         played = play(wanted)
         assert played.broken == []
-        found += restarts(played)
-    assert all(found[name] for name in ("SUCCEEDED", "FAILED", "evicted")), found
+        counter += restarts(played)
+    assert all(counter[name] for name in ("SUCCEEDED", "FAILED", "evicted")), counter
 
 
 def test_a_restart_that_is_no_other_incarnation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,9 +55,9 @@ def ended(seed: int, shards: int, action: str) -> SearchesResult:
     draw, own = Random(seed), GPUS // TREES
     starved = 2 if "reclaim" in action else 0
     queues = [
-        made
+        item
         for tree in range(TREES)
-        for made in (
+        for item in (
             queue(f"top{tree}", "", quota=own, limit=own),
             queue(f"leaf{tree}", f"top{tree}", quota=own - starved, limit=-1),
             queue(f"poor{tree}", f"top{tree}", quota=starved, limit=-1),
@@ -79,17 +79,17 @@ def ended(seed: int, shards: int, action: str) -> SearchesResult:
         run.submit(*single(f"starved-{at}", f"poor{at % TREES}", "train"), at=FILLED)
     if ends:
         run.submit(*single("wide", "leaf0", "train", gpus=2), at=FILLED - 0.01)
-    found, now = SearchesResult([], 0, set()), FILLED - 0.01
+    result, now = SearchesResult([], 0, set()), FILLED - 0.01
     while now < END:
         now += 0.01 if now < FILLED + 2 else 1.0
         run.until(now)
         out = run.sim.core.order.contention.out
-        found.most = max(found.most, len(out))
-        found.actions |= set(out.values())
+        result.most = max(result.most, len(out))
+        result.actions |= set(out.values())
     states = run.sim.core.order.jobs.values()
-    found.running = sorted(s.job.name for s in states if s.states.count(TaskState.RUNNING))
+    result.running = sorted(s.job.name for s in states if s.states.count(TaskState.RUNNING))
     run.sim.core.validate()
-    return found
+    return result
 
 
 WANTED = {

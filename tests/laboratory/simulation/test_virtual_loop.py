@@ -24,8 +24,8 @@ class LoopStage:
         self.seen.append((what, round(self.timeline.now - 1_000, 3)))
 
     def run(self) -> list[tuple[str, float]]:
-        while (found := self.timeline.next_event(2_000.0)) is not None:
-            found[1]()
+        while (result := self.timeline.next_event(2_000.0)) is not None:
+            result[1]()
         return self.seen
 
 
@@ -126,8 +126,8 @@ def test_a_pause_of_a_loop_does_not_keep_a_run_going() -> None:
 
     stage.loop.start(main())
     quiet = []
-    while (found := stage.timeline.next_event(2_000.0)) is not None:
-        found[1]()
+    while (result := stage.timeline.next_event(2_000.0)) is not None:
+        result[1]()
         quiet.append((round(stage.timeline.now - 1_000, 3), stage.timeline.quiet()))
     assert quiet == [(0.0, False), (0.1, True), (5.1, True)]
     assert stage.seen == [("awake", 5.1)]

@@ -75,14 +75,14 @@ def evictors(session: Session) -> list[tuple[SessionJob, SessionJob, str]]:
     """(victim's job, evictor's job, action) of every eviction."""
     by_key = {job.job.key: job for job in session.world.session_jobs()}
     tasks = {task.key: task.job for task in session.world.tasks()}
-    found = []
+    results = []
     for op in session.committed:
         if op.kind is OpKind.EVICT:
-            told, key = op.reason.split("): for ")
-            action, rules = told.split(" (")
+            report, key = op.reason.split("): for ")
+            action, rules = report.split(" (")
             assert rules
-            found.append((op.task.job, by_key.get(key) or tasks[key], action))
-    return found
+            results.append((op.task.job, by_key.get(key) or tasks[key], action))
+    return results
 
 
 def check_books(session: Session) -> None:

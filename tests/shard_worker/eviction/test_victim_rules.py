@@ -282,7 +282,11 @@ class TestCdp:
 
 
 def test_a_statement_names_every_tier_that_decided_an_eviction_of_it() -> None:
-    told = ["reclaim (gang): for ns/a-0", "reclaim (gang): for ns/a-1", "reclaim (drf): for ns/a-1"]
-    assert joined(told) == "reclaim (gang; drf): for ns/a-0"
-    assert joined(told[:2]) == told[0]
+    reports = [
+        "reclaim (gang): for ns/a-0",
+        "reclaim (gang): for ns/a-1",
+        "reclaim (drf): for ns/a-1",
+    ]
+    assert joined(reports) == "reclaim (gang; drf): for ns/a-0"
+    assert joined(reports[:2]) == reports[0]
     assert joined(["shuffle", "shuffle"]) == "shuffle"

@@ -22,8 +22,8 @@ PROGRESS = Progress(parent=[-1], minimum=[1], held=[0], waiting=[0], best_effort
 
 
 def job(**changes: Any) -> JobInfo:
-    made = Job(0, "ns", "a", "PodGroup", "u", "q", 0.0, **changes)
-    return JobInfo(job=made, qid=0, held=[0], waiting=[0], best_effort=[0])
+    new_job = Job(0, "ns", "a", "PodGroup", "u", "q", 0.0, **changes)
+    return JobInfo(job=new_job, qid=0, held=[0], waiting=[0], best_effort=[0])
 
 
 def session_of(*tiers: list[tuple[str, Callable[..., object]]], **flags: bool) -> Session:

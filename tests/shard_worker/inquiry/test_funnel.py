@@ -187,22 +187,22 @@ def test_every_node_is_counted_once_and_leave_one_out_is_what_brute_force_finds(
     cluster: list[FunnelNode], cls: TaskClass, mode: Mode, data: st.DataObject
 ) -> None:
     own = data.draw(st.sets(st.integers(0, len(cluster) - 1)))
-    found, view = look(cluster, cls, mode=mode, own=own)
-    assert found.total == len(cluster)
-    assert sum(check.count for check in found.checks) + found.fits == found.total
+    result, view = look(cluster, cls, mode=mode, own=own)
+    assert result.total == len(cluster)
+    assert sum(check.count for check in result.checks) + result.fits == result.total
 
     compiled = CompiledClasses(view=view, session=SESSION, mode=mode, seed=1).get(0)
     fitting = [row for row in range(len(cluster)) if compiled.fits(row)[0]]
-    assert found.fits == len(fitting)
+    assert result.fits == len(fitting)
 
     checks = every_check(cls, mode)
     verdicts = [
         [passes(check, machine, cls, own=row in own) for check in checks]
         for row, machine in enumerate(cluster)
     ]
-    told = {(check.kind, check.name, check.slot): check for check in found.checks}
+    reports = {(check.kind, check.name, check.slot): check for check in result.checks}
     for i, named in enumerate(checks):
-        check = told.pop((named.kind, named.name, named.slot), None)
+        check = reports.pop((named.kind, named.name, named.slot), None)
         fails = [r for r, v in enumerate(verdicts) if not v[i]]
         others = [r for r, v in enumerate(verdicts) if all(v[:i] + v[i + 1 :])]
         if check is None:  # whoever fails it fails another one before
@@ -212,7 +212,7 @@ def test_every_node_is_counted_once_and_leave_one_out_is_what_brute_force_finds(
         assert check.starts == sum(tasks(cluster[r], cls, check) for r in others)
         first = [r for r in fails if all(verdicts[r][:i])]
         assert (check.count, check.examples) == (len(first), first[:5])
-    assert not told
+    assert not reports
 
 
 def every_check(cls: TaskClass, mode: Mode) -> list[FunnelCheck]:
@@ -239,10 +239,10 @@ def test_a_smaller_request_that_is_proposed_fits_and_the_next_step_does_not(
     cluster: list[FunnelNode], cls: TaskClass, wanted: int
 ) -> None:
     everyone = set(range(len(cluster)))
-    found, _ = look(cluster, cls, mode=Mode.SOFT, own=everyone, wanted=wanted)
-    if found.starts >= wanted:
-        assert found.smaller == []
-    for slot, amount in found.smaller:
+    result, _ = look(cluster, cls, mode=Mode.SOFT, own=everyone, wanted=wanted)
+    if result.starts >= wanted:
+        assert result.smaller == []
+    for slot, amount in result.smaller:
         step = 100 if slot == CPU and dict(cls.requests)[CPU] > 100 else 1000
         step = 1 << 26 if slot == MEMORY else step
         assert 0 < amount < dict(cls.requests)[slot]
@@ -263,10 +263,10 @@ def test_the_nearest_nodes_lack_the_least() -> None:
 
     cls = TaskClass(requests=((CPU, 1000), (PODS, 1), (GPU, 8000)))
     cluster = [machine(0), machine(6000, leaving=2000), machine(4000)]
-    found, _ = look(cluster, cls, mode=Mode.SOFT, own={0, 1, 2})
-    assert [near.row for near in found.near] == [1, 2, 0]
-    assert found.near[0].lacks == [(GPU, 8000, 6000, 8000)]
-    assert (found.starts, found.later, found.empty) == (0, 1, 3)
+    result, _ = look(cluster, cls, mode=Mode.SOFT, own={0, 1, 2})
+    assert [near.row for near in result.near] == [1, 2, 0]
+    assert result.near[0].lacks == [(GPU, 8000, 6000, 8000)]
+    assert (result.starts, result.later, result.empty) == (0, 1, 3)
 
 
 def test_a_host_port_holds_back_by_its_name() -> None:
@@ -277,15 +277,15 @@ def test_a_host_port_holds_back_by_its_name() -> None:
         [machine.record()] * 4, classes={0: cls}, nodes=[machine.node(row) for row in range(4)]
     )
     taken, promised = [0, 1, 0, 0, 0], [0, 0, 0, 0, 1]
-    told = [(0, taken), (1, promised)]
+    reports = [(0, taken), (1, promised)]
     name = port_name("TCP", 80)
-    view.set_rows(Rows([], [], [(row, name, pack_thing(2, what)) for row, what in told]))
-    found = funnel(cls, view=view, session=SESSION, mode=Mode.SOFT, needed=3)
-    assert (found.fits, found.starts, found.later, found.empty) == (2, 2, 2, 4)
-    assert (found.named, found.scarce) == (["host port 80/TCP"], [])
-    counted = [(check.kind, check.name, check.count) for check in found.checks]
+    view.set_rows(Rows([], [], [(row, name, pack_thing(2, what)) for row, what in reports]))
+    result = funnel(cls, view=view, session=SESSION, mode=Mode.SOFT, needed=3)
+    assert (result.fits, result.starts, result.later, result.empty) == (2, 2, 2, 4)
+    assert (result.named, result.scarce) == (["host port 80/TCP"], [])
+    counted = [(check.kind, check.name, check.count) for check in result.checks]
     assert counted == [("thing", "host port 80/TCP", 1), ("promised", PROMISED, 1)]
-    why = from_funnel(RoleFunnel(0, "web", 3, found), cls.requests, ["cpu", "memory", "pods"])
+    why = from_funnel(RoleFunnel(0, "web", 3, result), cls.requests, ["cpu", "memory", "pods"])
     assert why.message == (
         "gang of 3 (web), 2 can start now; each takes host port 80/TCP of its node, "
         "free on 2 of 4 matching nodes"
@@ -303,6 +303,6 @@ def test_many_different_taints_are_told_as_one(kinds: int, checks: int) -> None:
         for n in range(kinds)
     ]
     cls = TaskClass(requests=((CPU, 1000), (PODS, 1)))
-    found, _ = look(cluster, cls, mode=Mode.SOFT, own=set(range(kinds)))
-    assert len(found.checks) == checks
-    assert sum(check.count for check in found.checks) == kinds
+    result, _ = look(cluster, cls, mode=Mode.SOFT, own=set(range(kinds)))
+    assert len(result.checks) == checks
+    assert sum(check.count for check in result.checks) == kinds

@@ -41,19 +41,19 @@ def test_it_finds_what_the_same_turns_would_come_to(
     used: list[int], gangs: list[int], mode: Mode
 ) -> None:
     asked = [turn(tasks, jid=jid) for jid, tasks in enumerate(gangs)]
-    told = view(*used)
-    before = told.columns.image()
+    report = view(*used)
+    before = report.columns.image()
     session = session_of()
-    found = examine(
+    findings = examine(
         Inquiry(asked, [{0: len(t.runs[0].tasks)} for t in asked]),
-        classes_of(told, session, mode=mode),
+        classes_of(report, session, mode=mode),
     )
-    assert told.columns.image() == before
-    assert told.columns.settled
+    assert report.columns.image() == before
+    assert report.columns.settled
 
     real = view(*used)
     classes = classes_of(real, session, mode=mode)
-    for one, finding in zip(asked, found, strict=True):
+    for one, finding in zip(asked, findings, strict=True):
         placed = place(one, session=session, view=real, classes=classes)
         rows = [row for p in finding.placements if p.kind == ALLOCATE for row in p.rows]
         assert rows == [p.row for p in placed.core]
@@ -75,10 +75,10 @@ def test_a_class_that_nobody_knows_travels_along_and_is_forgotten() -> None:
     large = TaskClass(requests=((CPU, 6000), (PODS, 1)))
     asked = turn(1, cid=77)
     inquiry = Inquiry([asked], [{77: 1}], classes={77: encode_class(large)}, funnels=True)
-    (found,) = examine(INQUIRY.decode(INQUIRY.encode(inquiry)), classes_of(there, session_of()))
-    assert found.code is OutcomeCode.PLACED
-    assert (found.placements[0].cid, found.placements[0].rows) == (77, [0])
-    assert (found.funnels[0].cid, found.funnels[0].funnel.fits) == (77, 1)
+    (result,) = examine(INQUIRY.decode(INQUIRY.encode(inquiry)), classes_of(there, session_of()))
+    assert result.code is OutcomeCode.PLACED
+    assert (result.placements[0].cid, result.placements[0].rows) == (77, [0])
+    assert (result.funnels[0].cid, result.funnels[0].funnel.fits) == (77, 1)
     assert (there.columns.image(), there.classes) == before
     unknown = examine(Inquiry([asked], [{77: 1}]), classes_of(there, session_of()))
     assert unknown[0].code is OutcomeCode.STALE
@@ -89,8 +89,8 @@ def test_a_number_that_another_class_was_given_meanwhile_does_no_harm() -> None:
     there.classes[0] = cls(cores=1)
     large = TaskClass(requests=((CPU, 9000), (PODS, 1)))
     inquiry = Inquiry([turn(1)], [{0: 1}], classes={0: encode_class(large)})
-    (found,) = examine(inquiry, classes_of(there, session_of()))
-    assert found.code is OutcomeCode.INFEASIBLE
+    (result,) = examine(inquiry, classes_of(there, session_of()))
+    assert result.code is OutcomeCode.INFEASIBLE
     assert there.classes[0] == cls(cores=1)
 
 
@@ -99,19 +99,21 @@ def test_it_stops_between_turns_when_there_is_no_time_left() -> None:
     before = there.columns.image()
     asked = [turn(1, jid=jid) for jid in range(5)]
     left = iter([True, False])
-    found = examine(
+    findings = examine(
         Inquiry(asked, [{0: 1}] * 5),
         classes_of(there, session_of()),
         may_go_on=lambda: next(left),
     )
-    assert [finding.jid for finding in found] == [0, 1]
+    assert [finding.jid for finding in findings] == [0, 1]
     assert there.columns.image() == before
 
 
 def test_what_is_found_survives_the_wire() -> None:
     there = view(7, 6)
     asked = [turn(2, jid=1), turn(9, jid=2)]
-    found = examine(Inquiry(asked, [{0: 2}, {0: 9}], funnels=True), classes_of(there, session_of()))
-    assert [finding.code for finding in found] == [OutcomeCode.PLACED, OutcomeCode.INFEASIBLE]
-    told = InquiryFindings("5-0", found)
-    assert FINDINGS.decode(FINDINGS.encode(told)) == told
+    findings = examine(
+        Inquiry(asked, [{0: 2}, {0: 9}], funnels=True), classes_of(there, session_of())
+    )
+    assert [finding.code for finding in findings] == [OutcomeCode.PLACED, OutcomeCode.INFEASIBLE]
+    inquiry_findings = InquiryFindings("5-0", findings)
+    assert FINDINGS.decode(FINDINGS.encode(inquiry_findings)) == inquiry_findings

@@ -49,11 +49,11 @@ def ask(
     """Through the wire's forms; the view is as before."""
     before = there.view.columns.image()
     inquiry = Inquiry(list(turns), [wanted] * len(turns), **fields)  # type: ignore[arg-type]
-    found = there.inquire(INQUIRY.decode(INQUIRY.encode(inquiry)), now=1.0)
+    result = there.inquire(INQUIRY.decode(INQUIRY.encode(inquiry)), now=1.0)
     assert there.view.columns.image() == before
-    told = InquiryFindings("1-0", found)
-    assert FINDINGS.decode(FINDINGS.encode(told)) == told
-    return found
+    inquiry_findings = InquiryFindings("1-0", result)
+    assert FINDINGS.decode(FINDINGS.encode(inquiry_findings)) == inquiry_findings
+    return result
 
 
 def test_checks_that_change_with_what_runs_are_counted_in_the_funnel() -> None:
@@ -62,9 +62,9 @@ def test_checks_that_change_with_what_runs_are_counted_in_the_funnel() -> None:
     books.jobs[0] = runs = replace(runs, roles=(replace(runs.roles[0], labels=WEB),))
     waits = books.job(2, [-1, -1])
     there = worker(books, 1, 0)
-    (found,) = ask(there, books.turn(waits, "allocate", [runs]), wanted={2: 2}, funnels=True)
-    assert found.code is OutcomeCode.PLACED  # it keeps away from web, not from itself
-    (role,) = found.funnels
+    (result,) = ask(there, books.turn(waits, "allocate", [runs]), wanted={2: 2}, funnels=True)
+    assert result.code is OutcomeCode.PLACED  # it keeps away from web, not from itself
+    (role,) = result.funnels
     assert [(c.kind, c.name, c.count) for c in role.funnel.checks] == [
         ("live", "didn't match pod anti-affinity rules", 1)
     ]
@@ -76,8 +76,8 @@ def test_where_no_node_could_ever_take_it_that_is_told_though_all_are_full() -> 
     job = books.job(4, [-1])
     there = worker(books, 4, 4)
     there.view.classes[4] = books.classes[4]
-    (found,) = ask(there, books.turn(job, "allocate"), wanted={4: 1})
-    assert list(found.reasons) == ["node(s) didn't match Pod's node selector"]
+    (result,) = ask(there, books.turn(job, "allocate"), wanted={4: 1})
+    assert list(result.reasons) == ["node(s) didn't match Pod's node selector"]
 
 
 def test_turns_that_stand_apart_do_not_see_each_other() -> None:
@@ -85,10 +85,10 @@ def test_turns_that_stand_apart_do_not_see_each_other() -> None:
     one, other = books.job(1, [-1]), books.job(1, [-1])
     there = worker(books, 0)
     turns = [books.turn(one, "allocate"), books.turn(other, "allocate")]
-    found = ask(there, *turns, wanted={1: 1})
-    assert [f.code for f in found] == [OutcomeCode.PLACED, OutcomeCode.INFEASIBLE]
-    found = ask(there, *turns, wanted={1: 1}, apart=True)
-    assert [f.code for f in found] == [OutcomeCode.PLACED, OutcomeCode.PLACED]
+    answer = ask(there, *turns, wanted={1: 1})
+    assert [f.code for f in answer] == [OutcomeCode.PLACED, OutcomeCode.INFEASIBLE]
+    answer = ask(there, *turns, wanted={1: 1}, apart=True)
+    assert [f.code for f in answer] == [OutcomeCode.PLACED, OutcomeCode.PLACED]
 
 
 def test_a_class_that_nobody_knows_travels_along_with_its_job() -> None:
@@ -97,9 +97,9 @@ def test_a_class_that_nobody_knows_travels_along_with_its_job() -> None:
     there = worker(books, 0)
     fresh = {77: encode_class(books.classes[77])}
     turn = books.turn(job, "allocate")
-    (found,) = ask(there, turn, wanted={77: 2}, classes=fresh)
-    assert (found.code, found.placements[0].cid) == (OutcomeCode.PLACED, 77)
-    assert found.funnels[0].cid == 77
+    (result,) = ask(there, turn, wanted={77: 2}, classes=fresh)
+    assert (result.code, result.placements[0].cid) == (OutcomeCode.PLACED, 77)
+    assert result.funnels[0].cid == 77
     (unknown,) = ask(there, turn, wanted={77: 2})
     assert unknown.code is OutcomeCode.STALE
 
@@ -109,8 +109,8 @@ def test_a_task_that_asks_for_nothing_is_asked_about_by_backfill() -> None:
     job = books.job(5, [-1])
     there = worker(books, 0)
     there.view.classes[5] = books.classes[5]
-    (found,) = ask(there, books.turn(job, "backfill"), wanted={5: 1})
-    assert found.code is OutcomeCode.PLACED
+    (result,) = ask(there, books.turn(job, "backfill"), wanted={5: 1})
+    assert result.code is OutcomeCode.PLACED
 
 
 def test_why_here_tells_each_plugins_part_and_who_comes_next() -> None:
@@ -119,14 +119,14 @@ def test_why_here_tells_each_plugins_part_and_who_comes_next() -> None:
     there = worker(books, 3, 2, 1)  # row 1 has no room, row 2 has
     books.states[0] = [TaskState.PENDING]
     turn = replace(books.turn(job, HERE), nominated={0: 0})
-    ((here,),) = [found.placement_scores for found in ask(there, turn, wanted={})]
+    ((here,),) = [result.placement_scores for result in ask(there, turn, wanted={})]
     assert (here.row, here.nodes) == (0, [2, 0, 0, 0])
     assert [(one.row, one.level) for one in here.candidates] == [(0, 1), (2, 1)]
     assert here.plugins == ["nodeorder"]
     free, taken = (sum(one.scores) for one in here.candidates)
     assert free > taken  # nodeorder prefers the emptier node
     gone = replace(books.turn(job, HERE), nominated={0: 1})
-    ((here,),) = [found.placement_scores for found in ask(there, gone, wanted={})]
+    ((here,),) = [result.placement_scores for result in ask(there, gone, wanted={})]
     assert [(one.row, one.level) for one in here.candidates] == [(1, 1), (2, 1)]
 
 
@@ -166,7 +166,7 @@ def test_a_question_does_not_wait_for_an_extender() -> None:
     plain = worker(books, 0)
     asks = Worker(session=open_session(policy), view=plain.view, mode=Mode.NONE, shard=0)
     turn = books.turn(job, "allocate")
-    (found,) = ask(plain, turn, wanted={1: 1})
-    assert found.code is OutcomeCode.PLACED
-    (found,) = ask(asks, turn, wanted={1: 1})
-    assert found.code is OutcomeCode.STALE
+    (result,) = ask(plain, turn, wanted={1: 1})
+    assert result.code is OutcomeCode.PLACED
+    (result,) = ask(asks, turn, wanted={1: 1})
+    assert result.code is OutcomeCode.STALE

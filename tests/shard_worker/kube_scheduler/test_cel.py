@@ -127,9 +127,9 @@ def test_what_is_true(text: str) -> None:
     ],
 )
 def test_what_is_no_expression(text: str, why: str) -> None:
-    made = compiled(text)
-    assert isinstance(made, CelError)
-    assert why in str(made)
+    compiled_class = compiled(text)
+    assert isinstance(compiled_class, CelError)
+    assert why in str(compiled_class)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_a_selector_has_to_come_to_true_or_false() -> None:
 
 
 def test_versions_are_ordered_as_semver_orders_them() -> None:
-    told = "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11"
-    texts = [*told.split(), "1.0.0-rc.1", "1.0.0", "1.0.1", "1.1.0", "2.0.0"]
+    report = "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11"
+    texts = [*report.split(), "1.0.0-rc.1", "1.0.0", "1.0.1", "1.1.0", "2.0.0"]
     versions = [semver(text) for text in texts]
     assert all(isinstance(version, Semver) for version in versions)
     assert sorted(versions, key=lambda v: v or Semver((0, 0, 0))) == versions
@@ -190,10 +190,10 @@ def test_versions_are_ordered_as_semver_orders_them() -> None:
 )
 def test_no_expression_takes_long(text: str) -> None:
     began = time.process_time()
-    made = compiled(text)
+    compiled_class = compiled(text)
     with contextlib.suppress(CelError):
-        if isinstance(made, Program):
-            made.value(DEVICE)
+        if isinstance(compiled_class, Program):
+            compiled_class.value(DEVICE)
     assert time.process_time() - began < 2.0
 
 
@@ -208,10 +208,10 @@ tokens = st.sampled_from(re.split(" ", TOKENS))
 @settings(max_examples=examples(250), deadline=None)
 @given(st.one_of(st.text(max_size=60), st.lists(tokens, max_size=25).map(" ".join)))
 def test_any_text_is_an_expression_or_is_refused(text: str) -> None:
-    made = compiled(text)
-    if isinstance(made, Program):
+    compiled_class = compiled(text)
+    if isinstance(compiled_class, Program):
         with contextlib.suppress(CelError):
-            made.value(DEVICE)
+            compiled_class.value(DEVICE)
 
 
 def _tree(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -97,8 +97,8 @@ def got(session: Session, name: str) -> list[AssignedDevice]:
 
 
 def dra_of(session: Session) -> devices.DeviceClaimFilter:
-    found = [getattr(hook.scalar, "__self__", None) for hook in session.rules(LIVE_PREDICATE)]
-    dra = next(one for one in found if isinstance(one, devices.DeviceClaimFilter))
+    results = [getattr(hook.scalar, "__self__", None) for hook in session.rules(LIVE_PREDICATE)]
+    dra = next(one for one in results if isinstance(one, devices.DeviceClaimFilter))
     return dra
 
 
@@ -203,8 +203,8 @@ class TestMistakes:
         )
         session = two(claim("c"), bad, slice_of("n0", gpu("g")), slice_of("n1"))
         assert open_to(session, "new-0") == []
-        told = [c for c in session.checks(task_of(session, "new-0")) if "judged" in c.reason]
-        assert len(told) == 1 and not told[0].curable
+        reports = [c for c in session.checks(task_of(session, "new-0")) if "judged" in c.reason]
+        assert len(reports) == 1 and not reports[0].curable
 
     def test_a_selector_that_fails_for_a_device(self) -> None:
         session = two(

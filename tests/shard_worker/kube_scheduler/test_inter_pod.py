@@ -262,7 +262,7 @@ def test_counts_follow_what_is_done_and_undone(
     def seen() -> list[list[bool]]:
         every = np.ones(len(names), np.bool_)
         masks = ([every, *(check.mask for check in session.checks(t))] for t in tasks)
-        return [np.logical_and.reduce(found).tolist() for found in masks]
+        return [np.logical_and.reduce(result).tolist() for result in masks]
 
     before = seen()
     statement = WorldStatement(session)

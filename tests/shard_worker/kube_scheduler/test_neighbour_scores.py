@@ -44,8 +44,8 @@ def zones(*names: str, near_weight: int = 0, even_weight: int = 0) -> Cluster:
 
 def scores(session: Session, name: str) -> list[float]:
     rows = np.arange(session.world.size)
-    found: list[float] = session.node_scores(task_of(session, name), rows).tolist()
-    return found
+    result: list[float] = session.node_scores(task_of(session, name), rows).tolist()
+    return result
 
 
 class TestNeighbourScores:
@@ -205,13 +205,13 @@ def test_spread_scores_are_what_the_rule_says(zone_of: list[str], described: lis
             continue
         spreads = list(task.cls.constraints.spreads)
         raw = [crowded(session, task, spreads, row) for row in range(len(zone_of))]
-        told = [one for one in raw if one is not None]
+        reports = [one for one in raw if one is not None]
         expected = []
         for one in raw:
             if one is None or not spreads:
                 expected.append(0)
-            elif max(told) == 0:
+            elif max(reports) == 0:
                 expected.append(100)
             else:
-                expected.append(100 * (max(told) + min(told) - one) // max(told))
+                expected.append(100 * (max(reports) + min(reports) - one) // max(reports))
         assert scores(session, task.name) == expected

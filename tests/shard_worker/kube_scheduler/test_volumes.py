@@ -328,10 +328,10 @@ def by_hand(sizes: list[int], offered: list[tuple[set[str], int]], node: str) ->
 
 
 def _binding(session: Session) -> volumes.VolumeBinding:
-    found = [
+    results = [
         plugin
         for hook in session.rules(LIVE_PREDICATE)
         if isinstance(plugin := getattr(hook.scalar, "__self__", None), volumes.VolumeBinding)
     ]
-    binding: volumes.VolumeBinding = found[0]
+    binding: volumes.VolumeBinding = results[0]
     return binding

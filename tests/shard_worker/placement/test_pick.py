@@ -146,10 +146,10 @@ def test_pick_equals_a_plain_search_while_everything_moves(mode: Mode, default: 
         for step in range(30):
             cid = draw.randrange(3)
             compiled = classes.get(cid)
-            found = pick(compiled)
-            assert found == search(compiled, view, session, mode, seed)
-            if found is not None:
-                row, level = found
+            result = pick(compiled)
+            assert result == search(compiled, view, session, mode, seed)
+            if result is not None:
+                row, level = result
                 kind = ALLOCATE if level <= Level.IDLE_OTHER else NOMINATE
                 statement.place(cid=cid, group=0, task=step, row=row, level=level, kind=kind)
             what = draw.random()

@@ -46,8 +46,8 @@ def check(facts: JobFacts, columns: JobColumns, jobs: dict[int, Job], jids: list
     assert facts.column("jid")[lines].tolist() == jids
 
     def told(name: str) -> list[object]:
-        found: list[object] = facts.column(name)[lines].tolist()
-        return found
+        result: list[object] = facts.column(name)[lines].tolist()
+        return result
 
     mine = [jobs[jid] for jid in jids]
     assert told("priority") == [one.priority for one in mine]

@@ -149,8 +149,8 @@ def test_the_members_of_every_term_are_the_jobs_that_it_selects_or_binds(steps: 
     classes: dict[int, TaskClass] = {}
     jobs: dict[int, Job] = {}
     budgets: dict[tuple[int, str], Selector | None] = {}
-    for made in steps:
-        match made:
+    for item in steps:
+        match item:
             case ("put", jid, namespace, roles):
                 cids = []
                 for _, own in roles:
@@ -169,17 +169,17 @@ def test_the_members_of_every_term_are_the_jobs_that_it_selects_or_binds(steps: 
                 budgets.pop((number, namespace), None)
                 spanning.drop_object(Budget(namespace, f"b{number}", None))
             case _:
-                raise AssertionError(made)
+                raise AssertionError(item)
     assert members(spanning, jobs) == by_scan(jobs, classes, budgets)
 
 
 def members(spanning: Spanning, jobs: dict[int, Job]) -> dict[int, list[set[int]]]:
     """Members of each job's keys."""
-    found = {}
+    results = {}
     for jid in jobs:
         sets = [spanning.members([key]) for key in spanning.keys(jid)]
-        found[jid] = sorted(sets, key=sorted)
-    return found
+        results[jid] = sorted(sets, key=sorted)
+    return results
 
 
 def by_scan(

@@ -45,9 +45,9 @@ class Books:
     total: Amounts = field(default_factory=dict)
 
     def queue(self, name: str, **fields: object) -> Queue:
-        made = Queue(len(self.queues), name, **fields)  # type: ignore[arg-type]
-        self.queues[name] = made
-        return made
+        new_queue = Queue(len(self.queues), name, **fields)  # type: ignore[arg-type]
+        self.queues[name] = new_queue
+        return new_queue
 
     def job(
         self,
@@ -62,7 +62,7 @@ class Books:
     ) -> Job:
         """A job of one role; ``on``: the row of each task, -1 where it is pending."""
         jid = len(self.jobs)
-        made = Job(
+        new_job = Job(
             jid=jid,
             namespace="default",
             name=f"j{jid}",
@@ -76,10 +76,10 @@ class Books:
             spec=1,
             **fields,  # type: ignore[arg-type]
         )
-        self.jobs[jid] = made
+        self.jobs[jid] = new_job
         self.states[jid] = [P if row < 0 else state for row in on]
         self.rows[jid] = list(on)
-        return made
+        return new_job
 
     def used(self) -> Iterable[tuple[int, int]]:
         """(row, class) of every task that holds a node."""

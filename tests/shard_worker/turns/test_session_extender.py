@@ -38,9 +38,9 @@ def placed(answer: Any) -> tuple[list[int], list[int], bool]:
 
     turns = SessionTurns(lambda: open_session(POLICY), view=stage.view, mode=Mode.NONE, ask=ask)
     before = stage.image()
-    found = turns.place(books.turn(job, "allocate", []), now=1.0)
-    rows = [place.row for place in found.core]
-    found.statement.rollback()
+    result = turns.place(books.turn(job, "allocate", []), now=1.0)
+    rows = [place.row for place in result.core]
+    result.statement.rollback()
     same = all(np.array_equal(a, b) for a, b in zip(before, stage.image(), strict=True))
     return rows, asked, same
 

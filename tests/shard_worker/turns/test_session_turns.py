@@ -90,12 +90,12 @@ class SessionStage:
     def answer(self, *verdicts: Verdict) -> list[Outcome]:
         answers = [Answer(verdict, 0, []) for verdict in verdicts]
         reply = CommitReply(Verdict.COMMITTED, answers, Rows([], []))
-        found: list[Outcome] = []
+        results: list[Outcome] = []
         for instruction in self.worker.on_reply(reply):
             if isinstance(instruction, Outcomes):
-                found += instruction.outcomes
+                results += instruction.outcomes
         self.worker.validate()
-        return found
+        return results
 
 
 def full(books: Books, *, priority: int = 0, minimum: int = 1, queue: str = "default") -> None:

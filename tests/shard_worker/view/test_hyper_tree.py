@@ -32,8 +32,8 @@ def tree() -> HyperTree:
 
 
 def test_rows_tiers_and_the_root() -> None:
-    made = tree()
-    rows = {name: domain.rows.tolist() for name, domain in made.domains.items()}
+    queue_tree = tree()
+    rows = {name: domain.rows.tolist() for name, domain in queue_tree.domains.items()}
     assert rows == {
         TOP: [0, 1, 2, 3, 5, 6],
         "x": [0, 1, 2, 5],
@@ -41,17 +41,17 @@ def test_rows_tiers_and_the_root() -> None:
         "b": [1, 5],
         "c": [3],
     }
-    assert made.tiers == (1, 2, 3)
-    assert made.root.tier == 3
-    assert made.ready
-    assert [made.leaf_of(row) for row in range(8)] == ["a", "b", "a", "c", "", "b", TOP, ""]
-    assert made.leaf[[4, 6]].tolist() == [GONE, NOWHERE]
+    assert queue_tree.tiers == (1, 2, 3)
+    assert queue_tree.root.tier == 3
+    assert queue_tree.ready
+    assert [queue_tree.leaf_of(row) for row in range(8)] == ["a", "b", "a", "c", "", "b", TOP, ""]
+    assert queue_tree.leaf[[4, 6]].tolist() == [GONE, NOWHERE]
 
 
 def test_sums_of_a_value_per_row() -> None:
-    made = tree()
-    sums = made.sums(np.array([1, 10, 100, 1000, 9, 10_000, 100_000], np.int64))
-    assert {d.name: int(sums[d.index]) for d in made.listed} == {
+    queue_tree = tree()
+    sums = queue_tree.sums(np.array([1, 10, 100, 1000, 9, 10_000, 100_000], np.int64))
+    assert {d.name: int(sums[d.index]) for d in queue_tree.listed} == {
         TOP: 111_111,
         "x": 10_111,
         "a": 101,
@@ -61,19 +61,19 @@ def test_sums_of_a_value_per_row() -> None:
 
 
 def test_the_lowest_domain_above_two() -> None:
-    made = tree()
-    assert made.lca("a", "b") == "x"
-    assert made.lca("a", "a") == "a"
-    assert made.lca("x", "b") == "x"
-    assert made.lca("a", "c") == TOP
-    assert made.lca("", "a") == "a"
-    assert made.lca("a", "gone") == "a"
-    assert made.lca("", "") == ""
+    queue_tree = tree()
+    assert queue_tree.lca("a", "b") == "x"
+    assert queue_tree.lca("a", "a") == "a"
+    assert queue_tree.lca("x", "b") == "x"
+    assert queue_tree.lca("a", "c") == TOP
+    assert queue_tree.lca("", "a") == "a"
+    assert queue_tree.lca("a", "gone") == "a"
+    assert queue_tree.lca("", "") == ""
 
 
 def test_the_widest_domain_that_is_allowed() -> None:
-    made = tree()
-    assert [getattr(made.widest("a", tier), "name", None) for tier in (0, 1, 2, 3)] == [
+    queue_tree = tree()
+    assert [getattr(queue_tree.widest("a", tier), "name", None) for tier in (0, 1, 2, 3)] == [
         None,
         "a",
         "x",
@@ -83,7 +83,7 @@ def test_the_widest_domain_that_is_allowed() -> None:
 
 def test_members_by_pattern_and_by_label() -> None:
     in_b = (Requirement("zone", "In", ("b",)),)
-    made = build_tree(
+    queue_tree = build_tree(
         [
             HyperNode("a", 1, (Member(False, "regex", "^a"),)),
             HyperNode("b", 1, (Member(False, "label", selector=in_b),)),
@@ -91,18 +91,18 @@ def test_members_by_pattern_and_by_label() -> None:
         ],
         nodes("a0", "b0", "a1", "c0"),
     )
-    assert made.domains["a"].rows.tolist() == [0, 2]
-    assert made.domains["b"].rows.tolist() == [1]
-    assert [child.name for child in made.domains["x"].children] == ["a", "b"]
+    assert queue_tree.domains["a"].rows.tolist() == [0, 2]
+    assert queue_tree.domains["b"].rows.tolist() == [1]
+    assert [child.name for child in queue_tree.domains["x"].children] == ["a", "b"]
 
 
 def test_what_is_not_there_yet_is_no_member() -> None:
-    made = build_tree(
+    queue_tree = build_tree(
         [HyperNode.of("a", 1, ("a0", "later")), HyperNode.of("x", 2, (), ("b",))], nodes("a0")
     )
-    assert made.ready
-    assert made.domains["a"].rows.tolist() == [0]
-    assert made.domains["x"].rows.tolist() == []
+    assert queue_tree.ready
+    assert queue_tree.domains["a"].rows.tolist() == [0]
+    assert queue_tree.domains["x"].rows.tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -133,34 +133,38 @@ def test_what_is_not_there_yet_is_no_member() -> None:
 def test_what_is_no_tree_is_not_ready_and_says_why(
     hyper_nodes: list[HyperNode], problem: str
 ) -> None:
-    made = build_tree(hyper_nodes, nodes("n"))
-    assert not made.ready
-    assert made.problem == problem
-    assert made.root.rows.tolist() == [0]
+    queue_tree = build_tree(hyper_nodes, nodes("n"))
+    assert not queue_tree.ready
+    assert queue_tree.problem == problem
+    assert queue_tree.root.rows.tolist() == [0]
 
 
 def test_what_a_topology_allows() -> None:
-    made = build_tree(
+    queue_tree = build_tree(
         [HyperNode("a", 1, (Member(False, "exact", "a0"),), tier_name="rack")], nodes("a0")
     )
-    assert made.highest(None) is None
-    assert made.highest(Topology(hard=False, highest_tier=1)) == 2
-    assert made.highest(Topology(hard=True, highest_tier=1)) == 1
-    assert made.highest(Topology(hard=True, highest_tier_name="rack")) == 1
-    assert made.highest(Topology(hard=True, highest_tier_name="row")) is None
-    assert made.highest(Topology(hard=True)) is None
+    assert queue_tree.highest(None) is None
+    assert queue_tree.highest(Topology(hard=False, highest_tier=1)) == 2
+    assert queue_tree.highest(Topology(hard=True, highest_tier=1)) == 1
+    assert queue_tree.highest(Topology(hard=True, highest_tier_name="rack")) == 1
+    assert queue_tree.highest(Topology(hard=True, highest_tier_name="row")) is None
+    assert queue_tree.highest(Topology(hard=True)) is None
 
 
 def test_without_hyper_nodes_there_is_only_the_root() -> None:
-    made = build_tree((), nodes("a", "b"))
-    assert (made.root.tier, made.tiers, made.listed) == (1, (1,), [made.root])
+    queue_tree = build_tree((), nodes("a", "b"))
+    assert (queue_tree.root.tier, queue_tree.tiers, queue_tree.listed) == (
+        1,
+        (1,),
+        [queue_tree.root],
+    )
 
 
 def test_as_many_tiers_as_you_like() -> None:
     """No recursion: objects of users must not be able to end a worker."""
     chain = [HyperNode.of(f"h{i}", i + 1, (), (f"h{i - 1}",)) for i in range(1, 3000)]
-    made = build_tree([HyperNode.of("h0", 1, ("n",)), *chain], nodes("n"))
-    assert made.ready
-    assert made.domains["h2999"].rows.tolist() == [0]
-    assert made.leaf_of(0) == "h0"
-    assert made.lca("h0", "h2999") == "h2999"
+    queue_tree = build_tree([HyperNode.of("h0", 1, ("n",)), *chain], nodes("n"))
+    assert queue_tree.ready
+    assert queue_tree.domains["h2999"].rows.tolist() == [0]
+    assert queue_tree.leaf_of(0) == "h0"
+    assert queue_tree.lca("h0", "h2999") == "h2999"

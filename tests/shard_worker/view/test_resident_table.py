@@ -55,16 +55,16 @@ def by_the_ledger(snapshot: Snapshot) -> dict[tuple[int, int], Told]:
 
 
 def by_the_table(table: ResidentTable) -> dict[tuple[int, int], Told]:
-    found: dict[tuple[int, int], Told] = {}
+    results: dict[tuple[int, int], Told] = {}
     columns = [table.column(name).tolist() for name in ("jid", "tix", "state", "row", "cid")]
     jobs = {jid: table.job(jid) for jid in table.jids()}
     for jid, tix, state, row, cid in zip(*columns, strict=True):
         if state != S.PENDING:
-            assert (jid, tix) not in found, "a task has one line"
-            told = jobs[jid]
-            assert told is not None
-            found[jid, tix] = state, row, cid if row >= 0 else -1, told.devices.get(tix, ())
-    return found
+            assert (jid, tix) not in results, "a task has one line"
+            report = jobs[jid]
+            assert report is not None
+            results[jid, tix] = state, row, cid if row >= 0 else -1, report.devices.get(tix, ())
+    return results
 
 
 def check(table: ResidentTable, snapshot: Snapshot) -> None:
@@ -72,12 +72,14 @@ def check(table: ResidentTable, snapshot: Snapshot) -> None:
     truth = by_the_ledger(snapshot)
     jobs = {jid: table.job(jid) for jid in table.jids()}
     assert set(jobs) == set(snapshot.jobs)
-    for jid, told in jobs.items():
-        assert told is not None
-        assert told.spec == snapshot.job_specs[jid]
-        assert told.gone == snapshot.jobs[jid].gone
+    for jid, report in jobs.items():
+        assert report is not None
+        assert report.spec == snapshot.job_specs[jid]
+        assert report.gone == snapshot.jobs[jid].gone
         mine = {tix: t for (owner, tix), t in truth.items() if owner == jid}
-        states = {tix: (state, told.rows[tix]) for tix, state in enumerate(told.states) if state}
+        states = {
+            tix: (state, report.rows[tix]) for tix, state in enumerate(report.states) if state
+        }
         assert states == {tix: (state, row) for tix, (state, row, *_) in mine.items()}
     assert by_the_table(table) == truth
     for row in range(ROWS + 1):
@@ -154,8 +156,8 @@ class TableStory:
             placed = run(tasks, rows, version=10**6, **kinds)
             placed = replace(placed, devices=self.some_devices())
             core, tail = ((placed,), ()) if self.draw.random() < 0.7 else ((), (placed,))
-            told = statement(jid, *core, tail=tail, qid=now.jobs[jid].qid, expiry=9e9)
-            at_once(self.desk.commit(told, writer=self.draw.choice(("0", "1"))))
+            new_statement = statement(jid, *core, tail=tail, qid=now.jobs[jid].qid, expiry=9e9)
+            at_once(self.desk.commit(new_statement, writer=self.draw.choice(("0", "1"))))
 
     def evict(self) -> None:
         now = self.now()
@@ -334,5 +336,5 @@ def test_what_runs_has_its_time() -> None:
     log_id = at_once(story.ledger.log_tail())
     at_once(desk.record(StatusItem(S.RUNNING, 500, [1], [1])))
     table.apply(at_once(story.ledger.read_log(log_id)), now=9.0)
-    told = table.job(500)
-    assert told is not None and told.started == {1: 9.0}
+    job_item = table.job(500)
+    assert job_item is not None and job_item.started == {1: 9.0}

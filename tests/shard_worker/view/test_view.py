@@ -52,9 +52,9 @@ def told(row: int, version: int, *, used: int = 0, promised: int = 0) -> tuple[i
 def taken(view: View) -> list[tuple[int, int]]:
     """(fit in the future, fit now) of each row, counted for all and one by one."""
     future, idle = view.things.counts(PORT_80, view.size)
-    found = list(zip(future.tolist(), idle.tolist(), strict=True))
-    assert found == [view.things.count_at(PORT_80, row) for row in range(view.size)]
-    return found
+    items = list(zip(future.tolist(), idle.tolist(), strict=True))
+    assert items == [view.things.count_at(PORT_80, row) for row in range(view.size)]
+    return items
 
 
 def test_named_things_follow_their_records_by_version() -> None:

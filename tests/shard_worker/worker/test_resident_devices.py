@@ -68,12 +68,12 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> ResidentsStage:
 
 def taken(stage: ResidentsStage, jobs: Sequence[Job]) -> list[tuple[int, str]]:
     """Row and bay of each task, as the ledger has them."""
-    snapshot, found = at_once(stage.ledger.snapshot()), []
+    snapshot, result = at_once(stage.ledger.snapshot()), []
     for job in jobs:
         for tix, row in enumerate(stage.books.rows[job.jid]):
             ((name, _),) = snapshot.tasks[job.jid][tix].devices
-            found.append((row, name))
-    return found
+            result.append((row, name))
+    return result
 
 
 def test_what_one_shard_chose_is_seen_by_the_other(stage: ResidentsStage) -> None:

@@ -143,10 +143,14 @@ class ResidentsStage:
         self.shards[shard] = ResidentsShard(worker, log_id)
 
     def job(self, tasks: int, **more: Any) -> Job:
-        made = self.books.job(0, [-1] * tasks, **more)
-        qid = self.books.queues[made.queue].qid
-        at_once(self.desk.store(PutJob(made.jid, qid, 1, list(made.groups), encode_job(made))))
-        return made
+        job_item = self.books.job(0, [-1] * tasks, **more)
+        qid = self.books.queues[job_item.queue].qid
+        at_once(
+            self.desk.store(
+                PutJob(job_item.jid, qid, 1, list(job_item.groups), encode_job(job_item))
+            )
+        )
+        return job_item
 
     def turn(self, shard: int, job: Job, action: str = "allocate") -> Outcome:
         """A turn of the job alone: what runs is not told with it."""
@@ -155,16 +159,16 @@ class ResidentsStage:
         if entries:
             at.worker.on_log(entries, now=1.0)
             at.log_id = entries[-1].id
-        found: list[Outcome] = []
+        results: list[Outcome] = []
         instructions = at.worker.on_turns([self.books.turn(job, action)], now=1.0)
         while instructions:
-            told = instructions.pop(0)
-            match told:
+            report = instructions.pop(0)
+            match report:
                 case Outcomes():
-                    found += told.outcomes
+                    results += report.outcomes
                 case CommitBatchRequest():
-                    instructions += at.worker.on_reply(at_once(self.ledger.commit(told.batch)))
-        (outcome,) = found
+                    instructions += at.worker.on_reply(at_once(self.ledger.commit(report.batch)))
+        (outcome,) = results
         at.worker.validate()
         for placement in outcome.placements:
             if placement.kind == ALLOCATE:
@@ -188,10 +192,10 @@ class ResidentsStage:
         return Spy.seen
 
     def placed(self, job: Job, state: str) -> Seen:
-        found: Seen = {}
+        results: Seen = {}
         for tix, row in enumerate(self.books.rows[job.jid]):
-            found.setdefault(row, []).append((f"{job.name}-task-{tix}", state))
-        return {row: sorted(there) for row, there in found.items()}
+            results.setdefault(row, []).append((f"{job.name}-task-{tix}", state))
+        return {row: sorted(there) for row, there in results.items()}
 
 
 def test_who_was_placed_by_one_shard_is_seen_by_both() -> None:
@@ -212,11 +216,11 @@ def test_what_becomes_of_them_is_seen_too() -> None:
     assert stage.seen_by(1) == stage.placed(gang, "RUNNING")
     stage.report(gang, S.RELEASING, 1)
     stage.report(gang, S.SUCCEEDED, 2)
-    told = {pod: status for there in stage.seen_by(1).values() for pod, status in there}
-    assert told == {"j0-task-0": "RUNNING", "j0-task-1": "RELEASING"}
+    reports = {pod: status for there in stage.seen_by(1).values() for pod, status in there}
+    assert reports == {"j0-task-0": "RUNNING", "j0-task-1": "RELEASING"}
     at_once(stage.desk.store(DropJob(gang.jid)))
-    told = {pod: status for there in stage.seen_by(0).values() for pod, status in there}
-    assert set(told.values()) == {"RELEASING"}, "a deleted job is about to leave"
+    reports = {pod: status for there in stage.seen_by(0).values() for pod, status in there}
+    assert set(reports.values()) == {"RELEASING"}, "a deleted job is about to leave"
     stage.report(gang, S.SUCCEEDED, 0)
     stage.report(gang, S.SUCCEEDED, 1)
     assert stage.seen_by(0) == stage.seen_by(1) == {}

@@ -99,8 +99,8 @@ def test_a_worker_says_its_version_schema_and_wire() -> None:
     assert WorkerVersion.decode(own.encode()) == own
     newer = own.encode()[:-1] + b',"more":[1]}'
     assert WorkerVersion.decode(newer) == own, "what a later version adds is left alone"
-    for said in (b"", b"{}", b"[]", b"\xff", b'{"version":"1","schema":"x","wire":"y"}'):
-        assert WorkerVersion.decode(said) is None
+    for output in (b"", b"{}", b"[]", b"\xff", b'{"version":"1","schema":"x","wire":"y"}'):
+        assert WorkerVersion.decode(output) is None
 
 
 def test_versions_with_the_same_schema_and_wire_serve_together() -> None:

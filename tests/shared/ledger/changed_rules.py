@@ -42,5 +42,5 @@ def count_when(
     """Let ``line`` count in ``seen`` what it meets. ``met``: name -> its condition in Lua."""
     declare = server.LUA.runtime.eval(b"function(met) rawset(_G, 'meet', met) end")
     declare(lambda name: seen.update((name.decode(),)))
-    said = [f"if {when} then meet('{name}') end " for name, when in met.items()]
-    change(monkeypatch, line, "".join(said) + line)
+    printed = [f"if {when} then meet('{name}') end " for name, when in met.items()]
+    change(monkeypatch, line, "".join(printed) + line)

@@ -173,7 +173,7 @@ class LedgerWorld:
         self.own.epochs[writer] = self.drawn.epochs[writer] = epoch
         self.own.expired.discard(writer)
         self.drawn.sequences[writer] = 0
-        self.answers = [told for told in self.answers if told[0].writer != writer]
+        self.answers = [report for report in self.answers if report[0].writer != writer]
         if (old := self.shards.pop(writer, None)) is not None:
             self.zombies = [*self.zombies[-3:], old]
 
@@ -329,17 +329,17 @@ class LedgerWorld:
 
     async def _tell(self, those: Callable[[TaskRecord], bool], state: TaskState) -> int:
         """Report the same of all tasks of a kind; of how many that was taken."""
-        found = [
+        results = [
             StatusItem(state, jid, [tix], [task.row])
             for jid, tasks in (await self.ledger.snapshot()).tasks.items()
             for tix, task in tasks.items()
             if those(task)
         ]
-        reply = await self.step(StatusBatch(*self.drawn.header(COORDINATOR), found))
+        reply = await self.step(StatusBatch(*self.drawn.header(COORDINATOR), results))
         if reply.verdict is not Verdict.COMMITTED:
             return 0
-        assert reply.applied == [item.tasks for item in found]
-        return len(found)
+        assert reply.applied == [item.tasks for item in results]
+        return len(results)
 
     # --- workers ------------------------------------------------------------------------------
 

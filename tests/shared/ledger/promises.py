@@ -107,10 +107,10 @@ def check_records(snapshot: Snapshot, totals: Totals) -> None:
                     found_things[row, name, dimension, part] = n
     assert found_things == {key: n for key, n in totals.things.items() if n}
     for qid, queue in snapshot.queues.items():
-        found = {slot: n for (q, slot), n in totals.queues.items() if q == qid and n}
-        assert queue.used == found, qid
-        found = {slot: n for (q, slot), n in totals.leaving.items() if q == qid and n}
-        assert queue.leaving == found, qid
+        results = {slot: n for (q, slot), n in totals.queues.items() if q == qid and n}
+        assert queue.used == results, qid
+        results = {slot: n for (q, slot), n in totals.leaving.items() if q == qid and n}
+        assert queue.leaving == results, qid
     for jid, job in snapshot.jobs.items():
         for i, group in enumerate(job.groups):
             assert jid in totals.told or group.held == totals.held[jid, i], (jid, i)

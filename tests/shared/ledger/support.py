@@ -135,12 +135,12 @@ def some_victims(rng: random.Random, now: Snapshot) -> list[EvictRun]:
     ]
     for jid in rng.sample(jids, min(len(jids), rng.choice((1, 2)))):
         there, strays = now.tasks[jid], rng.random() < 0.15
-        found = [t for t in there if there[t].state in able or (strays and rng.random() < 0.3)]
+        result = [t for t in there if there[t].state in able or (strays and rng.random() < 0.3)]
         version = now.jobs[jid].spec_version + (rng.random() < 0.03)
         if rng.random() < 0.7:
-            found = rng.sample(found, min(len(found), rng.choice((1, 1, 2))))
+            result = rng.sample(result, min(len(result), rng.choice((1, 1, 2))))
         guards = rng.choice(SOME_GUARDS)
-        for tix in found:
+        for tix in result:
             task = there[tix]
             row = task.row if rng.random() < 0.97 else 0
             if rng.random() < 0.1:

@@ -55,8 +55,8 @@ async def evict(desk: Desk) -> Verdict:
 
 def verdict(reply: CommitReply) -> Verdict:
     """Verdict on its statement; how old the node was that it saw does not matter here."""
-    found = reply.answers[0].verdict
-    return V.COMMITTED if found is V.RECHECKED else found
+    result = reply.answers[0].verdict
+    return V.COMMITTED if result is V.RECHECKED else result
 
 
 @pytest.mark.parametrize("tail", [False, True])
@@ -148,8 +148,8 @@ async def test_the_cluster_has_it(desk: Desk) -> None:
     """Adopted from pending, it counts as before; and as somebody else has it, too."""
     await gang(desk, 2)
     for row in (0, 1):
-        found = StatusItem(S.RUNNING, GANG, [2], [row], NOTHING, 1)
-        assert (await desk.record(found)).applied == [[2]]
+        status_item = StatusItem(S.RUNNING, GANG, [2], [row], NOTHING, 1)
+        assert (await desk.record(status_item)).applied == [[2]]
         assert await held(desk) == [1, 1]
 
 

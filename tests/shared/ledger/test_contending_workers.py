@@ -76,18 +76,20 @@ class ContendingStage:
     async def worker(self, shard: int) -> Worker:
         view = View(shard=shard)
         view.load(await self.ledger.snapshot(workload=False))
-        made = Worker(session=open_session(EVERYTHING), view=view, mode=self.mode, shard=shard)
+        new_worker = Worker(
+            session=open_session(EVERYTHING), view=view, mode=self.mode, shard=shard
+        )
         epoch: Epoch = await self.ledger.claim(str(shard), leader=self.desk.epochs["coordinator"])
-        made.begin(epoch, self.desk.run_id)
-        return made
+        new_worker.begin(epoch, self.desk.run_id)
+        return new_worker
 
     def place(self, shard: int, turn: Turn) -> list[Outcome]:
         """Decide, without the ledger's having been asked."""
-        found: list[Outcome] = []
+        results: list[Outcome] = []
         for instruction in self.workers[shard].on_turns([turn], now=1.0):
             if isinstance(instruction, Outcomes):
-                found += instruction.outcomes
-        return found
+                results += instruction.outcomes
+        return results
 
     async def commit(self, shard: int) -> Outcome:
         """Ask the ledger until the turn has an outcome."""
@@ -104,8 +106,8 @@ class ContendingStage:
         raise AssertionError("no outcome")
 
     async def serve(self, shard: int, turn: Turn) -> Outcome:
-        found = self.place(shard, turn)
-        return found[0] if found else await self.commit(shard)
+        result = self.place(shard, turn)
+        return result[0] if result else await self.commit(shard)
 
     def preempt(self, job: Job) -> Turn:
         return self.books.turn(job, "preempt", [self.low])
@@ -113,9 +115,9 @@ class ContendingStage:
 
 @pytest.fixture
 async def stage(ledger: Ledger) -> ContendingStage:
-    made = ContendingStage(ledger, Mode.NONE)
-    await made.open()
-    return made
+    contending_stage = ContendingStage(ledger, Mode.NONE)
+    await contending_stage.open()
+    return contending_stage
 
 
 async def test_two_that_preempt_at_once_never_take_the_same_victim(stage: ContendingStage) -> None:

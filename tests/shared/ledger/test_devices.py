@@ -321,16 +321,16 @@ class Model:
             self.releasing(),
             added_up(self.promised.values()),
         )
-        found = {
+        results = {
             (row, name, d): numbers
             for row, of in amounts.items()
             for name, dimensions in of.items()
             for d, numbers in enumerate(dimensions)
         }
-        for at in {*found, *used, *promised}:
+        for at in {*results, *used, *promised}:
             offered = self.offers.get(at[:2], (0, 0))[at[2]]
             wanted = (offered, used[at], 0, releasing[at], promised[at])
-            assert found.get(at, (0,) * 5) == wanted, at
+            assert results.get(at, (0,) * 5) == wanted, at
 
 
 @dataclass

@@ -111,9 +111,9 @@ async def test_a_refused_bind_keeps_the_incarnation(desk: Desk) -> None:
     await desk.record(StatusItem(S.RUNNING, VICTIM, [1], [2]))
     await desk.commit(evicting(victims([1], [2])))
     await desk.record(StatusItem(S.PENDING, VICTIM, [1], [2]))
-    found = await record(desk, VICTIM, 1)
-    assert found is not None
-    assert found.incarnation == 2
+    result = await record(desk, VICTIM, 1)
+    assert result is not None
+    assert result.incarnation == 2
     assert (await desk.ledger.snapshot()).jobs[VICTIM].groups[0].held == 1
 
 

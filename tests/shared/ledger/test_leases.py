@@ -305,9 +305,9 @@ async def test_two_that_claim_an_empty_seat_at_once_do_not_both_lead(
     ledgers = [RedisLedger(embedded_server.url) for _ in range(4)]
     assert len(set(await asyncio.gather(*(ledger.open() for ledger in ledgers)))) == 1
     claims = [ledger.claim(COORDINATOR, lease=LONG) for ledger in ledgers]
-    found = await asyncio.gather(*claims, return_exceptions=True)
-    assert [type(one) for one in found].count(Epoch) == 1
-    assert [type(one) for one in found].count(LeaseHeld) == 3
+    result = await asyncio.gather(*claims, return_exceptions=True)
+    assert [type(one) for one in result].count(Epoch) == 1
+    assert [type(one) for one in result].count(LeaseHeld) == 3
     for ledger in ledgers:
         await ledger.close()
     flush(embedded_server)

@@ -64,9 +64,9 @@ async def place(
     async with contextlib.AsyncExitStack() as closing:
 
         def client() -> Ledger:
-            made = RedisLedger(embedded_server.url)
-            closing.push_async_callback(made.close)
-            return made
+            redis_ledger = RedisLedger(embedded_server.url)
+            closing.push_async_callback(redis_ledger.close)
+            return redis_ledger
 
         yield CopiedLedger(client, _of_server(embedded_server))
 

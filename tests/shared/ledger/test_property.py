@@ -113,10 +113,10 @@ async def send(ledger: Ledger, batch: Batch) -> Any:
 
 def plain_rows(rows: Rows) -> dict[object, bytes]:
     """Records by row, of things by row and name."""
-    found: dict[object, bytes] = dict(zip(rows.rows, rows.records, strict=True))
-    found.update(((row, name), record) for row, name, record in rows.things)
-    assert len(found) == len(rows.rows) + len(rows.things), "nothing is told twice"
-    return found
+    result: dict[object, bytes] = dict(zip(rows.rows, rows.records, strict=True))
+    result.update(((row, name), record) for row, name, record in rows.things)
+    assert len(result) == len(rows.rows) + len(rows.things), "nothing is told twice"
+    return result
 
 
 def plain(entry: LogEntry) -> tuple[LogEntry, dict[object, bytes]]:

@@ -34,10 +34,10 @@ async def test_they_are_what_a_snapshot_has(desk: Desk) -> None:
     await desk.store(DropJob(3))
     await desk.commit(evicting(victims([0], [0])))
     ledger = desk.ledger
-    told = plain(await ledger.read_residents())
-    assert told == plain(residents_of(await ledger.snapshot()))
-    assert (VICTIM, 0, TaskState.RELEASING, 0, 2, ()) in told[0]
-    assert (3, 7, TaskState.BINDING, 1, SMALL, part) in told[0]
+    report = plain(await ledger.read_residents())
+    assert report == plain(residents_of(await ledger.snapshot()))
+    assert (VICTIM, 0, TaskState.RELEASING, 0, 2, ()) in report[0]
+    assert (3, 7, TaskState.BINDING, 1, SMALL, part) in report[0]
     await desk.record(StatusItem(TaskState.PENDING, VICTIM, [0], [0]))
     assert plain(await ledger.read_residents()) == plain(residents_of(await ledger.snapshot()))
 

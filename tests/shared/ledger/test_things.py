@@ -33,12 +33,12 @@ Amounts = dict[str, list[tuple[int, ...]]]
 
 def amounts(rows: Rows, row: int = 0) -> Amounts:
     """Things of a row: (allocatable, used, observed, releasing, nominated) by dimension."""
-    found: Amounts = {}
+    results: Amounts = {}
     for at, name, record in rows.things:
         if at == row:
             flat = unpack_thing(record)[1]
-            found[name] = [tuple(flat[i : i + 5]) for i in range(0, len(flat), 5)]
-    return found
+            results[name] = [tuple(flat[i : i + 5]) for i in range(0, len(flat), 5)]
+    return results
 
 
 async def things(desk: Desk, row: int = 0) -> Amounts:

@@ -159,9 +159,9 @@ async def test_job_and_node_reads_are_checked(desk: Desk) -> None:
         statement(7, run([0], [3])),
         statement(7, run([0], [77])),
     )
-    found = [(a.verdict, a.at) for a in reply.answers]
-    assert found[:6] == [(V.JOB, j) for j in (7, 7, 8, 9, 7, 7)]
-    assert found[6:] == [(V.NODE, 0), (V.NODE, 3), (V.NODE, 77)]
+    results = [(a.verdict, a.at) for a in reply.answers]
+    assert results[:6] == [(V.JOB, j) for j in (7, 7, 8, 9, 7, 7)]
+    assert results[6:] == [(V.NODE, 0), (V.NODE, 3), (V.NODE, 77)]
 
 
 async def test_a_task_is_placed_once(desk: Desk) -> None:
@@ -183,8 +183,8 @@ async def test_a_gang_never_comes_to_stand_between_zero_and_its_minimum(desk: De
         statement(7, run([0, 1], [0, 0], group=1), run([5], [1], group=2)),
         statement(7, run([0, 1], [0, 0], group=1), run([9], [1], group=0)),
     )
-    found = [(a.verdict, a.at) for a in reply.answers]
-    assert found == [(V.GANG, 0), (V.GANG, 2), (V.COMMITTED, -1)]
+    results = [(a.verdict, a.at) for a in reply.answers]
+    assert results == [(V.GANG, 0), (V.GANG, 2), (V.COMMITTED, -1)]
     reply = await desk.commit(statement(7, tail=(run([5], [2], group=2), run([2], [2], group=1))))
     assert reply.answers[0].tail == [V.GANG, V.COMMITTED]
 
@@ -198,8 +198,8 @@ async def test_a_group_has_its_members_and_enough_of_the_groups_below_it(desk: D
         statement(7, run([7, 8, 9], [1, 1, 1], group=0)),
         statement(7, pair, third),
     )
-    found = [(a.verdict, a.at) for a in reply.answers]
-    assert found == [(V.GANG, 0), (V.GANG, 0), (V.COMMITTED, -1)]
+    results = [(a.verdict, a.at) for a in reply.answers]
+    assert results == [(V.GANG, 0), (V.GANG, 0), (V.COMMITTED, -1)]
     assert [g.held for g in (await desk.ledger.snapshot()).jobs[7].groups] == [3, 2, 0]
 
 

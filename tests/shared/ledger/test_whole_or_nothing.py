@@ -280,13 +280,13 @@ def _damage(client: Any) -> None:
 
 
 def _repair(desk: Desk) -> Callable[[], Awaitable[Any]]:
-    made: list[RepairBatch] = []
+    items: list[RepairBatch] = []
 
     async def call() -> Any:
-        if not made:
+        if not items:
             w, request = COORDINATOR, await everything(desk)
-            made.append(RepairBatch(w, desk.epochs[w], desk.next(w), desk.run_id, request))
-        reply = await desk.ledger.repair(made[0])
+            items.append(RepairBatch(w, desk.epochs[w], desk.next(w), desk.run_id, request))
+        reply = await desk.ledger.repair(items[0])
         assert all(RepairResult.REPAIRED in results for results in reply.results)
         return reply
 
@@ -409,8 +409,8 @@ def test_only_the_plan_writes() -> None:
     reads |= {"XRANGE", "XINFO", "XPENDING"}
     for path in calls.SCRIPTS.glob("*.lua"):
         used = re.findall(r"\bcall\((?!')[^)]*\)|\bcall\('(\w+)'", path.read_text())
-        said = {command for command in used if command}
-        assert said <= reads, path.name
+        printed = {command for command in used if command}
+        assert printed <= reads, path.name
         others = re.findall(r"(?<!plan_)\bcall\((?!')([^)]*)\)", path.read_text())
         assert others == (["..."] if path.name == "plan.lua" else []), path.name
 

@@ -84,10 +84,10 @@ def test_a_pod_that_asks_for_nothing() -> None:
 
 
 def ports(**spec: object) -> list[str]:
-    found = template(spec)
-    assert not found.requests
-    assert all(amounts == (1,) for _, amounts in found.things)
-    return [name for name, _ in found.things]
+    result = template(spec)
+    assert not result.requests
+    assert all(amounts == (1,) for _, amounts in result.things)
+    return [name for name, _ in result.things]
 
 
 def test_host_ports_are_things_of_the_node() -> None:
@@ -242,9 +242,9 @@ def test_a_job_needs_the_sum_of_its_minima_unless_it_says_so(
     parsed = parse(job(tasks=tasks))
     assert isinstance(parsed, JobManifest)
     assert parsed.minimum == minimum
-    said = parse(job(tasks=tasks, minAvailable=1))
-    assert isinstance(said, JobManifest)
-    assert said.minimum == 1
+    manifest = parse(job(tasks=tasks, minAvailable=1))
+    assert isinstance(manifest, JobManifest)
+    assert manifest.minimum == 1
 
 
 def test_priority_class_and_hyper_node() -> None:

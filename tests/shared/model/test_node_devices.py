@@ -51,8 +51,8 @@ def test_whole_gpus_share_the_nodes_memory() -> None:
     ["a,10,8000,V100,false:", "a,x,1,V,true:", "a,1:", "junk:", "a,1,9999999999999999,V,true:", ""],
 )
 def test_what_is_not_healthy_or_not_readable_keeps_its_position(text: str) -> None:
-    found = registered(text + "b,10,8000,V100,true,hami-core:")
-    assert [(device.name, device.id) for device in found] == [(f"vgpu/{text.count(':')}", "b")]
+    result = registered(text + "b,10,8000,V100,true,hami-core:")
+    assert [(device.name, device.id) for device in result] == [(f"vgpu/{text.count(':')}", "b")]
 
 
 def test_a_long_list_is_cut() -> None:

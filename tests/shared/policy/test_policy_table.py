@@ -102,8 +102,8 @@ def test_what_volcano_starts_with() -> None:
 
 
 def test_what_its_chart_installs() -> None:
-    found = plugins(parse_policy(CHART))
-    assert [name for name, o in found.items() if not o.enabled("enablePreemptable")] == [
+    plugin_names = plugins(parse_policy(CHART))
+    assert [name for name, o in plugin_names.items() if not o.enabled("enablePreemptable")] == [
         "gang",
         "drf",
     ]
@@ -111,11 +111,11 @@ def test_what_its_chart_installs() -> None:
 
 def test_what_its_own_tests_run_with() -> None:
     policy = parse_policy(TESTS)
-    found = plugins(policy)
-    assert found["sla"].duration("sla-waiting-time", 0.0) == 5400.0
-    assert found["overcommit"].number("overcommit-factor", 1.2) == 1.5
-    assert found["predicates"].switch("predicate.VolumeBindingEnable", False) is True
-    topology = found["network-topology-aware"]
+    plugin_names = plugins(policy)
+    assert plugin_names["sla"].duration("sla-waiting-time", 0.0) == 5400.0
+    assert plugin_names["overcommit"].number("overcommit-factor", 1.2) == 1.5
+    assert plugin_names["predicates"].switch("predicate.VolumeBindingEnable", False) is True
+    topology = plugin_names["network-topology-aware"]
     assert topology.whole("weight", 1) == 10
     assert topology.whole("hypernode.binpack.resources.nvidia.com/gpu", 1) == 2
     assert policy.configurations["preempt"] == {

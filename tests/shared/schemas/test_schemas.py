@@ -73,14 +73,14 @@ def test_every_part_of_a_specification_is_checked_by_its_schema() -> None:
 
 def parts_of(schema: object) -> set[str]:
     """The schemas below a field."""
-    found: set[str] = set()
+    result: set[str] = set()
     waiting = re.findall(r"#/components/schemas/(\w+)", str(schema))
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in result:
+            result.add(name)
             waiting += re.findall(r"#/components/schemas/(\w+)", str(SCHEMAS[name]))
-    return found
+    return result
 
 
 def test_every_field_is_described() -> None:

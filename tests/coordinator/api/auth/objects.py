@@ -24,20 +24,20 @@ def job(name: str, queue: str) -> Json:
 
 
 def pod(name: str, *, queue: str = "", group: str = "") -> Json:
-    made = _object("v1", "Pod", name, {"containers": [{"name": "c", "image": "i"}]})
+    obj = _object("v1", "Pod", name, {"containers": [{"name": "c", "image": "i"}]})
     annotations = {}
     if queue:
         annotations["scheduling.volcano.sh/queue-name"] = queue
     if group:
         annotations["scheduling.k8s.io/group-name"] = group
-    made["metadata"]["annotations"] = annotations
-    return made
+    obj["metadata"]["annotations"] = annotations
+    return obj
 
 
 def node(name: str) -> Json:
-    made = _object("v1", "Node", name, {})
-    made["status"] = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}
-    return made
+    obj = _object("v1", "Node", name, {})
+    obj["status"] = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}
+    return obj
 
 
 def _object(version: str, kind: str, name: str, spec: Json) -> Json:

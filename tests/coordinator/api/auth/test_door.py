@@ -183,9 +183,9 @@ async def test_each_request_needs_its_role_and_no_more(
             assert status == 200, mine
         elif method != "HEAD":
             assert (status, body.get("reason", "Forbidden")) == (403, "Forbidden"), mine
-            said = body.get("message") or body["detail"]
-            assert f"needs role {role}" in said
-            assert f"the token {mine} has role {mine}" in said
+            output = body.get("message") or body["detail"]
+            assert f"needs role {role}" in output
+            assert f"the token {mine} has role {mine}" in output
 
 
 async def test_what_was_served_for_one_does_not_stay_for_the_next(door: TokenServer) -> None:

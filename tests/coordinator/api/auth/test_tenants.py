@@ -65,17 +65,17 @@ async def ask(redis_url: str, short_dir: Path) -> AsyncIterator[TokenClient]:
 
 def with_spec(obj: Json, **fields: Any) -> Json:
     """The object with these fields in its specification, or in that of its Job's pods."""
-    made: Json = json.loads(json.dumps(obj))
-    spec = made["spec"]["tasks"][0]["template"]["spec"] if obj["kind"] == "Job" else made["spec"]
+    body: Json = json.loads(json.dumps(obj))
+    spec = body["spec"]["tasks"][0]["template"]["spec"] if obj["kind"] == "Job" else body["spec"]
     spec.update(fields)
-    return made
+    return body
 
 
 def with_class(name: str) -> Json:
     """A Job that names the class itself, not in its template."""
-    made = job("x", "ops")
-    made["spec"]["priorityClassName"] = name
-    return made
+    job_item = job("x", "ops")
+    job_item["spec"]["priorityClassName"] = name
+    return job_item
 
 
 TOLERATED = {
@@ -349,10 +349,10 @@ async def test_a_stream_leaves_out_other_namespaces(ask: TokenClient) -> None:
         assert stream.status == 200
         await stream.content.readuntil(b"ready")
         await _fill(ask)
-        told = b""
+        report = b""
         # of an object that changes again the last change alone is told, so the order is open
-        while b"team-a" not in told:
-            told += await stream.content.readuntil(b"\r\n\r\n")
+        while b"team-a" not in report:
+            report += await stream.content.readuntil(b"\r\n\r\n")
         assert (await ask(ADMIN, "POST", QUEUES, queue("last")))[0] == 201
-        told += await stream.content.readuntil(b'"last"')
-    assert b"team-b" not in told
+        report += await stream.content.readuntil(b'"last"')
+    assert b"team-b" not in report

@@ -52,8 +52,8 @@ def test_a_token_has_256_bits_and_is_new_each_time() -> None:
 
 def test_what_is_written_for_a_token_is_its_hash() -> None:
     token = new_token()
-    made = entry_of(token, name="a", role="submit", queues=["q"])
-    assert made == {
+    entry = entry_of(token, name="a", role="submit", queues=["q"])
+    assert entry == {
         "name": "a",
         "role": "submit",
         "queues": ["q"],

@@ -100,11 +100,11 @@ def test_what_was_read_says_what_was_written(
 def test_a_preview_keeps_what_the_server_adds() -> None:
     old, new = written("Pod", spec={"a": 1, "b": 1}), written("Pod", spec={"a": 2})
     live = shown(old, spec={"nodeName": "n"}, status={"phase": "Running"}, labels={"l": "1"})
-    made = preview(document(new), document(old), live)
-    assert made["spec"] == {"a": 2, "nodeName": "n"}
-    assert made["status"] == {"phase": "Running"}
-    assert made["metadata"]["labels"] == {"l": "1"}
-    assert made["metadata"]["resourceVersion"] == "5"
+    shown_object = preview(document(new), document(old), live)
+    assert shown_object["spec"] == {"a": 2, "nodeName": "n"}
+    assert shown_object["status"] == {"phase": "Running"}
+    assert shown_object["metadata"]["labels"] == {"l": "1"}
+    assert shown_object["metadata"]["resourceVersion"] == "5"
     same = document(old)
     assert preview(same, same, live) is live
     assert "resourceVersion" not in preview(document(new), None, None)["metadata"]

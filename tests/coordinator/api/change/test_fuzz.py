@@ -170,8 +170,8 @@ def test_any_object_is_answered(obj: dict[str, Any], changes: dict[str, Any]) ->
     sent = obj | changes
 
     def create() -> dict[str, Any]:
-        made = named(identified(sent, kind, key.namespace, None), lambda: "abcde")
-        return created(CurrentObject(None, None), made, kind, AUTHOR)
+        named_object = named(identified(sent, kind, key.namespace, None), lambda: "abcde")
+        return created(CurrentObject(None, None), named_object, kind, AUTHOR)
 
     judged(create, kind, key, None)
     now = now_of(obj)

@@ -27,16 +27,16 @@ def test_every_kind_has_a_schema_and_fields_to_select_by() -> None:
 @pytest.mark.parametrize("version", sorted({kind.api_version for kind in KINDS}))
 def test_a_document_names_only_what_it_has(version: str) -> None:
     kinds = tuple(kind for kind in KINDS if kind.api_version == version)
-    made = document(version, kinds)
-    there = set(made["components"]["schemas"])
-    named = set(re.findall(r"'#/components/schemas/(\w+)'", str(made)))
+    stored_document = document(version, kinds)
+    there = set(stored_document["components"]["schemas"])
+    named = set(re.findall(r"'#/components/schemas/(\w+)'", str(stored_document)))
     assert named <= there
     assert there <= named | {kind.kind for kind in kinds} | {f"{k.kind}List" for k in kinds} | {
         "DeleteOptions"
     }
     names = [
         operation["operationId"]
-        for path in made["paths"].values()
+        for path in stored_document["paths"].values()
         for operation in path.values()
         if isinstance(operation, dict)
     ]
@@ -72,10 +72,10 @@ def unknown(value: Any, schema: dict[str, Any], at: str) -> list[str]:
         schema = SCHEMAS[schema["$ref"].rpartition("/")[2]]
     match value, schema:
         case dict(), {"properties": properties}:
-            found = [f"{at}.{name}" for name in value.keys() - properties.keys()]
+            results = [f"{at}.{name}" for name in value.keys() - properties.keys()]
             for name in value.keys() & properties.keys():
-                found += unknown(value[name], properties[name], f"{at}.{name}")
-            return found
+                results += unknown(value[name], properties[name], f"{at}.{name}")
+            return results
         case list(), {"items": items}:
             return [path for part in value for path in unknown(part, items, f"{at}[]")]
         case str(), {"enum": options}:

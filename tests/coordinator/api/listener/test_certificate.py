@@ -43,10 +43,10 @@ class Files:
 
     def put(self, name: str, *, of_key: str = "") -> None:
         """Issue a certificate of this name; ``of_key``: with the key of another."""
-        made, key = self.authority.issue(name, address="127.0.0.1")
+        certificate, key = self.authority.issue(name, address="127.0.0.1")
         if of_key:
             _, key = self.authority.issue(of_key, address="127.0.0.1")
-        shutil.copy(made, self.certificate)
+        shutil.copy(certificate, self.certificate)
         shutil.copy(key, self.key)
 
 
@@ -65,8 +65,8 @@ async def listening(pair: ServingCertificate) -> AsyncIterator[int]:
     app = web.Application()
     app.router.add_get("/livez", alive)
     port = free_port()
-    made = Listener(app, ListenerOptions(tls=pair), shutdown_seconds=0.1)
-    async with asyncio.TaskGroup() as group, made.open("127.0.0.1", port, group):
+    listener = Listener(app, ListenerOptions(tls=pair), shutdown_seconds=0.1)
+    async with asyncio.TaskGroup() as group, listener.open("127.0.0.1", port, group):
         yield port
 
 

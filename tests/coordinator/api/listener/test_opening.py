@@ -21,10 +21,10 @@ def test_on_this_machine_none_is_asked_for(tmp_path: Path, host: str) -> None:
 def test_beyond_it_the_server_does_not_start_without(tmp_path: Path, host: str) -> None:
     with pytest.raises(SettingsError) as error:
         open_gate(load_settings(run_dir=tmp_path, listen_host=host))
-    said = str(error.value)
-    assert said.startswith("QUADRANT_LISTEN_HOST: ")
-    assert "QUADRANT_TOKENS_FILE" in said
-    assert "quadrant token new" in said
+    output = str(error.value)
+    assert output.startswith("QUADRANT_LISTEN_HOST: ")
+    assert "QUADRANT_TOKENS_FILE" in output
+    assert "quadrant token new" in output
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])

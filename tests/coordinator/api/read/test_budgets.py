@@ -45,9 +45,9 @@ async def test_they_are_kept(client: Client, service: Running) -> None:
 async def test_what_is_wrong_in_one_is_told(client: Client) -> None:
     both = budget("both", minAvailable=1, maxUnavailable="20%")
     async with client.session.post(BUDGETS, json=both) as answer:
-        said = await answer.json()
+        body = await answer.json()
     assert answer.status == 422
-    assert [cause["field"] for cause in said["details"]["causes"]] == ["spec.maxUnavailable"]
+    assert [cause["field"] for cause in body["details"]["causes"]] == ["spec.maxUnavailable"]
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,6 @@ async def test_what_is_wrong_in_one_is_told(client: Client) -> None:
 async def test_what_is_no_list_is_told(client: Client, body: bytes, message: str) -> None:
     headers = {"Content-Type": "application/json"}
     async with client.session.post(f"{BASE}/lists", data=body, headers=headers) as answer:
-        said = orjson.loads(await answer.read())
-    assert (answer.status, said["kind"]) == (400, "Status")
-    assert message in said["message"]
+        output = orjson.loads(await answer.read())
+    assert (answer.status, output["kind"]) == (400, "Status")
+    assert message in output["message"]

@@ -19,13 +19,13 @@ def painted(name: str, colour: str) -> dict[str, Any]:
 async def test_none_is_skipped_because_another_moved_meanwhile(
     client: Client, service: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send, told = streaming.send, 0
+    send, report = streaming.send, 0
 
     async def sending(*args: Any, **kwargs: Any) -> None:
-        nonlocal told
+        nonlocal report
         await send(*args, **kwargs)
-        told += 1
-        if told == 1:
+        report += 1
+        if report == 1:
             await put(service, painted("p1", "green"))
 
     monkeypatch.setattr(watch, "SLICE", 1)
@@ -58,9 +58,11 @@ async def test_what_a_watch_told_can_be_written_until_somebody_else_wrote(
     since = (await client.get(PODS))["metadata"]["resourceVersion"]
     await put(service, painted("p1", "red"), painted("p2", "red"))
     async with client.watch(PODS, resourceVersion=since) as lines:
-        told = {(e := await lines.next())["object"]["metadata"]["name"]: e["object"] for _ in "12"}
+        reports = {
+            (e := await lines.next())["object"]["metadata"]["name"]: e["object"] for _ in "12"
+        }
     await put(service, painted("p2", "green"))
-    p1 = told["p1"]
+    p1 = reports["p1"]
     live = await client.get(f"{PODS}/p1")
     assert int(live["metadata"]["resourceVersion"]) > int(p1["metadata"]["resourceVersion"])
     p1["metadata"]["labels"] = {"colour": "blue"}

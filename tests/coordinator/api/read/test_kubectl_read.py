@@ -80,10 +80,10 @@ async def test_it_shows_one_object_whole(kubectl: Kubectl) -> None:
 
 
 async def test_it_reads_long_lists_in_pages(kubectl: Kubectl) -> None:
-    said = await kubectl("get", "pods", "-n", "ns", "--chunk-size=2", "--no-headers", "-v=6")
-    assert [line.split()[0] for line in said.out.splitlines()][-1] == "train-w-2"
-    assert len(said.out.splitlines()) == 6
-    assert said.err.count("limit=2") == 3
+    result = await kubectl("get", "pods", "-n", "ns", "--chunk-size=2", "--no-headers", "-v=6")
+    assert [line.split()[0] for line in result.out.splitlines()][-1] == "train-w-2"
+    assert len(result.out.splitlines()) == 6
+    assert result.err.count("limit=2") == 3
 
 
 async def test_it_describes_with_events(kubectl: Kubectl) -> None:
@@ -112,15 +112,15 @@ async def test_it_explains_fields(kubectl: Kubectl) -> None:
 
 
 async def test_its_mistakes_are_told(kubectl: Kubectl) -> None:
-    said = await kubectl("get", "pod", "nope", "-n", "ns")
-    assert said.code == 1
-    assert said.err == 'Error from server (NotFound): pods "nope" not found\n'
-    said = await kubectl("get", "pods", "--field-selector", "spec.wheel=4")
-    assert "'spec.wheel' cannot be selected by; use metadata.name" in said.err
-    said = await kubectl("get", "pods", "-l", "a=b=c")
-    assert said.code == 1
-    said = await kubectl("get", "wheels")
-    assert "doesn't have a resource type" in said.err
+    result = await kubectl("get", "pod", "nope", "-n", "ns")
+    assert result.code == 1
+    assert result.err == 'Error from server (NotFound): pods "nope" not found\n'
+    result = await kubectl("get", "pods", "--field-selector", "spec.wheel=4")
+    assert "'spec.wheel' cannot be selected by; use metadata.name" in result.err
+    result = await kubectl("get", "pods", "-l", "a=b=c")
+    assert result.code == 1
+    result = await kubectl("get", "wheels")
+    assert "doesn't have a resource type" in result.err
 
 
 async def test_it_watches(kubectl: Kubectl, service: Running) -> None:

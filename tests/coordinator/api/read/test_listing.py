@@ -31,18 +31,18 @@ async def test_a_list_and_its_pages(client: Client) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 async def test_pages_that_a_selector_thins_out(client: Client, limit: int) -> None:
-    found: list[str] = []
+    results: list[str] = []
     token = ""
     while True:
         query = {"limit": str(limit), "labelSelector": "tier=train", "continue": token}
         page = await client.get(PODS, **query)
         assert len(page["items"]) <= limit
         assert "remainingItemCount" not in page["metadata"]
-        found += [o["metadata"]["name"] for o in page["items"]]
+        results += [o["metadata"]["name"] for o in page["items"]]
         token = page["metadata"].get("continue", "")
         if not token:
             break
-    assert found == NAMES[3:]
+    assert results == NAMES[3:]
 
 
 @pytest.mark.parametrize("accept", ["application/json", TABLE])
@@ -84,14 +84,14 @@ async def test_one_name_is_found_without_a_walk(
 
 @pytest.mark.parametrize("token", ["xx", "ä", base64.urlsafe_b64encode(b"[1,2]").decode(), "e30="])
 async def test_a_token_of_nobody(client: Client, token: str) -> None:
-    said = await client.get(PODS, code=400, **{"continue": token})
-    assert "begin the list anew" in said["message"]
+    body = await client.get(PODS, code=400, **{"continue": token})
+    assert "begin the list anew" in body["message"]
 
 
 async def test_a_token_of_an_earlier_coordinator(client: Client) -> None:
     token = base64.urlsafe_b64encode(orjson.dumps([1, 17, "|x"])).decode()
-    said = await client.get(PODS, code=410, **{"continue": token})
-    assert (said["reason"], said["code"]) == ("Expired", 410)
+    body = await client.get(PODS, code=410, **{"continue": token})
+    assert (body["reason"], body["code"]) == ("Expired", 410)
 
 
 async def test_versions(client: Client, service: Running) -> None:
@@ -102,8 +102,8 @@ async def test_versions(client: Client, service: Running) -> None:
     assert await client.names("/api/v1/nodes", **older) == ["n1", "n2"]
     await put(service, node("n3"))
     assert await client.names("/api/v1/nodes", resourceVersion="0") == ["n1", "n2", "n3"]
-    said = await client.get("/api/v1/nodes", code=410, **exact)
-    assert said["reason"] == "Expired"
+    body = await client.get("/api/v1/nodes", code=410, **exact)
+    assert body["reason"] == "Expired"
     await client.get("/api/v1/nodes", code=410, resourceVersion=str(now + 10**6))
 
 
@@ -122,9 +122,9 @@ async def test_versions(client: Client, service: Running) -> None:
     ],
 )
 async def test_a_wrong_parameter(client: Client, query: dict[str, str], says: str) -> None:
-    said = await client.get(PODS, code=400, **query)
-    assert (said["kind"], said["reason"]) == ("Status", "BadRequest")
-    assert says in said["message"]
+    body = await client.get(PODS, code=400, **query)
+    assert (body["kind"], body["reason"]) == ("Status", "BadRequest")
+    assert says in body["message"]
 
 
 async def test_one_object_in_every_form(client: Client) -> None:
@@ -144,8 +144,8 @@ async def test_one_object_in_every_form(client: Client) -> None:
     assert table["rows"][0]["object"] == whole
     table = await client.get(f"{PODS}/p1", accept=TABLE, includeObject="None")
     assert table["rows"][0]["object"] is None
-    said = await client.get(f"{PODS}/p1", accept="text/html", code=406)
-    assert said["reason"] == "NotAcceptable"
+    body = await client.get(f"{PODS}/p1", accept="text/html", code=406)
+    assert body["reason"] == "NotAcceptable"
     accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
     parts = await client.get(PODS, accept=accept)
     assert parts["kind"] == "PartialObjectMetadataList"
@@ -153,19 +153,19 @@ async def test_one_object_in_every_form(client: Client) -> None:
 
 
 async def test_what_is_not_there(client: Client) -> None:
-    said = await client.get(f"{PODS}/no", code=404)
-    assert said["details"] == {"name": "no", "kind": "pods"}
-    said = await client.get(
+    body = await client.get(f"{PODS}/no", code=404)
+    assert body["details"] == {"name": "no", "kind": "pods"}
+    body = await client.get(
         "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups/no", code=404
     )
-    assert said["message"] == 'podgroups.scheduling.volcano.sh "no" not found'
+    assert body["message"] == 'podgroups.scheduling.volcano.sh "no" not found'
     assert (await client.get("/api/v1/wheels", code=404))["kind"] == "Status"
     assert (await client.get("/apis/none/v1", code=404))["kind"] == "Status"
 
 
 async def test_a_url_has_an_end(client: Client) -> None:
-    said = await client.get(PODS, code=414, labelSelector="a" * 5000)
-    assert said["reason"] == "RequestURITooLong"
+    body = await client.get(PODS, code=414, labelSelector="a" * 5000)
+    assert body["reason"] == "RequestURITooLong"
 
 
 async def test_other_namespaces_are_not_shown(client: Client, service: Running) -> None:
@@ -182,6 +182,6 @@ async def test_a_token_of_another_list_is_no_error_of_the_server(
     token = Token(service.service.objects.version, place).text()
     url = f"/api/v1/{kind}"
     async with client.session.get(url, params={"limit": "1", "continue": token}) as answer:
-        said = orjson.loads(await answer.read())
-        assert answer.status in (200, 400), said
-        assert place != "x" or said["reason"] == "BadRequest"
+        body = orjson.loads(await answer.read())
+        assert answer.status in (200, 400), body
+        assert place != "x" or body["reason"] == "BadRequest"

@@ -24,14 +24,14 @@ class Events:
 
     async def next(self) -> dict[str, Any]:
         """The fields of the next event; a comment alone is one with the field ""."""
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         async with asyncio.timeout(SECONDS):
             while line := (await self._lines.readline()).decode().rstrip("\r\n"):
                 name, _, value = line.partition(": ")
-                found[name] = value
-        if "data" in found:
-            found["data"] = orjson.loads(found["data"])
-        return found
+                results[name] = value
+        if "data" in results:
+            results["data"] = orjson.loads(results["data"])
+        return results
 
 
 @contextlib.asynccontextmanager
@@ -45,46 +45,46 @@ async def events(client: Client, last: str = "", query: str = "") -> AsyncIterat
 
 
 async def test_changes_come_with_ids(client: Client, service: Running) -> None:
-    async with events(client) as told:
-        ready = await told.next()
+    async with events(client) as report:
+        ready = await report.next()
         assert (ready["event"], ready["retry"]) == ("ready", "2000")
         assert ready["data"] == {"resourceVersion": ready["id"]}
         await put(service, node("n3"), running_pod("not-told"))
-        added = await told.next()
+        added = await report.next()
         assert (added["event"], added["data"]["kind"]) == ("ADDED", "Node")
         assert int(added["id"]) > int(ready["id"])
 
 
 async def test_it_goes_on_after_the_last_id(client: Client, service: Running) -> None:
-    async with events(client) as told:
-        ready = await told.next()
+    async with events(client) as report:
+        ready = await report.next()
     await put(service, node("n3"))
     await put(service, node("n4"))
-    async with events(client, last=ready["id"]) as told:
-        first = await told.next()
+    async with events(client, last=ready["id"]) as report:
+        first = await report.next()
         assert first["data"]["metadata"]["name"] == "n3"
-    async with events(client, last=first["id"]) as told:
-        assert (await told.next())["data"]["metadata"]["name"] == "n4"
+    async with events(client, last=first["id"]) as report:
+        assert (await report.next())["data"]["metadata"]["name"] == "n4"
 
 
 @pytest.mark.parametrize("last", ["5", "none of ours", str(2**62)])
 async def test_an_id_that_is_not_known_begins_anew(
     client: Client, service: Running, last: str
 ) -> None:
-    async with events(client, last=last) as told:
-        reset = await told.next()
+    async with events(client, last=last) as report:
+        reset = await report.next()
         assert reset["event"] == "reset"
         await put(service, node("n3"))
-        assert (await told.next())["data"]["metadata"]["name"] == "n3"
+        assert (await report.next())["data"]["metadata"]["name"] == "n3"
 
 
 async def test_kinds_are_chosen(client: Client, service: Running) -> None:
-    async with events(client, query="?kind=Pod&kind=Event") as told:
-        await told.next()
+    async with events(client, query="?kind=Pod&kind=Event") as report:
+        await report.next()
         await put(service, node("n3"), running_pod("p9"))
         kinds: set[str] = set()
         while kinds != {"Pod", "Event"}:
-            kinds.add((await told.next())["data"]["kind"])
+            kinds.add((await report.next())["data"]["kind"])
             assert "Node" not in kinds
     code, text = await client.text("/stream?kind=Wheel")
     assert (code, orjson.loads(text)["title"]) == (400, "Bad Request")
@@ -96,8 +96,8 @@ async def test_a_silent_stream_shows_that_it_lives(
 ) -> None:
     assert server_sent_events.HEARTBEAT_SECONDS == 15.0
     monkeypatch.setattr(server_sent_events, "HEARTBEAT_SECONDS", 0.1)
-    async with events(client) as told:
-        assert (await told.next())["event"] == "ready"
-        while (comment := await told.next()).keys() != {""}:
+    async with events(client) as report:
+        assert (await report.next())["event"] == "ready"
+        while (comment := await report.next()).keys() != {""}:
             pass  # the service may have come to something late: then it is silent later
     assert comment == {"": "ping"}

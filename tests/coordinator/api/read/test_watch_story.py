@@ -143,16 +143,16 @@ async def test_members_of_a_gang_come_all_where_it_is_cut_among_them(
     since = (await client.get(PODS))["metadata"]["resourceVersion"]
     await put(service, job("six", 6))
     await service.until(lambda status: status["tasks"]["running"] == 11)
-    told: set[str] = set()
+    report: set[str] = set()
     async with client.watch(PODS, resourceVersion=since) as lines:
         for _ in range(taken):
             event = await lines.next()
-            told.add(event["object"]["metadata"]["name"])
+            report.add(event["object"]["metadata"]["name"])
     since = event["object"]["metadata"]["resourceVersion"]
     async with client.watch(PODS, resourceVersion=since) as lines:
-        while not told >= {f"six-w-{i}" for i in range(6)}:
+        while not report >= {f"six-w-{i}" for i in range(6)}:
             event = await lines.next()  # fails where none comes any more
-            told.add(event["object"]["metadata"]["name"])
+            report.add(event["object"]["metadata"]["name"])
 
 
 @given(st.lists(st.integers(1, 8), max_size=20).map(sorted))

@@ -158,8 +158,8 @@ async def test_their_number_is_bounded(
     monkeypatch.setattr(streams, "_most", 1)
     async with client.watch(NODES) as lines:
         await lines.next()
-        said = await client.get(NODES, watch="true", code=429)
-        assert (said["reason"], said["details"]["retryAfterSeconds"]) == ("TooManyRequests", 5)
+        body = await client.get(NODES, watch="true", code=429)
+        assert (body["reason"], body["details"]["retryAfterSeconds"]) == ("TooManyRequests", 5)
         assert (await client.text("/stream"))[0] == 429
     await service.until(lambda _: not streams.open)
     async with client.watch(NODES) as lines:

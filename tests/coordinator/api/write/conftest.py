@@ -9,5 +9,5 @@ from tests.coordinator.api.write.behind import WriteClient, behind
 
 @pytest_asyncio.fixture
 async def client() -> AsyncIterator[WriteClient]:
-    async with behind() as made:
-        yield made
+    async with behind() as write_client:
+        yield write_client

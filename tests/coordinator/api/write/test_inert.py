@@ -95,12 +95,12 @@ async def test_a_file_with_everything(
     service: Running, tmp_path: Path, embedded_server: EmbeddedServer
 ) -> None:
     kubectl = Kubectl(service.url, tmp_path)
-    said = await kubectl("apply", "-f", "-", text=FILE)
-    assert said.code == 0, str(said)
-    lines = said.out.splitlines()
+    result = await kubectl("apply", "-f", "-", text=FILE)
+    assert result.code == 0, str(result)
+    lines = result.out.splitlines()
     assert lines[:4] == [f"{name} created" for name in NAMES]
-    assert "Warning: data and stringData are dropped" in said.err
-    assert "Warning: kept and shown, but no pod reads it" in said.err
+    assert "Warning: data and stringData are dropped" in result.err
+    assert "Warning: kept and shown, but no pod reads it" in result.err
     again = await kubectl.ok("apply", "-f", "-", text=FILE)
     unchanged = [line.partition(" ")[0] for line in again.splitlines() if "unchanged" in line]
     assert set(unchanged) >= {"configmap/settings", "serviceaccount/robot", "service/front"}
@@ -133,15 +133,15 @@ async def test_a_file_with_everything(
 async def test_namespaces_come_and_go(service: Running, tmp_path: Path) -> None:
     kubectl = Kubectl(service.url, tmp_path)
     assert await kubectl.ok("create", "namespace", "team-a") == "namespace/team-a created\n"
-    said = await kubectl("create", "namespace", "team-a")
-    assert "AlreadyExists" in said.err
+    result = await kubectl("create", "namespace", "team-a")
+    assert "AlreadyExists" in result.err
     await kubectl.ok("create", "configmap", "c", "-n", "team-b", "--from-literal=a=b")
     # it exists already, because an object names it
     text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-b, labels: {x: z}}\n"
     assert (await kubectl("apply", "-f", "-", text=text)).code == 0
     assert "team-b" in await kubectl.ok("get", "ns", "-l", "x=z")
-    said = await kubectl("delete", "namespace", "team-b", "--timeout=60s")
-    assert (said.code, "objects in this namespace stay" in said.err) == (0, True), str(said)
+    result = await kubectl("delete", "namespace", "team-b", "--timeout=60s")
+    assert (result.code, "objects in this namespace stay" in result.err) == (0, True), str(result)
     assert "team-b" in await kubectl.ok("get", "ns")
     await kubectl.ok("delete", "cm", "c", "-n", "team-b")
     assert "team-b" not in await kubectl.ok("get", "ns")
@@ -153,12 +153,12 @@ async def test_a_list_names_what_has_no_name(service: Running) -> None:
     body = {"apiVersion": "v1", "kind": "List", "items": [*items, items[1]]}
     async with aiohttp.ClientSession(service.url) as session:
         async with session.post(f"{BASE}/lists", json=body) as answer:
-            said = await answer.json()
-        assert (said["accepted"], said["refused"]) == (3, [])
-        assert len(set(said["generatedNames"])) == 2
+            output = await answer.json()
+        assert (output["accepted"], output["refused"]) == (3, [])
+        assert len(set(output["generatedNames"])) == 2
         async with session.get("/api/v1/namespaces/default/configmaps") as answer:
             names = {item["metadata"]["name"] for item in (await answer.json())["items"]}
-        assert names == set(said["generatedNames"])
+        assert names == set(output["generatedNames"])
         plan = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}}
         plan |= {"spec": {"containers": [{"name": "c", "image": "x"}]}}
         async with session.post(f"{BASE}/plans", json=plan) as answer:

@@ -144,9 +144,9 @@ async def test_server_side_apply(kubectl: Kubectl) -> None:
 
     other = (*ssa, "--field-manager=other")
     changed = QUEUE.replace("weight: 2", "weight: 5")
-    said = await kubectl(*other, text=changed)
-    assert said.code == 1
-    assert 'Apply failed with 1 conflict: conflict with "kubectl": .spec.weight' in said.err
+    result = await kubectl(*other, text=changed)
+    assert result.code == 1
+    assert 'Apply failed with 1 conflict: conflict with "kubectl": .spec.weight' in result.err
     await kubectl.ok(*other, "--force-conflicts", text=changed)
     queue = await read(kubectl, "queue", "research")
     assert queue["spec"] == {"weight": 5}
@@ -172,22 +172,22 @@ async def test_from_one_apply_to_the_other(kubectl: Kubectl) -> None:
 
 async def test_diff(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", text=ALL)
-    said = await kubectl("diff", "-f", "-", text=QUEUE)
-    assert (said.code, said.out) == (0, "")
-    said = await kubectl("diff", "-f", "-", text=QUEUE.replace("weight: 2", "weight: 7"))
-    assert said.code == 1
-    assert "-  weight: 2\n+  weight: 7\n" in said.out
+    result = await kubectl("diff", "-f", "-", text=QUEUE)
+    assert (result.code, result.out) == (0, "")
+    result = await kubectl("diff", "-f", "-", text=QUEUE.replace("weight: 2", "weight: 7"))
+    assert result.code == 1
+    assert "-  weight: 2\n+  weight: 7\n" in result.out
     lines = [
         line
-        for line in said.out.splitlines()
+        for line in result.out.splitlines()
         if line[:1] in "+-" and line[:3] not in ("+++", "---")
     ]
     assert len(lines) == 4, lines  # the generation too, and nothing else
-    said = await kubectl("diff", "-f", "-", text=QUEUE.replace("research", "fresh"))
-    assert said.code == 1
-    assert "+  name: fresh" in said.out
-    said = await kubectl("diff", "-f", "-", text=QUEUE.replace("weight: 2", "weight: x"))
-    assert said.code > 1
+    result = await kubectl("diff", "-f", "-", text=QUEUE.replace("research", "fresh"))
+    assert result.code == 1
+    assert "+  name: fresh" in result.out
+    result = await kubectl("diff", "-f", "-", text=QUEUE.replace("weight: 2", "weight: x"))
+    assert result.code > 1
 
 
 async def test_dry_run(kubectl: Kubectl) -> None:
@@ -209,19 +209,19 @@ async def test_dry_run(kubectl: Kubectl) -> None:
 async def test_create_twice(kubectl: Kubectl) -> None:
     out = await kubectl.ok("create", "-f", "-", text=ALL)
     assert out.splitlines()[0] == "queue.scheduling.volcano.sh/research created"
-    said = await kubectl("create", "-f", "-", text=QUEUE)
-    assert said.code == 1
-    assert said.err.startswith("Error from server (AlreadyExists): ")
-    assert 'queues.scheduling.volcano.sh "research" already exists' in said.err
+    result = await kubectl("create", "-f", "-", text=QUEUE)
+    assert result.code == 1
+    assert result.err.startswith("Error from server (AlreadyExists): ")
+    assert 'queues.scheduling.volcano.sh "research" already exists' in result.err
 
 
 async def test_delete(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", text=ALL)
     running_ = "--for=jsonpath={.status.phase}=Running"
     await kubectl.ok("wait", running_, "pod/one", "pod/train-w-0", "--timeout=60s")
-    said = await kubectl("delete", "queue", "research")
-    assert said.code == 1
-    assert "PodGroup default/gang is in it" in said.err
+    result = await kubectl("delete", "queue", "research")
+    assert result.code == 1
+    assert "PodGroup default/gang is in it" in result.err
     # a Job's pod is made anew, under another uid
     uid = (await read(kubectl, "pod", "train-w-1"))["metadata"]["uid"]
     await kubectl.ok("delete", "pod", "train-w-1", "--wait=false")
@@ -235,8 +235,8 @@ async def test_delete(kubectl: Kubectl) -> None:
     assert (await kubectl.ok("get", "pods,podgroups,jobs", "-o", "name")) == ""
     await kubectl.ok("delete", "queue", "research", "--timeout=60s")
     await kubectl.ok("delete", "node", "n1", "--timeout=60s")
-    said = await kubectl("delete", "node", "n1")
-    assert said.err == 'Error from server (NotFound): nodes "n1" not found\n'
+    result = await kubectl("delete", "node", "n1")
+    assert result.err == 'Error from server (NotFound): nodes "n1" not found\n'
     # The names are free again.
     await kubectl.ok("create", "-f", "-", text=ALL)
 
@@ -271,11 +271,11 @@ async def test_labels_annotations_and_patches(kubectl: Kubectl) -> None:
         out = await kubectl.ok("patch", "pod", "one", f"--type={type}", "-p", patch)
         assert out == "pod/one patched\n"
     assert (await read(kubectl, "pod", "one"))["metadata"]["labels"]["p"] == "3"
-    said = await kubectl(
+    result = await kubectl(
         "patch", "pod", "one", "--type=json", "-p", '[{"op":"remove","path":"/x"}]'
     )
-    assert said.code == 1
-    assert "does not exist" in said.err
+    assert result.code == 1
+    assert "does not exist" in result.err
 
 
 async def test_edit_and_replace(kubectl: Kubectl) -> None:
@@ -287,8 +287,8 @@ async def test_edit_and_replace(kubectl: Kubectl) -> None:
     newer = text.replace("weight: 4", "weight: 6")
     await kubectl.ok("replace", "-f", "-", text=newer)
     assert (await read(kubectl, "queue", "research"))["spec"] == {"weight": 6}
-    said = await kubectl("replace", "-f", "-", text=newer)
-    assert said.err.startswith("Error from server (Conflict): ")
+    result = await kubectl("replace", "-f", "-", text=newer)
+    assert result.err.startswith("Error from server (Conflict): ")
     # A pod that runs is shown with what the server adds, and can be given back.
     phase = "--for=jsonpath={.status.phase}=Running"
     await kubectl.ok("wait", phase, "pod/one", "--timeout=60s")
@@ -302,10 +302,10 @@ async def test_nodes_are_cordoned_and_tainted(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", text=NODE)
     assert await kubectl.ok("cordon", "n1") == "node/n1 cordoned\n"
     await kubectl.ok("apply", "-f", "-", text=QUEUE + "---" + GANG)
-    said = await kubectl(
+    result = await kubectl(
         "wait", "--for=jsonpath={.status.phase}=Running", "pod/one", "--timeout=1s"
     )
-    assert said.code == 1
+    assert result.code == 1
     assert await kubectl.ok("uncordon", "n1") == "node/n1 uncordoned\n"
     phase = "--for=jsonpath={.status.phase}=Running"
     await kubectl.ok("wait", phase, "pod/one", "--timeout=60s")
@@ -333,28 +333,32 @@ async def test_what_is_wrong_is_shown(kubectl: Kubectl) -> None:
         ("create",),
         ("create", "--validate=false"),
     ):
-        said = await kubectl(*words, "-f", "-", text=bad)
-        assert said.code == 1
-        assert said.err.startswith(
+        result = await kubectl(*words, "-f", "-", text=bad)
+        assert result.code == 1
+        assert result.err.startswith(
             'The Pod "one" is invalid: spec.containers[0].resources.requests.cpu: Invalid value: '
-        ), said.err
-        assert "write a number with an optional suffix" in said.err
+        ), result.err
+        assert "write a number with an optional suffix" in result.err
     await kubectl.ok("apply", "-f", "-", text=JOB)
-    said = await kubectl("apply", "-f", "-", text=JOB.replace("replicas: 2", "replicas: 3"))
-    assert said.err.startswith('The Job "train" is invalid: spec: Forbidden: the specification of')
+    result = await kubectl("apply", "-f", "-", text=JOB.replace("replicas: 2", "replicas: 3"))
+    assert result.err.startswith(
+        'The Job "train" is invalid: spec: Forbidden: the specification of'
+    )
     unknown = JOB.replace("minAvailable", "minAvailabel")
-    said = await kubectl("apply", "-f", "-", text=unknown)
-    assert said.err.startswith('The Job "train" is invalid: spec.minAvailabel: Forbidden: unknown')
-    said = await kubectl("delete", "namespace", "default")
-    assert said.code == 1
-    assert "nobody created it" in said.err
+    result = await kubectl("apply", "-f", "-", text=unknown)
+    assert result.err.startswith(
+        'The Job "train" is invalid: spec.minAvailabel: Forbidden: unknown'
+    )
+    result = await kubectl("delete", "namespace", "default")
+    assert result.code == 1
+    assert "nobody created it" in result.err
 
 
 async def test_notices_are_warnings(kubectl: Kubectl) -> None:
-    said = await kubectl("apply", "-f", "-", text=GANG.partition("---")[2])
-    assert said.code == 0
+    result = await kubectl("apply", "-f", "-", text=GANG.partition("---")[2])
+    assert result.code == 0
     assert (
-        said.err == "Warning: PodGroup default/gang does not exist, so its pods wait; create it\n"
+        result.err == "Warning: PodGroup default/gang does not exist, so its pods wait; create it\n"
     )
 
 
@@ -364,7 +368,7 @@ async def test_other_namespaces_and_made_names(kubectl: Kubectl) -> None:
     name = out.strip().removeprefix("pod/")
     assert name.startswith("some-")
     assert (await read(kubectl, "pod", name, "-n", "team-a"))["metadata"]["namespace"] == "team-a"
-    said = await kubectl(
+    result = await kubectl(
         "create",
         "-n",
         "team-b",
@@ -372,7 +376,7 @@ async def test_other_namespaces_and_made_names(kubectl: Kubectl) -> None:
         "-",
         text=text.replace("metadata:", "metadata:\n  namespace: team-c"),
     )
-    assert said.code == 1
+    assert result.code == 1
 
 
 async def test_run_starts_a_pod_that_asks_for_nothing(kubectl: Kubectl) -> None:

@@ -253,8 +253,8 @@ async def test_a_patch_that_cannot_be(
 ) -> None:
     await client.create(pod())
     await client.send("PATCH", "Pod/p", {"metadata": {"labels": {"a": "b"}}}, type=MERGE)
-    found, answer = await client.send("PATCH", "Pod/p", patch, type=type)
-    assert found == code, answer
+    result, answer = await client.send("PATCH", "Pod/p", patch, type=type)
+    assert result == code, answer
 
 
 async def test_patch_of_nothing(client: WriteClient) -> None:
@@ -267,10 +267,10 @@ async def test_apply_creates_and_conflicts(client: WriteClient) -> None:
     code, answer = await client.send("PATCH", "Queue/q", text % 1, type=APPLY)
     assert (code, causes(answer)) == (422, [("fieldManager", "FieldValueRequired")])
     for code in (201, 200):
-        found, answer = await client.send(
+        result, answer = await client.send(
             "PATCH", "Queue/q", text % 1, type=APPLY, fieldManager="one"
         )
-        assert found == code
+        assert result == code
     code, answer = await client.send("PATCH", "Queue/q", text % 2, type=APPLY, fieldManager="two")
     assert (code, answer["reason"]) == (409, "Conflict")
     assert causes(answer) == [(".spec.weight", "FieldManagerConflict")]
@@ -316,8 +316,8 @@ async def test_delete(client: WriteClient) -> None:
         ({"propagationPolicy": "Background", "gracePeriodSeconds": 0}, 200),
         ({}, 404),
     ):
-        found, answer = await client.send("DELETE", "Queue/q", options)
-        assert found == code, (options, answer)
+        result, answer = await client.send("DELETE", "Queue/q", options)
+        assert result == code, (options, answer)
         if code == 200:
             assert answer["status"] == "Success"
             assert answer["details"] == {

@@ -74,15 +74,15 @@ def check(*arguments: str, stdin: str | None = None, code: int = 0) -> str:
 def checked(tmp_path: Path, text: str, code: int = 0) -> dict[str, Any]:
     file = tmp_path / "policy.yaml"
     file.write_text(text)
-    found: dict[str, Any] = json.loads(check(str(file), "-o", "json", code=code))
-    return found
+    body: dict[str, Any] = json.loads(check(str(file), "-o", "json", code=code))
+    return body
 
 
 def test_what_a_good_file_means(tmp_path: Path) -> None:
-    found = checked(tmp_path, GOOD)
-    assert (found["kind"], found["valid"], found["errors"]) == ("PolicyCheck", True, [])
-    assert found["actions"] == ["allocate"]
-    (priority, gang), (predicates, binpack) = found["tiers"]
+    report = checked(tmp_path, GOOD)
+    assert (report["kind"], report["valid"], report["errors"]) == ("PolicyCheck", True, [])
+    assert report["actions"] == ["allocate"]
+    (priority, gang), (predicates, binpack) = report["tiers"]
     assert priority["name"] == "priority"
     asked = {point["name"]: point["askedBy"] for point in gang["points"]}
     assert asked["JobOrder"] == "coordinator"
@@ -93,10 +93,10 @@ def test_what_a_good_file_means(tmp_path: Path) -> None:
     weights = {a["name"]: (a["value"], a["default"]) for a in binpack["arguments"]}
     assert weights["binpack.weight"] == (3, 1)
     assert weights["binpack.cpu"] == (1, 1)
-    assert found["warnings"] == [
+    assert report["warnings"] == [
         "predicates: predicate.CacheEnable: has no effect in this version",
     ]
-    lacking = {entry["field"]: entry["without"] for entry in found["notServed"]}
+    lacking = {entry["field"]: entry["without"] for entry in report["notServed"]}
     assert lacking["networkTopology (mode hard)"] == "the job waits"
     assert lacking["hard"] == "jobs are admitted beyond it"
     for entry in (DEMANDS[Demand.POD_AFFINITY], PREFERENCES[Preference.GANG]):
@@ -123,8 +123,8 @@ def test_the_table_says_the_same(tmp_path: Path) -> None:
 
 def test_every_mistake_is_told_by_field_value_and_nearest_name(tmp_path: Path) -> None:
     errors = checked(tmp_path, BAD, code=1)["errors"]
-    told = {error["field"]: error for error in errors if error["field"] != "actions"}
-    assert set(told) == {
+    reports = {error["field"]: error for error in errors if error["field"] != "actions"}
+    assert set(reports) == {
         "tiers[0].plugins[0].name",
         "tiers[0].plugins[1].enabledJobOrder",
         "tiers[0].plugins[1].enableJobReady",
@@ -134,11 +134,11 @@ def test_every_mistake_is_told_by_field_value_and_nearest_name(tmp_path: Path) -
         "metrik",
         "tiers[1].plugins[2].name",
     }
-    assert told["tiers[0].plugins[0].name"]["nearest"] == "gang"
-    assert told["tiers[0].plugins[1].enabledJobOrder"]["nearest"] == "enableJobOrder"
-    assert told["tiers[0].plugins[1].enableJobReady"]["value"] == "'perhaps'"
-    assert told["tiers[1].plugins[0].arguments"]["nearest"] == "leastrequested.weight"
-    assert told["metrik"]["nearest"] == "metrics"
+    assert reports["tiers[0].plugins[0].name"]["nearest"] == "gang"
+    assert reports["tiers[0].plugins[1].enabledJobOrder"]["nearest"] == "enableJobOrder"
+    assert reports["tiers[0].plugins[1].enableJobReady"]["value"] == "'perhaps'"
+    assert reports["tiers[1].plugins[0].arguments"]["nearest"] == "leastrequested.weight"
+    assert reports["metrik"]["nearest"] == "metrics"
     actions = [error for error in errors if error["field"] == "actions"]
     assert [error["nearest"] for error in actions] == ["allocate"]
     assert all(error["message"] for error in errors)
@@ -166,18 +166,18 @@ def test_several_files_one_of_them_bad(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(GOOD)
     (tmp_path / "bad.yaml").write_text("actions: sing")
     files = [str(tmp_path / "good.yaml"), str(tmp_path / "bad.yaml"), str(tmp_path / "absent")]
-    found = json.loads(check(*files, "-o", "json", code=1))
-    assert [one["valid"] for one in found] == [True, False, False]
-    assert "name a readable file" in found[2]["errors"][0]["message"]
+    body = json.loads(check(*files, "-o", "json", code=1))
+    assert [one["valid"] for one in body] == [True, False, False]
+    assert "name a readable file" in body[2]["errors"][0]["message"]
 
 
 @pytest.mark.parametrize("key", ["volcano-scheduler.conf", "policy.yaml", "my.conf"])
 def test_a_config_map_that_holds_a_policy(tmp_path: Path, key: str) -> None:
-    found = checked(tmp_path, config_map({key: GOOD, "README": "no"}))
-    assert found["configMap"] == (
+    report = checked(tmp_path, config_map({key: GOOD, "README": "no"}))
+    assert report["configMap"] == (
         f"ConfigMap volcano-system/volcano-scheduler-configmap, key {key}"
     )
-    assert found["tiers"] == checked(tmp_path, GOOD)["tiers"]
+    assert report["tiers"] == checked(tmp_path, GOOD)["tiers"]
 
 
 @pytest.mark.parametrize(
@@ -236,12 +236,12 @@ def test_text_that_is_no_policy(text: str, words: str) -> None:
 def test_the_report_tells_what_a_session_really_has() -> None:
     for text in (GOOD, "actions: allocate\ntiers: [{plugins: [{name: proportion}]}]"):
         policy = parse_policy(text)
-        session, told = open_session(policy), report(policy)
+        session, reports = open_session(policy), report(policy)
         for point in EXTENSION_POINTS.values():
             speaks = {entry.plugin for entry in session.rules(point)}
-            said = {p.name for tier in told.tiers for p in tier if point.name in p.points}
-            assert speaks == said, point
-        assert set(session.warnings) <= set(told.warnings)
+            printed = {p.name for tier in reports.tiers for p in tier if point.name in p.points}
+            assert speaks == printed, point
+        assert set(session.warnings) <= set(reports.warnings)
 
 
 def test_every_argument_with_a_default_is_one_that_may_be_written() -> None:
@@ -259,14 +259,14 @@ options: {use-scheduling-signatures: false}
 
 
 def test_a_policy_of_kai_says_its_dialect_and_why(tmp_path: Path) -> None:
-    found = checked(tmp_path, KAI)
-    assert found["dialect"] == "kai"
-    assert found["dialectBecause"] == "field queueDepthPerAction: only KAI has it"
-    assert found["kai"]["options"]["use-scheduling-signatures"] is False
-    assert found["kai"]["queueDepthPerAction"] == {"consolidation": 5}
-    (tier,) = found["tiers"]
+    report = checked(tmp_path, KAI)
+    assert report["dialect"] == "kai"
+    assert report["dialectBecause"] == "field queueDepthPerAction: only KAI has it"
+    assert report["kai"]["options"]["use-scheduling-signatures"] is False
+    assert report["kai"]["queueDepthPerAction"] == {"consolidation": 5}
+    (tier,) = report["tiers"]
     assert [plugin["name"] for plugin in tier] == ["proportion", "gpupack"]
-    assert any(w.startswith("a service differs from KAI") for w in found["warnings"])
+    assert any(w.startswith("a service differs from KAI") for w in report["warnings"])
     text = check(str(tmp_path / "policy.yaml"))
     assert "Dialect: KAI (field queueDepthPerAction: only KAI has it)" in text
     for word in ("kValue", "use-scheduling-signatures", "consolidation", "Warning: a service"):
@@ -274,10 +274,10 @@ def test_a_policy_of_kai_says_its_dialect_and_why(tmp_path: Path) -> None:
 
 
 def test_volcanos_files_say_so_too(tmp_path: Path) -> None:
-    found = checked(tmp_path, GOOD)
-    assert found["dialect"] == "volcano"
-    assert found["dialectBecause"].startswith("plugin gang: only Volcano")
-    assert "kai" not in found
+    report = checked(tmp_path, GOOD)
+    assert report["dialect"] == "volcano"
+    assert report["dialectBecause"].startswith("plugin gang: only Volcano")
+    assert "kai" not in report
 
 
 def test_a_scheduling_shard_is_told_as_the_holder(tmp_path: Path) -> None:

@@ -61,10 +61,10 @@ def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
 def test_a_good_machine(short_dir: Path) -> None:
     done = doctor("-o", "json", QUADRANT_RUN_DIR=str(short_dir))
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout)
-    assert found["ok"]
-    assert [check["name"] for check in found["checks"]] == [check.name for check in CHECKS]
-    assert {check["verdict"] for check in found["checks"]} <= {"ok", "warn"}
+    body = json.loads(done.stdout)
+    assert body["ok"]
+    assert [check["name"] for check in body["checks"]] == [check.name for check in CHECKS]
+    assert {check["verdict"] for check in body["checks"]} <= {"ok", "warn"}
     assert list(short_dir.iterdir()) == []
 
 
@@ -238,9 +238,9 @@ def test_port(short_dir: Path) -> None:
 @pytest.mark.all
 def test_the_port_that_up_would_take(short_dir: Path) -> None:
     """The default port is 8080 for `up`, not any that is free."""
-    said = json.loads(doctor("-o", "json", QUADRANT_RUN_DIR=str(short_dir)).stdout)
-    found = {check["name"]: check["found"] for check in said["checks"]}
-    assert ":8080" in found["port"]
+    body = json.loads(doctor("-o", "json", QUADRANT_RUN_DIR=str(short_dir)).stdout)
+    results = {check["name"]: check["found"] for check in body["checks"]}
+    assert ":8080" in results["port"]
 
 
 def test_clock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,9 +91,9 @@ SPOILT = {
 def test_what_counts_is_told(quadrant: Quadrant, tmp_path: Path, text: str, told: str) -> None:
     file = tmp_path / "kai.yaml"
     file.write_text(text)
-    said = quadrant("config", "check", str(file))
-    assert said.code == 0, said
-    words = " ".join((said.out + said.err).split())
+    result = quadrant("config", "check", str(file))
+    assert result.code == 0, result
+    words = " ".join((result.out + result.err).split())
     assert "valid" in words
     assert "Dialect: KAI" in words
     assert told in words
@@ -106,9 +106,9 @@ def test_a_spoilt_one_is_refused_with_field_and_remedy(
     text, field, remedy = SPOILT[name]
     file = tmp_path / "kai.yaml"
     file.write_text(f"dialect: kai\n{text}\nquoteDepth: 1\n")
-    said = quadrant("config", "check", str(file))
-    assert said.code == 1
-    lines = said.err.splitlines()
-    assert "2 mistakes" in lines[0], said.err
-    assert any("quoteDepth: unknown field" in line for line in lines), said.err
-    assert any(line.strip().startswith(f"{field}") and remedy in line for line in lines), said.err
+    result = quadrant("config", "check", str(file))
+    assert result.code == 1
+    lines = result.err.splitlines()
+    assert "2 mistakes" in lines[0], result.err
+    assert any("quoteDepth: unknown field" in line for line in lines), result.err
+    assert any(line.strip().startswith(f"{field}") and remedy in line for line in lines), result.err

@@ -44,8 +44,8 @@ def refused(*arguments: str) -> str:
 
 
 def shown() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(invoke("show", "-o", "json").stdout)
-    return found
+    body: dict[str, Any] = json.loads(invoke("show", "-o", "json").stdout)
+    return body
 
 
 @contextlib.contextmanager
@@ -91,9 +91,9 @@ def wiped(settings: Settings) -> None:
 
 def test_an_empty_server_is_accepted_only_on_demand(settings: Settings) -> None:
     known = written(settings, 1, 2)
-    found = shown()
-    assert (found["condition"], found["cluster"]) == ("ours", known.cluster)
-    assert found["counts"] == {"nodes": 4, "queues": 3, "jobs": 2, "tasks": 0, "objects": 0}
+    shown_object = shown()
+    assert (shown_object["condition"], shown_object["cluster"]) == ("ours", known.cluster)
+    assert shown_object["counts"] == {"nodes": 4, "queues": 3, "jobs": 2, "tasks": 0, "objects": 0}
     assert "nothing to restore" in invoke("restore").stdout
     wiped(settings)
     assert invoke("show").exit_code == 1
@@ -143,13 +143,13 @@ def test_what_lost_its_name_is_taken_with_what_it_holds(
             await desk.store(*cluster())
             return ledger.cluster
 
-    found = asyncio.run(fill())
+    result = asyncio.run(fill())
     note(path_of(settings.data_dir), LedgerIdentityNote("other", "0"))
     assert shown()["condition"] == "another"
-    assert f"This is ledger {found}" in refused("restore")
+    assert f"This is ledger {result}" in refused("restore")
     with monkeypatch.context() as patch:
         patch.setenv("QUADRANT_CLUSTER_ID", "wanted")
-        assert f"set it to {found}" in refused("restore", "--yes")
+        assert f"set it to {result}" in refused("restore", "--yes")
         assert recall(path_of(settings.data_dir)) == LedgerIdentityNote("other", "0")
     with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
         assert client.hdel("{quadrant}:meta", "cluster")

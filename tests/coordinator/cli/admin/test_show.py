@@ -24,8 +24,8 @@ def show(*arguments: str) -> str:
 
 
 def shown(*arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(show("-o", "json", *arguments))
-    return found
+    body: dict[str, Any] = json.loads(show("-o", "json", *arguments))
+    return body
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ def settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_source_in_its_order(settings_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUADRANT_MODE", "none")
     monkeypatch.setenv("quadrant_shards", "6")
-    found = shown("--origin", "--shards", "2")["settings"]
-    assert found["shards"] == {"value": 2, "origin": "flag"}
-    assert found["mode"] == {"value": "none", "origin": "env QUADRANT_MODE"}
-    assert found["seed"] == {"value": 3, "origin": f"file {settings_file}"}
-    assert found["grace"] == {"value": 0.05, "origin": "default"}
-    assert found["window"]["value"] == 2 * 256
+    result = shown("--origin", "--shards", "2")["settings"]
+    assert result["shards"] == {"value": 2, "origin": "flag"}
+    assert result["mode"] == {"value": "none", "origin": "env QUADRANT_MODE"}
+    assert result["seed"] == {"value": 3, "origin": f"file {settings_file}"}
+    assert result["grace"] == {"value": 0.05, "origin": "default"}
+    assert result["window"]["value"] == 2 * 256
     assert shown()["settings"]["shards"] == 6
     assert origins()["shards"] == "env quadrant_shards"
 

@@ -143,8 +143,8 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_events_of_every_kind() -> None:
-    made = LedgerEvents()
-    events = [event for entry in story() for event in made.of(entry)]
+    ledger_events = LedgerEvents()
+    events = [event for entry in story() for event in ledger_events.of(entry)]
     kinds = [(event["ev"], event.get("more", 0)) for event in events]
     assert kinds == [
         ("epoch", 0),
@@ -242,15 +242,15 @@ def test_a_file_cut_anywhere_is_taken_up_where_it_was_whole(
         history.ledger_entries(entries[done:])
         history.cluster_events([bound()])
         history.close()
-        told = lines(path)
-        seen = [(e["id"], e.get("more", 0)) for e in told if e["src"] == "ledger"]
+        text_lines = lines(path)
+        seen = [(e["id"], e.get("more", 0)) for e in text_lines if e["src"] == "ledger"]
         wanted = [
             (event["id"], event.get("more", 0))
             for entry in entries
             for event in LedgerEvents().of(entry)
         ]
         assert seen == wanted
-        numbers = [e["n"] for e in told if e["src"] == "cluster"]
+        numbers = [e["n"] for e in text_lines if e["src"] == "cluster"]
         assert numbers == list(range(1, len(numbers) + 1))
 
 
@@ -277,9 +277,9 @@ def test_reopening_at_any_time_changes_nothing(
             history.cluster_events([bound()])
             count += 1
     history.close()
-    told = lines(path)
-    assert [e["id"] for e in told if e["src"] == "ledger"] == ids[1:]
-    assert [e["n"] for e in told if e["src"] == "cluster"] == list(range(1, count + 1))
+    text_lines = lines(path)
+    assert [e["id"] for e in text_lines if e["src"] == "ledger"] == ids[1:]
+    assert [e["n"] for e in text_lines if e["src"] == "cluster"] == list(range(1, count + 1))
 
 
 class _Log:

@@ -93,5 +93,5 @@ def admit(mirror: Mirror, *names: str, jid: int = 1) -> None:
 
 def reports(mirror: Mirror, after: int = 0) -> list[tuple[int, str, str]]:
     """(kind, task, node)"""
-    told = mirror.reports.after(after)
-    return list(zip(told.kinds, told.tasks, told.nodes, strict=True))
+    report = mirror.reports.after(after)
+    return list(zip(report.kinds, report.tasks, report.nodes, strict=True))

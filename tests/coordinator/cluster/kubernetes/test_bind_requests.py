@@ -31,9 +31,9 @@ KEY = "ns", "a"
 
 
 def request(version: int = 1, uid: str = "r1", **status: object) -> Json:
-    made = written_request(ROW, "n1", (), statement="l/3:ab/7-1", pool={})
-    made["metadata"] |= {"uid": uid, "resourceVersion": str(version)}
-    return made | {"status": status}
+    item = written_request(ROW, "n1", (), statement="l/3:ab/7-1", pool={})
+    item["metadata"] |= {"uid": uid, "resourceVersion": str(version)}
+    return item | {"status": status}
 
 
 def read(item: Json) -> BindRequest:
@@ -66,14 +66,14 @@ def test_a_failure_is_the_end_once_the_limit_is_reached(
 
 def test_it_has_the_label_of_its_node_pool() -> None:
     pool = {"kai.scheduler/node-pool": "blue"}
-    made = written_request(ROW, "n1", (), statement="", pool=pool)
-    assert made["metadata"]["labels"] == {"selected-node": "n1"} | pool
+    request = written_request(ROW, "n1", (), statement="", pool=pool)
+    assert request["metadata"]["labels"] == {"selected-node": "n1"} | pool
 
 
 def test_it_says_the_devices_as_kais_scheduler_does() -> None:
     def spec(*devices: tuple[str, tuple[int, ...]]) -> Json:
-        made: Json = written_request(ROW, "n1", devices, statement="", pool={})["spec"]
-        return {key: made.get(key) for key in ("receivedResourceType", "receivedGPU")}
+        item: Json = written_request(ROW, "n1", devices, statement="", pool={})["spec"]
+        return {key: item.get(key) for key in ("receivedResourceType", "receivedGPU")}
 
     assert spec(("kai-gpu/0", (WHOLE,)), ("kai-gpu/1", (WHOLE,))) == {
         "receivedResourceType": "Regular",
@@ -104,11 +104,11 @@ def test_a_shared_device_has_one_id_in_the_whole_cluster() -> None:
 
 def test_a_request_of_other_devices_of_the_node_is_another_one() -> None:
     half = (("kai-gpu/0", (WHOLE // 2,)),)
-    made = request()
-    made["spec"]["selectedGPUGroups"] = shared_groups(half, "n1")
-    assert read(made).asks("n1", half)
-    assert not read(made).asks("n1", (("kai-gpu/1", (WHOLE // 2,)),))
-    assert not read(made).asks("n2", half)
+    new_request = request()
+    new_request["spec"]["selectedGPUGroups"] = shared_groups(half, "n1")
+    assert read(new_request).asks("n1", half)
+    assert not read(new_request).asks("n1", (("kai-gpu/1", (WHOLE // 2,)),))
+    assert not read(new_request).asks("n2", half)
     assert read(request()).asks("n1", ())
 
 

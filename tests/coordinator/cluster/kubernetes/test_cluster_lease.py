@@ -55,8 +55,8 @@ class OneLease:
         if self.away:
             return None
         if method == "GET":
-            found = HttpAnswer(HTTPStatus.OK, msgspec.json.encode(self.lease))
-            return found if self.lease else HttpAnswer(HTTPStatus.NOT_FOUND, b"{}")
+            http_answer = HttpAnswer(HTTPStatus.OK, msgspec.json.encode(self.lease))
+            return http_answer if self.lease else HttpAnswer(HTTPStatus.NOT_FOUND, b"{}")
         if self.code:
             status = {"code": self.code, "message": "leases is forbidden"}
             return HttpAnswer(self.code, msgspec.json.encode(status))

@@ -64,8 +64,8 @@ async def test_a_placement_that_is_taken_back_leaves_the_pod_waiting_as_another_
     assert reports(mirror) == [(Report.FAILED, "1.0", "n")]
     await bind(mirror, book, "a", "m")
     mirror.take("Pod", pod("a", node="m", phase="Running"))
-    told = mirror.reports.after(1)
-    assert (told.kinds, told.incarnations) == ([Report.STARTED], {0: 1})
+    report = mirror.reports.after(1)
+    assert (report.kinds, report.incarnations) == ([Report.STARTED], {0: 1})
 
 
 async def test_a_running_pod_that_would_be_evicted_is_noted_once_and_runs_on() -> None:

@@ -90,10 +90,10 @@ async def lead(ledger: Away, clock: Clock) -> Leadership:
 
 async def test_it_is_over_here_before_it_is_over_for_the_ledger(ledger: Away, clock: Clock) -> None:
     leadership = await lead(ledger, clock)
-    said = []
+    printed = []
     for clock.now in (100.0 + LEASE - 0.01, 100.0 + LEASE):
-        said.append(leadership.sure)
-    assert said == [True, False]
+        printed.append(leadership.sure)
+    assert printed == [True, False]
     assert await leadership.renew()
     assert leadership.sure
 
@@ -102,17 +102,17 @@ async def test_who_is_not_sure_to_lead_tells_the_cluster_nothing(
     ledger: Away, clock: Clock
 ) -> None:
     leadership = await lead(ledger, clock)
-    told = Told()
-    cluster = LedCluster(cast(RunsTasks, told), leadership)
+    report = Told()
+    cluster = LedCluster(cast(RunsTasks, report), leadership)
     await cluster.bind(cast(BindRequests, None))
     clock.now += LEASE
     async with asyncio.TaskGroup() as group:
         group.create_task(cluster.bind(cast(BindRequests, None)))
         group.create_task(cluster.delete([]))
         await asyncio.sleep(0.01)
-        assert (told.binds, told.deletes) == (1, 0)
+        assert (report.binds, report.deletes) == (1, 0)
         assert await leadership.renew()
-    assert (told.binds, told.deletes) == (2, 1)
+    assert (report.binds, report.deletes) == (2, 1)
 
 
 async def test_who_finds_the_seat_taken_is_deposed(ledger: Away, clock: Clock) -> None:

@@ -50,22 +50,22 @@ class KeptLeader:
 async def leading(server: EmbeddedServer, lease: float) -> AsyncIterator[KeptLeader]:
     flush(server)
     ledger = RedisLedger(server.url)
-    made = KeptLeader(lease)
+    kept_leader = KeptLeader(lease)
     try:
         await ledger.open()
         asked = time.monotonic()
         epoch = await ledger.claim(COORDINATOR, lease=lease)
-        made.leadership = Leadership(ledger, epoch=epoch, seconds=lease, asked=asked)
+        kept_leader.leadership = Leadership(ledger, epoch=epoch, seconds=lease, asked=asked)
         renewal = RedisRenewal(Access(server.url), timeout=lease)
-        made.keeping = asyncio.create_task(
-            made.leadership.keep_forever(partial(KeeperThread, renewal))
+        kept_leader.keeping = asyncio.create_task(
+            kept_leader.leadership.keep_forever(partial(KeeperThread, renewal))
         )
         await asyncio.sleep(0)  # so that it has begun
         try:
-            yield made
+            yield kept_leader
         finally:
-            made.keeping.cancel()
-            await asyncio.wait([made.keeping])
+            kept_leader.keeping.cancel()
+            await asyncio.wait([kept_leader.keeping])
     finally:
         await ledger.close()
 

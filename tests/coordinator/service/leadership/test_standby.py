@@ -158,9 +158,9 @@ async def test_who_stops_in_an_orderly_way_gives_the_seat_back(start: Start) -> 
     assert led is not None
     leader.stop.set()
     await leader.task
-    found = await standby.ledger.leader()
-    assert found is not None
-    assert found.epoch != led.epoch or not found.seconds_left
+    result = await standby.ledger.leader()
+    assert result is not None
+    assert result.epoch != led.epoch or not result.seconds_left
     await standby.until(lambda: standby.leads)
 
 

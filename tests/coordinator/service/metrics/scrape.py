@@ -17,13 +17,13 @@ async def scrape(url: str) -> Series:
 
 
 def read(text: str) -> Series:
-    found: Series = {}
+    results: Series = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             key = (sample.name.removeprefix("quadrant_"), frozenset(sample.labels.items()))
-            assert key not in found, f"twice: {key}"
-            found[key] = sample.value
-    return found
+            assert key not in results, f"twice: {key}"
+            results[key] = sample.value
+    return results
 
 
 def total(series: Series, name: str, **labels: str) -> float:

@@ -62,14 +62,14 @@ resources of nodes."""
 
 @pytest.fixture
 def core() -> Coordinator:
-    made = Coordinator(Order(open_session(DEFAULT_POLICY)), Dispatcher(2))
-    made.admitted(
+    coordinator = Coordinator(Order(open_session(DEFAULT_POLICY)), Dispatcher(2))
+    coordinator.admitted(
         Changes(
             nodes=[Node(row=0, name="n", allocatable=((0, 4000), (1, 8 << 30), (2, 110)))],
             queues=[Queue(qid=0, name="default"), Queue(qid=1, name='odd "name"\n')],
         )
     )
-    return made
+    return coordinator
 
 
 @pytest.fixture
@@ -235,9 +235,9 @@ def test_the_text_is_the_one_that_the_library_writes() -> None:
     """With metrics of more samples than one step takes, of fewer and of none."""
     metrics, registry = with_queues(SAMPLES), CollectorRegistry()
     registry.register(metrics)
-    told, wanted = at_once(metrics.text()), generate_latest(registry)
-    assert told.count(b"\n") > 5 * SAMPLES
-    assert _without_times(told) == _without_times(wanted)
+    report, wanted = at_once(metrics.text()), generate_latest(registry)
+    assert report.count(b"\n") > 5 * SAMPLES
+    assert _without_times(report) == _without_times(wanted)
 
 
 def test_the_text_of_a_thousand_queues_is_made_in_short_steps() -> None:

@@ -24,14 +24,14 @@ LINES = FEW_LINES + 100
 
 def waiting(lines: int) -> Coordinator:
     """A cluster of 16 cores, and so many jobs that ask for different amounts of them."""
-    made = order(queues=("a", "b"))
-    made.accounts.classes.update(
+    new_order = order(queues=("a", "b"))
+    new_order.accounts.classes.update(
         {cid: TaskClass(requests=((CPU, 900 + cid), (PODS, 1))) for cid in range(lines)}
     )
     for jid in range(lines):
-        made.put_job(job(jid, cid=jid, queue="b" if jid % 7 == 0 else "a"))
-    turns(made)
-    return Coordinator(made, Dispatcher(1))
+        new_order.put_job(job(jid, cid=jid, queue="b" if jid % 7 == 0 else "a"))
+    turns(new_order)
+    return Coordinator(new_order, Dispatcher(1))
 
 
 async def test_a_long_walk_gives_the_loop_back_and_counts_what_one_look_counts(
@@ -86,15 +86,17 @@ async def test_few_lines_are_counted_as_they_stand() -> None:
 def test_lines_beyond_what_their_queue_may_have_are_told_so_though_nobody_looked() -> None:
     """A search leaves them out, where a scan would note it with the first job of each. Two of them
     fit into the queue, and the cluster has room for all."""
-    made = order(nodes=100, cpus=16, window=64)
-    made.accounts.classes.update(
+    new_order = order(nodes=100, cpus=16, window=64)
+    new_order.accounts.classes.update(
         {cid: TaskClass(requests=((CPU, 900 + cid), (PODS, 1))) for cid in range(90)}
     )
-    made.put_queue(Queue(qid=0, name="a", capability=((CPU, 2_000),)))
+    new_order.put_queue(Queue(qid=0, name="a", capability=((CPU, 2_000),)))
     for jid in range(90):
-        made.put_job(job(jid, cid=jid))
-    assert len(turns(made)) == 2
-    core = Coordinator(made, Dispatcher(1))
-    assert made.lines.queues[0].order is not None
+        new_order.put_job(job(jid, cid=jid))
+    assert len(turns(new_order)) == 2
+    core = Coordinator(new_order, Dispatcher(1))
+    assert new_order.lines.queues[0].order is not None
     assert at_once(reasons_in_steps(core, names=BASE))["WaitingForQuota"] == 88
-    assert at_once(waiting_in_steps(core, made.now, names=BASE)).jobs[0, "WaitingForQuota"] == 88
+    assert (
+        at_once(waiting_in_steps(core, new_order.now, names=BASE)).jobs[0, "WaitingForQuota"] == 88
+    )

@@ -64,8 +64,8 @@ async def recorded(
     cluster = RecordingCluster(history)
     async with running(url, path.parent, kubelets=cluster, workers=workers, **settings) as service:
         yield service
-        told = service.cluster.told
-    history.acknowledged(time.time(), told)
+        report = service.cluster.told
+    history.acknowledged(time.time(), report)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
     await follower.drain()
@@ -128,12 +128,12 @@ async def _until_gone(session: aiohttp.ClientSession, pod: Item) -> None:
     """Ask for the eviction until it is granted, and wait until this incarnation is gone."""
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     while True:
-        code, said = await evict(session, name)
+        code, output = await evict(session, name)
         if code == 404:  # it ended, or waits for a node; kubectl does not wait for it
             return
         if code == 201:
             break
-        assert code == 429, said
+        assert code == 429, output
         await asyncio.sleep(0.1)
     while True:
         async with session.get(f"{PODS}/{name}") as answer:

@@ -72,8 +72,8 @@ async def test_a_gang_goes_whole_and_another_pod_alone(
     await put(session, node("n1"), node("n2"), job("gang", 3, minimum=3), job("free", 3, minimum=1))
     await service.until(lambda status: status["tasks"]["running"] == 6)
     before = await pods(session)
-    code, said = await evict(session, "gang-w-0", deleteOptions={"dryRun": ["All"]})
-    assert code == 201, said
+    code, output = await evict(session, "gang-w-0", deleteOptions={"dryRun": ["All"]})
+    assert code == 201, output
     assert places(await pods(session)) == places(before)
     assert (await evict(session, "gang-w-0"))[0] == 201
     # The rest of the gang is on its way out too: asked for again, that is no error. On a slow
@@ -105,7 +105,7 @@ async def test_a_budget_says_no_and_is_named(
     answers = await asyncio.gather(*(evict(session, f"web-w-{i}") for i in range(3)))
     codes = sorted(code for code, _ in answers)
     assert codes == [201, 429, 429]
-    refused = next(said for code, said in answers if code == 429)
+    refused = next(output for code, output in answers if code == 429)
     assert refused["reason"] == "TooManyRequests"
     assert refused["details"]["causes"][0]["reason"] == "DisruptionBudget"
     assert "keep-two needs 2 healthy pods" in refused["details"]["causes"][0]["message"]
@@ -142,8 +142,8 @@ async def test_a_pod_that_waits_for_a_node_is_on_none(
     await cordon(session, "n1")
     assert (await evict(session, "gang-w-0"))[0] == 201
     await service.until(lambda status: status["tasks"]["pending"] == 2)
-    code, said = await evict(session, "gang-w-1")  # it left with the other one
-    assert (code, said["reason"]) == (404, "NotFound")
+    code, output = await evict(session, "gang-w-1")  # it left with the other one
+    assert (code, output["reason"]) == (404, "NotFound")
     async with session.delete(f"{PODS}/gang-w-1") as answer:
         assert answer.status == 409, await answer.text()
 
@@ -159,8 +159,8 @@ async def test_a_pod_that_ends_by_itself_is_asked_for_again_until_it_has(
         await put(session, node("n1"), job("brief", 1, minimum=1, seconds=0.1))
         tasks = service.service.core.order.accounts.tasks
         await service.until(lambda _: tasks[TaskState.RELEASING] == 1)
-        code, said = await evict(session, "brief-w-0")
-        assert (code, said["message"]) == (429, "the pod is ending by itself; send it again")
+        code, output = await evict(session, "brief-w-0")
+        assert (code, output["message"]) == (429, "the pod is ending by itself; send it again")
         async with session.delete(f"{PODS}/brief-w-0") as answer:
             assert answer.status == 200  # who deletes does not wait for what ends anyhow
         await service.until(lambda status: status["tasks"]["finished"] == 1)

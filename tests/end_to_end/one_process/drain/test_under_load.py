@@ -141,8 +141,8 @@ async def drained_under_load(
             await drain(session, nodes)
         else:
             kubectl = Kubectl(service.url, home)
-            said = await kubectl.ok("drain", *nodes, "--force", "--timeout=80s")
-            assert all(f"node/{name} drained" in said for name in nodes)
+            output = await kubectl.ok("drain", *nodes, "--force", "--timeout=80s")
+            assert all(f"node/{name} drained" in output for name in nodes)
         await stays_empty(session, nodes)
     await all_run(session)
     await stays_empty(session, nodes)

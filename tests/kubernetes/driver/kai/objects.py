@@ -46,15 +46,15 @@ def kai_pod(name: str, *, group: str = "", cpu: int = 1, **annotations: str) -> 
 
 
 def gang(name: str, minimum: int) -> Json:
-    made = kai_group(name, "team", minMember=minimum)
-    return made | {"metadata": {"name": name, "namespace": "default"}}
+    group_item = kai_group(name, "team", minMember=minimum)
+    return group_item | {"metadata": {"name": name, "namespace": "default"}}
 
 
 def gpu_node(name: str, gpus: int, *, cpu: int = 8) -> Json:
-    made = node(name, cpu=cpu, labels={"nvidia.com/gpu.memory": "16000"})
+    node_item = node(name, cpu=cpu, labels={"nvidia.com/gpu.memory": "16000"})
     for part in ("allocatable", "capacity"):
-        made["status"][part] = made["status"][part] | {"nvidia.com/gpu": str(gpus)}
-    return made
+        node_item["status"][part] = node_item["status"][part] | {"nvidia.com/gpu": str(gpus)}
+    return node_item
 
 
 async def requests(cluster: ApiClient) -> dict[str, Json]:

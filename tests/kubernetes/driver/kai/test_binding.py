@@ -31,7 +31,7 @@ async def test_a_pod_is_bound_by_the_binder_and_runs(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder
 ) -> None:
     await cluster.create(node("n1"))
-    [made] = await cluster.create(kai_pod("a"))
+    [created] = await cluster.create(kai_pod("a"))
     assert await quadrant.until_bound("a") == {"a": "n1"}
     await until(lambda: quadrant.states()["bound"] == 1)
     assert binder.attempts == [("a", "n1")]
@@ -45,7 +45,7 @@ async def test_a_pod_is_bound_by_the_binder_and_runs(
     }
     meta = request["metadata"]
     assert meta["labels"] == {"selected-node": "n1"}
-    uid = made["metadata"]["uid"]
+    uid = created["metadata"]["uid"]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": uid}
     assert meta["ownerReferences"] == [owner]
     ledger, epoch, entry = meta["annotations"][STATEMENT].split("/")
@@ -185,14 +185,14 @@ async def test_a_pod_of_the_same_name_gets_a_request_of_its_own(
     await cluster.create(node("n1"), kai_pod("a"))
     [old] = (await until(lambda: _written(cluster, 1))).values()
     await cluster.delete(f"{PODS}/a", gracePeriodSeconds="0")
-    [made] = await cluster.create(kai_pod("a"))
+    [created] = await cluster.create(kai_pod("a"))
 
     async def replaced() -> Json | None:
         new = (await requests(cluster)).get("a")
         return new if new and new["metadata"]["uid"] != old["metadata"]["uid"] else None
 
     new = await until(replaced)
-    assert new["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+    assert new["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
     binder.silent = False
     await quadrant.until_bound("a")
 
@@ -222,13 +222,13 @@ async def test_requests_of_pods_that_went_are_deleted(
 
 
 async def _written(cluster: ApiClient, count: int) -> dict[str, Json] | None:
-    found = await requests(cluster)
-    return found if len(found) == count else None
+    requests_now = await requests(cluster)
+    return requests_now if len(requests_now) == count else None
 
 
 async def _selects(cluster: ApiClient, pod: str, node: str) -> bool:
-    found = (await requests(cluster)).get(pod)
-    return found is not None and bool(found["spec"]["selectedNode"] == node)
+    result = (await requests(cluster)).get(pod)
+    return result is not None and bool(result["spec"]["selectedNode"] == node)
 
 
 async def _gone(cluster: ApiClient, pod: str) -> bool:

@@ -29,11 +29,11 @@ pytestmark = pytest.mark.timeout(180)
 
 
 def whole(name: str, gpus: int) -> Json:
-    made = kai_pod(name)
-    [container] = made["spec"]["containers"]
+    pod_item = kai_pod(name)
+    [container] = pod_item["spec"]["containers"]
     amounts = {"nvidia.com/gpu": str(gpus)}
     container["resources"] = {"requests": {"cpu": "1"} | amounts, "limits": amounts}
-    return made
+    return pod_item
 
 
 def groups_of(pod: Json) -> list[str]:
@@ -84,12 +84,12 @@ async def test_shares_of_several_gpus_and_of_two_nodes_have_groups_of_their_own(
     await cluster.create(*several)
     nodes = await quadrant.until_bound("a", "b")
     assert set(nodes.values()) == {"n1", "n2"}
-    found, pods = await requests(cluster), await quadrant.pods()
-    written = {name: sorted(found[name]["spec"]["selectedGPUGroups"]) for name in ("a", "b")}
+    result, pods = await requests(cluster), await quadrant.pods()
+    written = {name: sorted(result[name]["spec"]["selectedGPUGroups"]) for name in ("a", "b")}
     assert len({*written["a"], *written["b"]}) == 4
     for name in ("a", "b"):
         assert groups_of(pods[name]) == written[name]
-        assert found[name]["spec"]["receivedGPU"] == {"count": 2, "portion": "0.60"}
+        assert result[name]["spec"]["receivedGPU"] == {"count": 2, "portion": "0.60"}
 
 
 async def test_a_gpu_is_free_again_once_its_shares_have_gone(

@@ -90,14 +90,14 @@ async def test_a_deposed_leaders_request_is_found_out_and_withdrawn(
     monkeypatch.setattr(strays, "SWEEP_SECONDS", 0.3)
     binder.silent = True
     await cluster.create(node("n1"), node("n2"), kai_pod("a"), kai_pod("waits", cpu=64))
-    found = await until(lambda: _written(cluster, 1))
-    ledger = found["a"]["metadata"]["annotations"][STATEMENT].partition("/")[0]
+    reached = await until(lambda: _written(cluster, 1))
+    ledger = reached["a"]["metadata"]["annotations"][STATEMENT].partition("/")[0]
     late = f"{ledger}/0:dead/1-0"
     waits = await cluster.get(f"{PODS}/waits")
     await cluster.create(_request(waits, "n1", late))
     await until(lambda: binder_of(quadrant).strays.deleted == 1)
     assert set(await requests(cluster)) == {"a"}
-    ours = found["a"]["spec"]["selectedNode"]
+    ours = reached["a"]["spec"]["selectedNode"]
     theirs = {"n1": "n2", "n2": "n1"}[ours]
     changed = {
         "metadata": {"annotations": {STATEMENT: late}},
@@ -176,13 +176,13 @@ def _request(pod: Json, node: str, statement: str) -> Json:
 
 
 async def _written(cluster: ApiClient, count: int) -> dict[str, Json] | None:
-    found = await requests(cluster)
-    return found if len(found) == count else None
+    requests_now = await requests(cluster)
+    return requests_now if len(requests_now) == count else None
 
 
 async def _selects(cluster: ApiClient, pod: str, node: str) -> bool:
-    found = (await requests(cluster)).get(pod)
-    return found is not None and bool(found["spec"]["selectedNode"] == node)
+    result = (await requests(cluster)).get(pod)
+    return result is not None and bool(result["spec"]["selectedNode"] == node)
 
 
 async def test_after_a_lost_ledger_pods_are_fenced_off_before_a_request_is_written(

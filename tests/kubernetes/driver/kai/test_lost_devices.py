@@ -70,20 +70,20 @@ MIG = "nvidia.com/mig-"
 
 def instances(name: str, profile: str) -> Json:
     """A pod with one instance of a GPU, which is a resource of its own."""
-    made = kai_pod(name)
-    [container] = made["spec"]["containers"]
+    pod_item = kai_pod(name)
+    [container] = pod_item["spec"]["containers"]
     amounts = {f"{MIG}{profile}": "1"}
     container["resources"] = {"requests": {"cpu": "1"} | amounts, "limits": amounts}
-    return made
+    return pod_item
 
 
 def mig_node(name: str, profiles: dict[str, int]) -> Json:
     """``profiles``: how many instances it has of each."""
-    made = node(name, cpu=8, labels={"nvidia.com/mig.strategy": "mixed"})
+    node_item = node(name, cpu=8, labels={"nvidia.com/mig.strategy": "mixed"})
     amounts = {f"{MIG}{profile}": str(many) for profile, many in profiles.items()}
     for part in ("allocatable", "capacity"):
-        made["status"][part] = made["status"][part] | amounts
-    return made
+        node_item["status"][part] = node_item["status"][part] | amounts
+    return node_item
 
 
 @pytest.mark.parametrize("by", ["quadrant", "kai"])

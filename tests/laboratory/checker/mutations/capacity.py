@@ -104,8 +104,8 @@ def a_pod_says_nothing_of_its_device(history: History) -> None:
 
 @breaks(Rule.DEVICES)
 def a_claim_wants_more_devices_than_there_are(history: History) -> None:
-    told = history.value("claimtemplate/ns/one")["values"]["claimtemplate/ns/one"]
-    told["requests"][0]["asks"][0]["count"] = 2
+    report = history.value("claimtemplate/ns/one")["values"]["claimtemplate/ns/one"]
+    report["requests"][0]["asks"][0]["count"] = 2
 
 
 @breaks(Rule.DEVICES)

@@ -118,8 +118,8 @@ def a_spread_is_uneven(history: History) -> None:
 
 @breaks(Rule.VOLUMES)
 def a_volume_is_out_of_reach(history: History) -> None:
-    told = history.value("volume/v0")["values"]["volume/v0"]
-    told["affinity"][0][0]["values"] = ["n2"]
+    report = history.value("volume/v0")["values"]["volume/v0"]
+    report["affinity"][0][0]["values"] = ["n2"]
 
 
 @breaks(Rule.VOLUMES)
@@ -134,25 +134,25 @@ def a_claim_is_missing(history: History) -> None:
 
 @breaks(Rule.VOLUMES)
 def a_claim_has_no_volume_yet(history: History) -> None:
-    told = history.value("volumeclaim/ns/data0")["values"]["volumeclaim/ns/data0"]
-    del told["bound"], told["phase"]
+    report = history.value("volumeclaim/ns/data0")["values"]["volumeclaim/ns/data0"]
+    del report["bound"], report["phase"]
 
 
 @breaks(Rule.VOLUMES)
 def a_pod_is_bound_before_its_claim_has_a_volume(history: History) -> None:
     """The ledger's side may choose a node; the cluster's may not run the pod yet."""
     put = history.value("volumeclaim/ns/data0")
-    told = put["values"]["volumeclaim/ns/data0"]
-    told["storage_class"] = "slow"
-    del told["bound"], told["phase"]
-    told.pop("volume")
+    report = put["values"]["volumeclaim/ns/data0"]
+    report["storage_class"] = "slow"
+    del report["bound"], report["phase"]
+    report.pop("volume")
     put["values"]["storageclass/slow"] = {"name": "slow", "waits": True}
 
 
 @breaks(Rule.VOLUMES)
 def two_claims_have_one_volume(history: History) -> None:
-    told = history.value("volumeclaim/ns/data1")["values"]["volumeclaim/ns/data1"]
-    told["volume"] = "v0"
+    report = history.value("volumeclaim/ns/data1")["values"]["volumeclaim/ns/data1"]
+    report["volume"] = "v0"
 
 
 @breaks(Rule.DEVICES)

@@ -31,7 +31,7 @@ REPORT = CheckReport("h", 1, False, False, (), {}, Summary())
 
 
 def test_a_process_plays_the_part_of_its_nearest_ancestor() -> None:
-    found = [
+    results = [
         ProcessTime(1, 0, 100.0),
         ProcessTime(10, 1, 1.0),  # this process
         ProcessTime(11, 10, 2.0),  # a child that nobody named
@@ -42,7 +42,7 @@ def test_a_process_plays_the_part_of_its_nearest_ancestor() -> None:
         ProcessTime(30, 99, 64.0),  # its parent is gone
     ]
     roots = {10: LOAD, 20: RAY, 22: cpu_time.WORKERS, 77: REDIS}
-    assert by_role(found, roots) == {LOAD: 1.0, RAY: 12.0, cpu_time.WORKERS: 48.0, REDIS: 0.0}
+    assert by_role(results, roots) == {LOAD: 1.0, RAY: 12.0, cpu_time.WORKERS: 48.0, REDIS: 0.0}
 
 
 def test_this_process_has_used_cpu() -> None:
@@ -116,8 +116,8 @@ def test_a_reclaim_is_timed_until_the_first_word_about_its_last_victim(
     events = [job(0, "default/one-1", 9.0), job(99, "default/wants-all", 9.9)]
     events += [stopped(tasks[:10], 10.5), stopped(tasks[9:], 11.5), stopped(tasks[-1:], 13.0)]
     events += [bound(99, list(range(gang)), 12.0)]
-    found = measured("reclaim", Size(4, 0), events, {"default/wants-all": 10.0})
-    values = bench_result(found, REPORT)
+    result = measured("reclaim", Size(4, 0), events, {"default/wants-all": 10.0})
+    values = bench_result(result, REPORT)
     (name, part), *_ = values["workloads"].items()
     assert (part["seconds"], part["until"], part["evicted"]) == (1.5, "eviction", victims)
     assert values["faults"] == [f"{name}: {fault}" for fault in faults]
@@ -135,8 +135,8 @@ def test_a_promise_is_a_place_where_others_have_to_move_first() -> None:
 
 def test_idle_counts_the_scheduler_alone() -> None:
     cpu = {COORDINATOR: 0.6, cpu_time.WORKERS: 1.2, REDIS: 0.3, RAY: 5.0}
-    found = Measured(SHAPES["idle"], Size(3, 0), Dialect.KAI, [cpu], figures_of([]), {})
-    values = bench_result(found, REPORT)
+    measured = Measured(SHAPES["idle"], Size(3, 0), Dialect.KAI, [cpu], figures_of([]), {})
+    values = bench_result(measured, REPORT)
     assert (values["scheduler_percent"], values["goal_percent"]) == (3.5, IDLE_GOAL_PERCENT)
     assert values["faults"] == ["before: 0 of 105 tasks were bound"]
 

@@ -76,9 +76,9 @@ def test_version(quadrant: Quadrant) -> None:
     ],
 )
 def test_wrong_usage_ends_with_2(quadrant: Quadrant, arguments: list[str]) -> None:
-    said = quadrant(*arguments)
-    assert said.code == 2
-    assert said.err.strip()
+    result = quadrant(*arguments)
+    assert result.code == 2
+    assert result.err.strip()
 
 
 def test_a_wrong_column_is_told_in_one_sentence(quadrant: Quadrant, tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_a_wrong_column_is_told_in_one_sentence(quadrant: Quadrant, tmp_path: Pa
 def test_a_history_that_exists_is_not_overwritten(quadrant: Quadrant, tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_text("{}\n")
-    said = quadrant("demo", "--history", str(path))
-    assert said.code == 1
-    assert "--history" in said.err
+    result = quadrant("demo", "--history", str(path))
+    assert result.code == 1
+    assert "--history" in result.err
     assert path.read_text() == "{}\n"
 
 
@@ -106,10 +106,10 @@ def test_a_wrong_setting_is_told_by_its_variable(
     quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QUADRANT_WINDWO", "3")
-    said = quadrant("demo", "--jobs", "1")
-    assert said.code == 1
-    assert "QUADRANT_WINDWO" in said.err
-    assert "QUADRANT_WINDOW" in said.err
+    result = quadrant("demo", "--jobs", "1")
+    assert result.code == 1
+    assert "QUADRANT_WINDWO" in result.err
+    assert "QUADRANT_WINDOW" in result.err
 
 
 def test_broken_pipe_is_quiet() -> None:

@@ -78,17 +78,17 @@ def test_each_process_is_killed_and_the_way_back_is_told(kill: Kill) -> None:
     for name in KILLED:
         result = kill(name, "--seconds", RECOVERY_SECONDS, "-o", "json")
         assert (result.returncode, result.stderr) == (0, ""), (name, result.stderr, result.stdout)
-        said: dict[str, Any] = json.loads(result.stdout)
-        assert said["missing"] == []
-        assert said["check"]["ok"]
-        whats = [moment["what"] for moment in said["timeline"]]
+        body: dict[str, Any] = json.loads(result.stdout)
+        assert body["missing"] == []
+        assert body["check"]["ok"]
+        whats = [moment["what"] for moment in body["timeline"]]
         assert whats[0].startswith(f"killed {name} (process ")
         assert any(" noticed" in what for what in whats), whats
         assert any(what.startswith("replacement") for what in whats), whats
         assert any(what.startswith("first commit after: shard-") for what in whats), whats
         # A ledger that comes back within its leader's lease has the same leader.
         assert name == "ledger" or any(what.startswith("lease void: ") for what in whats), whats
-        seconds = [moment["seconds"] for moment in said["timeline"]]
+        seconds = [moment["seconds"] for moment in body["timeline"]]
         assert seconds == sorted(seconds)
         assert seconds[0] == 0.0
 

@@ -327,8 +327,14 @@ def test_counts_of_devices_follow_the_rows_that_change(
             for part in (400, 1000)
             for now in (False, True)
         ]
-        told = (columns.declared, columns.whole_now, columns.whole_later, columns.free_parts, *fits)
-        return [each.tolist() for each in told]
+        report = (
+            columns.declared,
+            columns.whole_now,
+            columns.whole_later,
+            columns.free_parts,
+            *fits,
+        )
+        return [each.tolist() for each in report]
 
     for job in session.kai_jobs.values():
         statement = WorldStatement(session)

@@ -86,8 +86,8 @@ def test_restricted_nodes_take_their_kind_alone(
     """That the label is there counts, and not what it says."""
     options = {"restrict-node-scheduling": True}
     expected = {"instance-0": gpu, "whole-0": gpu, "share-0": gpu, "none-0": cpu}
-    found = beside_each_other(labels, instances=2, options=options)
-    assert found == placed_names(expected)
+    result = beside_each_other(labels, instances=2, options=options)
+    assert result == placed_names(expected)
 
 
 def placed_names(expected: dict[str, bool]) -> list[str]:

@@ -77,14 +77,14 @@ def test_no_cpu_at_all_is_no_limit(rule: str) -> None:
 @pytest.mark.parametrize("cpu", ["1", ""], ids=["allocate", "backfill"])
 def test_a_limit_of_pods_is_not_looked_at(cpu: str) -> None:
     queues = [queue("q", capability={"cpu": "4", "memory": "8Gi", "pods": "1"})]
-    found = session(policy("capacity"), queues, [pod("a", cpu=cpu), pod("b", cpu=cpu)])
-    assert len(found["binds"]) == 2
+    session_result = session(policy("capacity"), queues, [pod("a", cpu=cpu), pod("b", cpu=cpu)])
+    assert len(session_result["binds"]) == 2
 
 
 def test_what_is_guaranteed_is_dealt_beyond_the_capability() -> None:
     queues = [queue("q", capability={"cpu": "1"}, guarantee={"resource": {"cpu": "2"}})]
-    found = session(policy("proportion"), queues, [pod("a"), pod("b"), pod("c")])
-    assert len(found["binds"]) == 2
+    session_result = session(policy("proportion"), queues, [pod("a"), pod("b"), pod("c")])
+    assert len(session_result["binds"]) == 2
 
 
 @pytest.mark.parametrize("rule", ["proportion", "capacity"])
@@ -98,13 +98,13 @@ def test_a_limit_of_the_root_is_handed_down_where_a_queue_writes_none(
     own: Json, bound: int
 ) -> None:
     queues = [queue("root", capability={"cpu": "1"}), queue("q", parent="root", capability=own)]
-    found = session(policy(TREE), queues, [pod("a"), pod("b"), pod("c")])
-    assert len(found["binds"]) == bound
+    session_result = session(policy(TREE), queues, [pod("a"), pod("b"), pod("c")])
+    assert len(session_result["binds"]) == bound
 
 
 def test_a_queue_without_a_state_is_open() -> None:
-    found = session(policy("proportion"), [queue("q", state="")], [pod("a")])
-    assert found["binds"] == {"ns/a": "n1"}
+    session_result = session(policy("proportion"), [queue("q", state="")], [pod("a")])
+    assert session_result["binds"] == {"ns/a": "n1"}
 
 
 def test_a_promised_node_that_is_no_name_is_a_mistake_of_one_pod() -> None:
@@ -115,8 +115,8 @@ def test_a_promised_node_that_is_no_name_is_a_mistake_of_one_pod() -> None:
 def test_lists_may_be_left_empty() -> None:
     rules = policy() | {"configurations": []}
     cluster: Json = {"nodes": None, "queues": [], "podGroups": None}
-    found = replay({"id": "empty", "policy": rules, "cluster": cluster}).as_json()
-    assert found["binds"] == {} and found["tasks"] == {}
+    result = replay({"id": "empty", "policy": rules, "cluster": cluster}).as_json()
+    assert result["binds"] == {} and result["tasks"] == {}
     mistakes: list[Any] = [{"n1": {}}, ["n1"], "n1"]
     for wrong in mistakes:
         with pytest.raises(ScenarioError, match=r"cluster\.nodes: not a list of objects"):
@@ -138,8 +138,8 @@ def test_the_name_of_a_system_class_protects_where_the_class_is_not_known(
         "status": {"phase": "Inqueue"},
     }
     rules = policy("conformance", actions="preempt")
-    found = session(rules, [queue("q")], [running, new], groups=[other], minMember=0)
-    assert found["evicted"] == gone
+    session_result = session(rules, [queue("q")], [running, new], groups=[other], minMember=0)
+    assert session_result["evicted"] == gone
 
 
 def test_what_a_tier_without_gangs_evicts_is_not_refused_for_members_that_ask_for_nothing() -> None:
@@ -160,5 +160,5 @@ def test_what_a_tier_without_gangs_evicts_is_not_refused_for_members_that_ask_fo
     new["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "h"
     queues = [queue("q"), queue("p")]
     pods = [full, pod("b", cpu=""), new]
-    found = session(rules, queues, pods, groups=[other], minMember=3)
-    assert found["evicted"] == ["ns/a"]
+    session_result = session(rules, queues, pods, groups=[other], minMember=3)
+    assert session_result["evicted"] == ["ns/a"]

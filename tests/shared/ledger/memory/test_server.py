@@ -61,9 +61,9 @@ class BothServers:
 
 @pytest.fixture(scope="module")
 def both(embedded_server: EmbeddedServer) -> Iterator[BothServers]:
-    made = BothServers(embedded_server.url)
-    yield made
-    made.close()
+    both_servers = BothServers(embedded_server.url)
+    yield both_servers
+    both_servers.close()
 
 
 # --- packing ------------------------------------------------------------------------------------

@@ -67,9 +67,9 @@ def ported(name: str, port: int) -> dict[str, Any]:
 
 def high(name: str) -> dict[str, Any]:
     """Preempts what is of low priority, which is in the same queue."""
-    made = lasting(pod(name), priorityClassName="high")
-    made["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "research"
-    return made
+    lasting_item = lasting(pod(name), priorityClassName="high")
+    lasting_item["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "research"
+    return lasting_item
 
 
 async def submit(service: Running, *items: dict[str, Any]) -> None:
@@ -79,8 +79,8 @@ async def submit(service: Running, *items: dict[str, Any]) -> None:
 
 
 def states(service: Running) -> dict[str, int]:
-    found: dict[str, int] = service.service.status()["tasks"]
-    return found
+    result: dict[str, int] = service.service.status()["tasks"]
+    return result
 
 
 async def fill(service: Running, kubelets: Halting) -> None:

@@ -46,11 +46,11 @@ class Scripts:
         await self.ledger._writer.hset(key(name), field, value)
 
     async def read(self, name: str, field: str) -> bytes:
-        found: bytes = await self.ledger._writer.hget(key(name), field)
-        return found
+        result: bytes = await self.ledger._writer.hget(key(name), field)
+        return result
 
     async def alter(self, name: str, field: str, at: int) -> None:
         """Flip one bit of a stored record."""
-        found = bytearray(await self.read(name, field))
-        found[at] ^= 1
-        await self.write(name, field, bytes(found))
+        result = bytearray(await self.read(name, field))
+        result[at] ^= 1
+        await self.write(name, field, bytes(result))

@@ -47,11 +47,11 @@ class Mutant:
 
 def mutants() -> list[Mutant]:
     """Every script file with each of its checks removed in turn."""
-    found: list[Mutant] = []
+    results: list[Mutant] = []
     for path in sorted(SCRIPTS.glob("*.lua")):
         lines = path.read_text().splitlines()
-        found += _of_file(path.stem, lines)
-    return _numbered(found)
+        results += _of_file(path.stem, lines)
+    return _numbered(results)
 
 
 def _numbered(found: list[Mutant]) -> list[Mutant]:
@@ -127,13 +127,13 @@ def _all_parts(line: str, start: int, end: int, word: str) -> Iterator[tuple[int
 
 
 def _parts(line: str, start: int, end: int, word: str) -> list[tuple[int, int]]:
-    found, depth, first = [], 0, start
+    result, depth, first = [], 0, start
     for k in range(start, end):
         depth += (line[k] in "([{") - (line[k] in ")]}")
         if depth == 0 and line.startswith(word, k) and k + len(word) <= end:
-            found.append((first, k))
+            result.append((first, k))
             first = k + len(word)
-    return [*found, (first, end)]
+    return [*result, (first, end)]
 
 
 def _mutant(part: str, lines: list[str], at: int, span: tuple[int, int], value: str) -> Mutant:

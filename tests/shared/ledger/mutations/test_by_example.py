@@ -298,19 +298,19 @@ async def test_what_was_cut_off_the_log_was_seen_and_nothing_later(scripts: Scri
 async def test_the_ledger_of_another_cluster_is_not_blessed(scripts: Scripts) -> None:
     """Also where it became another's after the client had looked."""
     leader = str(scripts.desk.epochs[COORDINATOR])
-    said = ("another", SCHEMA, "digest", 0, 0)
-    code, found = await scripts.ledger._run("bless", COORDINATOR, leader, *said)
-    assert (code, found.decode()) == (2, scripts.ledger.cluster)
+    output = ("another", SCHEMA, "digest", 0, 0)
+    code, result = await scripts.ledger._run("bless", COORDINATOR, leader, *output)
+    assert (code, result.decode()) == (2, scripts.ledger.cluster)
 
 
 async def test_records_of_another_schema_are_not_blessed(scripts: Scripts) -> None:
     leader = str(scripts.desk.epochs[COORDINATOR])
-    said = (scripts.ledger.cluster, SCHEMA, "digest", 0, 0)
+    output = (scripts.ledger.cluster, SCHEMA, "digest", 0, 0)
     await scripts.write("meta", "schema", str(SCHEMA - 1))
-    assert await scripts.ledger._run("bless", COORDINATOR, leader, *said) == [4]
+    assert await scripts.ledger._run("bless", COORDINATOR, leader, *output) == [4]
     await scripts.write("meta", "schema", str(SCHEMA))
     await scripts.write("meta", "take_up", TakeUpProgress(SCHEMA - 1).encode())
-    assert await scripts.ledger._run("bless", COORDINATOR, leader, *said) == [4]
+    assert await scripts.ledger._run("bless", COORDINATOR, leader, *output) == [4]
 
 
 async def test_a_take_up_goes_on_where_it_was_for_who_leads(scripts: Scripts) -> None:
@@ -340,9 +340,9 @@ async def test_a_take_up_goes_on_where_it_was_for_who_leads(scripts: Scripts) ->
 
 
 async def test_a_call_that_was_altered_on_its_way_is_refused(scripts: Scripts) -> None:
-    said = [*scripts.header(), codec.pack([]), codec.pack([])]
+    printed = [*scripts.header(), codec.pack([]), codec.pack([])]
     with pytest.raises(ResponseError, match="QUADRANT-ALTERED"):
-        await scripts.call("store", COORDINATOR, *said, "0" * 40)
+        await scripts.call("store", COORDINATOR, *printed, "0" * 40)
 
 
 async def test_records_that_were_altered_are_not_taken(scripts: Scripts) -> None:

@@ -20,9 +20,9 @@ async def ledger(embedded_server: EmbeddedServer) -> AsyncIterator[RedisLedger]:
     client = Redis.from_url(embedded_server.url)
     await client.flushall()
     await client.aclose()
-    made = RedisLedger(embedded_server.url)
-    yield made
-    await made.close()
+    redis_ledger = RedisLedger(embedded_server.url)
+    yield redis_ledger
+    await redis_ledger.close()
 
 
 async def test_a_server_that_comes_back_empty_is_not_founded_anew(

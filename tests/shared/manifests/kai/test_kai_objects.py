@@ -79,9 +79,9 @@ def test_times_of_protection_are_seconds() -> None:
     ],
 )
 def test_refused_queues(spec: dict[str, Any], field: str, message: str) -> None:
-    at, said = refused(read_kai_queue, queue(**spec))
+    at, output = refused(read_kai_queue, queue(**spec))
     assert at.endswith(field)
-    assert message in said
+    assert message in output
 
 
 # --- PodGroups ------------------------------------------------------------------------------------
@@ -165,9 +165,9 @@ LEVELS = {"requiredTopologyLevel": "rack", "preferredTopologyLevel": "host"}
     ],
 )
 def test_refused_groups(spec: dict[str, Any], field: str, message: str) -> None:
-    at, said = refused(read_kai_pod_group, group(**spec))
+    at, output = refused(read_kai_pod_group, group(**spec))
     assert at == field
-    assert message in said
+    assert message in output
 
 
 def test_the_pod_set_of_a_pod() -> None:

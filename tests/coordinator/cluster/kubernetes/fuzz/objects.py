@@ -42,7 +42,7 @@ def _object(version: str, kind: str, name: str, namespace: str = "", **parts: An
 
 def _node() -> Json:
     amounts = {"cpu": "16", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "4"}
-    made = _object(
+    obj = _object(
         "v1",
         "Node",
         "n1",
@@ -58,12 +58,12 @@ def _node() -> Json:
             "images": [{"names": ["i:latest"], "sizeBytes": 1000}],
         },
     )
-    made["metadata"]["labels"] |= {"nvidia.com/gpu.memory": "16000", "zone": "a"}
-    made["metadata"]["annotations"] |= {
+    obj["metadata"]["labels"] |= {"nvidia.com/gpu.memory": "16000", "zone": "a"}
+    obj["metadata"]["annotations"] |= {
         "volcano.sh/node-vgpu-register": "GPU-0,10,16000,NVIDIA,true:",
         "quadrant.dev/devices": '{"card/0": 1000}',
     }
-    return made
+    return obj
 
 
 def _pod(name: str, **spec: Any) -> Json:
@@ -125,15 +125,15 @@ def _pod(name: str, **spec: Any) -> Json:
         "conditions": [{"type": "PodScheduled", "status": "True"}],
         "resourceClaimStatuses": [{"name": "two", "resourceClaimName": "two-x"}],
     }
-    made = _object("v1", "Pod", name, "default", spec=whole | spec, status=status)
-    made["metadata"]["annotations"] |= {
+    obj = _object("v1", "Pod", name, "default", spec=whole | spec, status=status)
+    obj["metadata"]["annotations"] |= {
         "scheduling.k8s.io/group-name": "gang",
         "volcano.sh/task-spec": "worker",
         "quadrant.dev/statement": "ledger/1:x/1-0",
         "gpu-fraction": "0.5",
     }
-    made["metadata"]["labels"] |= {"kai.scheduler/queue": "default", "runai-gpu-group": "g"}
-    return made
+    obj["metadata"]["labels"] |= {"kai.scheduler/queue": "default", "runai-gpu-group": "g"}
+    return obj
 
 
 def _bare_pod() -> Json:

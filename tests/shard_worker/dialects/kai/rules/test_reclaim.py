@@ -146,13 +146,13 @@ def test_nobody_comes_out_fuller_than_a_sibling_that_lost(
     queues = siblings(
         queue("r", quota=9, fair=5, has=has), queue("v", quota=0, fair=5, has=left_after + 1)
     )
-    found = is_reclaimable(
+    result = is_reclaimable(
         queues,
         Reclaimer("r", gpus(1)),
         [Victim("v", gpus(1))],
         multiplier=Fraction(multiplier),
     )
-    assert found is valid
+    assert result is valid
 
 
 def test_at_every_level_of_the_tree() -> None:

@@ -215,7 +215,7 @@ def test_without_a_clock_only_the_number_of_scenarios_counts() -> None:
 def test_people_are_told_which_budget_it_was_and_what_would_help(
     bound: BudgetBound, budgets: SearchBudgets, text: str
 ) -> None:
-    found = told(bound, budgets, action="reclaim", generator="Quick", simulated=7)
-    assert text in found
-    assert "ask for fewer tasks at a time" in found
-    assert ("raise it" in found) is (bound is not BudgetBound.SCENARIOS)
+    reports = told(bound, budgets, action="reclaim", generator="Quick", simulated=7)
+    assert text in reports
+    assert "ask for fewer tasks at a time" in reports
+    assert ("raise it" in reports) is (bound is not BudgetBound.SCENARIOS)

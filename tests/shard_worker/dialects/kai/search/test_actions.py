@@ -99,8 +99,8 @@ def test_node_local_greedy_takes_one_node_at_a_time() -> None:
     fill(cluster, "b", 1)
     cluster.job("waits", queue="poor", gpus=2)
     probe, _ = probe_over(cluster.open())
-    found = [names(scenario) for scenario in node_local_greedy(probe)]
-    assert found == [["b0-0"], ["a1-0"], ["a1-0", "a0-0"]]
+    results = [names(scenario) for scenario in node_local_greedy(probe)]
+    assert results == [["b0-0"], ["a1-0"], ["a1-0", "a0-0"]]
 
 
 def test_multi_node_gang_begins_with_as_few_nodes_as_could_be_enough() -> None:
@@ -109,9 +109,9 @@ def test_multi_node_gang_begins_with_as_few_nodes_as_could_be_enough() -> None:
         fill(cluster, node, 2)
     cluster.job("waits", queue="poor", tasks=2, gpus=2)
     probe, _ = probe_over(cluster.open(), tasks=2)
-    found = [names(scenario) for scenario in multi_node_gang(probe)]
-    assert found[0] == ["c1-0", "c0-0", "b1-0", "b0-0"]
-    assert len(found[-1]) == 6
+    results = [names(scenario) for scenario in multi_node_gang(probe)]
+    assert results[0] == ["c1-0", "c0-0", "b1-0", "b0-0"]
+    assert len(results[-1]) == 6
 
 
 def test_what_makes_up_a_gang_goes_with_its_surplus() -> None:
@@ -125,9 +125,9 @@ def test_what_makes_up_a_gang_goes_with_its_surplus() -> None:
     probe, units = probe_over(cluster.open())
     assert [unit.alone for unit in units] == [True, False]
     for generator in (node_local_greedy, multi_node_gang):
-        found = [sorted(names(scenario)) for scenario in generator(probe)]
-        assert ["gang-0", "gang-1"] not in found
-        assert ["gang-0", "gang-1", "gang-2"] in found
+        results = [sorted(names(scenario)) for scenario in generator(probe)]
+        assert ["gang-0", "gang-1"] not in results
+        assert ["gang-0", "gang-1", "gang-2"] in results
 
 
 # --- reclaim --------------------------------------------------------------------------------------
@@ -274,5 +274,5 @@ def test_the_number_of_simulated_scenarios_is_bounded() -> None:
     run_action(session, "reclaim")
     assert evicted(session) == []
     assert session.searches.simulated == 1
-    (told,) = session.searches.ended.values()
-    assert told.startswith("ended after 1 simulated scenario, the most for one job")
+    (report,) = session.searches.ended.values()
+    assert report.startswith("ended after 1 simulated scenario, the most for one job")

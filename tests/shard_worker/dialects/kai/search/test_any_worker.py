@@ -19,11 +19,11 @@ ACTIONS = ("consolidation", "reclaim", "preempt")
 def test_a_search_finds_the_same_for_every_worker(
     drawn: DrawnTurn, action: str, own: list[bool]
 ) -> None:
-    found = []
+    results = []
     for is_own in ([False] * 6, own):
         ssn, job = opened(drawn, by_columns=True)
         ssn.world.mode, size = Mode.SOFT, ssn.world.view.size
         ssn.world.view.own[:size] = np.resize(np.array(is_own), size)
-        found.append(did(ssn, job, action))
-    event(f"{action}: evicts {bool(found[0][0])}")  # type: ignore[index]
-    assert found[0] == found[1]
+        results.append(did(ssn, job, action))
+    event(f"{action}: evicts {bool(results[0][0])}")  # type: ignore[index]
+    assert results[0] == results[1]

@@ -220,8 +220,8 @@ def test_nodes_of_a_gang_are_ranked_in_its_task_order() -> None:
             node_name=str,
             gathering=Uncounted,
         )
-        found = list(multi_node_gang(probe))
-        return [[unit.job.job.job.name for unit in scenario.units] for scenario in found]
+        items = list(multi_node_gang(probe))
+        return [[unit.job.job.job.name for unit in scenario.units] for scenario in items]
 
     expected = [["gang", "one-a"], ["gang", "one-b"], ["gang", "one-a", "one-b"]]
     assert scenarios(by_columns=False) == expected

@@ -78,9 +78,9 @@ def test_who_does_not_say_what_it_needs_is_asked_nothing() -> None:
     waiting(cluster, "told", "q", cpu=1)
     session = cluster.open()
     execute(session)
-    silent, told = session.world.session_jobs()
-    assert (silent.phase, told.phase) == (INQUEUE, "Pending")
-    assert session.skipped[told.job.jid][0] == "QueueClosed"
+    silent, report = session.world.session_jobs()
+    assert (silent.phase, report.phase) == (INQUEUE, "Pending")
+    assert session.skipped[report.job.jid][0] == "QueueClosed"
 
 
 def test_only_pending_jobs_of_queues_that_exist_are_judged() -> None:

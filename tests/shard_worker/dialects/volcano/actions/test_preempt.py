@@ -307,7 +307,7 @@ class TestDryRun:
             assert c.run().evicted == [evicted]
 
     def test_rules_are_told_of_every_step_and_the_world_is_as_before(self) -> None:
-        told: list[str] = []
+        reports: list[str] = []
 
         class PreemptWatch:
             name = "watch"
@@ -316,8 +316,8 @@ class TestDryRun:
                 del option
 
             def on_session_open(self, ssn: Session) -> None:
-                ssn.add_simulate_remove_task_fn(lambda *a: told.append(f"-{a[1].name}"))
-                ssn.add_simulate_add_task_fn(lambda *a: told.append(f"+{a[1].name}"))
+                ssn.add_simulate_remove_task_fn(lambda *a: reports.append(f"-{a[1].name}"))
+                ssn.add_simulate_add_task_fn(lambda *a: reports.append(f"+{a[1].name}"))
                 ssn.add_simulate_predicate_fn(lambda *a: "never")
 
         c = Cluster(
@@ -333,7 +333,7 @@ class TestDryRun:
         session = c.open()
         before = image(session)
         run_actions(session)
-        assert told == ["-low-1", "-low-0", "+low-1", "+low-0"]
+        assert reports == ["-low-1", "-low-0", "+low-1", "+low-0"]
         assert image(session) == before
 
 

@@ -30,9 +30,9 @@ def cluster_of(*, cpu: float = 8, **resources: float) -> Cluster:
 def plugin(cluster: Cluster) -> tuple[Capacity, dict[str, Any]]:
     """The plugin over the cluster's world, and the branches by name."""
     session = cluster.open()
-    made: Capacity = getattr(session.rules(JOB_ENQUEUEABLE)[0].fn, "__self__")  # noqa: B009
-    tree = made.tree(session.world)
-    return made, {branch.queue.name: branch for branch in tree.branches.values()}
+    capacity_plugin: Capacity = getattr(session.rules(JOB_ENQUEUEABLE)[0].fn, "__self__")  # noqa: B009
+    tree = capacity_plugin.tree(session.world)
+    return capacity_plugin, {branch.queue.name: branch for branch in tree.branches.values()}
 
 
 # --- what a queue may have ------------------------------------------------------------------------
@@ -63,8 +63,8 @@ def test_what_is_deserved_lies_between_the_guarantee_and_what_may_be_had() -> No
     _, of = plugin(cluster)
     assert [of[n].deserved[CPU] for n in ("much", "little", "nothing")] == [6000, 3000, 0]
     session = cluster.open()
-    told = [session.deserved(q, session.world) for q in session.world.queues.values()]
-    assert told == [{CPU: 6000}, {CPU: 3000}, {}]
+    reports = [session.deserved(q, session.world) for q in session.world.queues.values()]
+    assert reports == [{CPU: 6000}, {CPU: 3000}, {}]
     most = [session.most(q, session.world)[CPU] for q in session.world.queues.values()]
     assert most == [6000, 10000, 7000]
 
@@ -146,8 +146,8 @@ def test_entry_counts_what_others_need_and_not_what_they_borrowed(least: int, vo
     )
     cluster.job("in", queue="q", tasks=4, phase="Inqueue", min_resources=asks(cpu=4))
     cluster.job("new", queue="q", tasks=8, phase="Pending", min_resources=asks(cpu=least))
-    made, _ = plugin(cluster)
-    assert made.job_enqueueable(cluster.world.jobs[2], cluster.world) == vote
+    queue_plugin, _ = plugin(cluster)
+    assert queue_plugin.job_enqueueable(cluster.world.jobs[2], cluster.world) == vote
 
 
 def test_gated_members_do_not_count_as_coming() -> None:
@@ -163,8 +163,8 @@ def test_gated_members_do_not_count_as_coming() -> None:
         members={"gated": True},
     )
     cluster.job("new", queue="q", phase="Pending", min_resources=asks(cpu=4))
-    made, _ = plugin(cluster)
-    assert made.job_enqueueable(cluster.world.jobs[1], cluster.world) == PERMIT
+    queue_plugin, _ = plugin(cluster)
+    assert queue_plugin.job_enqueueable(cluster.world.jobs[1], cluster.world) == PERMIT
 
 
 def test_of_a_job_whose_driver_ended_nothing_more_is_expected() -> None:
@@ -182,8 +182,8 @@ def test_of_a_job_whose_driver_ended_nothing_more_is_expected() -> None:
         min_resources=asks(cpu=2),
     )
     cluster.job("new", queue="q", phase="Pending", min_resources=asks(cpu=4))
-    made, _ = plugin(cluster)
-    assert made.job_enqueueable(cluster.world.jobs[1], cluster.world) == PERMIT
+    queue_plugin, _ = plugin(cluster)
+    assert queue_plugin.job_enqueueable(cluster.world.jobs[1], cluster.world) == PERMIT
 
 
 # --- order ----------------------------------------------------------------------------------------
@@ -199,8 +199,10 @@ def test_priority_then_share_then_those_that_deserve_something() -> None:
     for name, has in (("full", 4), ("half", 2), ("high", 4)):
         cluster.job(name, queue=name, tasks=has, on=["n"] * has)
     session = cluster.open()
-    found = sorted(session.world.queues.values(), key=lambda q: session.queue_key(q, session.world))
-    assert [q.queue.name for q in found] == ["high", "half", "full", "nothing"]
+    ordered = sorted(
+        session.world.queues.values(), key=lambda q: session.queue_key(q, session.world)
+    )
+    assert [q.queue.name for q in ordered] == ["high", "half", "full", "nothing"]
 
 
 # --- reclaim --------------------------------------------------------------------------------------
@@ -217,10 +219,10 @@ def reclaim(cluster: Cluster, reclaimer: str, *, whole: bool = False) -> list[st
         if task.status is Status.RUNNING and job.queue is not jobs[reclaimer].queue
     ]
     if whole:
-        found = session.unified_evictable(jobs[reclaimer], candidates, Purpose.RECLAIM)
+        result = session.unified_evictable(jobs[reclaimer], candidates, Purpose.RECLAIM)
     else:
-        found = session.reclaimable(jobs[reclaimer].tasks[0], candidates)
-    return sorted(task.name for task in found)
+        result = session.reclaimable(jobs[reclaimer].tasks[0], candidates)
+    return sorted(task.name for task in result)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -267,18 +269,18 @@ def test_a_job_gets_nothing_back_from_its_own_queue() -> None:
     cluster.queue("q", deserved={"cpu": 1})
     cluster.job("old", queue="q", tasks=3, minimum=1, on=["n"] * 3)
     cluster.job("new", queue="q")
-    made, _ = plugin(cluster)
+    queue_plugin, _ = plugin(cluster)
     old, new = cluster.world.session_job(0), cluster.world.session_job(1)
-    assert made.unified_evictable(new, old.tasks, Purpose.RECLAIM, cluster.world) == []
+    assert queue_plugin.unified_evictable(new, old.tasks, Purpose.RECLAIM, cluster.world) == []
 
 
 def test_for_preemption_it_has_no_opinion() -> None:
     cluster = cluster_of()
     cluster.queue("q")
     cluster.job("new", queue="q")
-    made, _ = plugin(cluster)
+    queue_plugin, _ = plugin(cluster)
     job = cluster.world.session_job(0)
-    assert made.unified_evictable(job, [], Purpose.PREEMPT, cluster.world) is None
+    assert queue_plugin.unified_evictable(job, [], Purpose.PREEMPT, cluster.world) is None
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def cluster_of(limits: Mapping[str, float], *, consumable: bool = False) -> Clus
 
 def claim(cluster: Cluster, name: str, *asks: DeviceAsk) -> None:
     requests = tuple(DeviceRequest(f"r{i}", (ask,)) for i, ask in enumerate(asks))
-    made = ResourceClaim("default", name, requests)
-    cluster.world.objects.claims[f"default/{name}"] = made
+    resource_claim = ResourceClaim("default", name, requests)
+    cluster.world.objects.claims[f"default/{name}"] = resource_claim
     template = ResourceClaimTemplate("default", name, requests)
     cluster.world.objects.claim_templates[f"default/{name}"] = template
 
@@ -50,11 +50,11 @@ def job(cluster: Cluster, name: str, *, queue: str = "q", tasks: int = 1, **uses
 
 def room(session: Session) -> list[bool]:
     """For the first task of each job in turn: may its queue take it?"""
-    found = []
+    results = []
     for info in session.world.session_jobs():
         assert info.queue is not None
-        found.append(session.task_allocatable(info.queue, info.tasks[0]))
-    return found
+        results.append(session.task_allocatable(info.queue, info.tasks[0]))
+    return results
 
 
 def test_a_claim_counts_once_and_every_queue_above_counts_it() -> None:
@@ -146,8 +146,8 @@ def test_what_volcano_does_not_count_does_not_count() -> None:
     job(cluster, "b", claims="admin")
     job(cluster, "c", claims="missing")
     either = (DeviceAsk("gpu.com", count=4), DeviceAsk("nic.com"))
-    made = ResourceClaim("default", "either", (DeviceRequest("r", either),))
-    cluster.world.objects.claims["default/either"] = made
+    resource_claim = ResourceClaim("default", "either", (DeviceRequest("r", either),))
+    cluster.world.objects.claims["default/either"] = resource_claim
     job(cluster, "d", claims="either")
     assert room(cluster.open()) == [True] * 4
 
@@ -160,8 +160,10 @@ def test_entry_counts_the_devices_of_as_many_tasks_as_the_job_needs() -> None:
     for name, minimum in (("fits", 3), ("not", 4)):
         cluster.job(name, queue="q", tasks=5, minimum=minimum, rules=rules, min_resources=least)
     session = cluster.open()
-    found = [session.job_enqueueable(info, session.world) for info in session.world.session_jobs()]
-    assert found == [True, False]
+    results = [
+        session.job_enqueueable(info, session.world) for info in session.world.session_jobs()
+    ]
+    assert results == [True, False]
     claimed = Claimed(session.world, consumable=False)
     assert claimed.least(session.world.session_job(0)) == {claimed.slots[GPU]: 3000}
 

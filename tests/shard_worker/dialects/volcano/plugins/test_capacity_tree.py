@@ -45,11 +45,11 @@ ROOT = Queue(0, "root")
 def test_a_child_takes_over_the_limits_it_does_not_set() -> None:
     parent = Queue(1, "parent", parent=0, capability=((CPU, 8000), (MEMORY, 50)))
     child = Queue(2, "child", parent=1, capability=((CPU, 4000), (MEMORY, 0)))
-    found = branches(cluster_with(ROOT, parent, child))
-    assert dict(found["child"].real) == {CPU: 4000, MEMORY: 50}
-    assert dict(found["parent"].real) == {CPU: 8000, MEMORY: 50}
-    assert not found["parent"].leaf and found["child"].leaf
-    assert [above.queue.name for above in found["child"].above] == ["parent"]
+    queue_branches = branches(cluster_with(ROOT, parent, child))
+    assert dict(queue_branches["child"].real) == {CPU: 4000, MEMORY: 50}
+    assert dict(queue_branches["parent"].real) == {CPU: 8000, MEMORY: 50}
+    assert not queue_branches["parent"].leaf and queue_branches["child"].leaf
+    assert [above.queue.name for above in queue_branches["child"].above] == ["parent"]
 
 
 def test_siblings_leave_each_other_what_is_guaranteed() -> None:
@@ -57,10 +57,10 @@ def test_siblings_leave_each_other_what_is_guaranteed() -> None:
     one = Queue(2, "one", parent=1, guarantee=((CPU, 3000),))
     two = Queue(3, "two", parent=1, guarantee=((CPU, 1000),))
     apart = Queue(4, "apart", parent=0, guarantee=((CPU, 500),))
-    found = branches(cluster_with(ROOT, parent, one, two, apart))
-    assert [found[name].real[CPU] for name in ("one", "two")] == [7000, 5000]
-    assert found["parent"].real[CPU] == 8000
-    assert found["apart"].real[CPU] == 16000
+    queue_branches = branches(cluster_with(ROOT, parent, one, two, apart))
+    assert [queue_branches[name].real[CPU] for name in ("one", "two")] == [7000, 5000]
+    assert queue_branches["parent"].real[CPU] == 8000
+    assert queue_branches["apart"].real[CPU] == 16000
 
 
 def test_root_is_there_without_being_described() -> None:

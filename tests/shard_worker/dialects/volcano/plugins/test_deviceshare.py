@@ -43,35 +43,35 @@ def shared(made: Cluster, *memories: int) -> Result:
 
 
 def test_memory_of_one_gpu_is_not_spread_over_two() -> None:
-    made = cluster(GPUSharingEnable=True)
-    made.node("a", cpu=64, resources={GPU_MEMORY: 16, GPU_NUMBER: 2})
-    result = shared(made, 5, 5, 5)  # 15 of 16, but no device has 5 left
+    small_cluster = cluster(GPUSharingEnable=True)
+    small_cluster.node("a", cpu=64, resources={GPU_MEMORY: 16, GPU_NUMBER: 2})
+    result = shared(small_cluster, 5, 5, 5)  # 15 of 16, but no device has 5 left
     assert sorted(result.binds) == ["default/j0-0", "default/j1-0"]
 
 
 def test_without_the_switch_only_sums_count() -> None:
-    made = cluster()
-    made.node("a", cpu=64, resources={GPU_MEMORY: 16, GPU_NUMBER: 2})
-    assert len(shared(made, 5, 5, 5).binds) == 3
+    small_cluster = cluster()
+    small_cluster.node("a", cpu=64, resources={GPU_MEMORY: 16, GPU_NUMBER: 2})
+    assert len(shared(small_cluster, 5, 5, 5).binds) == 3
 
 
 def test_whole_gpus() -> None:
-    made = cluster(GPUNumberEnable=True)
-    made.node("a", resources={GPU_NUMBER: 2, GPU_MEMORY: 16})
-    made.job("two", resources={GPU_NUMBER: 2})
-    made.job("one", resources={GPU_NUMBER: 1})
-    assert list(made.run().binds) == ["default/two-0"]
+    small_cluster = cluster(GPUNumberEnable=True)
+    small_cluster.node("a", resources={GPU_NUMBER: 2, GPU_MEMORY: 16})
+    small_cluster.job("two", resources={GPU_NUMBER: 2})
+    small_cluster.job("one", resources={GPU_NUMBER: 1})
+    assert list(small_cluster.run().binds) == ["default/two-0"]
 
 
 def virtual(*asks: dict[str, float], on: int = 0, marks: Any = (), **arguments: Any) -> Cluster:
-    made = cluster(VGPUEnable=True, **arguments)
+    small_cluster = cluster(VGPUEnable=True, **arguments)
     sums = {VGPU_NUMBER: 20, VGPU_MEMORY: 16000, VGPU_CORES: 200}
     for name in ("a", "b"):
-        made.node(name, cpu=64, resources=sums, annotations={REGISTER: TWO})
+        small_cluster.node(name, cpu=64, resources=sums, annotations={REGISTER: TWO})
     for i, ask in enumerate(asks):
         placed = ["a"] if i < on else []
-        made.job(f"j{i}", resources=ask, on=placed, members={"annotations": marks})
-    return made
+        small_cluster.job(f"j{i}", resources=ask, on=placed, members={"annotations": marks})
+    return small_cluster
 
 
 def ask(number: int, memory: int, cores: int = 0) -> dict[str, float]:
@@ -84,14 +84,14 @@ def test_virtual_gpus_of_one_task_are_on_different_devices() -> None:
 
 
 def test_all_cores_of_a_device_are_for_one_alone() -> None:
-    made = virtual(ask(1, 10, 100), ask(1, 10, 100), ask(1, 10, 1), on=2)
-    assert made.run().binds == {"default/j2-0": "b"}
+    virtual_run = virtual(ask(1, 10, 100), ask(1, 10, 100), ask(1, 10, 1), on=2)
+    assert virtual_run.run().binds == {"default/j2-0": "b"}
 
 
 def test_a_pod_tells_which_device_it_has() -> None:
     marks = ((ASSIGNED, "gpu-b,V100,6000,0:;"),)
-    made = virtual(ask(1, 6000), ask(1, 6000), on=1, marks=marks)
-    plugin_world = made.open().world
+    virtual_run = virtual(ask(1, 6000), ask(1, 6000), on=1, marks=marks)
+    plugin_world = virtual_run.open().world
     plugin = DeviceShare(PluginOption("deviceshare", {"deviceshare.VGPUEnable": True}))
     assert [d.used_memory for d in plugin.devices(plugin_world, 0)] == [0, 6000]
 
@@ -99,8 +99,8 @@ def test_a_pod_tells_which_device_it_has() -> None:
 @pytest.mark.parametrize(("policy", "node"), [("binpack", "a"), ("spread", "b")])
 def test_the_policy_prefers_full_or_empty_devices(policy: str, node: str) -> None:
     asks = [ask(1, 1000)] * 3
-    made = virtual(*asks, on=2, SchedulePolicy=policy, ScheduleWeight=10)
-    assert made.run().binds == {"default/j2-0": node}
+    virtual_run = virtual(*asks, on=2, SchedulePolicy=policy, ScheduleWeight=10)
+    assert virtual_run.run().binds == {"default/j2-0": node}
 
 
 def waiting_for_a_device(
@@ -110,12 +110,12 @@ def waiting_for_a_device(
 ) -> Result:
     """One node of two devices: jobs that may go have this much, an important one wants 5000."""
     share = PluginOption("deviceshare", {"deviceshare.VGPUEnable": True})
-    made = Cluster("priority", "gang", "predicates", share, actions=actions)
-    made.node("a", cpu=64, resources=ask(20, 16000, 200), annotations={REGISTER: TWO})
+    cluster = Cluster("priority", "gang", "predicates", share, actions=actions)
+    cluster.node("a", cpu=64, resources=ask(20, 16000, 200), annotations={REGISTER: TWO})
     for i, memory in enumerate(memories):
-        made.job(f"v{i}", resources=ask(1, memory), on=["a"], status=status, minimum=0)
-    made.job("first", resources=ask(1, 5000), priority=100)
-    return made.run()
+        cluster.job(f"v{i}", resources=ask(1, memory), on=["a"], status=status, minimum=0)
+    cluster.job("first", resources=ask(1, 5000), priority=100)
+    return cluster.run()
 
 
 def test_a_victim_gives_its_device_away() -> None:

@@ -51,8 +51,8 @@ def test_a_victim_s_job_keeps_as_large_a_share_as_the_preemptor_gets(
     cluster.job("new")
     session = cluster.open()
     jobs = by_name(session)
-    found = session.preemptable(jobs["new"].tasks[0], jobs["old"].tasks)
-    assert [task.name for task in found] == [f"old-{i}" for i in range(victims)]
+    result = session.preemptable(jobs["new"].tasks[0], jobs["old"].tasks)
+    assert [task.name for task in result] == [f"old-{i}" for i in range(victims)]
 
 
 def test_a_candidate_that_stays_counts_as_gone_for_those_after_it() -> None:
@@ -192,11 +192,11 @@ def test_a_task_goes_where_its_queue_would_still_have_more() -> None:
     session = cluster.open()
     jobs = by_name(session)
     candidates = [*jobs["b-c"].tasks[:4], *jobs["c-c"].tasks[:4]]
-    found = session.reclaimable(jobs["a-c"].pending_tasks()[0], candidates)
+    victims = session.reclaimable(jobs["a-c"].pending_tasks()[0], candidates)
     # with it a has 3 of 10; without one of theirs b has 3 of 10 by 2, c 3 of 10 as well
-    assert found == []
-    found = session.reclaimable(jobs["b-c"].pending_tasks()[0], jobs["c-c"].tasks[:4])
-    assert len(found) == 4  # each on its own: b would have 5 by 2, c 3
+    assert victims == []
+    victims = session.reclaimable(jobs["b-c"].pending_tasks()[0], jobs["c-c"].tasks[:4])
+    assert len(victims) == 4  # each on its own: b would have 5 by 2, c 3
 
 
 @pytest.mark.parametrize(

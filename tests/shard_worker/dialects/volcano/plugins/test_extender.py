@@ -51,21 +51,21 @@ class Extender:
 
 @pytest.fixture
 def extender() -> Iterator[Extender]:
-    made = Extender()
-    thread = threading.Thread(target=made.server.serve_forever, args=(0.01,))
+    extender_plugin = Extender()
+    thread = threading.Thread(target=extender_plugin.server.serve_forever, args=(0.01,))
     thread.start()
-    yield made
-    made.server.shutdown()
+    yield extender_plugin
+    extender_plugin.server.shutdown()
     thread.join()
-    made.server.server_close()
+    extender_plugin.server.server_close()
 
 
 def cluster(extender: Extender, *verbs: str, **more: Any) -> Cluster:
     arguments = {"extender.urlPrefix": extender.url, **{f"extender.{v}Verb": v for v in verbs}}
-    made = Cluster("gang", PluginOption("extender", {**arguments, **more}))
+    session_cluster = Cluster("gang", PluginOption("extender", {**arguments, **more}))
     for name in ("a", "b"):
-        made.node(name, cpu=2)
-    return made
+        session_cluster.node(name, cpu=2)
+    return session_cluster
 
 
 def run(made: Cluster) -> Result:
@@ -82,34 +82,34 @@ def run(made: Cluster) -> Result:
 
 def test_nodes_that_it_refuses_are_not_taken(extender: Extender) -> None:
     extender.answers["predicate"] = lambda body: {"code": int(body["node"] == "a")}
-    made = cluster(extender, "predicate")
-    made.job("job", tasks=2, minimum=1, cpu=1)
-    assert run(made).binds == {"default/job-0": "b", "default/job-1": "b"}
+    small_cluster = cluster(extender, "predicate")
+    small_cluster.job("job", tasks=2, minimum=1, cpu=1)
+    assert run(small_cluster).binds == {"default/job-0": "b", "default/job-1": "b"}
     assert extender.asked["predicate"] == 4  # two tasks, two nodes: each once
 
 
 def test_its_scores_count(extender: Extender) -> None:
     extender.answers["prioritize"] = {"nodeScore": {"a": 1, "b": 7, "c": "x"}}
-    made = cluster(extender, "prioritize")
-    made.job("job")
-    assert run(made).binds == {"default/job-0": "b"}
+    small_cluster = cluster(extender, "prioritize")
+    small_cluster.job("job")
+    assert run(small_cluster).binds == {"default/job-0": "b"}
 
 
 @pytest.mark.parametrize(("ignorable", "bound"), [(True, 1), (False, 0)])
 def test_when_it_does_not_answer(extender: Extender, ignorable: bool, bound: int) -> None:
-    made = cluster(extender, "predicate", **{"extender.ignorable": ignorable})
-    made.job("job")
-    assert len(run(made).binds) == bound
+    small_cluster = cluster(extender, "predicate", **{"extender.ignorable": ignorable})
+    small_cluster.job("job")
+    assert len(run(small_cluster).binds) == bound
 
 
 def test_silence_is_told_apart_from_a_refusal(extender: Extender) -> None:
     extender.answers["predicate"] = lambda body: None if body["node"] == "a" else {"code": 1}
-    made = cluster(extender, "predicate")
-    made.job("job")
+    small_cluster = cluster(extender, "predicate")
+    small_cluster.job("job")
     known: dict[str, object] = {}
 
     def once() -> dict[str, int]:
-        fresh = made.again()
+        fresh = small_cluster.again()
         fresh.world.objects.extender = known
         session = fresh.open()
         run_actions(session)
@@ -125,9 +125,9 @@ def test_silence_is_told_apart_from_a_refusal(extender: Extender) -> None:
 def test_only_tasks_that_ask_for_its_resources_are_its_business(extender: Extender) -> None:
     extender.answers["predicate"] = {"code": 1}
     managed = {"extender.managedResources": "example.com/chip"}
-    made = cluster(extender, "predicate", **managed)
-    made.job("job")
-    assert run(made).binds
+    small_cluster = cluster(extender, "predicate", **managed)
+    small_cluster.job("job")
+    assert run(small_cluster).binds
     assert not extender.asked
 
 
@@ -136,13 +136,13 @@ def test_victims_and_queues_are_asked_about(extender: Extender) -> None:
         "victims": [v["namespace"] + "/" + v["name"] for v in body["evictees"]][:1]
     }
     extender.answers["queueOverused"] = {"overused": True}
-    made = cluster(extender, "preemptable", "queueOverused")
-    made.job("old", tasks=2, minimum=1, on=["a", "b"])
-    made.job("new")
+    small_cluster = cluster(extender, "preemptable", "queueOverused")
+    small_cluster.job("old", tasks=2, minimum=1, on=["a", "b"])
+    small_cluster.job("new")
     known: dict[str, object] = {}
 
     def once() -> tuple[list[str], bool]:
-        fresh = made.again()
+        fresh = small_cluster.again()
         fresh.world.objects.extender = known
         session = fresh.open()
         old, new = session.world.session_jobs()
@@ -156,10 +156,10 @@ def test_victims_and_queues_are_asked_about(extender: Extender) -> None:
 def test_an_answer_that_is_none_is_a_failure(extender: Extender, answer: bytes) -> None:
     extender.answers["predicate"] = answer
     question = ExtenderQuestion(f"{extender.url}/predicate", "{}", 2.0)
-    (told,) = ask_over_http([question]).values()
-    assert isinstance(told, dict) and FAILED in told
+    (report,) = ask_over_http([question]).values()
+    assert isinstance(report, dict) and FAILED in report
 
 
 def test_nobody_there_is_a_failure() -> None:
-    (told,) = ask_over_http([ExtenderQuestion("http://127.0.0.1:9/x", "{}", 0.5)]).values()
-    assert isinstance(told, dict) and FAILED in told
+    (report,) = ask_over_http([ExtenderQuestion("http://127.0.0.1:9/x", "{}", 0.5)]).values()
+    assert isinstance(report, dict) and FAILED in report

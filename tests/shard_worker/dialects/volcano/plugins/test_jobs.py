@@ -181,8 +181,8 @@ class TestOrder:
 def test_conformance_keeps_what_keeps_the_cluster_alive() -> None:
     def task(namespace: str, priority: int) -> TaskInfo:
         role = Role("r", 0, 0, 1, priority=priority)
-        made = Job(1, namespace, "a", "Pod", "u", "q", 0.0, roles=(role,))
-        return open_session_job(made, queue=None, classes={0: TaskClass(())}).tasks[0]
+        job = Job(1, namespace, "a", "Pod", "u", "q", 0.0, roles=(role,))
+        return open_session_job(job, queue=None, classes={0: TaskClass(())}).tasks[0]
 
     plain = task("ns", 0)
     critical = [task("ns", SYSTEM_PRIORITY), task("ns", SYSTEM_PRIORITY + 1000)]

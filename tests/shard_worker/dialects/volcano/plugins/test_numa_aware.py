@@ -30,13 +30,13 @@ def told(name: str, policy: str, free: str, *, domains: int = 2, each: int = 4) 
 
 
 def cluster(policy: str, *nodes: Numatopology, tasks: int = 1, cpu: float = 3) -> Cluster:
-    made = Cluster("gang", PluginOption("numa-aware", {"weight": 10}))
+    session_cluster = Cluster("gang", PluginOption("numa-aware", {"weight": 10}))
     for node in nodes:
-        made.node(node.name, cpu=8)
-        made.world.objects.numa[node.name] = node
+        session_cluster.node(node.name, cpu=8)
+        session_cluster.world.objects.numa[node.name] = node
     marks = ((POLICY, policy),)
-    made.job("job", tasks=tasks, minimum=1, cpu=cpu, members={"annotations": marks})
-    return made
+    session_cluster.job("job", tasks=tasks, minimum=1, cpu=cpu, members={"annotations": marks})
+    return session_cluster
 
 
 def placed(made: Cluster) -> list[str]:

@@ -185,6 +185,6 @@ class TestTaints:
             for taints in sets
         ]
         cls = task(cpu=1, tolerations=tolerations)
-        found = dict(checks(cls, nodes)).get(TAINT, [True] * len(nodes))
-        assert found == expected
+        result = dict(checks(cls, nodes)).get(TAINT, [True] * len(nodes))
+        assert result == expected
         assert np.all(expected) == (TAINT not in dict(checks(cls, nodes)))

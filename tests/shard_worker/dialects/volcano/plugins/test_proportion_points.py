@@ -30,9 +30,9 @@ def jobs_of(session: Session) -> list[SessionJob]:
 def test_a_queue_gives_back_until_it_has_its_share() -> None:
     session = two_queues().open()
     new, old = jobs_of(session)
-    found = session.reclaimable(new.tasks[0], old.tasks)
-    assert [task.name for task in found] == ["old-0", "old-1"]
-    assert session.unified_evictable(new, old.tasks, Purpose.RECLAIM) == found
+    victims = session.reclaimable(new.tasks[0], old.tasks)
+    assert [task.name for task in victims] == ["old-0", "old-1"]
+    assert session.unified_evictable(new, old.tasks, Purpose.RECLAIM) == victims
     assert session.unified_evictable(new, old.tasks, Purpose.PREEMPT) == []
     statement = WorldStatement(session)
     statement.evict(old.tasks[0], "test")

@@ -260,9 +260,9 @@ class TestBothForms:
     ) -> None:
         table = Table([n for n, _ in rows], used=[used for _, used in rows])
         for name in ("leastrequested", "mostrequested", "balancedresource", "tainttoleration"):
-            found = nodeorder(**{name: 1}).score(cls, table, slice(None))
-            assert ((found >= 0) & (found <= 100)).all()
-            assert (found == np.trunc(found)).all()
+            result = nodeorder(**{name: 1}).score(cls, table, slice(None))
+            assert ((result >= 0) & (result <= 100)).all()
+            assert (result == np.trunc(result)).all()
 
     def test_scores_follow_from_the_row_alone(self) -> None:
         assert open_session(EVERYTHING).scores_node_locally
@@ -308,7 +308,7 @@ def test_the_expected_node_scores_best(volcano: dict[str, Any], name: str) -> No
     cls = task(
         cpu=amount("cpu", asked["cpu"], "cpu"), memory=amount("memory", asked["memory"], "memory")
     )
-    found = scores(session, cls, nodes)
+    result = scores(session, cls, nodes)
     (expected,) = scenario["expect"]["bindMap"].values()
-    best = [offers[row][0] for row, score in enumerate(found) if score == max(found)]
+    best = [offers[row][0] for row, score in enumerate(result) if score == max(result)]
     assert best == [expected]

@@ -39,8 +39,8 @@ def zone(*values: str) -> Requirement:
 def with_images(row: int, **sizes: int) -> Node:
     """Sizes in MiB."""
     images = tuple((name, size * MIB) for name, size in sizes.items())
-    made = node(row)
-    return Node(row, made.name, made.allocatable, images=images)
+    node_item = node(row)
+    return Node(row, node_item.name, node_item.allocatable, images=images)
 
 
 def runs(*images: str) -> TaskClass:
@@ -49,10 +49,10 @@ def runs(*images: str) -> TaskClass:
 
 def scored(scorer: Scorer, cls: TaskClass, nodes: Sequence[Node | None]) -> list[float]:
     view = Table(nodes)
-    found: list[float] = scorer.rows(cls, view, slice(None)).tolist()
-    assert found == [scorer.row(cls, view, row) for row in range(len(nodes))]
-    assert scorer.rows(cls, view, np.arange(len(nodes))[::-1]).tolist() == found[::-1]
-    return found
+    result: list[float] = scorer.rows(cls, view, slice(None)).tolist()
+    assert result == [scorer.row(cls, view, row) for row in range(len(nodes))]
+    assert scorer.rows(cls, view, np.arange(len(nodes))[::-1]).tolist() == result[::-1]
+    return result
 
 
 class TestPreferredNodes:
@@ -140,8 +140,8 @@ def test_what_nodes_tell_later_is_noticed() -> None:
     before = session.score(cls, view, slice(None)).tolist()
     known = view.nodes[1]
     assert known is not None and before[0] == before[1]
-    told = Node(1, "n1", known.allocatable, {"zone": "a"}, spec=2, images=(("web:1", 900 * MIB),))
-    put = PutNode(1, list(told.allocatable), 2, encode_node(told))
+    node = Node(1, "n1", known.allocatable, {"zone": "a"}, spec=2, images=(("web:1", 900 * MIB),))
+    put = PutNode(1, list(node.allocatable), 2, encode_node(node))
     view.apply([IntakeEntry("2-0", "intake", Epoch(1, "test"), 2, [put], Rows([], []))])
     after = session.score(cls, view, slice(None)).tolist()
     assert after[0] == before[0]

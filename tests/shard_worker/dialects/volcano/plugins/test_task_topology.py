@@ -18,22 +18,22 @@ from shared.policy.model import PluginOption
 
 def roles(made: Cluster, **counts: int) -> list[Role]:
     cid = made.class_of(TaskClass(requests=made.requests(cpu=1, pods=1)))
-    found: list[Role] = []
+    results: list[Role] = []
     first = 0
     for name, count in counts.items():
         names = tuple(f"{name}-{i}" for i in range(count))
-        found.append(Role(name, cid, first, count, names=names))
+        results.append(Role(name, cid, first, count, names=names))
         first += count
-    return found
+    return results
 
 
 def training(**nodes: float) -> Cluster:
-    made = Cluster("gang", "task-topology")
+    cluster = Cluster("gang", "task-topology")
     for name, cpu in nodes.items():
-        made.node(name, cpu=cpu)
+        cluster.node(name, cpu=cpu)
     marks = ((AFFINITY, "ps,worker"), (ANTI_AFFINITY, "ps"))
-    made.job("tf", roles=roles(made, ps=2, worker=4), annotations=marks)
-    return made
+    cluster.job("tf", roles=roles(cluster, ps=2, worker=4), annotations=marks)
+    return cluster
 
 
 def test_a_bucket_for_each_that_keeps_apart_and_the_rest_dealt_out() -> None:
@@ -57,20 +57,20 @@ def test_buckets_go_to_the_nodes_that_take_most_of_them() -> None:
 
 
 def test_the_order_of_roles_is_kept() -> None:
-    made = Cluster("gang", "task-topology")
-    made.node("a", cpu=8)
+    cluster = Cluster("gang", "task-topology")
+    cluster.node("a", cpu=8)
     marks = ((TASK_ORDER, "chief,worker"),)
-    made.job("tf", roles=roles(made, worker=1, chief=1), annotations=marks)
-    session = made.open()
+    cluster.job("tf", roles=roles(cluster, worker=1, chief=1), annotations=marks)
+    session = cluster.open()
     worker, chief = session.world.session_job(0).tasks
     assert session.compare_tasks(chief, worker) < 0 < session.compare_tasks(worker, chief)
 
 
 def test_a_job_without_annotations_is_not_looked_at() -> None:
-    made = training(a=8)
-    job, states, on = made._jobs[0]
-    made._jobs[0] = (replace(job, annotations=()), states, on)
-    (plain,) = made.open().world.session_jobs()
+    job_demand = training(a=8)
+    job, states, on = job_demand._jobs[0]
+    job_demand._jobs[0] = (replace(job, annotations=()), states, on)
+    (plain,) = job_demand.open().world.session_jobs()
     assert lay_out(plain) is None
 
 
@@ -78,11 +78,11 @@ def test_its_weight_is_an_argument() -> None:
     option = PluginOption("task-topology", {"task-topology.weight": 3})
     scores = []
     for named in ("task-topology", option):
-        made = Cluster(named)
-        made.node("a", cpu=8)
-        made.node("b", cpu=1)
-        made.job("tf", roles=roles(made, ps=2), annotations=((AFFINITY, "ps"),))
-        session = made.open()
+        cluster = Cluster(named)
+        cluster.node("a", cpu=8)
+        cluster.node("b", cpu=1)
+        cluster.job("tf", roles=roles(cluster, ps=2), annotations=((AFFINITY, "ps"),))
+        session = cluster.open()
         task = session.world.session_job(0).tasks[0]
         scores.append(session.node_scores(task, np.array([0, 1])))
     assert scores[1].tolist() == (3 * scores[0]).tolist()

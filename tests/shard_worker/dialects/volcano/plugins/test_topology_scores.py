@@ -19,8 +19,8 @@ from tests.shard_worker.racks import NTA, SOFT, TIER_1, TIER_2, job_of, racks, t
 
 def scores(ssn: Session, sub: SubJob, *names: str) -> list[float]:
     rows = {name: tree_of(ssn).domains[name].rows.tolist() for name in names}
-    found = ssn.hyper_node_scores(sub, rows)
-    return [round(found[name], 6) for name in names]
+    result = ssn.hyper_node_scores(sub, rows)
+    return [round(result[name], 6) for name in names]
 
 
 def with_arguments(**arguments: object) -> Cluster:
@@ -127,8 +127,8 @@ def normal(cluster: Cluster) -> list[float]:
     ssn = cluster.open()
     (hook,) = [hook for hook in ssn.rules(BATCH_NODE_ORDER) if hook.plugin == NTA]
     task = job_of(ssn, "plain").tasks[0]
-    found = hook.scalar(task, np.arange(ssn.world.size), ssn.world)
-    return [round(score, 4) for score in found.tolist()]
+    result = hook.scalar(task, np.arange(ssn.world.size), ssn.world)
+    return [round(score, 4) for score in result.tolist()]
 
 
 def test_other_tasks_keep_out_of_empty_domains() -> None:
@@ -182,8 +182,8 @@ def test_the_lowest_tier_first_and_only_where_the_minimum_fits() -> None:
     cluster.job("x", tasks=2, topology=SOFT, min_resources=cluster.requests(cpu=2))
     ssn = cluster.open()
     job, root = job_of(ssn, "x"), tree_of(ssn).root
-    found = ssn.job_gradients(job, root, Purpose.ALLOCATE)
-    assert names(found) == [["r0", "r2", "r3"], ["row0", "row1"], [TOP]]
+    gradients = ssn.job_gradients(job, root, Purpose.ALLOCATE)
+    assert names(gradients) == [["r0", "r2", "r3"], ["row0", "row1"], [TOP]]
     inside = ssn.sub_job_gradients(job.subs[""], tree_of(ssn).domains["row0"], Purpose.ALLOCATE)
     assert names(inside) == [["r0"], ["row0"]]
 
@@ -217,8 +217,8 @@ def test_placed_tasks_bind_the_search_and_amounts_do_not() -> None:
     ssn = cluster.open()
     job, tree = job_of(ssn, "x"), tree_of(ssn)
     job.allocated_hyper_node = "r0"
-    found = ssn.job_gradients(job, tree.root, Purpose.ALLOCATE)
-    assert names(found) == [["r0", "r1"], ["row0"]]
+    gradients = ssn.job_gradients(job, tree.root, Purpose.ALLOCATE)
+    assert names(gradients) == [["r0", "r1"], ["row0"]]
     assert names(ssn.job_gradients(job, tree.domains["r1"], Purpose.ALLOCATE)) == [["r1"]]
     assert ssn.job_gradients(job, tree.domains["row1"], Purpose.ALLOCATE) == []
 

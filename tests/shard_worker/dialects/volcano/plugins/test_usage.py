@@ -13,12 +13,12 @@ BUSY, HALF, IDLE = {"cpu": 95.0, "memory": 10.0}, {"cpu": 50.0, "memory": 50.0},
 
 
 def run(used: dict[str, dict[str, float]], tasks: int = 1, **arguments: Any) -> Result:
-    made = Cluster("gang", PluginOption("usage", arguments))
+    cluster = Cluster("gang", PluginOption("usage", arguments))
     for name in ("a", "b", "c"):
-        made.node(name, cpu=4)
-    made.job("job", tasks=tasks, minimum=1, cpu=2)
-    made.world.objects.usage.update(used)
-    return made.run()
+        cluster.node(name, cpu=4)
+    cluster.job("job", tasks=tasks, minimum=1, cpu=2)
+    cluster.world.objects.usage.update(used)
+    return cluster.run()
 
 
 def test_the_idlest_node_is_taken_and_a_busy_one_never() -> None:

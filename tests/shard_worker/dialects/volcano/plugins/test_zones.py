@@ -29,8 +29,8 @@ def tdm(*, hour: float, actions: tuple[str, ...] = ("allocate",), **arguments: o
 class TestHours:
     def test_of_one_day_and_over_midnight(self) -> None:
         day, night = Hours(10 * 3600, 21 * 3600), Hours(21 * 3600, 6 * 3600)
-        found = [(h, day.at(h * HOUR), night.at(h * HOUR)) for h in (5, 9, 10, 21, 23, 24 + 12)]
-        assert found == [
+        results = [(h, day.at(h * HOUR), night.at(h * HOUR)) for h in (5, 9, 10, 21, 23, 24 + 12)]
+        assert results == [
             (5, False, True),
             (9, False, False),
             (10, True, False),
