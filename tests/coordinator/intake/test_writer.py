@@ -162,7 +162,12 @@ async def test_what_make_raises_goes_to_its_caller_alone(writer: IntakeWriter) -
         writer.submit([node("n")]),
         return_exceptions=True,
     )
-    assert [type(a).__name__ for a in answers] == ["ChangeResult", "Problem", "KeyError", "Admission"]
+    assert [type(a).__name__ for a in answers] == [
+        "ChangeResult",
+        "Problem",
+        "KeyError",
+        "Admission",
+    ]
 
 
 async def test_a_change_sees_what_came_before_it_published(
