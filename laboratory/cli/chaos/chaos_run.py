@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from coordinator.cli.options.failure import CommandError
+from coordinator.cli.options.failure import EXIT_ERROR, CommandError
+from coordinator.cli.options.options import Output
 from laboratory.cli.chaos.chaos_options import ChaosCluster, ChaosOptions
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from laboratory.chaos.kubernetes.run import KubernetesChaos
+    from laboratory.chaos.run import Chaos
+    from laboratory.cli.stack import Workspace
 
 NODES, UNITS = 24, 8
 KUBERNETES_NODES, KUBERNETES_CORES = 12, 8
@@ -61,7 +70,6 @@ def _run_simulated(options: ChaosOptions) -> int:
     from laboratory.chaos.plan import plan
     from laboratory.chaos.run import Chaos
     from laboratory.chaos.timeline import ChaosTimeline
-    from laboratory.cli.chaos.chaos_verdict import run_and_tell
     from laboratory.cli.stack import workspace
     from laboratory.workloads.generators import ClusterShape
 
@@ -89,7 +97,7 @@ def _run_simulated(options: ChaosOptions) -> int:
             post_limit=options.post_limit / 1000,
             timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
         )
-        return run_and_tell(chaos, space, console, options.output)
+        return _run_and_tell(chaos, space, console, options.output)
 
 
 def _run_on_kubernetes(options: ChaosOptions, servers: Path) -> int:
@@ -103,7 +111,6 @@ def _run_on_kubernetes(options: ChaosOptions, servers: Path) -> int:
     from laboratory.chaos.kubernetes.volcano import VolcanoChaos
     from laboratory.chaos.plan import KUBERNETES_TARGETS, STANDBY, plan
     from laboratory.chaos.timeline import ChaosTimeline
-    from laboratory.cli.chaos.chaos_verdict import run_and_tell
     from laboratory.cli.control_plane import own_control_plane
     from laboratory.cli.stack import workspace
     from shared.telemetry.logging import configure_logging
@@ -136,4 +143,40 @@ def _run_on_kubernetes(options: ChaosOptions, servers: Path) -> int:
             loss=draw_loss(options.seed, options.duration) if options.faults else None,
             timeline=ChaosTimeline(lambda line: console.print(line, markup=False, soft_wrap=True)),
         )
-        return run_and_tell(chaos, space, console, options.output)
+        return _run_and_tell(chaos, space, console, options.output)
+
+
+def _run_and_tell(
+    chaos: Chaos | KubernetesChaos, space: Workspace, console: Console, output: Output
+) -> int:
+    """Carry the run out and show the result. Returns the exit code. Raises CommandError."""
+    from laboratory.cli.stack import run_to_exit_code
+
+    async def run() -> int:
+        await chaos.run()
+        return 0
+
+    if code := run_to_exit_code(run):
+        return code
+    return _tell(chaos, space, console, output)
+
+
+def _tell(
+    chaos: Chaos | KubernetesChaos, space: Workspace, console: Console, output: Output
+) -> int:
+    """The timeline with what was found out at the end, the result, the exit code."""
+    from rich.console import Console
+
+    report = chaos.report
+    console.print("\nTimeline")
+    for line in chaos.timeline.in_order():
+        console.print(line, markup=False, soft_wrap=True)
+    if output is Output.JSON:
+        typer.echo(report.line())
+    else:
+        Console(soft_wrap=True).print(report.table())
+    if report.ok:
+        return 0
+    space.keep = True
+    console.print(f"History: {space.history}\nLogs: {space.settings.run_dir}", markup=False)
+    return EXIT_ERROR

@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from shard_worker.dialects.kai.model import amounts_of
+from shard_worker.dialects.kai.node_kinds import divisible
 from shard_worker.dialects.kai.rules.amounts import NOTHING, RESOURCES, Amounts
 from shard_worker.dialects.kai.rules.fair_share import QueueDemand, fair_shares
 from shard_worker.dialects.kai.rules.queue_order import Candidate, QueueFigures, first
-from shard_worker.dialects.kai.service_totals import DivisibleTotal
 from shard_worker.framework.session import Session
 from shard_worker.session_model.queue_totals import used
 from shard_worker.session_model.workload import Amounts as BySlot
 from shard_worker.session_model.workload import ClusterInfo, QueueInfo
 from shared.codec.packed import replace
 from shared.model.kai import KaiQueue
-from shared.policy.kai_model import KaiPolicy
+from shared.model.model import Node
+from shared.policy.kai_model import KaiOptions, KaiPolicy
 from shared.policy.model import Policy
 from shared.units.queue_slots import GPU_SHARE
 from shared.units.slots import CPU, MEMORY
@@ -204,3 +205,50 @@ def demand_of(record: KaiQueue, requested: Amounts, *, usage: Amounts = NOTHING)
 def share_of(record: KaiQueue, part: str) -> Amounts:
     """A queue's quotas, limits or weights."""
     return Amounts(*(getattr(getattr(record, name), part) for name in RESOURCES))
+
+
+NOT_READY = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+"""Taints that Kubernetes gives a node that is not ready."""
+
+ForeignUse = Mapping[int | str, object]
+"""Slot or named thing -> what pods of other schedulers use of it."""
+
+
+class DivisibleTotal:
+    """Total to divide among queues: ready nodes, less what pods of other schedulers use there.
+
+    Kept by node: when one changes only that one is counted anew.
+    """
+
+    def __init__(self, options: KaiOptions) -> None:
+        self._options = options
+        self._nodes: dict[int, tuple[Node, ForeignUse | None, Amounts]] = {}
+        self._total = NOTHING
+        self._revision = -1
+
+    def of(self, cluster: ClusterInfo) -> Amounts:
+        if cluster.nodes_revision != self._revision:
+            self._revision = cluster.nodes_revision
+            self._read(cluster)
+        return self._total
+
+    def _read(self, cluster: ClusterInfo) -> None:
+        for row in self._nodes.keys() - cluster.nodes.keys():
+            self._total = self._total.minus(self._nodes.pop(row)[2])
+        for row, node in cluster.nodes.items():
+            foreign = cluster.foreign.get(row)
+            before = self._nodes.get(row)
+            if before is not None and before[0] is node and before[1] is foreign:
+                continue
+            offered = self._of_node(node, foreign, cluster)
+            self._total = self._total.plus(offered).minus(NOTHING if before is None else before[2])
+            self._nodes[row] = node, foreign, offered
+
+    def _of_node(self, node: Node, foreign: ForeignUse | None, cluster: ClusterInfo) -> Amounts:
+        if any(taint.key in NOT_READY for taint in node.taints):
+            return NOTHING
+        offered = amounts_of(node.allocatable, cluster.names)
+        if foreign:
+            slots = ((at, n) for at, n in foreign.items() if type(at) is int and type(n) is int)
+            offered = offered.minus(amounts_of(tuple(slots), cluster.names))
+        return divisible(offered, node.labels, self._options)

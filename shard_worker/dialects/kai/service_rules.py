@@ -7,7 +7,9 @@ columns. Both use the same rules (:mod:`shard_worker.dialects.kai.rules`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from math import inf
 
 from shard_worker.dialects.kai.actions import consolidation
 from shard_worker.dialects.kai.actions.run import EVICTING
@@ -26,9 +28,9 @@ from shard_worker.dialects.kai.service.node_scores import (
     NodePlacementScores,
     SharingOrder,
 )
-from shard_worker.dialects.kai.service.stale import StaleRule
 from shard_worker.dialects.kai.service.turn_session import OWN_SHARD
 from shard_worker.dialects.kai.service_queues import order_queues
+from shard_worker.framework.broken_gangs import BrokenGang
 from shard_worker.framework.flat_rules import LevelScores
 from shard_worker.framework.rules import PERMIT, REJECT
 from shard_worker.framework.session import Session
@@ -37,10 +39,12 @@ from shard_worker.session_model.job import SessionJob
 from shard_worker.session_model.workload import ClusterInfo, JobInfo, Progress
 from shard_worker.session_model.world import World
 from shared.manifests.kai.groups import UNSCHEDULABLE
+from shared.messages.messages import HOLDING, TaskState
 from shared.messages.reason import Reason
 from shared.messages.skips import written
 from shared.model.gpu_request import WHOLE
 from shared.model.kai import PREEMPTIBLE_BELOW, KaiPodGroup
+from shared.model.model import Job
 from shared.model.node_pool import node_pool_of
 from shared.policy.kai_model import KaiPolicy, SearchBudgets
 from shared.policy.model import PluginOption, Policy
@@ -248,3 +252,42 @@ ORDERS: Mapping[str, Callable[[Session], None]] = {
     "taskorder": lambda session: session.add_task_order_fn(key=task_priority),
 }
 """Plugin -> how it registers."""
+
+
+class StaleRule:
+    """Broken gangs by the states of their tasks, and for how long they may be so."""
+
+    def __init__(self, usual: float) -> None:
+        """``usual``: seconds, for groups that do not say so themselves; negative: for ever."""
+        self._usual = usual
+
+    def judge(self, info: JobInfo, states: bytearray, cluster: ClusterInfo) -> BrokenGang | None:
+        """None where the job is no broken gang. One of which a task has succeeded is about to
+        end."""
+        if info.qid < 0:  # it is another node pool's, or nobody's
+            return None
+        job, held = info.job, Counter[str]()
+        for role in job.roles:
+            part = states[role.first : role.first + role.count]
+            held[role.name] += sum(map(part.count, HOLDING))
+        if TaskState.SUCCEEDED in states or not held.total():
+            return None
+        group = cluster.objects.kai_groups.get(job.key) if job.kind == "PodGroup" else None
+        if not _lacks(job, group, held):
+            return None
+        grace, since = self._usual, None
+        if group is not None:
+            since = group.stale_since
+            grace = grace if group.staleness_grace is None else group.staleness_grace
+        return BrokenGang(grace if grace >= 0 else inf, since)
+
+
+def _lacks(job: Job, group: KaiPodGroup | None, held: Counter[str]) -> bool:
+    if group is not None and group.sub_groups:
+        return lacking_sub_group(group, held) is not None
+    if held.total() < job.groups[0].minimum:
+        return True
+    members: Counter[int] = Counter()
+    for role in job.roles:
+        members[role.group] += held[role.name]
+    return any(members[at] < part.minimum for at, part in enumerate(job.groups) if at)
