@@ -17,6 +17,7 @@ from coordinator.cli.options.options import (
     Seed,
     Shards,
 )
+from laboratory.cli.sizes import MOST_NODES, MOST_PODS
 
 
 class BenchSize(StrEnum):
@@ -50,10 +51,10 @@ class BenchOptions:
         ),
     ]
     other_nodes: Annotated[
-        int | None, typer.Option("--nodes", min=1, help="Another number of nodes")
+        int | None, typer.Option("--nodes", min=1, max=MOST_NODES, help="Another number of nodes")
     ] = None
     other_pods: Annotated[
-        int | None, typer.Option("--pods", min=1, help="Another number of pods")
+        int | None, typer.Option("--pods", min=1, max=MOST_PODS, help="Another number of pods")
     ] = None
     shards: Shards = 4
     mode: ModeOption = ModeChoice.SOFT

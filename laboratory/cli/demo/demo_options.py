@@ -16,6 +16,7 @@ from coordinator.cli.options.options import (
     Seed,
     Shards,
 )
+from laboratory.cli.sizes import MOST_NODES, MOST_PER_NODE
 
 TRACE = "What to run"
 CLUSTER = "The cluster"
@@ -70,13 +71,17 @@ class DemoOptions:
         ),
     ] = False
     nodes: Annotated[
-        int, typer.Option("--nodes", min=1, rich_help_panel=CLUSTER, help="Number of nodes")
+        int,
+        typer.Option(
+            "--nodes", min=1, max=MOST_NODES, rich_help_panel=CLUSTER, help="Number of nodes"
+        ),
     ] = 1000
     gpus_per_node: Annotated[
         int | None,
         typer.Option(
             "--gpus-per-node",
             min=1,
+            max=MOST_PER_NODE,
             rich_help_panel=CLUSTER,
             help="GPUs of every node (8 if nothing is said); each task asks for one",
         ),
@@ -86,6 +91,7 @@ class DemoOptions:
         typer.Option(
             "--cpus-per-node",
             min=1,
+            max=MOST_PER_NODE,
             rich_help_panel=CLUSTER,
             help="CPUs of every node, in place of GPUs; each task asks for one. 2 for .swf traces "
             "if nothing is said",

@@ -16,6 +16,7 @@ import typer
 from coordinator.cli.options.failure import EXIT_USAGE, CommandError, as_command_errors
 from coordinator.cli.options.options import ModeChoice, ModeOption, Output, OutputOption
 from coordinator.cli.options.policy_file import read_policy
+from laboratory.cli.sizes import MOST_NODES, MOST_PER_NODE
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,9 +45,17 @@ def scaling(
     jobs: Annotated[
         int, typer.Option("--jobs", min=1, help="First N jobs by submission, all of them at once")
     ] = 5000,
-    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Number of nodes")] = 80,
+    nodes: Annotated[
+        int, typer.Option("--nodes", min=1, max=MOST_NODES, help="Number of nodes")
+    ] = 80,
     gpus_per_node: Annotated[
-        int, typer.Option("--gpus-per-node", min=1, help="GPUs of every node; a task asks for one")
+        int,
+        typer.Option(
+            "--gpus-per-node",
+            min=1,
+            max=MOST_PER_NODE,
+            help="GPUs of every node; a task asks for one",
+        ),
     ] = 8,
     shards: Annotated[
         str,
