@@ -92,7 +92,8 @@ def test_a_wrong_column_is_told_in_one_sentence(quadrant: Quadrant, tmp_path: Pa
         "demo", "--trace", str(path), "--columns", "submit=wen,duration=secs,gpus=gpus"
     )
     assert (code, out) == (1, "")
-    assert error.startswith("Error: jobs.csv: there is no column 'wen' for submit")
+    last = error.splitlines()[-1]
+    assert last.startswith("Error: jobs.csv: there is no column 'wen' for submit")
     assert "did you mean 'when'" in error
     assert "when, secs, gpus" in error
 
