@@ -26,35 +26,33 @@ ENTRIES = (
     CommandEntry(
         "describe",
         "coordinator.cli.objects.describe",
-        "Show objects in full, with what happened to them",
+        "Show objects in full, with conditions and events",
         OBJECTS,
     ),
     CommandEntry(
-        "apply", "coordinator.cli.objects.apply", "Create or change objects as files say", OBJECTS
+        "apply", "coordinator.cli.objects.apply", "Create or change objects from files", OBJECTS
     ),
     CommandEntry("diff", "coordinator.cli.objects.diff", "Show what apply would change", OBJECTS),
     CommandEntry(
         "delete",
         "coordinator.cli.objects.delete",
-        "Delete objects, by name, by label or as files say",
+        "Delete objects by name, by label or from files",
         OBJECTS,
     ),
     CommandEntry(
         "wait", "coordinator.cli.objects.wait", "Wait until objects are in a state", OBJECTS
     ),
-    CommandEntry(
-        "events", "coordinator.cli.objects.events", "Show what happened, oldest first", OBJECTS
-    ),
+    CommandEntry("events", "coordinator.cli.objects.events", "Show events, oldest first", OBJECTS),
     CommandEntry(
         "explain",
         "coordinator.cli.scheduling.explain",
-        "Tell why a job or pod waits, or why it is where it is",
+        "Explain why a job or pod waits, or why it is where it is",
         ANSWERS,
     ),
     CommandEntry(
         "story",
         "coordinator.cli.scheduling.story",
-        "Tell what happened to a job or pod, in order, from its submission on",
+        "Show the history of a job or pod, from its submission on",
         ANSWERS,
     ),
     CommandEntry(
@@ -66,13 +64,13 @@ ENTRIES = (
     CommandEntry(
         "plan",
         "coordinator.cli.scheduling.plan",
-        "Tell where jobs would go, without submitting them",
+        "Show where jobs would go, without submitting them",
         ANSWERS,
     ),
     CommandEntry(
         "top",
         "coordinator.cli.scheduling.top",
-        "Watch the cluster: shards, queues, and what waits for what",
+        "Watch the cluster: shards, queues, and why jobs wait",
         ANSWERS,
     ),
     CommandEntry(
@@ -116,7 +114,7 @@ ENTRIES = (
     CommandEntry(
         "doctor",
         "coordinator.cli.admin.doctor_command",
-        "Check this machine and its settings, and say the remedy for what is wrong",
+        "Check this machine and its settings, with a remedy for each problem",
         LOOK_AFTER,
     ),
     CommandEntry(

@@ -17,13 +17,13 @@ OWN = (
     CommandEntry(
         "bench",
         "laboratory.cli.bench.bench",
-        "Measure tasks per second, and what each task costs every process",
+        "Measure tasks per second, and the cost of a task in each process",
         LABORATORY,
     ),
     CommandEntry(
         "scaling",
         "laboratory.cli.replay.scaling",
-        "Run the same backlog with more and more shards, on virtual time, and compare",
+        "Run one backlog with different numbers of shards, on virtual time, and compare",
         LABORATORY,
     ),
     CommandEntry(
@@ -36,13 +36,13 @@ OWN = (
     CommandEntry(
         "replay",
         "laboratory.cli.replay.replay",
-        "Decide recorded cluster states: what would be bound, evicted and promised, and why not",
+        "Decide a recorded cluster again: binds, evictions, nominations and reasons",
         LABORATORY,
     ),
     CommandEntry(
         "snapshot",
         "laboratory.cli.replay.snapshot",
-        "Write a dump of a running service: everything that decides, as objects",
+        "Write a dump of a running service: all objects that affect decisions",
         LABORATORY,
     ),
 )

@@ -47,10 +47,10 @@ def check(
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check policy files, and tell what they mean
+    """Check policy files and show their effect
 
-    Ends with 0 where all can be used, with 1 where one cannot; then every mistake found is told by
-    its field, with the nearest name where there is one.
+    Ends with 0 if all are valid and with 1 otherwise. Every mistake is reported with its field and
+    the nearest valid name.
     """
     results = [_judge(file) for file in files]
     if output is Output.JSON:
@@ -127,17 +127,17 @@ def show(
         typer.Option("--output", "-o", help="A table for people, JSON or YAML for scripts"),
     ] = ReportForm.TABLE,
     origin: Annotated[
-        bool, typer.Option("--origin", help="Tell where each value is from, and what it is for")
+        bool, typer.Option("--origin", help="Show the origin and the meaning of each value")
     ] = False,
     shards: Annotated[int | None, typer.Option("--shards", help="As in quadrant up")] = None,
     mode: Annotated[ModeChoice | None, typer.Option("--mode", help="As in quadrant up")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="As in quadrant up")] = None,
     policy: Annotated[Path | None, typer.Option("--policy", help="As in quadrant up")] = None,
 ) -> None:
-    """Show the settings and the policy that count here
+    """Show the settings and the policy in force
 
-    A flag goes before a QUADRANT_* variable, that before the file QUADRANT_SETTINGS_FILE names,
-    and that before the default. Secrets are never shown.
+    A flag overrides a QUADRANT_* variable, which overrides the file named by
+    QUADRANT_SETTINGS_FILE, which overrides the default. Secrets are never shown.
     """
     from coordinator.cli.admin.effective import effective
     from shared.policy.model import PolicyError

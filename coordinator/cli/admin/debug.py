@@ -49,7 +49,7 @@ def profile(
 ) -> None:
     """Sample the stacks of a process while it works, and show where it spends its time
 
-    A hundred samples a second, of all its threads; what waits counts, too. Needs role admin.
+    A hundred samples per second of all threads, including waiting ones. Needs role admin.
 
     Examples:
 
@@ -78,11 +78,10 @@ def profile(
 
 @app.command()
 def dump(*, role: Role, output: OutputOption = Output.TABLE, connection: Connection) -> None:
-    """Show what a process believes: nodes, queues, jobs, versions, what waits in it
+    """Show a process's state: nodes, queues, jobs, versions, open work
 
-    A worker tells of its view of the nodes and the version of each that it has read, the
-    coordinator of its queues, jobs and shards. Compare the two where a decision is odd. Needs role
-    admin.
+    A worker shows its view of the nodes with their versions; the coordinator shows its queues, jobs
+    and shards. Compare the two if a decision looks wrong. Needs role admin.
 
     Examples:
 
@@ -112,10 +111,10 @@ def dump(*, role: Role, output: OutputOption = Output.TABLE, connection: Connect
 def loglevel(
     *,
     role: Role,
-    level: Annotated[LogLevel, typer.Argument(help="From which level on it logs")],
+    level: Annotated[LogLevel, typer.Argument(help="Lowest level to log")],
     connection: Connection,
 ) -> None:
-    """Change from which level on a process logs, until it ends
+    """Change the log level of a process until it ends
 
     Needs role admin.
 

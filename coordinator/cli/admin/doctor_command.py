@@ -28,10 +28,10 @@ def doctor(
         Path | None, typer.Option("--policy", metavar="FILE", help="Check this policy file")
     ] = None,
 ) -> None:
-    """Check this machine and its settings, and say the remedy for what is wrong
+    """Check this machine and its settings, with a remedy for each problem
 
     Starts the embedded ledger in a temporary directory, imports Ray in a process of its own, and
-    leaves nothing behind. Ends with 1 where a check failed; warnings alone end with 0.
+    leaves nothing behind. Ends with 1 if a check failed; warnings alone end with 0.
     """
     from coordinator.cli.admin.doctor import DoctorPlace, DoctorVerdict, examine
     from coordinator.cli.admin.doctor_checks import CHECKS

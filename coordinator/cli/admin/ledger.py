@@ -35,9 +35,9 @@ app = CommandGroup(no_args_is_help=True)
 
 @app.command()
 def show(output: OutputOption = Output.TABLE) -> None:
-    """Show which ledger it is, what it holds, who leads, and whether it is the expected one
+    """Show the ledger's identity, content and leader, and whether it is the expected ledger
 
-    Ends with 0 where it is the expected one or a new one, else with 1.
+    Ends with 0 if it is the expected ledger or a new one, otherwise with 1.
     """
     settings = _settings()
     expected = _known(settings)
@@ -60,10 +60,10 @@ def restore(
         bool, typer.Option("--yes", help="Do it; without, only tell what would be lost")
     ] = False,
 ) -> None:
-    """Accept the ledger that is there, although another or a newer one was expected
+    """Accept the ledger of this server although another or a newer one was expected
 
-    For after a disk was lost or a copy was brought back. An empty server becomes a new ledger; an
-    old copy is taken as it is. What is missing in it is lost: it is told before anything is done.
+    Use it after a lost disk or a restored backup. An empty server becomes a new ledger; an old copy
+    is accepted as it is. Missing data is lost; the command says so before it does anything.
     """
     settings = _settings()
     expected = _known(settings)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 app = CommandGroup(no_args_is_help=True)
 
 NameOption = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="Whose it is; shown where it is refused")
+    str, typer.Option("--name", metavar="NAME", help="Name of the token's owner, shown in refusals")
 ]
 RoleOption = Annotated[
     str,
@@ -44,7 +44,9 @@ def new(
     queue: Annotated[
         list[str] | None,
         typer.Option(
-            "--queue", metavar="QUEUE", help="Where it may submit to; may be repeated; none = all"
+            "--queue",
+            metavar="QUEUE",
+            help="Queues that it may submit to; may be repeated; none = all",
         ),
     ] = None,
     namespace: Annotated[
@@ -52,7 +54,7 @@ def new(
         typer.Option(
             "--namespace",
             metavar="NAMESPACE",
-            help="Where it may read and write; may be repeated; none = all",
+            help="Namespaces that it may read and write; may be repeated; none = all",
         ),
     ] = None,
     priority_class: Annotated[
@@ -60,17 +62,18 @@ def new(
         typer.Option(
             "--priority-class",
             metavar="CLASS",
-            help="What its jobs may name; may be repeated; none = all but system classes",
+            help="Priority classes that its jobs may name; may be repeated; none = all but system "
+            "classes",
         ),
     ] = None,
     file: Annotated[
         str, typer.Option("--file", metavar="FILE", help="Add it to this file; made if missing")
     ] = "",
 ) -> None:
-    """Make a token, and print it: it is not shown again
+    """Make a token and print it once
 
     The token goes to stdout, the entry for the server's file (QUADRANT_TOKENS_FILE) to stderr, or
-    with --file into that file. A running server takes up a changed file within seconds.
+    with --file into that file. A running server reads a changed file within seconds.
     """
     from coordinator.api.auth.tokens import TokenError, entry_of, new_token
 
@@ -103,9 +106,9 @@ def list_tokens(
     ] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the tokens of a file: names, roles, and what they are limited to
+    """List the tokens of a file: names, roles and limits
 
-    What a token is cannot be told from the file: it holds hashes.
+    The file holds hashes, so the tokens themselves cannot be shown.
     """
     book = _read(Path(_named(file)))
     principals = [entry.principal for entry in book.entries]

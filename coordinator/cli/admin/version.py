@@ -20,10 +20,10 @@ def version(
 ) -> None:
     """Print the version of this command and of the server
 
-    Where no server was named and none answers, only the first. With it, the schema of the ledger
-    that this version reads (one of an older schema is taken up at the first start), and its wire,
-    a digest of what coordinators and workers have in common: two versions with the same schema and
-    wire may serve side by side.
+    Without a server, only that of the command. With it, the schema of the ledger that this version
+    reads (one of an older schema is taken up at the first start), and its wire, a digest of what
+    coordinators and workers have in common: two versions with the same schema and wire may serve
+    side by side.
     """
     from coordinator.cli.client.session import session
     from coordinator.cli.options.failure import CommandError

@@ -57,7 +57,7 @@ DryRunOption = Annotated[
     typer.Option(
         "--dry-run",
         metavar="HOW",
-        help="Change nothing: only look here (client), or let the server judge (server)",
+        help="Change nothing: check here (client) or on the server (server)",
     ),
 ]
 _TARGETS = typer.Argument(

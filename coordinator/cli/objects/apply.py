@@ -32,9 +32,9 @@ def apply(
     output: Output = "",
     connection: Connection,
 ) -> None:
-    """Create or change objects as files say
+    """Create or change objects from files
 
-    Each object is judged alone and told on a line of its own; ends with 1 where one was refused.
+    Each object is checked by itself and reported on its own line; ends with 1 if any was refused.
     Files are YAML or JSON, of one or several documents, or a List.
 
     Examples:

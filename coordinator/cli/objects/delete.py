@@ -48,15 +48,15 @@ def delete(
     ] = True,
     timeout: Annotated[
         str,
-        typer.Option("--timeout", metavar="TIME", help="How long at most: 30s, 2m; 0 = for ever"),
+        typer.Option("--timeout", metavar="TIME", help="Maximum time: 30s, 2m; 0 = for ever"),
     ] = "0",
     ignore_not_found: Annotated[
-        bool, typer.Option("--ignore-not-found", help="End well where a name is not there")
+        bool, typer.Option("--ignore-not-found", help="Succeed if a name does not exist")
     ] = False,
     dry_run: DryRunOption = DryRunChoice.NONE,
     connection: Connection,
 ) -> None:
-    """Delete objects, by name, by label or as files say
+    """Delete objects by name, by label or from files
 
     Waits until they are gone: a job keeps its name until its last task has ended.
 

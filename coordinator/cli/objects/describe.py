@@ -32,9 +32,9 @@ def describe(
     field_selector: FieldSelector = "",
     connection: Connection,
 ) -> None:
-    """Show objects in full, with what happened to them
+    """Show objects in full, with conditions and events
 
-    Labels, specification, status, why it waits, conditions and events.
+    Labels, specification, status, the reason it waits, conditions and events.
 
     Examples:
 

@@ -23,8 +23,8 @@ def diff(
 ) -> None:
     """Show what apply would change
 
-    The server judges the files and changes nothing. Ends with 0 where nothing would change, with 1
-    where something would, and with 2 after an error.
+    The server checks the files and changes nothing. Ends with 0 if nothing would change, with 1 if
+    something would, and with 2 after an error.
     """
     from coordinator.cli.client.session import session
 

@@ -40,15 +40,13 @@ def events(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Show the events, and then every new one")
     ] = False,
-    watch_only: Annotated[
-        bool, typer.Option("--watch-only", help="Show new events alone, not what happened before")
-    ] = False,
+    watch_only: Annotated[bool, typer.Option("--watch-only", help="Show only new events")] = False,
     no_headers: NoHeaders = False,
     connection: Connection,
 ) -> None:
-    """Show what happened, oldest first
+    """Show events, oldest first
 
-    Events live as long as the coordinator does.
+    Events are kept until the coordinator ends.
 
     Examples:
 

@@ -31,23 +31,23 @@ def get(
         bool, typer.Option("--watch", "-w", help="Show the objects, and then every change of them")
     ] = False,
     watch_only: Annotated[
-        bool, typer.Option("--watch-only", help="Show changes alone, not what is there now")
+        bool, typer.Option("--watch-only", help="Show only changes, not the present objects")
     ] = False,
     no_headers: NoHeaders = False,
     sort_by: Annotated[
         str, typer.Option("--sort-by", metavar="PATH", help="Order by this field: .metadata.name")
     ] = "",
     ignore_not_found: Annotated[
-        bool, typer.Option("--ignore-not-found", help="End well where a name is not there")
+        bool, typer.Option("--ignore-not-found", help="Succeed if a name does not exist")
     ] = False,
     show_managed_fields: Annotated[
-        bool, typer.Option("--show-managed-fields", help="With json and yaml: who wrote what")
+        bool, typer.Option("--show-managed-fields", help="With json and yaml: owners of fields")
     ] = False,
     connection: Connection,
 ) -> None:
     """Show objects: pods, nodes, jobs, podgroups, queues, shards, events
 
-    Kinds are those the server has, in plural, singular or short: quadrant get po,q
+    Kinds may be plural, singular or short: quadrant get po,q
 
     Examples:
 

@@ -54,7 +54,7 @@ def wait(
     ],
     timeout: Annotated[
         str,
-        typer.Option("--timeout", metavar="TIME", help="How long at most: 30s, 2m; 0 = look once"),
+        typer.Option("--timeout", metavar="TIME", help="Maximum time: 30s, 2m; 0 = look once"),
     ] = "30s",
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
@@ -65,7 +65,7 @@ def wait(
 ) -> None:
     """Wait until objects are in a state
 
-    Ends with 1 when the time is over.
+    Ends with 1 after the timeout.
 
     Examples:
 

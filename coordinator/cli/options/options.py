@@ -28,8 +28,8 @@ _SHARDS = typer.Option(
 )
 _MODE = typer.Option(
     "--mode",
-    help="What a shard's border means: a preference for own nodes (soft), a wall (hard), "
-    "or nothing at all (none)",
+    help="Use of other shards' nodes: own nodes first (soft), own nodes only (hard), or "
+    "all alike (none)",
 )
 _SEED = typer.Option("--seed", min=0, help="Start of all random choices: the workload, ties")
 

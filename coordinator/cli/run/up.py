@@ -98,10 +98,10 @@ def up(
     """Start the ledger, Ray, the coordinator and a simulated cluster, and keep them running
 
     Prints the address of the HTTP interface on the first line of stdout, and how to use it on
-    stderr: a kubeconfig for kubectl and for this command. A process that dies is started again;
-    one that dies five times within a minute ends everything. Ctrl-C stops everything; what was
-    acknowledged is in the ledger's files and is there again after the next start. What no option
-    says is taken from the environment (QUADRANT_...); see: quadrant config show --origin
+    stderr: a kubeconfig for kubectl and for this command. A process that dies is started again; one
+    that dies five times within a minute ends everything. Ctrl-C stops everything; acknowledged
+    objects are in the ledger's files and are back after the next start. Other settings come from
+    the environment (QUADRANT_...); see: quadrant config show --origin
     """
     host, port = _host_and_port(listen)
     from coordinator.api.listener.listener import listener_options

@@ -53,11 +53,10 @@ def explain(
     output: Output = "",
     connection: Connection,
 ) -> None:
-    """Tell why a job or pod waits, or why it is where it is
+    """Explain why a job or pod waits, or why it is where it is
 
-    Every node is counted once, by the first check that keeps it out, so that the counts add up.
-    job finds a PodGroup too where there is no Job of the name; of a pod its job is told, and
-    itself.
+    Every node is counted once, under the first check that excludes it, so that the counts add up.
+    If there is no Job of the name, job finds a PodGroup. For a pod, its job is explained too.
 
     Examples:
 

@@ -25,13 +25,14 @@ def plan(
     output: Output = "",
     connection: Connection,
 ) -> None:
-    """Tell where jobs would go, without submitting them
+    """Show where jobs would go, without submitting them
 
-    Each job is tried on the live state, on top of those before it, and everything is undone: now
-    (where), after what is leaving, not now and why, or never. It is no reservation.
+    Each job is tried on the live state together with the jobs before it, and everything is undone.
+    The answer is now (with nodes), after leaving tasks, not now (with the reason), or never.
+    Nothing is reserved.
 
-    Ends with 0 where all would start now, 10 where one would wait, 11 where one can never run or
-    is refused, 1 on an error.
+    Ends with 0 if all would start now, 10 if one would wait, 11 if one can never run or is refused,
+    1 on an error.
 
     Examples:
 

@@ -38,10 +38,10 @@ def list_queues(
     no_headers: NoHeaders = False,
     connection: Connection,
 ) -> None:
-    """List queues: share, weight, what they have and are due, what waits in them and why
+    """List queues: share, weight, usage, deserved share, waiting jobs and their reasons
 
-    Under a policy of KAI's: the tree of queues, with quota, limit, weight, fair share and what they
-    hold of each resource; -o wide shows resources too that the cluster has none of.
+    Under a policy of KAI's: the tree of queues, with quota, limit, weight, fair share and usage of
+    each resource; -o wide includes resources that the cluster lacks.
     """
     from coordinator.cli.client.session import session
     from coordinator.cli.output.printing import TextColumns, form_of, one_or_list, write, write_form
@@ -72,7 +72,7 @@ def list_queues(
 
 @app.command()
 def describe(names: Names, *, connection: Connection) -> None:
-    """Show queues in full, with what happened to them
+    """Show queues in full, with events
 
     Under a policy of KAI's: first their shares, with those of the queues above and below them.
     """
@@ -93,11 +93,10 @@ def describe(names: Names, *, connection: Connection) -> None:
 
 @app.command("order")
 def queue_order(*, output: Output = "", connection: Connection) -> None:
-    """Tell whose turn is next, and which of KAI's eight steps decides between the queues
+    """Show the next job of each queue in order, and which of KAI's eight steps decides
 
-    The next job of each queue that has one, in the order in which they get their turn as things
-    stand now; a turn changes what comes after it. As in the service, queues are compared by what
-    they have together with the next job of each. Only under a policy of KAI's.
+    The order holds for the present state; each turn changes it. As in the service, queues are
+    compared by their usage including the next job. Only under a policy of KAI's.
     """
     from coordinator.cli.client.session import session
     from coordinator.cli.output.printing import TextColumns, form_of, write, write_form
@@ -124,7 +123,7 @@ def queue_shares(
         str,
         typer.Option(
             metavar="AMOUNTS",
-            help="What to divide, as cpu=64,memory=256Gi,nvidia.com/gpu=16; otherwise the Nodes",
+            help="Amounts to divide, as cpu=64,memory=256Gi,nvidia.com/gpu=16; otherwise the Nodes",
         ),
     ] = "",
     policy: Annotated[
@@ -132,10 +131,10 @@ def queue_shares(
     ] = None,
     output: Output = "",
 ) -> None:
-    """Divide what a file describes among its queues by KAI's rules, without a server
+    """Divide a file's nodes among its queues by KAI's rules, without a server
 
-    FILE has Queues of scheduling.run.ai/v2 and Nodes, such as quadrant snapshot or kubectl get
-    writes them. A queue asks for its status.requested; one that does not say asks for everything.
+    FILE has Queues of scheduling.run.ai/v2 and Nodes, as quadrant snapshot or kubectl get writes
+    them. A queue requests its status.requested, or everything if it has none.
 
     Examples:
 
@@ -171,11 +170,10 @@ def close_queue(
     dry_run: DryRunOption = DryRunChoice.NONE,
     connection: Connection,
 ) -> None:
-    """Close queues: nothing new of theirs is placed, what runs goes on
+    """Close queues: no new tasks are placed, running tasks go on
 
-    On a Kubernetes cluster, reached by its kubeconfig, the API server is asked for it, as the
-    kubeconfig's user: by a Command of Volcano's where its controllers are, else by the status of
-    the queue.
+    On a Kubernetes cluster the change goes to the API server, as the kubeconfig's user: as a
+    Command if Volcano's controllers run there, otherwise in the queue's status.
     """
     _set_state(names, "Closed", dry_run, connection)
 

@@ -49,11 +49,11 @@ def report(
     no_headers: NoHeaders = False,
     connection: Connection,
 ) -> None:
-    """Tell per queue and pod what Quadrant would have done otherwise, and why
+    """Compare Quadrant's decisions with the cluster's scheduler, per queue and pod
 
-    For a coordinator that runs with --shadow. Of each pod: the node that Quadrant chose and the one
-    that the cluster's scheduler chose, how long each took, and why Quadrant would have let it wait.
-    A pod that has a node of Quadrant's alone still waits in the cluster.
+    Needs a coordinator with --shadow. For each pod: the node of each scheduler, the time each took,
+    and why Quadrant would have let it wait. A pod with a node from Quadrant alone still waits in
+    the cluster.
 
     Examples:
 
@@ -95,7 +95,7 @@ def trace(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help="The shadow's record: shadow.jsonl in the directory of what is kept",
+            help="The shadow's record: shadow.jsonl in QUADRANT_DATA_DIR",
         ),
     ],
     *,
@@ -105,8 +105,8 @@ def trace(
 ) -> None:
     """Print the jobs of a shadow's record as a trace, for quadrant demo --trace
 
-    A line for each job: when its first pod came, how long its pods ran, how many they were, and its
-    queue. Jobs that have not ended have no duration.
+    A line for each job: creation of its first pod, duration, number of pods, and queue. Unfinished
+    jobs have no duration.
 
     Examples:
 

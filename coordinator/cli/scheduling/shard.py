@@ -21,7 +21,7 @@ def list_shards(
     no_headers: NoHeaders = False,
     connection: Connection,
 ) -> None:
-    """List shards: whether their worker is up, what they own, what they are doing"""
+    """List shards: state of the worker, nodes, open turns"""
     from coordinator.cli.objects.get import get
 
     get(
@@ -41,7 +41,7 @@ def describe(
     *,
     connection: Connection,
 ) -> None:
-    """Show shards in full, with what happened to them"""
+    """Show shards in full, with events"""
     from coordinator.cli.objects.describe import describe as described
 
     names = [f"shard-{name}" if name.isdecimal() else name for name in names]

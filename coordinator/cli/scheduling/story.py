@@ -19,12 +19,11 @@ def story(
     output: Output = "",
     connection: Connection,
 ) -> None:
-    """Tell what happened to a job or pod, in order, from its submission on
+    """Show the history of a job or pod, from its submission on
 
-    When it was submitted, why it waited, who was faster, where and at which level its tasks were
-    placed, when they started, who evicted them by which rule, how they ended. A coordinator that
-    takes over knows placements, promises, evictions, starts and ends of before from the history;
-    why the job waited then, only the one before knew.
+    Submission, reasons for waiting, lost conflicts, the node and level of each placement, starts,
+    evictions with their rule, ends. After a takeover the reasons for waiting from before are
+    missing; everything else is read from the history.
 
     Examples:
 

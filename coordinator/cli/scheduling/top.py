@@ -26,13 +26,13 @@ def top(
     *,
     once: Annotated[bool, typer.Option("--once", help="Print it once and end")] = False,
     interval: Annotated[
-        str, typer.Option("--interval", metavar="TIME", help="Time between two looks: 2s, 500ms")
+        str, typer.Option("--interval", metavar="TIME", help="Time between two readings: 2s, 500ms")
     ] = "2s",
     connection: Connection,
 ) -> None:
-    """Watch the cluster: shards, queues, and what waits for what
+    """Watch the cluster: shards, queues, and why jobs wait
 
-    q ends it. Where the output is not a terminal, it is printed once.
+    q ends it. Without a terminal the table is printed once.
     """
     from rich.console import Console
 

@@ -47,11 +47,10 @@ def trace(
 ) -> None:
     """Follow a job's next turns, step by step: queue, nodes, levels, scores, commit
 
-    Told while it happens: by the coordinator, whether the queue is skipped and who is before the
-    job; by the shard that does the turn, which nodes take the tasks and why others do not, how many
-    there are at each of the four levels, the best ones with each plugin's score, and what the
-    ledger said to the statement. Ends after so many turns, or so long, or when nothing of the job
-    is left to place. With -o json each step is one line.
+    The coordinator reports whether the queue is skipped and which jobs come first. The shard
+    reports the nodes that fit, the reasons of the others, the count at each of the four levels, the
+    best nodes with each plugin's score, and the ledger's answer. Ends after the given turns or
+    time, or when all tasks are placed. With -o json each step is one line.
 
     Examples:
 

@@ -9,7 +9,7 @@ from laboratory.cli.bench.bench_options import BenchOptions, BenchSize
 
 
 def bench(*, options: BenchOptions) -> None:
-    """Measure tasks per second, and what each task costs every process
+    """Measure tasks per second, and the cost of a task in each process
 
     A shape is a cluster, what runs on it before (not counted), and one or two loads that are
     submitted and timed. The time runs from the first submission until the ledger has durably

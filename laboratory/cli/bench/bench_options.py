@@ -87,8 +87,8 @@ class BenchOptions:
         typer.Option(
             "--running",
             min=0,
-            help="kubernetes: so many other pods are on nodes before; Quadrant is then started a "
-            "second time, with its ledger",
+            help="kubernetes: number of pods on nodes beforehand; Quadrant is then restarted with "
+            "its ledger",
         ),
     ] = 0
     kubelets: Annotated[
@@ -102,7 +102,7 @@ class BenchOptions:
         typer.Option(
             "--against",
             metavar="PROGRAM",
-            help="kubernetes: give the same to this scheduler as well (kube-scheduler, "
-            "vc-scheduler); may be repeated",
+            help="kubernetes: measure this scheduler too (kube-scheduler, vc-scheduler); may be "
+            "repeated",
         ),
     ] = None

@@ -31,7 +31,7 @@ def check_command(
         Path, typer.Argument(help="The history that a run has written", metavar="FILE")
     ],
     closed: Annotated[
-        bool, typer.Option("--closed", help="The run had to finish everything it was given")
+        bool, typer.Option("--closed", help="The run must have finished all its jobs")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:

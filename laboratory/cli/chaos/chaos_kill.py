@@ -45,7 +45,7 @@ def chaos_kill(
         typer.Argument(
             metavar="shard-N|coordinator|ledger|ray",
             autocompletion=complete_processes(*ROLES),
-            help="Who is killed",
+            help="The process to kill",
         ),
     ],
     run_dir: Annotated[
@@ -57,24 +57,25 @@ def chaos_kill(
         ),
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=1.0, max=600.0, help="How long to wait at most")
+        float, typer.Option("--seconds", min=1.0, max=600.0, help="Maximum time to wait")
     ] = 60.0,
     probe: Annotated[
         bool,
         typer.Option(
             "--probe/--no-probe",
-            help="Submit a pod that asks for 1m of CPU, so that there is a commit; it is deleted",
+            help="Submit a pod that requests 1m of CPU, to cause a commit; it is deleted "
+            "afterwards",
         ),
     ] = True,
     output: OutputOption = Output.TABLE,
     connection: Connection,
 ) -> None:
-    """Kill a process of a running `quadrant up`, and tell what came of it
+    """Kill a process of a running `quadrant up`, and show the recovery
 
-    The timeline says when it was killed, when that was noticed, when its lease was void, when its
-    replacement was up, and when scheduling went on. The verdict is the checker's, over the history
-    of the whole run. Only processes of a `quadrant up` of this machine are killed. Ends with 1
-    where a promise was broken, or the recovery was not complete in time.
+    The timeline shows the kill, its detection, the end of the lease, the replacement's start, and
+    the next placement. The checker's verdict covers the history of the whole run. Only processes of
+    a `quadrant up` on this machine are killed. Ends with 1 if a promise was broken or the recovery
+    took too long.
 
     Examples:
 

@@ -19,14 +19,15 @@ TASKS = 140_000
 def chaos_measure(
     *,
     tasks: Annotated[
-        int, typer.Option("--tasks", min=0, help="Running tasks, each a job of its own")
+        int,
+        typer.Option("--tasks", min=0, help="Number of running tasks, each in a job of its own"),
     ] = TASKS,
     times: Annotated[int, typer.Option("--times", min=1, help="How often each fault strikes")] = 3,
     shards: Annotated[int, typer.Option("--shards", min=1, max=16, help="Shard workers")] = 3,
     seed: Seed = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Measure how long recovery takes, against the bounds that are promised
+    """Measure how long recovery takes, against the promised bounds
 
     Starts everything with a standby, has many tasks run, and then strikes once at a time: a worker
     is killed, a worker hangs, the leader is killed, the ledger's server is killed, the Ray head is

@@ -46,7 +46,7 @@ def model_command(
             "--without",
             callback=_removable,
             metavar="CHECK",
-            help="Take this check away, and show the shortest way to what breaks: "
+            help="Remove this check, and show the shortest way to a broken promise: "
             + ", ".join(MEANING),
             show_default=False,
         ),

@@ -31,7 +31,7 @@ class ChaosOptions:
         float, typer.Option("--duration", min=5.0, help="Seconds of load and faults")
     ] = 60.0
     shards: Annotated[
-        int, typer.Option("--shards", min=1, max=16, help="Workers that are struck")
+        int, typer.Option("--shards", min=1, max=16, help="Number of workers under faults")
     ] = 3
     mode: ModeOption = ModeChoice.SOFT
     standby: Annotated[
@@ -42,7 +42,7 @@ class ChaosOptions:
         typer.Option(
             "--driver-faults",
             metavar="FAULT=P,...",
-            help="How often the cluster refuses, is silent, says things twice; '' = never",
+            help="Probability of each fault of the cluster; '' = none",
         ),
     ] = DRIVER_FAULTS
     faults: Annotated[
@@ -55,7 +55,7 @@ class ChaosOptions:
         bool,
         typer.Option(
             "--hostile/--no-hostile",
-            help="Have a tenant that sends what could corrupt the ledger or hold up the service",
+            help="Add a tenant that tries to corrupt the ledger or hold up the service",
         ),
     ] = True
     kai: Annotated[
@@ -71,14 +71,14 @@ class ChaosOptions:
             "--post-limit",
             metavar="MS",
             min=0.0,
-            help="Milliseconds for 99% of users' POSTs, outside of recoveries; 0 = not judged",
+            help="Milliseconds for 99% of users' POSTs, outside of recoveries; 0 = no limit",
         ),
     ] = 500.0
     cluster: Annotated[
         ChaosCluster,
         typer.Option(
             "--cluster",
-            help="simulated, or kubernetes: a real API server and etcd, which are struck too",
+            help="simulated, or kubernetes: a real API server and etcd, which suffer faults too",
         ),
     ] = ChaosCluster.SIMULATED
     servers: Annotated[

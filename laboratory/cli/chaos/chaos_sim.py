@@ -35,7 +35,7 @@ def sim_command(
     ] = None,
     scenario: Annotated[
         Path | None,
-        typer.Option("--scenario", metavar="FILE", help="Run what a failing seed left behind"),
+        typer.Option("--scenario", metavar="FILE", help="Run the file of a failing seed"),
     ] = None,
     history: Annotated[
         Path | None,
@@ -48,21 +48,21 @@ def sim_command(
         ),
     ] = 1,
     keep: Annotated[
-        Path, typer.Option("--keep", metavar="DIR", help="Where failing scenarios are left")
+        Path, typer.Option("--keep", metavar="DIR", help="Directory for failing scenarios")
     ] = Path(),
     seconds: Annotated[
         float,
         typer.Option(
-            "--shrink", min=0.0, metavar="SECONDS", help="Spent at most on making a seed small"
+            "--shrink", min=0.0, metavar="SECONDS", help="Maximum time to reduce a failing seed"
         ),
     ] = 60.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Run the whole on virtual time, by seed, while everything that can go wrong does
+    """Run the whole service on virtual time, by seed, under every kind of fault
 
-    Messages are late, lost and said twice; workers, leader, standby, ledger and cluster die, stand
-    still and come back. A failing seed is made small: what it still needs to fail is shown and left
-    behind as a file, which runs again, to the byte, with --scenario.
+    Messages are late, lost and repeated; workers, leader, standby, ledger and cluster die, stop and
+    come back. A failing seed is reduced to the smallest scenario that still fails, which is written
+    to a file and runs again exactly with --scenario.
     """
     if scenario is not None:
         report = _run_one(_read(scenario), history)

@@ -11,9 +11,9 @@ from laboratory.cli.demo.demo_options import DemoOptions
 def demo(*, options: DemoOptions) -> None:
     """Run a workload on a simulated cluster, with real shards, a real ledger and real processes
 
-    Starts everything, submits the jobs over HTTP, shows what happens, stops everything, and then
-    has the history of the run checked by code that shares nothing with the scheduler: was any task
-    bound twice, was any gang bound in part, was anything lost. Ends with 0 only if all is well.
+    Starts everything, submits the jobs over HTTP, shows the progress, stops everything, and then
+    checks the history of the run with code that shares nothing with the scheduler: no task bound
+    twice, no gang bound in part, nothing lost. Ends with 0 only if all of this holds.
 
     Examples:
 

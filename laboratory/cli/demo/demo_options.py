@@ -48,8 +48,8 @@ class DemoOptions:
             "--columns",
             metavar="NAME=COLUMN,...",
             rich_help_panel=TRACE,
-            help="Which column of a CSV trace is what, for submit (date-time or seconds), duration "
-            "(seconds), gpus and queue; e.g. submit=time,gpus=n",
+            help="Columns of a CSV trace for submit (date-time or seconds), duration (seconds), "
+            "gpus and queue; e.g. submit=time,gpus=n",
         ),
     ] = None
     jobs: Annotated[
@@ -83,7 +83,7 @@ class DemoOptions:
             min=1,
             max=MOST_PER_NODE,
             rich_help_panel=CLUSTER,
-            help="GPUs of every node (8 if nothing is said); each task asks for one",
+            help="GPUs of every node (otherwise 8); each task asks for one",
         ),
     ] = None
     cpus_per_node: Annotated[
@@ -93,8 +93,8 @@ class DemoOptions:
             min=1,
             max=MOST_PER_NODE,
             rich_help_panel=CLUSTER,
-            help="CPUs of every node, in place of GPUs; each task asks for one. 2 for .swf traces "
-            "if nothing is said",
+            help="CPUs of every node, in place of GPUs; each task asks for one. Otherwise 2 for "
+            ".swf traces",
         ),
     ] = None
     shards: Shards = 4

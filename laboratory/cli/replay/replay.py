@@ -44,8 +44,8 @@ def replay(
         typer.Option(
             "--diff",
             metavar="FILE",
-            help="Decide under this policy as well, and show what becomes different; ends with 1 "
-            "where anything does",
+            help="Decide under this policy too, and show the differences; ends with 1 if there are"
+            " any",
         ),
     ] = None,
     cycles: Annotated[
@@ -55,8 +55,8 @@ def replay(
             min=1,
             max=10_000,
             metavar="N",
-            help="Sessions in a row, otherwise one; with --shards only 1, which stops where one "
-            "session would: nothing that is bound begins to run, nothing that is evicted leaves",
+            help="Number of sessions, otherwise one; with --shards only 1, which stops at the end "
+            "of one session",
             show_default=False,
         ),
     ] = None,
@@ -67,13 +67,13 @@ def replay(
             min=1,
             max=1024,
             metavar="S",
-            help="Decide as a service with so many shards does: coordinator, workers and ledger on "
-            "virtual time, until nothing changes any more (or with --cycles 1 to the end of one "
-            "session); else one session over everything",
+            help="Decide as a service with this many shards: coordinator, workers and ledger on "
+            "virtual time, until nothing changes (or with --cycles 1 to the end of one "
+            "session); otherwise one session over everything",
         ),
     ] = None,
     mode: Annotated[
-        ModeChoice, typer.Option("--mode", help="With --shards: what their borders mean")
+        ModeChoice, typer.Option("--mode", help="With --shards: use of other shards' nodes")
     ] = ModeChoice.NONE,
     seed: Annotated[
         int,
@@ -98,8 +98,8 @@ def replay(
         typer.Option(
             "--usage",
             metavar="FILE",
-            help="What queues used over time, where a KAI policy has usageDBConfig: queue: {cpu: "
-            "0.25, memory: 0.2, gpu: 0.5}, parts of the cluster; else what a snapshot says",
+            help="Usage of queues over time, for a KAI policy with usageDBConfig: queue: {cpu: "
+            "0.25, memory: 0.2, gpu: 0.5}, parts of the cluster; otherwise that of a snapshot",
             show_default=False,
         ),
     ] = None,
@@ -116,16 +116,14 @@ def replay(
         ),
     ] = None,
 ) -> None:
-    """Decide recorded cluster states: what would be bound, evicted and promised, and why not
+    """Decide a recorded cluster again: binds, evictions, nominations and reasons
 
-    A dump has nodes, queues, PodGroups and pods; pods with a node are where they are, pods of
-    other schedulers use their nodes and are left alone. Under a policy of KAI's (--policy) it is
-    a dump of a cluster with KAI: its Queues, PodGroups and Topologies count. Everything is decided
-    anew in this process, as the scheduler does it: nothing is sent anywhere.
+    A dump has nodes, queues, PodGroups and pods. Pods with a node keep it; pods of other schedulers
+    use their nodes and are not touched. Under a policy of KAI's (--policy), KAI's Queues, PodGroups
+    and Topologies are read. Everything is decided in this process; nothing is sent anywhere.
 
-    Between two sessions of --cycles a bound pod has begun to run, an evicted one has left its node
-    and waits again, a promised one waits for its node. Nothing else ends, and no time passes but
-    one second.
+    Between two sessions of --cycles one second passes: bound pods run, evicted pods have left their
+    nodes and wait again, nominated pods wait for their nodes. Nothing else ends.
 
     Examples:
 

@@ -39,7 +39,7 @@ def scaling(
         typer.Option(
             "--columns",
             metavar="NAME=COLUMN,...",
-            help="Which column of a CSV trace is submit, duration (seconds), gpus and queue",
+            help="Columns of a CSV trace for submit, duration (seconds), gpus and queue",
         ),
     ] = None,
     jobs: Annotated[
@@ -85,11 +85,11 @@ def scaling(
     ] = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Run the same backlog with more and more shards, on virtual time, and compare
+    """Run one backlog with different numbers of shards, on virtual time, and compare
 
-    The figure is GPU-seconds used / (GPUs x time until the last task started): what a shard that
-    knows less, or somebody else who was faster, costs in packing and order. It does not measure how
-    fast the scheduler is; quadrant demo and quadrant bench do.
+    The figure is GPU-seconds used / (GPUs x time until the last task started). It shows the cost of
+    sharding in packing and order, and not the scheduler's speed, which quadrant demo and quadrant
+    bench measure.
 
       quadrant scaling philly.csv.gz --columns submit=timestamp,gpus=num_gpus,queue=cluster
     """

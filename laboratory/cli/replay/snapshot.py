@@ -25,14 +25,14 @@ def snapshot(
     ] = "yaml",
     connection: Connection,
 ) -> None:
-    """Write a dump of a running service: everything that decides, as objects
+    """Write a dump of a running service: all objects that affect decisions
 
-    Nodes, queues, PodGroups, pods with their nodes and phases and all else that placement looks
-    at, the policy as a ConfigMap, and the events as the record of what led here. quadrant replay
-    takes it: a real moment can be decided again, as often as you like, under any policy.
+    Nodes, queues, PodGroups, pods with their nodes and phases, everything else that placement
+    reads, the policy as a ConfigMap, and the events. quadrant replay decides this moment again,
+    under any policy.
 
-    The objects are read kind by kind. Where something moved meanwhile they are read again, at most
-    three times; then the last reading is written, with a word on stderr.
+    The objects are read kind by kind. If something changed meanwhile they are read again, at most
+    three times; then the last reading is written, with a warning on stderr.
 
     Examples:
 
