@@ -144,7 +144,7 @@ def _usage(error: typer.TyperException) -> int:
     say_error(message.rstrip(".").replace("Value error, ", ""))
     context = getattr(error, "ctx", None)
     if context is not None:
-        sys.stderr.write(f"{context.command_path} --help tells what is possible\n")
+        sys.stderr.write(f"See {context.command_path} --help\n")
     return error.exit_code
 
 

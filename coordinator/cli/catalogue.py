@@ -100,7 +100,7 @@ ENTRIES = (
     CommandEntry(
         "token",
         "coordinator.cli.admin.token",
-        "Make and list the tokens of those who may ask",
+        "Make and list access tokens",
         LOOK_AFTER,
         "app",
     ),

@@ -46,7 +46,7 @@ MEANING: dict[str, dict[str, str]] = {
         "deviceshare.VGPUEnable": "tasks may ask for virtual GPUs (`volcano.sh/vgpu-number`)",
     },
     "extender": {
-        "extender.urlPrefix": "address of the extender; without it nobody is asked",
+        "extender.urlPrefix": "address of the extender; without it the plugin does nothing",
         "extender.httpTimeout": "how long to wait for an answer; 1s where nothing is said",
         "extender.ignorable": "an extender that does not answer has nothing against anything; "
         "else it refuses",
@@ -104,7 +104,7 @@ MEANING: dict[str, dict[str, str]] = {
     },
     "rescheduling": {
         "interval": "time between two looks; 5m where nothing is said",
-        "metricsPeriod": "taken without effect: the metrics source tells means of five minutes",
+        "metricsPeriod": "no effect: the metrics source reports means of five minutes",
         "strategies": "a list of names and params; `lowNodeUtilization` is the one there is",
         "queueSelector": "only tasks of these queues move",
         "labelSelector": "only pods with these labels move",
@@ -161,7 +161,7 @@ def served_fields_page(origin_note: str) -> str:
         *map(_field_row, DEMANDS.values()),
         "",
         "These ask for nothing hard, or not of the job that has them. Without the plugin they have",
-        "no effect, and who submits them is warned:",
+        "no effect, and the answer to their author has a warning:",
         "",
         "| field | of | served by | without it |",
         "|---|---|---|---|",

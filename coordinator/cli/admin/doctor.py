@@ -119,7 +119,7 @@ class _Running:
             verdict, text, remedy = ended.verdict, ended.found, ended.remedy
         except Exception as error:  # a check that fails itself is a finding, not a traceback
             verdict, text = DoctorVerdict.FAIL, f"{type(error).__name__}: {error}"
-            remedy = "see what is said; if it tells nothing, report it with this output"
+            remedy = "follow the message; if it does not help, report it with this output"
         self._result = self._finding(verdict, text, remedy)
 
     def finding(self) -> DoctorFinding:

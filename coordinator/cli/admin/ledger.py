@@ -86,7 +86,7 @@ def restore(
         for line in _told(state, expected, condition):
             sys.stderr.write(f"{line}\n")
         if not yes:
-            raise CommandError("nothing was done; to accept what is there, add --yes")
+            raise CommandError("nothing was changed; add --yes to accept this ledger")
         accepted = _ask(access, lambda care: care.accept(state, expected))
     _note(settings, accepted)
     typer.echo(f"ledger/{accepted.cluster} accepted")
@@ -110,8 +110,8 @@ def _told(
             ]
         case "unnamed":
             return [
-                f"The server holds {holds}, but not whose they are.",
-                "Lost: nothing that is there; what is missing cannot be told.",
+                f"The server holds {holds}, without a ledger's identity.",
+                "Nothing on the server is lost; missing data cannot be determined.",
             ]
         case "another":
             return [

@@ -110,7 +110,7 @@ def _quota(row: Answer) -> str:
         for name, word in (
             ("deserved", "deserves"),
             ("guarantee", "is guaranteed"),
-            ("nonPreemptible", "of which nobody may evict"),
+            ("nonPreemptible", "that must not be evicted"),
             ("quota", "has a quota of"),
             ("fairShare", "a fair share of"),
             ("capability", "may have"),
@@ -186,9 +186,7 @@ def _victims(answer: Answer) -> list[str]:
 
 def _spared(victims: Answer) -> str:
     if not victims["considered"]:
-        why = (
-            victims["kept"][0]["why"] if victims["kept"] else "there is nobody who could be evicted"
-        )
+        why = victims["kept"][0]["why"] if victims["kept"] else "there are no tasks to evict"
         return f"{victims['action']}: {why}"
     tasks = plural(victims["considered"], "task")
     reasons = ", ".join(f"{row['tasks']} {row['why']}" for row in victims["kept"])

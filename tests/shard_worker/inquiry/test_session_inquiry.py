@@ -152,7 +152,7 @@ def test_why_nobody_was_asked_to_make_way_is_told() -> None:
     placed = there._turns.place(books.turn(waits, "preempt", [runs]), now=1.0)
     assert placed.reasons == {"its preemptionPolicy is Never": 0}
     answer = {"victims": {"action": "preempt", "considered": 0, "kept": []}}
-    assert _victims(answer) == ["preempt: there is nobody who could be evicted"]
+    assert _victims(answer) == ["preempt: there are no tasks to evict"]
     answer["victims"]["kept"] = [{"why": why, "tasks": n} for why, n in placed.reasons.items()]
     assert _victims(answer) == ["preempt: its preemptionPolicy is Never"]
 

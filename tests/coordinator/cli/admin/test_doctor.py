@@ -94,7 +94,7 @@ def examined(check: Any, seconds: float = 5.0) -> DoctorFinding:
         (Failed("broken", "mend it"), DoctorVerdict.FAIL, "mend it"),
         (DoctorWarning("slow", "wait"), DoctorVerdict.WARN, "wait"),
         (Skipped("not asked"), DoctorVerdict.SKIPPED, ""),
-        (RuntimeError("what"), DoctorVerdict.FAIL, "see what is said"),
+        (RuntimeError("what"), DoctorVerdict.FAIL, "follow the message"),
     ],
 )
 def test_what_a_check_raises_is_its_finding(

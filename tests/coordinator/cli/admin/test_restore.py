@@ -154,7 +154,7 @@ def test_what_lost_its_name_is_taken_with_what_it_holds(
     with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
         assert client.hdel("{quadrant}:meta", "cluster")
         assert shown()["condition"] == "unnamed"
-        assert "Lost: nothing that is there" in refused("restore")
+        assert "Nothing on the server is lost" in refused("restore")
         assert invoke("restore", "--yes").exit_code == 0
         assert shown()["cluster"] == "other"
         assert not client.hexists("{quadrant}:meta", "run"), "nothing before the next blessing"
