@@ -20,6 +20,8 @@ import pytest
 
 COMMITTED = Path(__file__).with_name("durations.txt")
 SLOWEST = 200
+TARGET = os.environ.pop("DURATIONS", None)
+"""The file; taken away, so that the workers of this run and what tests start record nothing."""
 _PROPERTY = "durations"
 
 
@@ -65,10 +67,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    target = os.environ.get("DURATIONS")
-    if not target or report.when != "teardown" or "PYTEST_XDIST_WORKER" in os.environ:
+    if TARGET is None or report.when != "teardown":
         return
-    with Path(target).open("a") as out:
+    with Path(TARGET).open("a") as out:
         for name, took in report.user_properties:
             if name == _PROPERTY and isinstance(took, list):
                 print(*took, report.nodeid, sep="\t", file=out)
@@ -95,7 +96,8 @@ def table(durations: Iterable[Duration]) -> str:
     """The committed file: the folders' sums, then the slowest tests."""
     durations = sorted(durations, key=lambda duration: -duration.processor)
     sums = by_folder(durations)
-    lines = ["Processor seconds by folder (`make durations` writes this file)", ""]
+    begin = f"Processor seconds of {len(durations):,} tests by folder"
+    lines = [f"{begin} (`make durations` writes this file)", ""]
     lines += [f"{seconds:9.1f}  {folder}" for folder, seconds in sums.items()]
     lines += [f"{sum(sums.values()):9.1f}  all", ""]
     lines += [f"The slowest {SLOWEST} tests: processor seconds, seconds by the clock", ""]
@@ -115,7 +117,8 @@ def comparison(durations: Iterable[Duration], budget: dict[str, float]) -> str:
     took = sums | {"all": sum(sums.values())}
     lines = [f"{'took':>9} {'budget':>9}  processor seconds by folder"]
     for folder, seconds in took.items():
-        lines.append(f"{seconds:9.1f} {budget.get(folder, 0.0):9.1f}  {folder}")
+        allowed = f"{budget[folder]:.1f}" if folder in budget else "-"
+        lines.append(f"{seconds:9.1f} {allowed:>9}  {folder}")
     return "\n".join(lines)
 
 
@@ -123,7 +126,8 @@ def main(recorded: Path, *, write: bool) -> None:
     durations = read(recorded.read_text())
     if write:
         COMMITTED.write_text(table(durations))
-    print(comparison(durations, budgets(COMMITTED.read_text())))  # noqa: T201
+    budget = budgets(COMMITTED.read_text()) if COMMITTED.exists() else {}
+    print(comparison(durations, budget))  # noqa: T201
 
 
 if __name__ == "__main__":

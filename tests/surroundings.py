@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.kubernetes.servers.build import CACHE, cache_folder
 
 _NAMES = frozenset(
-    ("CI", "DURATIONS", "EXAMPLES", "KUBECTL", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", CACHE)
+    ("CI", "EXAMPLES", "KUBECTL", "LANG", "LD_LIBRARY_PATH", "PATH", "TMPDIR", CACHE)
 )
 _PREFIXES = ("COV_", "HYPOTHESIS_", "LC_", "PYTEST_", "PYTHON", "SSL_CERT_")
 """Variables that a test may see of the shell: programs, and how the tests themselves are run.

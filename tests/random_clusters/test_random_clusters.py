@@ -16,7 +16,7 @@ from tests.random_clusters.forms import Tried, drawn, try_cluster
 
 SEEDS = 32
 """``make soak`` has 2,000."""
-TRIED = examples(SEEDS, least=16)
+TRIED = examples(SEEDS, least=8)
 PER_TEST = 8
 
 

@@ -207,7 +207,13 @@ def asked() -> Iterator[tuple[str, str]]:
                     yield operation["operationId"], "negative"
 
 
-@pytest.mark.parametrize(("name", "mode"), [*asked()])
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        pytest.param(name, mode, marks=pytest.mark.all if mode == "negative" else ())
+        for name, mode in asked()
+    ],
+)
 def test_whatever_is_asked(url: str, name: str, mode: str) -> None:
     from schemathesis import GenerationMode
 

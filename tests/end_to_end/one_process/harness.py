@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -26,6 +25,7 @@ from coordinator.dispatch.worker_client import WorkerLost
 from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.service import Service
+from coordinator.supervisor.readiness import quiet_port
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.debugging import DebugRequest, DebugVerb, answer_of_process
@@ -199,10 +199,8 @@ class Running:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that the kernel gives to no connection before the test binds it."""
+    return quiet_port("127.0.0.1")
 
 
 @contextlib.asynccontextmanager

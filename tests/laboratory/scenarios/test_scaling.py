@@ -130,7 +130,7 @@ def test_a_policy_that_places_none_of_the_jobs_ends_the_run() -> None:
 # --- the share gap of two equal queues ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(1, 1 + examples(4, least=2)))
+@pytest.mark.parametrize("seed", range(1, 1 + examples(4, least=1)))
 @pytest.mark.parametrize(("shards", "window"), [(1, 1), (4, 4), (8, 6)])
 def test_equal_queues_drift_apart_by_no_more_than_the_open_turns(
     shards: int, window: int, seed: int

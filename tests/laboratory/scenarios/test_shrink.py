@@ -73,6 +73,7 @@ def test_failing_seed_leaves_a_small_scenario_that_fails_again(
 # --- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.all
 def test_last_line_is_the_common_result(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["chaos", "sim", "--seeds", "1..4", "--jobs", "1", "-o", "json"]) == 0
     result = orjson.loads(capsys.readouterr().out.splitlines()[-1])
@@ -81,6 +82,7 @@ def test_last_line_is_the_common_result(capsys: pytest.CaptureFixture[str]) -> N
     assert result["tasks_bound"] > 0
 
 
+@pytest.mark.all
 def test_processes_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     results = []
     for jobs in ("1", "2"):
