@@ -78,6 +78,8 @@ def test_places_for_jobs_that_were_deleted(monkeypatch: pytest.MonkeyPatch) -> N
     assert _caught("promise 6", first=1)
 
 
+@pytest.mark.all
+@pytest.mark.timeout(300)  # 9 s of processor time
 def test_deleted_jobs_whose_open_turn_nobody_awaits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger does not let a job be forgotten that turns out to hold a node."""
     settle = Departures.settle

@@ -22,6 +22,7 @@ SEEDS = (13, 23, 70, 92)
 """Two of them with kills of a worker and of the leader."""
 
 
+@pytest.mark.all
 def test_nodes_are_drained_while_workers_and_leaders_die() -> None:
     happened: Counter[str] = Counter()
     for seed in SEEDS:
@@ -55,6 +56,7 @@ def test_a_drain_that_leaves_a_gang_in_part_is_found(monkeypatch: pytest.MonkeyP
     assert "promise 3" in {broken.rule for broken in play(scenario(54)).broken}
 
 
+@pytest.mark.all
 def test_budgets_are_counted_while_nothing_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else pods that have ended count as running until the books have it."""
     begin, record = PodEvictor.__init__, RemoteLedger.record
