@@ -37,6 +37,8 @@ class DeviceClaims:
         """Give the claims of these tasks devices; why that is impossible, by position in the
         plan."""
         users = self._controller.users(plan)
+        if users:  # a place may be there because those before have just left
+            await self._free()
         while users:
             failures: dict[int, str] = {}
             try:
@@ -57,13 +59,19 @@ class DeviceClaims:
             if changes == version:
                 continue
             version = changes
-            try:
-                await self._free()
-            except StoreRefused:
+            if not await self._free():
                 version = -1
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _free(self) -> None:
+    async def _free(self) -> bool:
+        """Take devices back; False where the ledger refused to store that."""
+        try:
+            await self._write_unused()
+        except StoreRefused:  # logged and counted
+            return False
+        return True
+
+    async def _write_unused(self) -> None:
         due = self._controller.unused()
         if any(written is not None for _, written in due):
             await self._writer.apply(self._controller.free)

@@ -200,6 +200,7 @@ class Accounts:
         self.dirty = True
         if sign > 0 and info.job.min_resources is not None:
             self.refigure(state)
+        self._ask_claims(state, queue, sign)
         for role in state.job.roles:
             if role.annotations and reserves(role):
                 waiting = state.states.count(PENDING_STATE, role.first, role.first + role.count)
@@ -214,7 +215,7 @@ class Accounts:
             cls = self.classes[role.cid]
             requests = cls.requests
             if cls.constraints is not None and (using := sum(part.get(s, 0) for s in _USING)):
-                self.claims.moved(queue, state.job, cls.constraints, sign * using)
+                self.claims.moved(queue, state.job, cls, sign * using)
             for before, count in part.items():
                 self.tasks[before] += sign * count
                 if before in _HOLDING:
@@ -222,6 +223,17 @@ class Accounts:
                 if before == TaskState.RELEASING:
                     add(self.capacity.releasing, requests, sign * count)
                     add(queue.releasing, cls.charged, sign * count)
+
+    def _ask_claims(self, state: JobState, queue: QueueInfo, sign: int) -> None:
+        """Count what tasks of a job claim that wait, or are placed."""
+        for role in state.job.roles:
+            cls = self.classes[role.cid]
+            if cls.constraints is None:
+                continue
+            part = by_state(state.states[role.first : role.first + role.count])
+            number = sum(part.get(each, 0) for each in (TaskState.PENDING, *_USING))
+            if number:
+                self.claims.asked(queue, state.job, cls, sign * number)
 
     def queue(self, state: JobState) -> QueueInfo:
         qid = state.info.qid
@@ -333,7 +345,8 @@ class Accounts:
                 add(queue.allocated, charged, sign)
             add(queue.requested, charged, sign)
             if cls.constraints is not None:
-                self.claims.moved(queue, state.job, cls.constraints, sign)
+                self.claims.moved(queue, state.job, cls, sign)
+                self.claims.asked(queue, state.job, cls, sign)
         if (before in _HOLDING) != (new in _HOLDING):
             add(capacity.idle, requests, -count if new in _HOLDING else count)
         if TaskState.RELEASING in (before, new):
@@ -353,6 +366,8 @@ class Accounts:
         queue = self.queue(state)
         add(info.requested, cls.charged, delta)
         add(queue.requested, cls.charged, delta)
+        if cls.constraints is not None:
+            self.claims.asked(queue, state.job, cls, delta)
         if role.gated:
             add(info.gated, cls.charged, delta)
             add(queue.gated, cls.charged, delta)

@@ -117,6 +117,8 @@ class QueueInfo:
     claimed: Amounts = field(default_factory=dict)
     """Devices that its tasks hold by claims, in the slots that quotas name them by. Maintained by
     Order; a session over a full world counts them by itself."""
+    claims_requested: Amounts = field(default_factory=dict)
+    """GPUs of the claims of its waiting and placed tasks, under a KAI policy."""
     above: tuple[QueueInfo, ...] = ()
     """Its ancestors, nearest first; set by ``link``."""
     below: DescendantTotals | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from shard_worker.dialects.kai.model import amounts_of
+from shard_worker.kube_scheduler.devices.claims import concerned as claims_devices
 from shared.model.gpu_request import GpuRequest
 from shared.model.kai_devices import LEAST_MEMORY, device_memory, has_gpus
 from shared.model.model import Node, TaskClass
@@ -26,7 +27,11 @@ def kai_charges(
     charges = [(GPU_SHARE, amounts.gpu)]
     if protected:
         charges += zip(NON_PREEMPTIBLE, amounts, strict=True)
-    return tuple((name, amount) for name, amount in charges if amount > 0)
+    counted = [(name, amount) for name, amount in charges if amount > 0]
+    if claims_devices(cls) and not amounts.gpu:
+        # GPUs of claims are counted by claim, and not by task: only the slot is named here.
+        counted.append((GPU_SHARE, 0))
+    return tuple(counted)
 
 
 def _least_memory(share: GpuRequest, nodes: Iterable[Node]) -> int:

@@ -11,6 +11,7 @@ from enum import Enum
 
 import numpy as np
 
+from shard_worker.dialects.kai.claimed_gpus import gpus_of_nodes
 from shard_worker.dialects.kai.devices import request_by
 from shard_worker.dialects.kai.mig import is_mig
 from shard_worker.dialects.kai.model import amounts_of
@@ -123,13 +124,20 @@ def divisible(offered: Amounts, labels: Mapping[str, str], options: KaiOptions) 
     return offered._replace(gpu=0)
 
 
+def _exists(world: World, name: str) -> bool:
+    return world.row_of(name) >= 0
+
+
 def total_of(world: World, options: KaiOptions) -> Amounts:
     """What there is to divide among queues in a session over everything."""
     names = world.view.slot_names
     whole = amounts_of(tuple(world.total.items()), names)
+    claimable = gpus_of_nodes(world.objects.slices.values())
+    whole = whole.plus(Amounts(gpu=sum(n for name, n in claimable.items() if _exists(world, name))))
     if not options.restrict_node_scheduling:
         return whole
     for node in filter(None, world.view.nodes):
         offered = amounts_of(node.allocatable, names)
+        offered = offered.plus(Amounts(gpu=claimable.get(node.name, 0)))
         whole = whole.minus(offered).plus(divisible(offered, node.labels, options))
     return whole

@@ -13,6 +13,7 @@ from shard_worker.dialects.kai.rules.groups import PodSet
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Mask
 from shard_worker.framework.statement import WorldStatement
+from shard_worker.kube_scheduler.devices.claims import concerned
 from shard_worker.placement.candidates import feasible
 from shard_worker.session_model.job import TaskInfo
 
@@ -63,11 +64,17 @@ class Placing:
             self.statement.pipeline(task, row)
             return True
         devices = choice_at(task, row, world, ssn.gpu_score)
-        if world.fits_idle_at(task.cls, row) and (devices is None or devices.now):
+        now = (devices is None or devices.now) and not self._claims_wait(task, row)
+        if now and world.fits_idle_at(task.cls, row):
             self.statement.allocate(task, row)
         else:
             self.statement.pipeline(task, row)
         return True
+
+    def _claims_wait(self, task: TaskInfo, row: int) -> bool:
+        """Whether devices that the task claims may still be with pods that this session evicts."""
+        claims = self.ssn.claim_filter
+        return concerned(task.cls) and claims is not None and claims.waits_at(row)
 
     def _best(self, task: TaskInfo, nodes: Mask, fits: Mask) -> int:
         """The fitting row of the highest score, of equals the first by name. All nodes of the set

@@ -11,7 +11,7 @@ from shard_worker.dialects.kai.rules.amounts import NOTHING, RESOURCES, Amounts
 from shard_worker.dialects.kai.rules.fair_share import QueueDemand, fair_shares
 from shard_worker.dialects.kai.rules.queue_order import Candidate, QueueFigures, first
 from shard_worker.framework.session import Session
-from shard_worker.session_model.queue_totals import used
+from shard_worker.session_model.queue_totals import used, whole
 from shard_worker.session_model.workload import Amounts as BySlot
 from shard_worker.session_model.workload import ClusterInfo, QueueInfo
 from shared.codec.packed import replace
@@ -79,7 +79,7 @@ class QueueShares:
             quota=share_of(record, "quota"),
             limit=share_of(record, "limit"),
             fair_share=self._fair.get(name, NOTHING),
-            allocated=self._amounts(queue.allocated if self.flat else used(queue), cluster),
+            allocated=self._used(queue, cluster),
         )
 
     def counted(self, cluster: ClusterInfo) -> list[KaiQueue]:
@@ -97,6 +97,7 @@ class QueueShares:
         totals: dict[str, Amounts] = {}
         for info in cluster.queues.values():
             own = self._amounts(info.requested, cluster)
+            own = own.plus(self._amounts(info.claims_requested, cluster))
             if info.gated:
                 own = own.minus(self._amounts(info.gated, cluster))
             for queue in self.chain(info):
@@ -120,7 +121,7 @@ class QueueShares:
     def held(self, cluster: ClusterInfo) -> Mapping[str, Amounts]:
         records = cluster.objects.kai_queues
         return {
-            info.queue.name: self._amounts(used(info), cluster)
+            info.queue.name: self._used(info, cluster)
             for info in cluster.queues.values()
             if info.queue.name in records
         }
@@ -173,6 +174,15 @@ class QueueShares:
         ]
         self._fair = fair_shares(self._total, demands, k=self.k)
         self._computed_for = (cluster, cluster.revision)
+
+    def _used(self, queue: QueueInfo, cluster: ClusterInfo) -> Amounts:
+        """What a queue and those below it hold, GPUs of claims included."""
+        own, claimed = (
+            (queue.allocated, queue.claimed)
+            if self.flat
+            else (used(queue), whole(queue, "claimed"))
+        )
+        return self._amounts(own, cluster).plus(self._amounts(claimed, cluster))
 
     # --- amounts --------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shard_worker.dialects.kai.claimed_gpus import ClaimedGpus
 from shard_worker.dialects.kai.devices import (
     device_checks,
     device_memory,
@@ -43,10 +44,12 @@ from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
 from shard_worker.dialects.kai.rules.queue_order import Candidate
 from shard_worker.framework.rules import Check, Mask, Scope
 from shard_worker.framework.session import Session
+from shard_worker.kube_scheduler.devices.claims import DeviceClaimFilter
 from shard_worker.session_model.job import SessionJob, TaskInfo
 from shard_worker.session_model.status import OCCUPYING, Status
 from shared.model.gpu_request import FRACTION, MEMORY, NUMBER
 from shared.model.model import Pairs, TaskClass
+from shared.model.objects import ClusterObjects
 from shared.policy.kai_model import KaiPolicy
 from shared.policy.model import Policy
 
@@ -81,6 +84,10 @@ class KaiSession(Session):
         """Amounts of tasks in their queues, for classes where they are the same on all nodes."""
         self.cluster = Amounts()
         """Amounts to divide among the queues."""
+        self.claimed = ClaimedGpus(ClusterObjects(), whole=True)
+        """GPUs that tasks hold by claims."""
+        self.claim_filter: DeviceClaimFilter | None = None
+        """None where the policy checks no claims."""
         self.over_capacity: dict[int, OverCapacity] = {}
         """jid -> the last refusal by a queue of its chain."""
         self.started: dict[int, float] = {}
@@ -152,6 +159,7 @@ class KaiSession(Session):
     def _read(self, world: World) -> None:
         objects = world.objects
         self._memories = known_memories(world)
+        self.claimed = ClaimedGpus(objects, whole=True)
         flat = not self.kai.options.full_hierarchy_fairness
         self.queues = queue_tree(objects.kai_queues.values(), flat=flat)
         self.cluster = total_of(world, self.kai.options)
@@ -164,16 +172,32 @@ class KaiSession(Session):
             kai_job = kai_job_of(job, queue, objects, self.kai_task_key)
             self.kai_jobs[job.job.jid] = kai_job
             self._count(kai_job, world)
+        if objects.claims or objects.claim_templates:
+            self._count_claims()
 
     def _count(self, job: KaiJob, world: World) -> None:
         """Count what a job holds and waits for in its queues."""
+        queue = job.queue
         for task in job.job.tasks:
             amounts = self.amounts_of_task(task, world, self._memories[0])
             if task.status & OCCUPYING:
-                job.queue.charge(amounts, preemptible=job.preemptible)
-                job.queue.ask(amounts)
+                amounts = amounts.plus(Amounts(gpu=self.claimed.hold(queue.uid, task)))
+                queue.charge(amounts, preemptible=job.preemptible)
+                queue.ask(amounts)
             elif task.status is Status.PENDING and not task.gated:
-                job.queue.ask(amounts)
+                queue.ask(amounts)
+
+    def _count_claims(self) -> None:
+        """Count the claims that jobs wait for, once all are read: those in use are counted."""
+        for name, queue in self.queues.items():
+            waiting = [
+                task
+                for job in self.kai_jobs.values()
+                if job.queue is queue
+                for task in job.job.tasks
+                if task.status is Status.PENDING and not task.gated and task.cls.constraints
+            ]
+            queue.ask(Amounts(gpu=self.claimed.of(name, waiting)))
 
     def kai_job(self, job: SessionJob) -> KaiJob | None:
         """None where it has no queue that may hold jobs."""
@@ -183,8 +207,19 @@ class KaiSession(Session):
         """Amounts that tasks hold in their queue, or request while they have no node. A request by
         GPU memory then counts as on the node with the smallest devices; ``at_least``: with the
         largest."""
+        amounts = self.asked_of_nodes(tasks, at_least=at_least)
+        return amounts.plus(Amounts(gpu=self.claimed_by(tasks)))
+
+    def asked_of_nodes(self, tasks: Sequence[TaskInfo], *, at_least: bool = False) -> Amounts:
+        """The same without the GPUs of their claims."""
         memory = self._memories[at_least]
         return total(self.amounts_of_task(task, self.world, memory) for task in tasks)
+
+    def claimed_by(self, tasks: Sequence[TaskInfo]) -> int:
+        """Thousandths of GPUs that tasks of one queue hold by claims, or would hold."""
+        claiming = [task for task in tasks if task.cls.constraints is not None]
+        job = self.kai_job(claiming[0].job) if claiming else None
+        return 0 if job is None else self.claimed.of(job.queue.uid, claiming)
 
     def asks_next(self, job: KaiJob) -> Amounts:
         """Requests of the job's next turn."""

@@ -8,7 +8,7 @@ evaluated once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,9 +90,14 @@ class _Served:
 class DeviceClaimFilter:
     """The claims of one session; reset for every world that the session enters."""
 
-    def __init__(self, ssn: Session) -> None:
+    def __init__(self, ssn: Session, *, frees: bool = False) -> None:
+        """``frees``: an allocated claim whose pods the session evicts is free for others, as KAI's
+        scheduler has it; for Volcano's it is allocated as long as it says so."""
         self._ssn = ssn
+        self._frees = frees
         self._world: World | None = None
+        self._freed: set[str] = set()
+        """Allocated claims of which all pods went, which are served anew."""
         self._layout: _Layout | None = None
         ssn.add_event_handler(EventHandler(allocate=self._take, deallocate=self._release))
 
@@ -112,9 +117,12 @@ class DeviceClaimFilter:
         self._row_of = layout.row_of
         self._codes = self._unused.copy()
         self._usage = DeviceUsage()
+        self._gone: dict[str, set[str]] = {}
+        """Allocated claim -> uids of its pods that the session evicted."""
         self._claims: ClaimUsers[_Served] = ClaimUsers()
-        for claim in world.objects.claims.values():
-            for got in self._allocated(claim):
+        self._freed = self._left_claims(world)
+        for key, claim in world.objects.claims.items():
+            for got in () if key in self._freed else self._allocated(claim):
                 self._use(got)
         having: dict[str, list[str]] = {}
         for key, claim in world.objects.claims.items():
@@ -124,6 +132,19 @@ class DeviceClaimFilter:
             named = {f"{claim.namespace}/{claim.name}" for claim in _named(task, world)}
             if named.issuperset(having.get(task.uid, ())):  # else those of templates are written
                 self._take(task)
+
+    def _left_claims(self, world: World) -> set[str]:
+        """Allocated claims whose pods were evicted and wait again. Their allocation is about to be
+        taken back; whoever was promised a place for that must not lose it to them."""
+        if not self._frees:
+            return set()
+        waiting = {task.uid for task in world.linked_tasks() if task.row < 0}
+        allocated = (
+            (key, set(claim.reserved))
+            for key, claim in world.objects.claims.items()
+            if claim.allocation is not None
+        )
+        return {key for key, users in allocated if users and users <= waiting}
 
     def _code(self, state: object) -> int:
         """A code for the node's own devices and their usage; nodes with equal codes are
@@ -169,7 +190,8 @@ class DeviceClaimFilter:
         for name in constraints.claim_templates:
             if f"{space}/{name}" not in world.objects.claim_templates:
                 return f'resourceclaimtemplate "{name}" not found'
-        for open_claim in _wanted(task, world):
+        freed = self._freed if world is self._world else set[str]()
+        for open_claim in _wanted(task, world, freed):
             for request in open_claim.requests:
                 for ask in request.asks:
                     if ask.device_class not in world.objects.device_classes:
@@ -185,16 +207,18 @@ class DeviceClaimFilter:
             return [Check(reason, np.zeros(world.size, np.bool_), curable=False)]
         reached = self._reached(task, world)
         checks = [] if reached.all() else [Check(ELSEWHERE, reached, curable=False)]
-        wanted = [each for each in _wanted(task, world) if each.key not in self._claims.given]
+        wanted = [each for each in self._open(task, world) if each.key not in self._claims.given]
         return [*checks, *self._free(wanted)] if wanted else checks
 
     def _reached(self, task: TaskInfo, world: World) -> Mask:
         """Nodes that reach the devices of the task's allocated claims."""
         passes: Mask = np.ones(world.size, np.bool_)
         for claim in _named(task, world):
+            if f"{claim.namespace}/{claim.name}" in self._freed:
+                continue
             if claim.allocation is not None and claim.allocation.nodes is not None:
                 passes &= terms_mask(claim.allocation.nodes, world.view)
-        for wanted in _wanted(task, world):
+        for wanted in self._open(task, world):
             served = self._claims.given.get(wanted.key)
             if served is not None:
                 passes &= self._reach_of(served, world)
@@ -267,7 +291,9 @@ class DeviceClaimFilter:
         self._begin(world)
         if task in self._claims:
             return
-        every = _wanted(task, world)
+        for key, _ in self._allocated_to(task, world):
+            self._gone.get(key, set()).discard(task.uid)
+        every = self._open(task, world)
         allocated = self._claims.given
         fresh = [claim for claim in every if claim.key not in allocated]
         try:
@@ -289,6 +315,38 @@ class DeviceClaimFilter:
         for served in self._claims.remove(task):
             for got in served.got:
                 self._use(got, -1)
+        for key, claim in self._allocated_to(task, self._ssn.world):
+            gone = self._gone.setdefault(key, set())
+            gone.add(task.uid)
+            if key not in self._freed and gone.issuperset(claim.reserved):
+                self._freed.add(key)
+                for got in self._allocated(claim):
+                    self._use(got, -1)
+
+    def _allocated_to(self, task: TaskInfo, world: World) -> list[tuple[str, ResourceClaim]]:
+        """The allocated claims that a task has, where evictions free them."""
+        if not self._frees or task.cls.constraints is None:
+            return []
+        space, job = task.job.job.namespace, task.job.job
+        own = (own_claim(job.uid, task.name, name) for name in task.cls.constraints.claim_templates)
+        keys = [f"{space}/{name}" for name in (*task.cls.constraints.claims, *own)]
+        claims = ((key, world.objects.claims.get(key)) for key in keys)
+        return [
+            (key, claim)
+            for key, claim in claims
+            if claim is not None and claim.allocation is not None and task.uid in claim.reserved
+        ]
+
+    def _open(self, task: TaskInfo, world: World) -> list[OpenClaim]:
+        return _wanted(task, world, self._freed)
+
+    def waits_at(self, row: int) -> bool:
+        """Whether pods that the session evicts still have devices of the row by claims."""
+        return any(
+            self._row_of.get(got.offer.key, row) == row
+            for key in (self._freed & self._gone.keys()) - self._claims.given.keys()
+            for got in self._allocated(self._ssn.world.objects.claims[key])
+        )
 
     def got(self, task: TaskInfo) -> list[AssignedDevice]:
         """The devices that this session gave to the claims of a placed task."""
@@ -312,23 +370,24 @@ def _named(task: TaskInfo, world: World) -> list[ResourceClaim]:
     return [world.objects.claims[key] for key in keys if key in world.objects.claims]
 
 
-def _is_written(task: TaskInfo, template: str, world: World) -> bool:
+def _is_written(task: TaskInfo, template: str, world: World, freed: Collection[str]) -> bool:
     """Whether the task's own claim of this template exists, and says which devices it has."""
     job = task.job.job
-    claim = world.objects.claims.get(f"{job.namespace}/{own_claim(job.uid, task.name, template)}")
+    key = f"{job.namespace}/{own_claim(job.uid, task.name, template)}"
+    claim = None if key in freed else world.objects.claims.get(key)
     return task.row >= 0 and claim is not None and claim.allocation is not None
 
 
-def _wanted(task: TaskInfo, world: World) -> list[OpenClaim]:
+def _wanted(task: TaskInfo, world: World, freed: Collection[str]) -> list[OpenClaim]:
     """The task's unallocated claims: those it names, and its own from each template."""
     claims = [
         OpenClaim(f"{claim.namespace}/{claim.name}", claim.requests, claim.matches)
         for claim in _named(task, world)
-        if claim.allocation is None
+        if claim.allocation is None or f"{claim.namespace}/{claim.name}" in freed
     ]
     constraints = task.cls.constraints
     for name in () if constraints is None else constraints.claim_templates:
         template = world.objects.claim_templates.get(f"{task.job.job.namespace}/{name}")
-        if template is not None and not _is_written(task, name, world):
+        if template is not None and not _is_written(task, name, world, freed):
             claims.append(OpenClaim(f"{task.key}/{name}", template.requests, template.matches))
     return claims

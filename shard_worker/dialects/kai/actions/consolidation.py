@@ -7,6 +7,7 @@ from shard_worker.dialects.kai.actions import searching
 from shard_worker.dialects.kai.evictions import Proposal
 from shard_worker.dialects.kai.model import KaiJob
 from shard_worker.dialects.kai.rules.amounts import Amounts
+from shard_worker.dialects.kai.rules.groups import tasks_to_allocate
 from shard_worker.dialects.kai.search.node_capacities import gpu_room
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.session_model.status import Status
@@ -25,8 +26,9 @@ def evicting(ssn: KaiSession) -> searching.EvictingAction:
     most = ssn.kai.options.max_consolidation_preemptees
 
     def may_search(job: KaiJob, asks: Amounts) -> bool:
-        del job
-        return int(gpu_room(ssn.world)[ssn.rows()].sum()) >= asks.gpu
+        # Devices of claims are not among those of nodes: whether they are enough, a search finds.
+        claimed = ssn.claimed_by(tasks_to_allocate(job.root, simulated=True))
+        return int(gpu_room(ssn.world)[ssn.rows()].sum()) >= asks.gpu - claimed
 
     return searching.EvictingAction(
         name=NAME,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.extension_points import PREDICATE
 from shard_worker.framework.rules import Mask, NodeColumns, Scope
 from shard_worker.framework.session import Session
@@ -39,7 +40,9 @@ def register(ssn: Session) -> None:
     binding = VolumeBinding(ssn)
     ssn.add_pre_predicate_fn(binding.pre_predicate, concerns=concerned)
     ssn.add_live_predicate_fn(binding.checks, scope=Scope.DOMAIN, concerns=concerned)
-    devices = claims.DeviceClaimFilter(ssn)
+    devices = claims.DeviceClaimFilter(ssn, frees=True)
+    if isinstance(ssn, KaiSession):
+        ssn.claim_filter = devices
     ssn.add_pre_predicate_fn(devices.pre_predicate, concerns=claims.concerned)
     ssn.add_live_predicate_fn(devices.checks, scope=Scope.DOMAIN, concerns=claims.concerned)
 

@@ -78,14 +78,16 @@ class KaiProportion:
     def _charge(self, task: TaskInfo) -> None:
         job = self._session.kai_job(task.job)
         if job is not None:
-            amounts = self._charged[id(task)] = self._session.asked_by([task])
-            job.queue.charge(amounts, preemptible=job.preemptible)
+            amounts = self._charged[id(task)] = self._session.asked_of_nodes([task])
+            claimed = Amounts(gpu=self._session.claimed.hold(job.queue.uid, task))
+            job.queue.charge(amounts.plus(claimed), preemptible=job.preemptible)
 
     def _discharge(self, task: TaskInfo) -> None:
         job = self._session.kai_job(task.job)
         if job is not None:
-            amounts = self._charged.pop(id(task), None) or self._session.asked_by([task])
-            job.queue.discharge(amounts, preemptible=job.preemptible)
+            amounts = self._charged.pop(id(task), None) or self._session.asked_of_nodes([task])
+            claimed = Amounts(gpu=self._session.claimed.leave(job.queue.uid, task))
+            job.queue.discharge(amounts.plus(claimed), preemptible=job.preemptible)
 
     @property
     def _session(self) -> KaiSession:

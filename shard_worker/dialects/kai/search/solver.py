@@ -115,7 +115,7 @@ def least_cost(ssn: KaiSession, tasks: Sequence[TaskInfo]) -> Amounts:
         memory=int(np.maximum(world.future_idle(MEMORY), 0)[here].sum()),
         gpu=int(gpu_room(world)[here].sum()),
     )
-    missing = ssn.asked_by(tasks, at_least=True).minus(free)
+    missing = ssn.asked_of_nodes(tasks, at_least=True).minus(free)
     return Amounts(*(max(amount, 0) for amount in missing))
 
 
@@ -209,7 +209,7 @@ class _GeneratorRun:
             return task.gpus
         known = self._held.get(id(task))
         if known is None:
-            known = self._held[id(task)] = self._search.ssn.asked_by([task]).gpu
+            known = self._held[id(task)] = self._search.ssn.asked_of_nodes([task]).gpu
         return known
 
 

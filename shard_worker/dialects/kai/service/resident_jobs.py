@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from shard_worker.dialects.kai.model import QueueState
 from shard_worker.dialects.kai.rules.amounts import Amounts
 from shard_worker.dialects.kai.search.resident_columns import Ints, Mask, ResidentColumns
+from shard_worker.kube_scheduler.devices.claims import concerned
 from shard_worker.session_model.job_facts import JobFacts
 from shard_worker.session_model.status import EVICTABLE, OCCUPYING, STATUS_OF
 from shared.messages.messages import TaskState
@@ -224,12 +225,16 @@ def _shapes(ssn: KaiSession, world: World, facts: _FactsOf) -> _Shapes:
     classes: list[tuple[tuple[int, Requests], ...]] = [()] * len(facts.shapes)
     for code in np.unique(facts.column("shape")).tolist():
         shape = facts.shapes[code]
-        if any(cid not in known for cid, *_ in shape):
+        # What claims hold depends on who else shares them: such jobs become objects.
+        if any(cid not in known or concerned(known[cid]) for cid, *_ in shape):
             amounts[code] = None
             continue
         parts = [
-            (ssn.amounts_anywhere(known[cid], annotations, world), count)
-            for cid, annotations, count in shape
+            (
+                None if concerned(known[cid]) else ssn.amounts_anywhere(known[cid], marks, world),
+                count,
+            )
+            for cid, marks, count in shape
             if count
         ]
         if all(part is not None for part, _ in parts):

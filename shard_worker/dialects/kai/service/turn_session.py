@@ -18,6 +18,7 @@ from shard_worker.dialects.kai.actions.allocate import NAME as ALLOCATE
 from shard_worker.dialects.kai.actions.allocate import turn
 from shard_worker.dialects.kai.actions.run import EVICTING
 from shard_worker.dialects.kai.actions.searching import is_delayed, may_search, run_for
+from shard_worker.dialects.kai.claimed_gpus import ClaimedGpus
 from shard_worker.dialects.kai.devices import known_memories
 from shard_worker.dialects.kai.model import (
     KaiJob,
@@ -36,7 +37,8 @@ from shard_worker.dialects.kai.service.resident_jobs import ResidentJobs
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.framework.rules import Mask, Scores
 from shard_worker.session_model.job import SessionJob, TaskInfo
-from shard_worker.session_model.queue_totals import used
+from shard_worker.session_model.queue_totals import used, whole
+from shard_worker.session_model.status import OCCUPYING
 from shard_worker.view.mode import Mode
 from shared.messages.reason import Reason
 from shared.model.node_pool import NodePool
@@ -83,6 +85,7 @@ class TurnSession(KaiSession):
         self._usable = self.unread = None
         objects = world.objects
         self._memories = known_memories(world)
+        self.claimed = ClaimedGpus(objects, whole=False)
         flat = not self.kai.options.full_hierarchy_fairness
         records = (r for r in objects.kai_queues.values() if self.pool.has(dict(r.labels)))
         self.queues = queue_tree(records, flat=flat)
@@ -99,6 +102,9 @@ class TurnSession(KaiSession):
         if queue is None or queue.children or not self.pool.has_job(job.job):
             return
         self.kai_jobs[job.job.jid] = kai_job_of(job, queue, world.objects, self.kai_task_key)
+        for task in job.tasks:
+            if task.cls.constraints is not None and task.status & OCCUPYING:
+                self.claimed.hold(queue.uid, task)  # the coordinator has counted it
 
     def read_residents(self, job: KaiJob, of_own_queue: bool | None) -> None:
         """Add the jobs with tasks on nodes that may be victims for a job: of its queue, of others,
@@ -218,6 +224,9 @@ def _count(queues: dict[str, QueueState], world: World) -> None:
     for info in world.queues.values():
         state = queues.get(info.queue.name)
         if state is not None:
-            total = used(info)
-            state.allocated = Amounts(*(total.get(slot, 0) for slot in held))
-            state.non_preemptible = Amounts(*(total.get(slot, 0) for slot in kept))
+            totals = used(info), whole(info, "claimed")
+            allocated, protected = (
+                [sum(total.get(slot, 0) for total in totals) for slot in slots_of]
+                for slots_of in (held, kept)
+            )
+            state.allocated, state.non_preemptible = Amounts(*allocated), Amounts(*protected)
