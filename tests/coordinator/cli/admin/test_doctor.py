@@ -64,7 +64,7 @@ def test_a_good_machine(short_dir: Path) -> None:
     body = json.loads(done.stdout)
     assert body["ok"]
     assert [check["name"] for check in body["checks"]] == [check.name for check in CHECKS]
-    assert {check["verdict"] for check in body["checks"]} <= {"ok", "warn"}
+    assert {check["verdict"] for check in body["checks"]} <= {"ok", "warn", "skipped"}
     assert list(short_dir.iterdir()) == []
 
 
@@ -76,7 +76,7 @@ def test_a_wrong_setting_fails_and_is_named(short_dir: Path) -> None:
     assert "did you mean QUADRANT_SHARDS?" in done.stdout
     assert "Remedy: correct or unset what is named" in done.stdout
     assert "skipped" in done.stdout
-    assert "1 of 13 checks failed" in done.stdout
+    assert f"1 of {len(CHECKS)} checks failed" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 
