@@ -401,7 +401,7 @@ def reference() -> str:
     lines = [
         "# Metrics",
         "",
-        "What `/metrics` of a coordinator shows, its workers' figures included. Units are base",
+        "The series of a coordinator's `/metrics`, including its workers' figures. Units are base",
         "units; `queue`, `shard` and `resource` are the only labels whose values are not the same",
         "everywhere, and a series goes with its queue or shard. Stability *alpha*: a name or a",
         "label may change with a version.",
