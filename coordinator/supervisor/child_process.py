@@ -32,11 +32,14 @@ _POLL = 0.02
 class ChildDied(RuntimeError):
     """A process ended unexpectedly: its role, exit code, and the end of its log."""
 
-    def __init__(self, role: str, code: int | None, log: Path, *, times: str = "") -> None:
+    def __init__(
+        self, role: str, code: int | None, log: Path, *, times: str = "", lost: str = ""
+    ) -> None:
+        """``lost``: the program without which the process lives on and is of no use."""
         self.role = role
         self.code = code
         self.log = log
-        self.how = f"the {role} process {_how(code)}"
+        self.how = f"the {role} process " + (f"lost its {lost}" if lost else _how(code))
         super().__init__(f"{self.how}{times}; the end of {log}:\n{last_lines(log)}")
 
     def often(self, times: int, seconds: float) -> ChildDied:

@@ -8,8 +8,12 @@ not survive.
 from __future__ import annotations
 
 import contextlib
+import socket
 import sys
+import time
 from pathlib import Path
+
+import psutil
 
 ADDRESS_FILE = "ray_current_cluster"
 """File in Ray's temporary directory with its address, written once everything runs."""
@@ -64,6 +68,71 @@ def environment(token_file: Path | None, *, ours: bool) -> dict[str, str]:
         # Despite its name, this is what makes Ray keep 127.0.0.1, and listen nowhere else.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     }
+
+
+CONTROL_STORE = "gcs_server"
+NEEDED = (CONTROL_STORE, "raylet")
+"""Programs that a head cannot do without. ``ray start --block`` ends where one of them fails, but
+goes on without a raylet that ended by SIGTERM, as a raylet does that lost one of its agents (Ray
+2.60). No option keeps the agents from being started."""
+LOOK_SECONDS = 0.1
+ASK_SECONDS = 1.0
+"""Interval of connections to the control store."""
+_CONNECT_SECONDS = 0.1
+
+
+class HeadProcesses:
+    """Watches the processes of a head that is up, which may live on without one it needs."""
+
+    def __init__(self) -> None:
+        self._head = 0
+        self._needed: dict[str, psutil.Process] = {}
+        self._lost = ""
+        self._looked = self._asked = 0.0
+
+    def lost(self, head: int, port: int) -> str:
+        """The program that the head with this process id has lost; "" for none. ``port``: of its
+        control store, which SIGTERM makes close it and stay (Ray 2.60)."""
+        if head != self._head:
+            self._head, self._lost, self._needed = head, "", _programs(head)
+        elif not self._lost and time.monotonic() >= self._looked + LOOK_SECONDS:
+            self._looked = now = time.monotonic()
+            self._lost = next((name for name in NEEDED if not self._lives(name)), "")
+            if not self._lost and now >= self._asked + ASK_SECONDS:
+                self._asked = now
+                self._lost = CONTROL_STORE if _is_refused(port) else ""
+        return self._lost
+
+    def _lives(self, name: str) -> bool:
+        process = self._needed.get(name)
+        try:
+            return process is not None and process.status() not in _ENDED and process.is_running()
+        except psutil.NoSuchProcess:
+            return False
+
+
+def _is_refused(port: int) -> bool:
+    """Whether nothing listens at a port here. A process that stands still does listen."""
+    try:
+        socket.create_connection((HOST, port), _CONNECT_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+_ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+
+
+def _programs(head: int) -> dict[str, psutil.Process]:
+    """The needed processes below a head, by program."""
+    found: dict[str, psutil.Process] = {}
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(head).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.setdefault(process.name(), process)
+    return found
 
 
 def forget_address(temp_dir: Path) -> None:

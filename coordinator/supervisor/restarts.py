@@ -12,13 +12,15 @@ that hangs and does not die: the lease is there for that.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from coordinator.supervisor.child_process import DEPOSED, ChildDied
-from coordinator.supervisor.supervisor import COORDINATORS, START_SECONDS, Supervisor
+from coordinator.supervisor.supervisor import COORDINATORS, REDIS, START_SECONDS, Supervisor
 from shared.ledger.errors import ServerFailed
 
 WINDOW_SECONDS = 60.0
@@ -29,6 +31,11 @@ PAUSES = (0.0, 0.1, 0.5, 1.0)
 """Seconds before the first, second, ... restart within the window. The first is immediate, since a
 process killed from outside will run again at once."""
 
+ROOM = 8 << 20
+"""Bytes without which the ledger's server is not started: enough for the largest batch, so that it
+does not start only to end with the first one."""
+ROOM_SECONDS = 0.5
+"""Interval of looks for room."""
 _POLL = 0.02
 
 
@@ -51,7 +58,21 @@ class ProcessRecovered:
         return f"the {self.role} process is back after {self.seconds:.1f} s"
 
 
-ProcessReport = ProcessDied | ProcessRecovered
+@dataclass(frozen=True, slots=True)
+class DiskFull:
+    """The ledger's server cannot run for want of room on its disk."""
+
+    role: str
+    place: Path
+
+    def __str__(self) -> str:
+        return (
+            f"the disk of {self.place} is full: the {self.role} process waits until "
+            f"{ROOM >> 20} MiB are free there, and nothing is acknowledged meanwhile"
+        )
+
+
+ProcessReport = ProcessDied | ProcessRecovered | DiskFull
 
 
 class Deaths:
@@ -100,6 +121,8 @@ class Keeper:
 
     async def _start_again(self, role: str, died: ChildDied) -> None:
         """Restart a role. Raises ChildDied if it died too often."""
+        if role == REDIS:
+            await self._wait_for_room(role)
         pause: float | None = PAUSES[1]
         if role not in COORDINATORS or died.code != DEPOSED:  # which is how it should end
             pause = self._deaths.setdefault(role, Deaths()).pause(time.monotonic())
@@ -111,6 +134,17 @@ class Keeper:
             await self._parts.start(role)
         except ServerFailed as error:  # it counts as another death
             self._report(ProcessDied(role, f"the ledger's server did not start: {error}"))
+
+    async def _wait_for_room(self, role: str) -> None:
+        """Wait while the disk is full, however long: no fault of the server, which must not be
+        given up for it."""
+        place = self._parts.settings.data_dir
+        if shutil.disk_usage(place).free >= ROOM:
+            return
+        self._report(DiskFull(role, place))
+        while shutil.disk_usage(place).free < ROOM:  # noqa: ASYNC110 - nobody tells of a disk
+            await asyncio.sleep(ROOM_SECONDS)
+        self._deaths.pop(role, None)
 
     async def _up(self, role: str) -> bool:
         """Wait until it is ready; False if it died or took too long."""

@@ -21,6 +21,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -55,6 +56,8 @@ SECRET_FILES = {"redis_password": "redis.password", "ray_token": "ray.token"}
 _SECRETS = (*SECRET_FILES.values(), ACCEPTED_FILE)
 """Files of the run directory that nobody else may read; a policy may contain a URL with a
 password."""
+_DEATHS_AT_START = 3
+"""Deaths of one role while the standby starts, before the start is given up."""
 _POLL = 0.02
 _WORKER = "ray::ShardActor"
 
@@ -90,6 +93,7 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._server: EmbeddedServer | None = None
         self._expected: set[str] = set()
+        self._head_processes = ray_head.HeadProcesses()
         self._lock: BinaryIO | None = None
         self._secrets: list[Path] = []
         self._standby_port = 0
@@ -133,16 +137,26 @@ class Supervisor:
         return [pid for pid in below if command_line(pid).startswith(_WORKER)]
 
     def dead(self) -> dict[str, ChildDied]:
-        """Role -> error of each child that ended unexpectedly."""
+        """Role -> error of each child that ended unexpectedly, or lost what it needs to work."""
         deaths = {
             role: ChildDied(role, child.code, child.log)
             for role, child in self._children.items()
             if role not in self._expected and not child.running()
         }
+        if RAY not in deaths and RAY not in self._expected and (lost := self._lost_of_ray()):
+            deaths[RAY] = ChildDied(RAY, None, self._children[RAY].log, lost=lost)
         server = self._server
         if server is not None and REDIS not in self._expected and not server.running():
             deaths[REDIS] = ChildDied(REDIS, None, server.log)
         return deaths
+
+    def _lost_of_ray(self) -> str:
+        """The program that the Ray head lost since it came up; "" for none."""
+        head = self.pids().get(RAY)
+        if head is None or not self._ray_is_up():
+            return ""
+        port = (self.settings.ray_address or "").rpartition(":")[2]
+        return self._head_processes.lost(head, int(port))
 
     def check(self) -> None:
         """Raise ChildDied if a process ended unexpectedly."""
@@ -193,6 +207,8 @@ class Supervisor:
                 self._server.start(START_SECONDS[REDIS])
             else:
                 child = self._child(role)
+                if role == RAY and self._lost_of_ray():
+                    child.kill()  # it waits in vain for what it lost, and has nothing to save
                 await child.stop(STOP_SECONDS[role])
                 self._forget_address(role)
                 child.start()
@@ -249,7 +265,7 @@ class Supervisor:
         if self.settings.standby and STANDBY in self._wanted:
             self._on_phase("waiting for the standby")
             self._start_standby()
-            await self._ready(STANDBY)
+            await self._ready_while_others_die(STANDBY)
         self._on_phase("running")
 
     async def _wait_for(self, role: str) -> None:
@@ -366,6 +382,22 @@ class Supervisor:
         deadline = time.monotonic() + START_SECONDS[role]
         while not await self.answers(role):
             self.check()
+            if time.monotonic() > deadline:
+                raise ChildDied(role, None, self.log(role))
+            await asyncio.sleep(_POLL)
+
+    async def _ready_while_others_die(self, role: str) -> None:
+        """As :meth:`_ready`, where everything else works already: whatever dies is started again,
+        as the keeper does it later."""
+        deaths: Counter[str] = Counter()
+        deadline = time.monotonic() + START_SECONDS[role]
+        while not await self.answers(role) or not all([await self.answers(r) for r in deaths]):
+            for dead, died in self.dead().items():
+                deaths[dead] += 1
+                if deaths[dead] > _DEATHS_AT_START:
+                    raise died
+                await self.start(dead)
+                deadline = time.monotonic() + START_SECONDS[dead] + START_SECONDS[role]
             if time.monotonic() > deadline:
                 raise ChildDied(role, None, self.log(role))
             await asyncio.sleep(_POLL)

@@ -29,7 +29,7 @@ from laboratory.chaos.plan import (
 )
 from laboratory.chaos.timeline import ChaosTimeline
 
-HEAD_PARTS = ("", "/gcs_server", "/raylet")
+HEAD_PARTS = ("", "/gcs_server", "/raylet", "ray::DashboardAgent", "ray::RuntimeEnvAgent")
 """Part of the Ray head to kill: "" the process that was started, else the one that runs this
 program. The death of any of them ends them all."""
 
@@ -195,7 +195,7 @@ class FaultInjector:
             return _Target("the Ray head", [pid], RAY)
         programs = {child: command_line(child).partition(" ")[0] for child in descendants(pid)}
         pids = [child for child, program in programs.items() if program.endswith(part)]
-        return _Target(f"{part[1:]} of the Ray head", pids, RAY) if pids else None
+        return _Target(f"{part.strip('/')} of the Ray head", pids, RAY) if pids else None
 
 
 def kinds_of(standby: bool) -> list[str]:

@@ -19,7 +19,13 @@ import orjson
 
 from coordinator.cluster.protocol import ClusterTimeout
 from coordinator.cluster.simulated.client import SocketCluster
-from coordinator.supervisor.restarts import Keeper, ProcessDied, ProcessRecovered, ProcessReport
+from coordinator.supervisor.restarts import (
+    DiskFull,
+    Keeper,
+    ProcessDied,
+    ProcessRecovered,
+    ProcessReport,
+)
 from coordinator.supervisor.supervisor import CLUSTER, Supervisor
 from laboratory.chaos.report import RunFailed
 from laboratory.chaos.response_times import ResponseTimes
@@ -97,6 +103,8 @@ class Stage:
                 self.returns.append(event)
             case ProcessDied(role):
                 self.deaths.append((at, role))
+            case DiskFull():
+                pass  # no fault injected here fills a disk
 
     async def _watch(self) -> None:
         while True:

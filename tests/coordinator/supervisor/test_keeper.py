@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from coordinator.supervisor.child_process import Child, ChildDied, command_line, in_session
 from coordinator.supervisor.restarts import (
@@ -20,6 +23,7 @@ from coordinator.supervisor.restarts import (
     PAUSES,
     WINDOW_SECONDS,
     Deaths,
+    DiskFull,
     Keeper,
     ProcessDied,
     ProcessRecovered,
@@ -90,6 +94,45 @@ async def test_a_server_that_does_not_start_at_first_is_tried_again(short_dir: P
         (settings.data_dir / "away").rename(log)
         await until(lambda: any(isinstance(one, ProcessRecovered) for one in reports))
         assert REDIS in parts.pids()
+
+
+@pytest.fixture
+def disk(short_dir: Path) -> Iterator[Path]:
+    """A file system of its own, of 24 MiB."""
+    at = short_dir / "disk"
+    at.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "quadrant", at], check=True)
+    yield at
+    subprocess.run(["umount", at], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk, which takes root")
+async def test_a_ledger_whose_disk_is_full_waits_and_goes_on_by_itself(
+    short_dir: Path, disk: Path
+) -> None:
+    told: list[ProcessReport] = []
+    settings = load_settings(run_dir=short_dir / "run", data_dir=disk / "data")
+    async with Supervisor(settings, roles=(REDIS,)) as parts, asyncio.TaskGroup() as group:
+        keeping = group.create_task(Keeper(parts, report=told.append).run())
+        other = disk / "other"
+        other.write_bytes(b"x" * shutil.disk_usage(disk).free)
+        with pytest.raises(RedisError):
+            async with _client(parts) as client:
+                while True:
+                    await client.set("key", "v" * 10_000)
+        await until(lambda: any(isinstance(one, DiskFull) for one in told))
+        await asyncio.sleep(1.0)
+        assert REDIS not in parts.pids()
+        other.unlink()
+        await until(lambda: isinstance(told[-1], ProcessRecovered))
+        async with _client(parts) as client:
+            await client.set("key", "room")
+        keeping.cancel()
+    assert str(disk) in " ".join(map(str, told))
+
+
+def _client(parts: Supervisor) -> Redis:
+    return Redis.from_url(parts.settings.redis_url or "", password=parts.settings.redis_secret)
 
 
 async def test_what_was_asked_to_end_stays_ended(short_dir: Path) -> None:

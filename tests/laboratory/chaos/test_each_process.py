@@ -1,0 +1,169 @@
+"""Each process of a run, by name, is ended or stopped alone: pods are placed again, in time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import pytest_asyncio
+
+from coordinator.supervisor.child_process import command_line, descendants, last_lines, send_signal
+from coordinator.supervisor.restarts import Keeper
+from coordinator.supervisor.supervisor import COORDINATORS, RAY, Supervisor
+from laboratory.workloads.bulk_client import BulkClient
+from laboratory.workloads.generators import ClusterShape, node_items
+from shared.settings.settings import load_settings
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
+
+PLACED_SECONDS = 15.0
+"""As docs/failures.md says of a lost Ray head."""
+SLOW_MACHINE = 4.0
+"""So many times as long it may take where others compete for the processors."""
+PROGRAMS = {
+    "the control store of Ray": "/gcs_server",
+    "the raylet": "/raylet/raylet",
+    "the agent of the raylet": "ray::DashboardAgent",
+    "the agent of environments": "ray::RuntimeEnvAgent",
+    "the dashboard of Ray": "/dashboard/dashboard.py",
+    "a worker": "ray::ShardActor",
+}
+"""Name -> part of the command line."""
+
+
+class Tree:
+    """A run with a standby, looked after by its keeper."""
+
+    def __init__(self, parts: Supervisor, told: list[str], killed: list[int]) -> None:
+        """``killed``: what was killed before the standby was up."""
+        self.parts = parts
+        self.killed = killed
+        self.told = told
+        self._number = 0
+
+    def pids(self) -> dict[str, int]:
+        """Name -> process, of all roles and of what runs below the Ray head."""
+        pids = dict(self.parts.pids())
+        below = {pid: command_line(pid) for pid in sorted(descendants(pids.get(RAY, 0)))}
+        for name, part in PROGRAMS.items():
+            if matching := [pid for pid, line in below.items() if part in line.split(" --")[0]]:
+                pids[name] = matching[0]
+        return pids
+
+    async def until_whole(self) -> dict[str, int]:
+        """Wait until every process is there and answers."""
+        names = {*self.parts.roles(), *PROGRAMS} - {"the dashboard of Ray"}
+        deadline = time.monotonic() + PLACED_SECONDS * SLOW_MACHINE
+        while not names <= self.pids().keys() or not await self._are_up():
+            missing = names - self.pids().keys()
+            assert time.monotonic() < deadline, (missing, self.told)
+            await asyncio.sleep(0.1)
+        return self.pids()
+
+    async def _are_up(self) -> bool:
+        return all([await self.parts.answers(role) for role in COORDINATORS])
+
+    async def until_placed(self) -> float:
+        """Seconds until a pod that is sent now is placed."""
+        began, self._number = time.monotonic(), self._number + 1
+        name = f"after-{self._number}"
+        while time.monotonic() < began + PLACED_SECONDS * SLOW_MACHINE:
+            try:
+                async with asyncio.timeout(2.0), BulkClient(await self._leader()) as api:
+                    await api.submit(_list(_pod(name)))
+                    status = await api.status()
+                    if status["jobs"]["finished"] == status["jobs"]["submitted"]:
+                        return time.monotonic() - began
+            except Exception as error:  # there may be nobody who answers yet
+                self.told.append(repr(error))
+            await asyncio.sleep(0.1)
+        log = last_lines(self.parts.log(RAY))
+        raise AssertionError(f"nothing is placed: {self.told}; the Ray head says: {log}")
+
+    async def _leader(self) -> str:
+        role = await self.parts.leader()
+        return self.parts.urls[1] if role == "standby" else self.parts.url
+
+
+def _list(*items: dict[str, Any]) -> bytes:
+    return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def _pod(name: str) -> dict[str, Any]:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": {"quadrant.dev/duration": "0.01"}},
+        "spec": {"containers": [container]},
+    }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def tree() -> AsyncIterator[Tree]:
+    told: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="qt-", ignore_cleanup_errors=True) as path:
+        settings = load_settings(run_dir=Path(path), shards=2, mode="soft", standby=True)
+        killed: list[int] = []
+
+        def on_phase(phase: str) -> None:
+            if phase == "waiting for the standby":
+                killed.append(starting.pids()["cluster"])
+                os.kill(killed[0], signal.SIGKILL)
+
+        starting = Supervisor(settings, on_phase=on_phase)
+        async with starting as parts, asyncio.TaskGroup() as group:
+            keeper = Keeper(parts, report=lambda report: told.append(str(report)))
+            keeping = group.create_task(keeper.run())
+            async with BulkClient(parts.url) as api:
+                await api.submit(_list(*node_items(ClusterShape(nodes=4, units=8))))
+            yield Tree(parts, told, killed)
+            keeping.cancel()
+
+
+RAYLET, AGENT, STORE = "the raylet", "the agent of the raylet", "the control store of Ray"
+KILL, END, STOP = signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP
+STOPPED_SECONDS = 10.0
+SHORT = [(RAYLET, END)]
+BLOWS = [
+    *SHORT,
+    (AGENT, KILL),
+    *((name, KILL) for name in (RAYLET, "the dashboard of Ray", "standby", "cluster", STORE)),
+    *((name, END) for name in ("the agent of environments", STORE, "a worker", "ray", "redis")),
+    *((name, END) for name in ("cluster", "coordinator", "standby")),
+    *((name, STOP) for name in (RAYLET, STORE, "a worker", "redis", "coordinator")),
+]
+
+
+async def test_a_death_before_the_standby_is_up_is_repaired_like_any_other(tree: Tree) -> None:
+    [killed] = tree.killed
+    assert (await tree.until_whole())["cluster"] != killed
+    await tree.until_placed()
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [pytest.param(*blow, marks=[] if blow in SHORT else [pytest.mark.thorough]) for blow in BLOWS],
+    ids=[f"{name.replace(' ', '-')}-{number.name}" for name, number in BLOWS],
+)
+async def test_pods_are_placed_again_after(tree: Tree, name: str, number: signal.Signals) -> None:
+    pids = await tree.until_whole()
+    os.kill(pids[name], number)
+    if number is STOP:
+        await asyncio.sleep(STOPPED_SECONDS)
+        send_signal(signal.SIGCONT, {pids[name]})  # unless it was given up and ended
+    await tree.until_placed()
+    await tree.until_whole()  # what was placed may have been placed before others ended with it
+    await tree.until_placed()
