@@ -16,17 +16,13 @@ class KaiOptions:
     scheduler_name: str = "kai-scheduler"
     nodepool_label_key: str = "kai.scheduler/node-pool"
     partition_label_value: str = ""
-    queue_label_key: str = "kai.scheduler/queue"
     restrict_node_scheduling: bool = False
     max_consolidation_preemptees: int = 16
-    schedule_csi_storage: bool = False
     use_scheduling_signatures: bool = True
     full_hierarchy_fairness: bool = True
     allow_consolidating_reclaim: bool = True
     default_staleness_grace_period: float = 60.0
     stuck_in_releasing_threshold: float = 120.0
-    detailed_fit_errors: bool = False
-    update_pod_eviction_condition: bool = False
     cpu_worker_node_label_key: str = "node-role.kubernetes.io/cpu-worker"
     gpu_worker_node_label_key: str = "node-role.kubernetes.io/gpu-worker"
     mig_worker_node_label_key: str = "node-role.kubernetes.io/mig-enabled"

@@ -130,6 +130,10 @@ PROCESS_OPTIONS: dict[str, tuple[object, str]] = {
     "pyroscope-address": ("", "quadrant debug profile"),
     "pyroscope-block-profiler-rate": (5, "quadrant debug profile"),
     "pyroscope-mutex-profiler-rate": (5, "quadrant debug profile"),
+    "queue-label-key": (
+        "kai.scheduler/queue",
+        "a pod without PodGroup names its queue by that label alone",
+    ),
     "schedule-period": ("1s", "there are no cycles: a turn follows as soon as something changed"),
     "scheduler-conf": ("", "setting policy"),
     "v": (3, "setting log_level"),
@@ -139,6 +143,7 @@ PROCESS_OPTIONS: dict[str, tuple[object, str]] = {
 nobody here would read it."""
 WITHOUT_EFFECT: dict[str, str] = {
     "burst": "writes follow the API server's answers",
+    "detailed-fit-errors": "explain tells each reason with its number of nodes anyway",
     "enable-workload-eviction-metrics": "evictions are counted anyway",
     "gpu-sharing-mode": "KAI's binder has its own, where it binds",
     "namespace": "the scheduler is in no namespace",
@@ -146,5 +151,7 @@ WITHOUT_EFFECT: dict[str, str] = {
     "plugin-server-port": "what plugins serve over HTTP, the command quadrant tells",
     "qps": "writes follow the API server's answers",
     "resource-reservation-app-label": "devices are in the ledger, whatever pod reserves them",
+    "schedule-csi-storage": "volumes are chosen, whatever capacity drivers report",
+    "update-pod-eviction-condition": "evicted pods get an event, and no condition",
 }
 """Options that are taken and have no effect -> why."""
