@@ -52,7 +52,14 @@ def _calm(seed: int) -> tuple[Scenario, Counter[str]]:
     return wanted, simulation.happened
 
 
-@pytest.mark.parametrize("step", STEPS)
+LONG = ("take the leadership", "bind")
+"""Seven seconds of processor time each: for `make test-all`."""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(step, marks=pytest.mark.all) if step in LONG else step for step in STEPS],
+)
 def test_coordinator_dies_before_and_after(step: str) -> None:
     """Outside of CI before or after each, drawn anew in each run; see tests/examples.py."""
     died = 0

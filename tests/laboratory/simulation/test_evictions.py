@@ -55,6 +55,8 @@ def evicting(*first: int) -> Iterator[Scenario]:
 # --- what happens -----------------------------------------------------------------------------
 
 
+@pytest.mark.all
+@pytest.mark.timeout(300)  # 12 s of processor time
 def test_every_moment_of_a_victim_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: Counter[str] = Counter()
     wanted = (
@@ -183,7 +185,12 @@ def _calm() -> tuple[Scenario, Counter[str], Evicted, float]:
     raise AssertionError("no seed evicts")
 
 
-@pytest.mark.parametrize("name", ["stop asked", "stop answered", "report answered"])
+LONGER = ("stop asked", "report answered")
+
+
+@pytest.mark.parametrize(
+    "name", ["stop answered", *(pytest.param(n, marks=pytest.mark.all) for n in LONGER)]
+)
 def test_the_coordinator_dies_around_an_eviction(name: str) -> None:
     """Outside of CI before or after each, drawn anew in each run; see tests/examples.py."""
     wanted, happened, _, _ = _calm()
