@@ -246,8 +246,8 @@ class Cluster:
             for job, states, on in self._jobs
         ]
         for session_job in jobs:
-            for tix, taken in enumerate(self._devices.get(session_job.job.jid, ())):
-                session_job.tasks[tix].devices = taken
+            for tix, devices in enumerate(self._devices.get(session_job.job.jid, ())):
+                session_job.tasks[tix].devices = devices
         world.view = self._view(jobs)
         for job in jobs:
             world.add_job(job)

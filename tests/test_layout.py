@@ -168,8 +168,8 @@ def test_the_architecture_page_is_short_and_names_what_exists() -> None:
 
 def test_every_dependency_is_locked_with_a_hash() -> None:
     locked = (ROOT / "requirements.lock").read_text()
-    wanted = [re.split(r"[<>=\[ ]", entry)[0] for entry in PROJECT["project"]["dependencies"]]
-    for name in (*wanted, "hatchling"):
+    expected = [re.split(r"[<>=\[ ]", entry)[0] for entry in PROJECT["project"]["dependencies"]]
+    for name in (*expected, "hatchling"):
         assert re.search(rf"^{re.escape(name)}==\S+.* \\\n    --hash=sha256:", locked, re.M), name
 
 

@@ -66,7 +66,8 @@ def _named(text: str) -> Things:
     try:
         written: dict[str, int | list[int]] = orjson.loads(text or "{}")
         return joined_devices(
-            (name, [held] if isinstance(held, int) else held) for name, held in written.items()
+            (name, [amounts] if isinstance(amounts, int) else amounts)
+            for name, amounts in written.items()
         )
     except (ValueError, TypeError, AttributeError):  # somebody else wrote it
         return ()

@@ -40,14 +40,14 @@ class OverduePod:
     @property
     def sentence(self) -> str:
         """Sentence that names the pod, since when it should be gone, the cause and the remedy."""
-        who = f"{self.namespace}/{self.name} on {self.node}"
+        pod = f"{self.namespace}/{self.name} on {self.node}"
         at = rfc3339(self.since)
         force = f"kubectl delete pod {self.name} -n {self.namespace} --grace-period=0 --force"
-        sentence = f"{who} was told to end at {at} with {self.grace:g} s of grace"
+        sentence = f"{pod} was told to end at {at} with {self.grace:g} s of grace"
         match self.obstacle:
             case OverdueObstacle.REFUSED:
                 return (
-                    f"{who} was to be evicted at {at}, and the API server still refuses: "
+                    f"{pod} was to be evicted at {at}, and the API server still refuses: "
                     f"{self.detail}; change the budget, or delete the pod"
                 )
             case OverdueObstacle.FINALIZER:

@@ -102,7 +102,7 @@ class ClaimBooks:
             if claim.open:
                 allocated = [got for got in devices if got.claim == claim.key]
                 status["allocation"] = self._allocation(claim, allocated, user.node)
-            if all(known.get("uid") != uid for known in before):
+            if all(served.get("uid") != uid for served in before):
                 reserved = {"resource": "pods", "name": user.pod, "uid": uid}
                 status["reservedFor"] = [*before, reserved]
             elif not claim.open:
@@ -216,8 +216,8 @@ class ClaimBooks:
         spec = claim.written["spec"].get("devices") or {}
         for request in spec.get("requests") or ():
             exact = request.get("exactly")
-            for name, wanted in _asked(request["name"], exact, request.get("firstAvailable")):
-                document = self._intake.documents.get(Key(CLASS, "", wanted))
+            for name, class_name in _asked(request["name"], exact, request.get("firstAvailable")):
+                document = self._intake.documents.get(Key(CLASS, "", class_name))
                 written = {} if document is None else document.object()["spec"]
                 for entry in written.get("config") or ():
                     yield {"source": "FromClass", "requests": [name], **entry}

@@ -138,7 +138,7 @@ def choose(
 ) -> tuple[list[ClaimBinding], str]:
     """A volume for each claim, the smallest request first; or ([], why there is none). ``others``:
     the choices for other tasks; a claim among them is left to its first task."""
-    wanted: list[VolumeClaim] = []
+    unbound: list[VolumeClaim] = []
     decided = {binding.claim for binding in others}
     for key in (key for key in claims if key not in decided):
         claim, name = objects.volume_claims.get(key), key.partition("/")[2]
@@ -146,13 +146,13 @@ def choose(
             return [], f'persistentvolumeclaim "{name}" not found'
         if not waits(claim, objects):
             return [], f'persistentvolumeclaim "{name}" is bound by nobody here'
-        wanted.append(claim)
+        unbound.append(claim)
     chosen: list[ClaimBinding] = []
-    for claim in sorted(wanted, key=lambda claim: claim.request):
-        taken = {binding.volume for binding in (*others, *chosen)}
+    for claim in sorted(unbound, key=lambda claim: claim.request):
+        taken_names = {binding.volume for binding in (*others, *chosen)}
         if claim.node not in ("", node.name):
             return [], f'persistentvolumeclaim "{claim.name}" gets its volume on node {claim.node}'
-        volume = None if claim.node else _free(objects, claim, node, taken)
+        volume = None if claim.node else _free(objects, claim, node, taken_names)
         if volume is None and not _creates(class_of(claim, objects), node):
             return [], NOTHING_FREE
         key = f"{claim.namespace}/{claim.name}"

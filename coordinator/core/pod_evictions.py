@@ -262,19 +262,19 @@ class PodEvictions:
         the books have not yet."""
         job, info = state.job, state.info
         committed = {t for jid, t in self._committed if jid == job.jid} - state.evicted
-        gone = sum(group in _chain(job, job.role_of(t).group) for t in committed.union(leaving))
-        return info.held[group] + info.best_effort[group] - gone
+        ended = sum(group in _chain(job, job.role_of(t).group) for t in committed.union(leaving))
+        return info.held[group] + info.best_effort[group] - ended
 
     def _placed(self, state: JobState, group: int) -> list[int]:
         """The tasks of a group, and of those below, that hold nodes and are not on their way
         out."""
-        gone = (TaskState.PENDING, TaskState.RELEASING, *ENDED)
+        absent_states = (TaskState.PENDING, TaskState.RELEASING, *ENDED)
         return [
             t
             for role in state.job.roles
             if group in _chain(state.job, role.group)
             for t in range(role.first, role.first + role.count)
-            if state.states[t] not in gone and not self._leaves(state, t)
+            if state.states[t] not in absent_states and not self._leaves(state, t)
         ]
 
     def _statement(

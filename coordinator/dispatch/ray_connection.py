@@ -126,12 +126,12 @@ class RayConnection:
         # Ray gives up at once on a head that does not listen yet.
         if not await apart(lambda: _listens(self._address, seconds=HEAD_SECONDS)):
             raise RayLost(f"no Ray head at {self._address} for {HEAD_SECONDS:g} s")
-        gone = asyncio.ensure_future(self._until_head_gone())
+        head_gone = asyncio.ensure_future(self._until_head_gone())
         deadline = time.monotonic() + HEAD_SECONDS
         joining = asyncio.ensure_future(apart(lambda: self._attach(deadline)))
         try:
             async with asyncio.timeout(HEAD_SECONDS + ANSWER_SECONDS):
-                await asyncio.wait((joining, gone), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((joining, head_gone), return_when=asyncio.FIRST_COMPLETED)
             if not joining.done():
                 # Ray would wait for it in this thread for a minute, and cannot be told to stop:
                 # the process has to begin anew.
@@ -140,16 +140,16 @@ class RayConnection:
         except (ConnectionError, TimeoutError, RuntimeError) as error:
             raise RayLost(f"cannot join the Ray head at {self._address}: {error}") from error
         finally:
-            gone.cancel()
+            head_gone.cancel()
             joining.cancel()
 
     async def _until_lost(self) -> None:
         """Returns when the head is gone, or when :meth:`give_up` was called."""
-        gone = asyncio.ensure_future(self._until_head_gone())
+        head_gone = asyncio.ensure_future(self._until_head_gone())
         try:
-            await asyncio.wait((gone, self._lost), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((head_gone, self._lost), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            gone.cancel()
+            head_gone.cancel()
 
     async def _leave(self) -> None:
         """Ray forgets the head, its actors, and all that was asked of them."""

@@ -62,11 +62,11 @@ async def introduction_of(actor: Any) -> Introduction:
         try:
             from shard_worker.worker.worker_version import own_version
 
-            said = own_version().encode()
+            version = own_version().encode()
         except ImportError:
-            said = b""
-        there: Any = ray.util
-        return said, ray.get_runtime_context().get_node_id(), there.get_node_ip_address()
+            version = b""
+        ray_util: Any = ray.util
+        return version, ray.get_runtime_context().get_node_id(), ray_util.get_node_ip_address()
 
     try:
         return Introduction(*await asyncio.wrap_future(actor.__ray_call__.remote(answer).future()))

@@ -373,8 +373,8 @@ def _inherited(names: Iterable[str], shards: int) -> dict[str, int | None]:
 
 async def _within(seconds: float, *futures: asyncio.Future[Any]) -> bool:
     """Wait for the first of these; False where none is done in time."""
-    done, _ = await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    return bool(done)
+    finished, _ = await asyncio.wait(futures, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    return bool(finished)
 
 
 @contextlib.contextmanager

@@ -146,8 +146,8 @@ class Explainer:
         jid, created = state.job.jid, state.job.created
         if self._history is None or created >= self._since:
             return None
-        if (known := self._pasts.get(jid)) is not None:
-            return known
+        if (cached := self._pasts.get(jid)) is not None:
+            return cached
         read = partial(past_of_job, self._history, jid, since=created - 1, until=self._since)
         try:
             events = await asyncio.to_thread(read)

@@ -221,19 +221,19 @@ class PlanDrawing:
         """Tell a lack of room by the word that everybody else tells once the plan has happened:
         whether totals suffice, less what the jobs of the plan take."""
         capacity = self._core.order.accounts.capacity
-        taken: Amounts = {}
+        rows: Amounts = {}
         for candidate in candidates:
             finding = candidate.planned.finding
             for placement in finding.placements if finding is not None else ():
                 requests = self.classes[placement.cid].requests
                 for slot, amount in requests:
-                    taken[slot] = taken.get(slot, 0) + amount * len(placement.tasks)
+                    rows[slot] = rows.get(slot, 0) + amount * len(placement.tasks)
         for candidate in candidates:
             planned, needed = candidate.planned, tuple(candidate.needed.items())
             if planned.why is None or planned.why.reason not in ROOM or planned.finding is None:
                 continue
             asked = amounts(needed, self.classes)
-            total = {s: a + taken.get(s, 0) for s, a in asked.items()}
+            total = {s: a + rows.get(s, 0) for s, a in asked.items()}
             covered = capacity.covers(total)
             reason = placeless(planned.finding.reasons) if covered else Reason.NOT_ENOUGH_RESOURCES
             if reason in ROOM:

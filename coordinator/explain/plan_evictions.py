@@ -70,8 +70,10 @@ def evicting(
     turns: list[PlanCandidate] = []
     for candidate, state in waiting[:MOST]:
         yield
-        made = evicting_turns(core, state, drawn.classes, PlannedTotals(cluster, drawn.classes))
-        turns += [replace(candidate, turn=turn) for turn in made]
+        plan_turns = evicting_turns(
+            core, state, drawn.classes, PlannedTotals(cluster, drawn.classes)
+        )
+        turns += [replace(candidate, turn=turn) for turn in plan_turns]
     for candidate, _ in waiting[MOST:]:
         _remark(candidate, TOO_MANY)
     return turns

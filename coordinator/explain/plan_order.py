@@ -97,24 +97,24 @@ def parted(turn: Turn, core: Need, *, several: bool) -> list[Turn]:
     if not turn.tail or not core or turn.world or len(turn.runs) != 1:
         return [turn]
     (run,) = turn.runs
-    held = sum(count for _, count in core)
-    elastic = run.tasks[held:]
+    placed = sum(count for _, count in core)
+    elastic = run.tasks[placed:]
     size = max(1, -(-len(elastic) // PARTS)) if several else max(1, len(elastic))
-    turns = [replace(turn, runs=[replace(run, tasks=run.tasks[:held])], tail=0)]
+    turns = [replace(turn, runs=[replace(run, tasks=run.tasks[:placed])], tail=0)]
     for at in range(0, len(elastic), size):
         part = elastic[at : at + size]
-        groups = _holding(turn.groups, run.group, held + at)
+        groups = _holding(turn.groups, run.group, placed + at)
         turns.append(replace(turn, groups=groups, runs=[replace(run, tasks=part)], tail=len(part)))
     return turns
 
 
 def _holding(groups: list[Group], at: int, more: int) -> list[Group]:
     """The groups once one of them, and all above it, hold more members."""
-    held = list(groups)
+    group_counts = list(groups)
     while at >= 0:
-        held[at] = replace(held[at], held=held[at].held + more)
-        at = held[at].parent
-    return held
+        group_counts[at] = replace(group_counts[at], held=group_counts[at].held + more)
+        at = group_counts[at].parent
+    return group_counts
 
 
 def plan_totals(

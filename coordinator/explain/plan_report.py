@@ -213,12 +213,12 @@ def _victims(core: Coordinator, finding: InquiryFinding) -> list[dict[str, Any]]
     """The jobs with tasks that would be evicted, and how many of these; ``moved``: of those, how
     many are promised another node."""
     tasks: Counter[int] = Counter()
-    moved: Counter[int] = Counter()
+    moved_tasks: Counter[int] = Counter()
     for run in finding.evictions:
         tasks[run.jid] += len(run.tasks)
-        moved[run.jid] += len(run.to)
+        moved_tasks[run.jid] += len(run.to)
     return [
-        {"job": state.job.key, "tasks": count, "moved": moved[jid]}
+        {"job": state.job.key, "tasks": count, "moved": moved_tasks[jid]}
         for jid, count in tasks.items()
         if (state := core.order.known(jid)) is not None
     ]

@@ -170,12 +170,16 @@ class Planner:
         for shard, before in placed_on.items():
             if not turns:
                 return
-            asked = len(before) + len(turns)
+            turn_count = len(before) + len(turns)
             try:
                 answer = await self._inquiries.ask(shard, drawn.inquiry([*before, *turns]))
             except InquiryUnanswered as error:
                 return unanswered(turns, str(error))
-            late = turns[len(answer.findings) - asked :] if len(answer.findings) < asked else []
+            late = (
+                turns[len(answer.findings) - turn_count :]
+                if len(answer.findings) < turn_count
+                else []
+            )
             turns = take(drawn, turns, answer.findings[len(before) :], shard)
             if late:
                 return unanswered(late, TOO_MANY)

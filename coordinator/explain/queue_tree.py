@@ -129,8 +129,8 @@ def tree_of(core: Coordinator) -> ShareTree:
 
 def _non_preemptible(allocated: Mapping[int, int], names: Sequence[str]) -> Amounts:
     slots = {name: slot for slot, name in enumerate(names) if name in NON_PREEMPTIBLE}
-    held = (allocated.get(slots[name], 0) if name in slots else 0 for name in NON_PREEMPTIBLE)
-    return Amounts(*held)
+    amounts = (allocated.get(slots[name], 0) if name in slots else 0 for name in NON_PREEMPTIBLE)
+    return Amounts(*amounts)
 
 
 # --- whose turn is next -------------------------------------------------------------------------
@@ -294,9 +294,9 @@ def tree_figures(tree: ShareTree) -> Iterator[tuple[str, str, str, float]]:
             "limit": share_of(own.record, "limit"),
         }
         for i, resource in enumerate(NAMES):
-            for figure, held in figures.items():
-                if held[i] != UNLIMITED:
-                    yield name, resource, figure, held[i] / unit_of(resource)
+            for figure, figure_amounts in figures.items():
+                if figure_amounts[i] != UNLIMITED:
+                    yield name, resource, figure, figure_amounts[i] / unit_of(resource)
             if own.usage is not None:
                 yield name, resource, "usage", own.usage[i] / USAGE_ONE
 

@@ -130,8 +130,8 @@ def _drop(intake: Intake, queues: list[Queue]) -> Admission:
     registry = intake.registry
     for queue in queues:
         del registry.queues[queue.name]
-    gone = [queue.qid for queue in queues]
-    return Admission(ops=[*map(DropQueue, gone), numbers_of(registry)], queues_gone=gone)
+    qids = [queue.qid for queue in queues]
+    return Admission(ops=[*map(DropQueue, qids), numbers_of(registry)], queues_gone=qids)
 
 
 def _unread(intake: Intake) -> Iterator[Key]:

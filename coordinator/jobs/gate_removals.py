@@ -72,7 +72,9 @@ class GateRemovals:
 
     def add_to(self, queues: Mapping[int, QueueInfo]) -> None:
         """Add what is reserved here to other totals, which are compared with these."""
-        for qid, requests in (held for tasks in self._reserved.values() for held in tasks.values()):
+        for qid, requests in (
+            task_runs for tasks in self._reserved.values() for task_runs in tasks.values()
+        ):
             if qid in queues:
                 add(queues[qid].reserved, requests, 1)
 

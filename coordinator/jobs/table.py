@@ -59,9 +59,9 @@ class JobBook:
 
     def take_requests(self) -> tuple[list[int], list[int]]:
         """``stale`` and ``expired``, once."""
-        taken = self.stale, self.expired
+        requests = self.stale, self.expired
         self.stale, self.expired = [], []
-        return taken
+        return requests
 
     # --- nominations --------------------------------------------------------------------------
 

@@ -104,6 +104,6 @@ class ThingSums:
     def _finding(self, thing: Thing, wrong: tuple[tuple[int, int, int], ...]) -> Finding:
         row, name = thing
         record = self._picture.nodes.get(row)
-        known, record = record is not None, record or b""
+        exists, record = record is not None, record or b""
         kind, subject = AuditKind.THING, Subject.NODE
-        return Finding.of_sums(kind, subject, (row,), record, wrong, key=name, repairable=known)
+        return Finding.of_sums(kind, subject, (row,), record, wrong, key=name, repairable=exists)

@@ -174,17 +174,17 @@ class ChangeReader:
 
     def _stories_since(self, since: int) -> Steps[list[tuple[int, Story]]]:
         """Jobs that changed after a version, latest first, as of now."""
-        known = list(self._stories.jobs.items())
+        stories = list(self._stories.jobs.items())
         yield
-        found: list[tuple[int, Story]] = []
-        for jid, story in reversed(known):
+        changed: list[tuple[int, Story]] = []
+        for jid, story in reversed(stories):
             # One that was later moves on: the order is that of before.
             if story.version <= since:
                 break
-            found.append((jid, story))
-            if len(found) % STRIDE == 0:
+            changed.append((jid, story))
+            if len(changed) % STRIDE == 0:
                 yield
-        return found
+        return changed
 
     # --- several changes are one ------------------------------------------------------------------
 

@@ -268,8 +268,8 @@ def job_phase(document: Document, state: JobState | None) -> str:
         return str(controller_phase)
     if state is None:
         return "Pending"
-    wanted = incarnations(document.state or {})
-    if wanted and next(behind(state, wanted), None) is not None:
+    incarnations_now = incarnations(document.state or {})
+    if incarnations_now and next(behind(state, incarnations_now), None) is not None:
         return RESTARTING
     if phase(state) == "Completed":
         return outcome(state.job, state.states, _min_success(document)) or "Running"

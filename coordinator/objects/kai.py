@@ -145,11 +145,11 @@ def _group_status(read_model: ReadModel, document: Document) -> Json:
 def _group_resources(read_model: ReadModel, state: JobState) -> Json:
     info, names = state.info, read_model.names
     slots = info.allocated.keys() | info.requested.keys()
-    asked = {slot: info.allocated.get(slot, 0) + info.requested.get(slot, 0) for slot in slots}
+    requested = {slot: info.allocated.get(slot, 0) + info.requested.get(slot, 0) for slot in slots}
     return {
         "allocated": resources(info.allocated, names),
         "allocatedNonPreemptible": non_preemptible(info.allocated, names),
-        "requested": resources(asked, names),
+        "requested": resources(requested, names),
     }
 
 
@@ -199,15 +199,15 @@ def _queue_details(read_model: ReadModel, state: JobState, bound: QueueBound) ->
     record = cluster.objects.kai_queues.get(bound.queue)
     if info is None or record is None:
         return {"queueDetails": {"name": bound.queue}}
-    held, asked = held_below(info), dict(bound.asked)
+    allocated, requested = held_below(info), dict(bound.asked)
     amounts = {
         "queueRequestedResources": resources(read_model.requested[bound.queue], names),
         "queueDeservedResources": _shares(record, "quota"),
-        "queueAllocatedResources": resources(held, names),
-        "queueAllocatedNonPreemptibleResources": non_preemptible(held, names),
+        "queueAllocatedResources": resources(allocated, names),
+        "queueAllocatedNonPreemptibleResources": non_preemptible(allocated, names),
         "queueResourceLimits": _shares(record, "limit"),
-        "podGroupRequestedResources": resources(asked, names),
-        "podGroupRequestedNonPreemptibleResources": non_preemptible(asked, names),
+        "podGroupRequestedResources": resources(requested, names),
+        "podGroupRequestedNonPreemptibleResources": non_preemptible(requested, names),
     }
     shown = {name: quantity for name, quantity in amounts.items() if quantity}
     return {"queueDetails": {"name": bound.queue} | shown}

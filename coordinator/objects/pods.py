@@ -124,9 +124,9 @@ def job_pod(
 
 
 def _incarnations_gone(state: JobState, tix: int) -> int:
-    gone = state.incarnations.get(tix, 0)
+    evictions = state.incarnations.get(tix, 0)
     ended_well = state.states[tix] == TaskState.SUCCEEDED
-    return gone + (ended_well and state.evicted_on_request.get(tix) == gone)
+    return evictions + (ended_well and state.evicted_on_request.get(tix) == evictions)
 
 
 # --- what became of it --------------------------------------------------------------------------

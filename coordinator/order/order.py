@@ -111,8 +111,8 @@ class Order(Sessions):
 
     def _ask_plugins_again(self) -> None:
         """After a change of capacity, ask once more about some jobs of which a plugin raised."""
-        changes, (seen, at) = self.accounts.capacity.changes, self._asked_plugins
-        if changes == seen or self.now < at + PLUGIN_SECONDS:
+        changes, (last_changes, at) = self.accounts.capacity.changes, self._asked_plugins
+        if changes == last_changes or self.now < at + PLUGIN_SECONDS:
             return
         self._asked_plugins = changes, self.now
         raised = self.lines.outside()[Reason.PLUGIN_ERROR]

@@ -165,9 +165,11 @@ class TurnContexts:
         running = state.states.count(TaskState.RUNNING)
         if not running:
             return cluster.now  # it is about to
-        known = [at for tix, at in state.started.items() if state.states[tix] == TaskState.RUNNING]
-        if len(known) == running:
-            return min(known)
+        start_times = [
+            at for tix, at in state.started.items() if state.states[tix] == TaskState.RUNNING
+        ]
+        if len(start_times) == running:
+            return min(start_times)
         group = cluster.objects.kai_groups.get(key) if state.job.kind == "PodGroup" else None
         if group is not None and group.last_start is not None:
             return group.last_start

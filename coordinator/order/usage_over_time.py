@@ -81,9 +81,11 @@ class UsageOverTime:
     def _sample(self, at: int, window: UsageWindow, *, resolution: int) -> None:
         choice, cluster = self._session.queue_choice, self._cluster
         assert choice is not None
-        held = {name: Amounts(*amounts) for name, amounts in choice.held(cluster).items()}
+        allocated = {name: Amounts(*amounts) for name, amounts in choice.held(cluster).items()}
         total = Amounts(*choice.total(cluster))
-        self._buckets = added(self._buckets, at, held, total, window=window, resolution=resolution)
+        self._buckets = added(
+            self._buckets, at, allocated, total, window=window, resolution=resolution
+        )
         self._unpublished = self._differs = True
 
     # --- in the ledger ------------------------------------------------------------------------

@@ -268,7 +268,7 @@ class Binding:
 
     async def _drive_all(self, plan: BindPlan) -> list[BindPlan]:
         """Returns the binds that another binder was asked for."""
-        plan, asked = await self._with_devices(plan), list[BindPlan]()
+        plan, unanswered = await self._with_devices(plan), list[BindPlan]()
         # What has no answer is asked again until it has one; the entry stays open as long, so that
         # a crash here repeats the call.
         while plan.jids:
@@ -276,15 +276,15 @@ class Binding:
             if result is None:
                 continue
             if result.pending:
-                asked.append(part_of(plan, result.pending))
+                unanswered.append(part_of(plan, result.pending))
             plan = part_of(plan, result.again)
-        return asked
+        return unanswered
 
     async def _evict(self, victims: StopRequest) -> StopRequest:
         """Have the cluster stop evicted incarnations; repeats until it answers. Later incarnations
         are not affected. One that has ended already is reported anyhow. Returns those that it does
         not let go yet."""
-        kept = StopRequest([], [])
+        remaining = StopRequest([], [])
         at = 0
         while at < len(victims.tasks):
             end = at + DELETE_TASKS
@@ -294,10 +294,10 @@ class Binding:
                 await asyncio.sleep(ASK_AGAIN_SECONDS)
                 continue
             if stopped is Stopped.REFUSED:
-                kept.tasks.extend(part.tasks)
-                kept.uids.extend(part.uids)
+                remaining.tasks.extend(part.tasks)
+                remaining.uids.extend(part.uids)
             at = end
-        return kept
+        return remaining
 
     async def _evict_at_last(self, victims: StopRequest) -> None:
         while victims.tasks:

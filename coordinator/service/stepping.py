@@ -26,9 +26,9 @@ async def step_forever(
     are handled together by the next. Once ``stopping`` is true no turn goes out any more;
     ``settled`` is set when none is open."""
     while True:
-        wait, held = IDLE_STEP_SECONDS, core.dispatcher.next_due()
-        if held is not None and not stopping():  # then it is sent no more
-            wait = min(wait, max(held - time.time(), 0.0))
+        wait, due = IDLE_STEP_SECONDS, core.dispatcher.next_due()
+        if due is not None and not stopping():  # then it is sent no more
+            wait = min(wait, max(due - time.time(), 0.0))
         # Not wait_for: before Python 3.12 it may swallow the cancellation that stops us.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait):

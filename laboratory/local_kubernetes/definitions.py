@@ -114,12 +114,12 @@ async def install(client: ApiClient, *definitions: Json) -> None:
     """Create what is missing and wait until objects of each can be written."""
     resource = await client.resource("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     present = set(await client.names(resource.path()))
-    for one in definitions:
-        if one["metadata"]["name"] not in present:
-            await client.create(one)
-    for one in definitions:
-        await client.until(resource.path(name=one["metadata"]["name"]), established)
-        spec = one["spec"]
+    for crd in definitions:
+        if crd["metadata"]["name"] not in present:
+            await client.create(crd)
+    for crd in definitions:
+        await client.until(resource.path(name=crd["metadata"]["name"]), established)
+        spec = crd["spec"]
         path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
         await client.until(path, lambda answer: "items" in answer)
     await client.resources()
@@ -129,8 +129,8 @@ async def remove(client: ApiClient, *definitions: Json) -> None:
     """Delete definitions with all objects of them, and wait until they are served no more."""
     resource = await client.resource("apiextensions.k8s.io/v1", "CustomResourceDefinition")
     present = set(await client.names(resource.path()))
-    for one in definitions:
-        name = one["metadata"]["name"]
+    for crd in definitions:
+        name = crd["metadata"]["name"]
         if name in present:
             await client.delete(resource.path(name=name))
             await client.until(resource.path(name=name), lambda answer: answer.get("code") == 404)

@@ -319,11 +319,11 @@ class NodeRoom:
             return ""
         requests = requests_of(pod)
         used, allocatable = self._used[node], self._allocatable[node]
-        for resource, wanted in requests.items():
-            if wanted and used[resource] + wanted > allocatable.get(resource, 0):
+        for resource, amount_wanted in requests.items():
+            if amount_wanted and used[resource] + amount_wanted > allocatable.get(resource, 0):
                 return _REASONS.get(resource, f"OutOf{resource}")
-        for resource, wanted in requests.items():
-            used[resource] += wanted
+        for resource, amount_wanted in requests.items():
+            used[resource] += amount_wanted
         self._admitted[uid] = node, requests
         return ""
 

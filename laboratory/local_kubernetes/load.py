@@ -32,9 +32,9 @@ def waiting(pods: int, gang: int, scheduler: str, *, prefix: str = "p") -> Itera
 def running(pods: int, nodes: int, scheduler: str) -> Iterator[Json]:
     """Pods that are on their nodes from the first."""
     for number in range(pods):
-        made = _pod(f"r{number}", "", scheduler)
-        made["spec"]["nodeName"] = f"n{number % nodes}"
-        yield made
+        item = _pod(f"r{number}", "", scheduler)
+        item["spec"]["nodeName"] = f"n{number % nodes}"
+        yield item
 
 
 async def create(cluster: ApiClient, items: Iterable[Json]) -> None:

@@ -22,25 +22,25 @@ async def sockets() -> AsyncIterator[Callable[[AddrInfoType], socket.socket]]:
     One whose request was cancelled, or whose answer was not read to its end, is still open after
     the session's end: it waits for the server's goodbye of TLS, and the loop would end before.
     """
-    made: list[socket.socket] = []
+    opened: list[socket.socket] = []
 
     def make(address: AddrInfoType) -> socket.socket:
         family, kind, protocol, *_ = address
-        made.append(socket.socket(family, kind, protocol))
-        return made[-1]
+        opened.append(socket.socket(family, kind, protocol))
+        return opened[-1]
 
     try:
         yield make
     finally:
-        await _close([one for one in made if one.fileno() != -1])
+        await _close([opened_socket for opened_socket in opened if opened_socket.fileno() != -1])
 
 
 async def _close(still_open: list[socket.socket]) -> None:
-    for one in still_open:
+    for opened_socket in still_open:
         with contextlib.suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            opened_socket.shutdown(socket.SHUT_RDWR)
     deadline = time.monotonic() + SECONDS
-    while any(one.fileno() != -1 for one in still_open):
+    while any(opened_socket.fileno() != -1 for opened_socket in still_open):
         if time.monotonic() > deadline:
             raise LocalClusterFailed("a socket to the API server stayed open")
         await asyncio.sleep(0)

@@ -168,12 +168,15 @@ def _container(container: object, metadata: Mapping[str, Any]) -> object:
     if not isinstance(container, Mapping):
         return container
     copied = ("resources", "ports", "restartPolicy")
-    kept = {"name": "c", **{name: container[name] for name in copied if name in container}}
+    container_fields = {
+        "name": "c",
+        **{name: container[name] for name in copied if name in container},
+    }
     # KAI's binder has a pod hold each shared GPU for those that share it, who are counted
     # themselves.
     if any(map(is_group_label, _part(metadata, "labels"))):
-        kept["resources"] = _without_gpus(_part(kept, "resources"))
-    return kept
+        container_fields["resources"] = _without_gpus(_part(container_fields, "resources"))
+    return container_fields
 
 
 def _without_gpus(resources: Mapping[str, Any]) -> Json:

@@ -35,14 +35,14 @@ def recorded_policy(objects: Iterable[Json]) -> Policy | None:
     """The policy of a ConfigMap, or of the only SchedulingShard; of several ConfigMaps the last.
     Raises PolicyError."""
     shards: list[Json] = []
-    found: Policy | None = None
+    policy: Policy | None = None
     for obj in objects:
         if obj.get("kind") == SHARD:
             shards.append(obj)
         elif obj.get("kind") == "ConfigMap" and holds_policy(obj):
-            found = _parsed(obj)
-    if found is not None or not shards:
-        return found
+            policy = _parsed(obj)
+    if policy is not None or not shards:
+        return policy
     if len(shards) > 1:
         names = ", ".join(sorted(str((s.get("metadata") or {}).get("name")) for s in shards))
         raise PolicyError(

@@ -248,8 +248,8 @@ class HaltedKubelets(LocalCluster):
 
     def bind(self, requests: BindRequests, now: float) -> BindAnswers:
         bound = super().bind(requests, now)
-        taken = zip(requests.tasks, bound.answers, strict=True)
-        self._waiting.update(task for task, answer in taken if answer == BindAnswer.OK)
+        answers_of_tasks = zip(requests.tasks, bound.answers, strict=True)
+        self._waiting.update(task for task, answer in answers_of_tasks if answer == BindAnswer.OK)
         return bound
 
     def advance(self, now: float) -> None:

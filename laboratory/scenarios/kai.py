@@ -72,15 +72,15 @@ def under_kai(seed: int, setup: tuple[Item, ...], wishes: list[UserRequest]) -> 
 
 def _moves(draw: Random, objects: list[Item], wishes: list[UserRequest]) -> list[UserRequest]:
     """Nodes, queues and PodGroups that leave the node pool."""
-    there = [(0.0, item) for item in objects if item["kind"] in ("Node", "Queue")]
-    there += [
+    initial = [(0.0, item) for item in objects if item["kind"] in ("Node", "Queue")]
+    initial += [
         (wish.at, item)
         for wish in wishes
         for item in wish.items
         if item["kind"] == "PodGroup" and wish.delete is None
     ]
     moves: list[UserRequest] = []
-    for since, item in draw.sample(there, min(len(there), draw.randint(0, MOVES))):
+    for since, item in draw.sample(initial, min(len(initial), draw.randint(0, MOVES))):
         leaves = since + draw.uniform(0.1, 1.5)
         moves.append(UserRequest(leaves, (in_pool(item, "elsewhere"),)))
         if draw.random() < COMES_BACK:
@@ -106,8 +106,8 @@ class _Names:
         """KAI's PodGroup of a Job, or a pod: the first of its objects."""
         for wish in wishes:
             for item in wish.items:
-                if item["kind"] == "Job" and (made := self._items_of_job(item)) != [item]:
-                    self._jobs[item["metadata"]["name"]] = made[0]
+                if item["kind"] == "Job" and (items := self._items_of_job(item)) != [item]:
+                    self._jobs[item["metadata"]["name"]] = items[0]
 
     def _draw(self, *names: str) -> Random:
         return Random(f"{self._seed}/{'/'.join(names)}")
@@ -179,7 +179,7 @@ class _Names:
         self, draw: Random, name: str, tasks: list[Item], pod_sets: list[str]
     ) -> Iterator[Item]:
         for task in tasks:
-            asked = draw.random()
+            chance = draw.random()
             for number in range(task["replicas"]):
                 marks = _marks(task) | {GROUP_NAME: name}
                 labels: Item = {}
@@ -187,7 +187,7 @@ class _Names:
                     in_turn = pod_sets[number % len(pod_sets)]
                     labels[SUB_GROUP] = task["name"] if len(tasks) > 1 else in_turn
                 pod = f"{name}-{task['name']}{number}"
-                yield _pod(self._draw("role", name, str(asked)), pod, marks, labels)
+                yield _pod(self._draw("role", name, str(chance)), pod, marks, labels)
 
 
 def _tree(draw: Random, spec: Item) -> tuple[list[Item], list[str]]:

@@ -60,10 +60,10 @@ def _with_policy(item: Item, specs: dict[str, dict[str, Any]]) -> Item:
     spec = specs.get(_job_name(item))
     if spec is None:
         return item
-    made: Item = {**item, "spec": {**item["spec"], **spec}}
-    if made["spec"].pop("fails"):
-        made["spec"]["tasks"] = [_failing(task) for task in item["spec"]["tasks"]]
-    return made
+    changed_queue: Item = {**item, "spec": {**item["spec"], **spec}}
+    if changed_queue["spec"].pop("fails"):
+        changed_queue["spec"]["tasks"] = [_failing(task) for task in item["spec"]["tasks"]]
+    return changed_queue
 
 
 def _failing(task: Item) -> Item:

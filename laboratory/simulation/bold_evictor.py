@@ -115,8 +115,8 @@ class EvictingWorker(CheckedWorker):
             self._seen = truth
         jobs, tasks = self._seen.jobs, self._seen.tasks
         able = {
-            jid: [t for t, task in sorted(there.items()) if self._may(task)]
-            for jid, there in sorted(tasks.items())
+            jid: [t for t, task in sorted(states.items()) if self._may(task)]
+            for jid, states in sorted(tasks.items())
             if jid != turn.jid and not jobs[jid].gone
         }
         able = {jid: found for jid, found in able.items() if found}
@@ -124,8 +124,8 @@ class EvictingWorker(CheckedWorker):
             return None
         jid = self.draw.choice(list(able))
         whole = self.draw.random() < 0.5
-        wanted = len(able[jid]) if whole else len(turn.runs[0].tasks)
-        evictions = self._runs(jid, able[jid][:wanted], self.draw.choice(GUARDED))
+        number_wanted = len(able[jid]) if whole else len(turn.runs[0].tasks)
+        evictions = self._runs(jid, able[jid][:number_wanted], self.draw.choice(GUARDED))
         others = [other for other in able if other != jid]
         if others and self.draw.random() < BESIDE:
             other = self.draw.choice(others)

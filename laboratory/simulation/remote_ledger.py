@@ -93,8 +93,8 @@ class RemoteLedger:
         return await self._ask("read tail", self._ledger.log_tail)
 
     async def snapshot(self, *, workload: bool = True) -> Snapshot:
-        what = "snapshot" if workload else "read nodes"
-        return await self._ask(what, lambda: self._ledger.snapshot(workload=workload))
+        call_name = "snapshot" if workload else "read nodes"
+        return await self._ask(call_name, lambda: self._ledger.snapshot(workload=workload))
 
     async def read_moved(self, changed: ChangedKeys) -> Snapshot:
         return await self._ask("read moved", lambda: self._ledger.read_moved(changed))

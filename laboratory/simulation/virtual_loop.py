@@ -198,12 +198,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, executor: object, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
         """Run it at once: nothing of a seeded run happens beside it."""
-        done: asyncio.Future[T] = self.create_future()
+        future: asyncio.Future[T] = self.create_future()
         try:
-            done.set_result(func(*args))
+            future.set_result(func(*args))
         except Exception as error:
-            done.set_exception(error)
-        return done
+            future.set_exception(error)
+        return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """A callback failed, or nobody took a task's error: that ends the run, unless the process

@@ -140,7 +140,7 @@ class Timeline:
         events = self._events
         if not events or events[0][0] > until:
             return None
-        self.now, _, what, event, kind = heapq.heappop(events)
+        self.now, _, label, event, kind = heapq.heappop(events)
         if kind != WORK:
             self._rounds -= 1
-        return what, event, kind == BACKGROUND
+        return label, event, kind == BACKGROUND

@@ -125,12 +125,12 @@ class NodeSearch:
         """The tasks that all rules allow to evict on a node; empty where all of them do not
         suffice."""
         ssn, world = self._ssn, self._ssn.world
-        there = [other for other in world.tasks_on(row) if may_go(self._tests, other, task)]
+        residents = [other for other in world.tasks_on(row) if may_go(self._tests, other, task)]
         # Twice: of everybody who could leave, which spares the rules a node that can never do, and
         # of those whom the rules let go.
-        if not there or not suffice(world, task, row, there):
+        if not residents or not suffice(world, task, row, residents):
             return []
-        victims = self._rules(task, in_order(ssn, task.job, there))
+        victims = self._rules(task, in_order(ssn, task.job, residents))
         return victims if suffice(world, task, row, victims) else []
 
     def evict(self, victim: TaskInfo, task: TaskInfo) -> None:

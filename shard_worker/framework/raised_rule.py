@@ -44,8 +44,8 @@ def _origins(session: Registration) -> dict[CodeType, Origin | None]:
         for rule in session.rules(point):
             for code in {*_codes(rule.fn, _DEPTH), *_codes(rule.scalar, _DEPTH)}:
                 origin = (rule.plugin, point.name)
-                known = origins.setdefault(code, origin)
-                if known is not None and known[0] != origin[0]:
+                origin_of_code = origins.setdefault(code, origin)
+                if origin_of_code is not None and origin_of_code[0] != origin[0]:
                     origins[code] = None
     return origins
 
@@ -66,8 +66,8 @@ def _codes(rule: Any, depth: int) -> Iterator[CodeType]:
             yield rule.__code__
             for cell in rule.__closure__ or ():
                 with contextlib.suppress(ValueError):  # a name that got no value yet
-                    if callable(held := cell.cell_contents):
-                        yield from _codes(held, depth - 1)
+                    if callable(contents := cell.cell_contents):
+                        yield from _codes(contents, depth - 1)
         case MethodType():
             yield from _codes(rule.__func__, depth)
         case partial():
@@ -84,9 +84,9 @@ def _codes_of_object(rule: object, depth: int) -> Iterator[CodeType]:
             if isinstance(method, FunctionType):
                 yield method.__code__
     for name in (*getattr(rule, "__dict__", ()), *_slots(type(rule))):
-        held: Callable[..., object] | object = getattr(rule, name, None)
-        if isinstance(held, FunctionType | MethodType | partial):
-            yield from _codes(held, depth - 1)
+        value: Callable[..., object] | object = getattr(rule, name, None)
+        if isinstance(value, FunctionType | MethodType | partial):
+            yield from _codes(value, depth - 1)
 
 
 def _slots(kind: type) -> Iterator[str]:

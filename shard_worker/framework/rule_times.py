@@ -150,8 +150,8 @@ class RuleTimes:
                 twin.rules[twin.at] = twin.plain
             self._weigh(0)
             seconds, calls = self._sums()
-            spent, asked = seconds - before[0], calls - before[1]
-            is_slow = asked > 0 and spent >= asked * SLOW_SECONDS
+            spent, call_count = seconds - before[0], calls - before[1]
+            is_slow = call_count > 0 and spent >= call_count * SLOW_SECONDS
             self._left = self._share = 1 if is_slow else SHARE
 
     def _weigh(self, weight: int) -> None:

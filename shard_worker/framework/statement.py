@@ -102,7 +102,9 @@ class WorldStatement:
     def _devices(self, task: TaskInfo, row: int) -> Things:
         """Devices of the node that the task takes if it is placed there now."""
         rules, world = self._ssn.rules(DEVICE_CHOICE), self._ssn.world
-        return joined_devices(taken for rule in rules for taken in rule.scalar(task, row, world))
+        return joined_devices(
+            devices for rule in rules for devices in rule.scalar(task, row, world)
+        )
 
     def _undo(self, operation: Operation) -> None:
         world, task, row = self._ssn.world, operation.task, operation.row

@@ -63,11 +63,11 @@ class ForeseenEvictions:
         own, *others = context.jobs
         # What the context says of a victim is of the time before. Without it the job is read from
         # the table, and spared: rules between tasks count it.
-        kept = [job for job in others if decode_job(job.spec).jid not in self._victims]
-        counted = self._victims if len(kept) < len(others) else set[int]()
+        remaining = [job for job in others if decode_job(job.spec).jid not in self._victims]
+        counted = self._victims if len(remaining) < len(others) else set[int]()
         changed = replace(
             context,
-            jobs=[own, *kept],
+            jobs=[own, *remaining],
             queues=[self._queue(queue) for queue in context.queues],
             spared=sorted(counted.union(context.spared)),
         )

@@ -99,10 +99,10 @@ class JobFacts:
         old = self._columns
         slots = jobs.slots(old["jid"])
         stamps = jobs.column("stamp")[slots] if jobs.count else slots
-        kept = np.flatnonzero((slots >= 0) & (stamps == old["stamp"]))
-        fresh = np.setdiff1d(jids, old["jid"][kept], assume_unique=True)
-        if len(kept) < len(slots) or len(fresh):
-            self._merge(jobs, kept, fresh)
+        unchanged = np.flatnonzero((slots >= 0) & (stamps == old["stamp"]))
+        fresh = np.setdiff1d(jids, old["jid"][unchanged], assume_unique=True)
+        if len(unchanged) < len(slots) or len(fresh):
+            self._merge(jobs, unchanged, fresh)
         return np.searchsorted(self._columns["jid"], jids)
 
     def _merge(self, jobs: JobColumns, kept: Ints, fresh: Ints) -> None:

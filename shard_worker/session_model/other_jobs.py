@@ -56,10 +56,10 @@ class Window:
         if int(counts.sum()) <= LOOKED_AT:
             return np.ones(size, np.bool_)
         rows = (np.arange(size) + self.first) % size
-        taken = max(int(np.searchsorted(np.cumsum(counts[rows]), LOOKED_AT, side="right")), 1)
+        batch = max(int(np.searchsorted(np.cumsum(counts[rows]), LOOKED_AT, side="right")), 1)
         chosen = np.zeros(size, np.bool_)
-        chosen[rows[:taken]] = True
-        self.following = int(rows[taken % size])
+        chosen[rows[:batch]] = True
+        self.following = int(rows[batch % size])
         return chosen
 
     def go_on(self) -> None:

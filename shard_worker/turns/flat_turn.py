@@ -199,9 +199,9 @@ class _Attempt:
             return False
         devices, at_once = chosen
         if not at_once and at == self.turn.nominated.get(task):
-            kept = compiled.kept_at(at)
-            if kept is not None:
-                devices, at_once, level = kept, True, kept_level(level)
+            cached_rows = compiled.kept_at(at)
+            if cached_rows is not None:
+                devices, at_once, level = cached_rows, True, kept_level(level)
         if not at_once:
             level = nominated(level)
         idle = is_idle(level)

@@ -110,8 +110,8 @@ class Columns:
         width = min(self.slots, values.shape[2])
         differs = self._data[:, :width, rows] != values[:, :, :width].transpose(1, 2, 0)
         differs &= np.arange(width)[:, None] < widths
-        found: NDArray[np.bool_] = differs.any(axis=(0, 1))
-        return found
+        differing_rows: NDArray[np.bool_] = differs.any(axis=(0, 1))
+        return differing_rows
 
     def state(self, row: int) -> bytes:
         """Every amount of a row: rows with equal states are alike as far as amounts go."""

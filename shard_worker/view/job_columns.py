@@ -84,7 +84,7 @@ class JobColumns:
         lengths = np.fromiter((len(spec) for *_, spec in jobs), np.int64, len(jobs))
         self.column("jid")[:] = [jid for jid, *_ in jobs]
         self.column("qid")[:] = [qid for _, qid, *_ in jobs]
-        self.column("gone")[:] = [gone for _, _, gone, _ in jobs]
+        self.column("gone")[:] = [deleted for _, _, deleted, _ in jobs]
         self.column("length")[:] = lengths
         self.column("offset")[:] = np.cumsum(lengths) - lengths
         self.column("known")[:] = True

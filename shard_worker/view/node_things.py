@@ -139,8 +139,8 @@ _NOBODY = _Thing()
 def _promised(amounts: NDArray[np.int64], *, later: bool) -> NDArray[np.int64]:
     """Part of the idle amount that promises take. Leaving amounts serve them first; ``later``:
     their rest is free, too."""
-    taken: NDArray[np.int64] = amounts[NOMINATED] - amounts[RELEASING]
-    return taken if later else np.maximum(taken, 0)
+    promised: NDArray[np.int64] = amounts[NOMINATED] - amounts[RELEASING]
+    return promised if later else np.maximum(promised, 0)
 
 
 class NodeThings:
@@ -191,9 +191,9 @@ class NodeThings:
         return True
 
     def _mark_followed(self, row: int, version: int) -> None:
-        known = len(self._followed)
-        if row >= known:
-            more = np.full(max(row + 1 - known, known), UNTOLD, dtype=np.int64)
+        followed_count = len(self._followed)
+        if row >= followed_count:
+            more = np.full(max(row + 1 - followed_count, followed_count), UNTOLD, dtype=np.int64)
             self._followed = np.concatenate([self._followed, more])
         self._followed[row] = max(self._followed[row], version)
 
@@ -304,17 +304,17 @@ class NodeThings:
     def device_columns(self, prefix: str, size: int) -> DeviceRooms:
         """Idle and future-idle amounts of the things with this name prefix, over ``size`` rows."""
         names = self.names(prefix)
-        there = np.zeros((len(names), size), np.bool_)
+        exists = np.zeros((len(names), size), np.bool_)
         idle = np.zeros((len(names), size), np.int64)
         future = np.zeros((len(names), size), np.int64)
         for at, name in enumerate(names):
             thing = self._things[name]
             rows, amounts = thing.rows[: thing.count], thing.amounts[:, 0, : thing.count]
             has = amounts[ALLOCATABLE] > 0
-            there[at, rows] = has
+            exists[at, rows] = has
             idle[at, rows] = free = np.where(has, amounts[ALLOCATABLE] - amounts[USED], 0)
             future[at, rows] = np.where(has, free + amounts[RELEASING] - amounts[NOMINATED], 0)
-        return DeviceRooms(names, there, idle, future)
+        return DeviceRooms(names, exists, idle, future)
 
     def device_rooms(self, prefix: str, row: int) -> Iterator[tuple[str, int, int]]:
         """(name, free now, free in the future) of each that one row has."""

@@ -114,14 +114,14 @@ class ResidentTable:
             slots = self.jobs.slots(jids)
             jids, slots = jids[slots >= 0], slots[slots >= 0]
             jids = jids[(self.jobs.column("qid")[slots] == qid) == inside]
-        found: list[int] = jids.tolist()
-        return found
+        jid_list: list[int] = jids.tolist()
+        return jid_list
 
     def counts(self, states: Iterable[TaskState], size: int) -> Ints:
         """How many tasks in one of these states each row has."""
-        wanted = np.zeros(len(TaskState), np.bool_)
-        wanted[[int(state) for state in states]] = True
-        rows = self.column("row")[wanted[self.column("state")]]
+        counted_states = np.zeros(len(TaskState), np.bool_)
+        counted_states[[int(state) for state in states]] = True
+        rows = self.column("row")[counted_states[self.column("state")]]
         return np.bincount(rows[(rows >= 0) & (rows < size)], minlength=size)
 
     def job(self, jid: int) -> ResidentJob | None:
@@ -132,7 +132,7 @@ class ResidentTable:
         first = int(self.jobs.column("first")[slot])
         last = first + int(self.jobs.column("size")[slot])
         began = self._columns["started"][first:last].tolist()
-        taken = self._columns["devices"][first:last].tolist()
+        devices = self._columns["devices"][first:last].tolist()
         return ResidentJob(
             jid=jid,
             spec=self.jobs.spec(slot),
@@ -140,13 +140,13 @@ class ResidentTable:
             states=self._columns["state"][first:last].tolist(),
             rows=self._columns["row"][first:last].tolist(),
             started={tix: at for tix, at in enumerate(began) if at},
-            devices={tix: self._codes[code] for tix, code in enumerate(taken) if code},
+            devices={tix: self._codes[code] for tix, code in enumerate(devices) if code},
         )
 
     def devices(self, lines: slice) -> list[Things]:
         """Devices that the tasks of these lines take."""
-        codes, taken = self._columns["devices"][lines], self._codes
-        return [taken[code] for code in codes.tolist()]
+        codes, devices_by_code = self._columns["devices"][lines], self._codes
+        return [devices_by_code[code] for code in codes.tolist()]
 
     def _lines_on(self, row: int) -> Ints:
         # Sorting all lines costs 15 to 60 ms, a look through one column far less (decision 0048):
@@ -221,22 +221,22 @@ class ResidentTable:
             add(victims.jid, *where, TaskState.RELEASING, cid=victims.cid, devices=_KEPT)
         for run in (*committed.core, *committed.tail):
             if run.kind == ALLOCATE:
-                taken = code(run.devices)
+                devices = code(run.devices)
                 where = run.tasks, run.rows
-                add(committed.jid, *where, TaskState.BINDING, cid=run.cid, devices=taken)
+                add(committed.jid, *where, TaskState.BINDING, cid=run.cid, devices=devices)
 
     def _status(self, item: StatusItem, now: float) -> None:
         if not item.adopted:
             where = item.tasks, item.rows
             self._changes.add(item.jid, *where, item.state, cid=_KEPT, devices=_KEPT)
             return
-        taken = self._codes.code(item.devices)
+        devices = self._codes.code(item.devices)
         self._flush(now)  # what was held elsewhere keeps its class
         for tix, row in zip(item.tasks, item.rows, strict=True):
             line = self._line(item.jid, tix)
             holds = line >= 0 and self._columns["row"][line] >= 0
             cid = _KEPT if holds else item.cid
-            self._changes.add(item.jid, (tix,), (row,), item.state, cid=cid, devices=taken)
+            self._changes.add(item.jid, (tix,), (row,), item.state, cid=cid, devices=devices)
         self._flush(now)
 
     def _stored(self, op: IntakeOp, now: float) -> None:
@@ -270,19 +270,19 @@ class ResidentTable:
 
     def _carry_out(self, tasks: Ints, now: float) -> None:
         """``tasks``: as :attr:`Residents.tasks`."""
-        jids, tixs, states, rows, cids, taken = tasks
+        jids, tixs, states, rows, cids, devices = tasks
         slots = self.jobs.slots(jids)
         if (slots < 0).any():  # of jobs that are purged already, further on in the log
             is_known = slots >= 0
             slots, tixs, rows = slots[is_known], tixs[is_known], rows[is_known]
-            states, cids, taken = states[is_known], cids[is_known], taken[is_known]
+            states, cids, devices = states[is_known], cids[is_known], devices[is_known]
         self._make_room(slots, tixs)
         # A change that comes twice for one task is written twice into one line. NumPy lets the last
         # one win, which is the log's order.
         lines = self.jobs.column("first")[slots] + tixs
         # A report names the node also of a task that has ended; such a task is on no node any more.
         rows = np.where(_HOLDS[states], rows, NOWHERE)
-        taken = np.where(_HOLDS[states], taken, NO_DEVICES)
+        devices = np.where(_HOLDS[states], devices, NO_DEVICES)
         columns = self._columns
         # Both the row that a task leaves and the one that it comes to, so before the assignment
         # too.
@@ -291,8 +291,8 @@ class ResidentTable:
         columns["row"][lines], columns["state"][lines] = rows, states
         named = cids != _KEPT
         columns["cid"][lines[named]] = cids[named]
-        changed = taken != _KEPT
-        columns["devices"][lines[changed]] = taken[changed]
+        changed = devices != _KEPT
+        columns["devices"][lines[changed]] = devices[changed]
         columns["started"][lines[states == TaskState.BINDING]] = 0.0
         columns["started"][lines[states == TaskState.RUNNING]] = now
         self.revision += 1

@@ -327,9 +327,9 @@ class View:
     def _set_nodes(self, nodes: dict[int, tuple[Node | None, int]]) -> None:
         self._grow(max(nodes, default=-1) + 1)
         for row, (node, spec) in nodes.items():
-            here = node is not None and (self._pool is None or self._pool.has(node.labels))
-            self.nodes[row] = node if here else None
-            self.spec[row] = spec if here else UNKNOWN
+            in_pool = node is not None and (self._pool is None or self._pool.has(node.labels))
+            self.nodes[row] = node if in_pool else None
+            self.spec[row] = spec if in_pool else UNKNOWN
             self._cordoned[row] = node is not None and node.unschedulable
         self._reread(nodes)
 

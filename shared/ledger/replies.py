@@ -398,8 +398,8 @@ def unpack_binds(entry_id: str, fields: Mapping[bytes, bytes]) -> BindEntry:
     content, _ = payload(entry_id, fields)
     with _strictly(f"entry {entry_id} of the binds"):
         binds_told, again, evicts, *tail = unpack(content)
-        taken = tail[0] if tail else []
-        assigned = zip(taken[::3], taken[1::3], taken[2::3], strict=True)
+        bind_tail = tail[0] if tail else []
+        assigned = zip(bind_tail[::3], bind_tail[1::3], bind_tail[2::3], strict=True)
         flat, incarnations = indices(binds_told, "binds"), indices(again, "lives")
         named = zip(incarnations[::3], incarnations[1::3], incarnations[2::3], strict=True)
         binds: list[tuple[int, int, list[int], list[int]]] = []

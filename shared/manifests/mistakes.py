@@ -87,12 +87,12 @@ class _Search:
 
     def is_own(self, error: InvalidInput, field: str) -> bool:
         """Is it a mistake of the user, and not of the copy?"""
-        if any(_within(gone, field) or _within(field, gone) for gone in self._removed):
+        if any(_within(removed, field) or _within(field, removed) for removed in self._removed):
             return False
         if _OF_A_VALUE.match(error.message):
             return True
         if error.message.startswith("missing"):
-            return all(_parent(gone) != _parent(field) for gone in self._removed)
+            return all(_parent(removed) != _parent(field) for removed in self._removed)
         return not self._removed
 
     def take_out(self, error: InvalidInput, field: str) -> bool:
@@ -127,8 +127,8 @@ class _Search:
         for container, key in self._steps(path):
             if isinstance(container, list):
                 index = int(key)
-                for gone in self._gone.get(result, ()):
-                    index += gone <= index
+                for removed in self._gone.get(result, ()):
+                    index += removed <= index
                 result += f"[{index}]"
             else:
                 result += f".{key}" if result else str(key)
@@ -144,16 +144,16 @@ class _Search:
             if isinstance(at, list) and (index := re.match(r"\[(\d+)\]\.?", rest)):
                 key: Any = int(index[1])
                 rest = rest[index.end() :]
-                there = key < len(at)
+                exists = key < len(at)
             elif isinstance(at, dict):
                 fits = [name for name in at if isinstance(name, str) and _begins(rest, name)]
                 key = max(fits, key=len, default=rest)
                 rest = rest[len(key) :].removeprefix(".")
-                there = key in at
+                exists = key in at
             else:
                 return steps
             steps.append((at, key))
-            if not there:
+            if not exists:
                 return steps
             at = at[key]
         return steps

@@ -41,7 +41,9 @@ def read_devices(text: str) -> Things:
         raise ValueError(f"no JSON ({error}); {_EXAMPLE}") from None
     if not isinstance(written, dict) or len(written) > MOST_DEVICES:
         raise ValueError(f"not an object of at most {MOST_DEVICES} devices; {_EXAMPLE}")
-    return tuple(sorted((_name(name), _amounts(name, held)) for name, held in written.items()))
+    return tuple(
+        sorted((_name(name), _amounts(name, amounts)) for name, amounts in written.items())
+    )
 
 
 def devices_of(annotations: Mapping[str, str], key: str) -> Things:
@@ -54,7 +56,7 @@ def devices_of(annotations: Mapping[str, str], key: str) -> Things:
 
 def written_devices(devices: Things) -> str:
     """The inverse of :func:`read_devices`: single amounts as numbers."""
-    short = {name: held[0] if len(held) == 1 else held for name, held in devices}
+    short = {name: amounts[0] if len(amounts) == 1 else amounts for name, amounts in devices}
     return orjson.dumps(short).decode()
 
 

@@ -114,7 +114,9 @@ def assigned_devices(node: Node, annotations: Mapping[str, str]) -> Things:
     What does not parse, or is not on the node, is left out."""
     by_id = {device.id: device for device in registered(dict(node.annotations).get(REGISTER, ""))}
     own = {name for name, _ in devices_of(dict(node.annotations), DEVICES)}
-    taken = [held for held in devices_of(annotations, ASSIGNED_DEVICES) if held[0] in own]
+    own_devices = [
+        listed for listed in devices_of(annotations, ASSIGNED_DEVICES) if listed[0] in own
+    ]
     for entry in annotations.get(ASSIGNED, "").replace(";", ":").split(":"):
         id, _, amounts = entry.partition(",")
         _, *numbers = map(whole_number, amounts.split(","))
@@ -123,14 +125,14 @@ def assigned_devices(node: Node, annotations: Mapping[str, str]) -> Things:
         device, (memory, cores) = by_id[id], numbers
         if memory is not None and cores is not None:
             shares = device.capacity[SHARES] if cores == ALL_CORES else 1
-            taken.append((device.name, (shares, memory, cores)))
-    return joined_devices(taken)
+            own_devices.append((device.name, (shares, memory, cores)))
+    return joined_devices(own_devices)
 
 
 def none_left(node: Node, slot_names: Sequence[str]) -> Things:
     """Every device of a deleted node, with capacity 0."""
-    gone = node_devices(node, slot_names)
-    return tuple(sorted((device.name, (0,) * len(device.capacity)) for device in gone))
+    devices = node_devices(node, slot_names)
+    return tuple(sorted((device.name, (0,) * len(device.capacity)) for device in devices))
 
 
 def declared(node: Node, slot_names: Sequence[str], *, before: Node | None = None) -> Things:

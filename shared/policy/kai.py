@@ -176,8 +176,8 @@ def _options(report: ProblemReport, value: object, warnings: list[str]) -> KaiOp
     values: dict[str, object] = {}
     with report.part():
         values = mapping(value or {}, "options")
-    known = {**_FIELD_OF, **PROCESS_OPTIONS, **WITHOUT_EFFECT}
-    only_known(report, values, known, "options.", "option")
+    option_names = {**_FIELD_OF, **PROCESS_OPTIONS, **WITHOUT_EFFECT}
+    only_known(report, values, option_names, "options.", "option")
     fields: dict[str, object] = {}
     for name, option in values.items():
         with report.part():

@@ -100,8 +100,8 @@ def _plugins(
         only_known(report, runtimes, _RUNTIMES, "spec.minRuntime.", "field")
         durations = {ours: runtimes[name] for name, ours in _RUNTIMES.items() if runtimes.get(name)}
         arguments |= {"minruntime": durations} if durations else {}
-    known = {*PLUGINS, *REFUSED_PLUGINS, *third_party_plugins()}
-    for name, override in _overrides(report, spec, "plugins", known):
+    plugin_names = {*PLUGINS, *REFUSED_PLUGINS, *third_party_plugins()}
+    for name, override in _overrides(report, spec, "plugins", plugin_names):
         switches.take(report, name, override)
         with report.part():
             if override.get("arguments") is not None:

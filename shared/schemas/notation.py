@@ -85,7 +85,7 @@ class FieldTable:
 
 def read(text: str) -> dict[str, FieldTable]:
     """Parse schemas. Raises ValueError for a line that does not follow the notation."""
-    found: dict[str, FieldTable] = {}
+    documents: dict[str, FieldTable] = {}
     schema: Schema = {}
     described: Schema = schema
     for line in text.splitlines():
@@ -94,7 +94,7 @@ def read(text: str) -> dict[str, FieldTable]:
         if not line.startswith(" "):
             name, version, kind, description = _match(_HEAD, line).groups()
             described = schema = {"description": description, "type": "object", "properties": {}}
-            table = found[name] = FieldTable(schema)
+            table = documents[name] = FieldTable(schema)
             if version:
                 table.add("apiVersion", "string", f"Always {version}.")
                 table.add("kind", "string", f"Always {kind or name}.")
@@ -107,13 +107,13 @@ def read(text: str) -> dict[str, FieldTable]:
                 table.later.add(name)
             else:
                 described = table.add(name, kind, description)
-    for name, table in found.items():
+    for name, table in documents.items():
         for field_name, value in table.schema["properties"].items():
             if not value.get("description"):
                 raise ValueError(f"{name}.{field_name} has no description")
             if value["description"].endswith(_KEPT):
                 table.kept[field_name] = value
-    return found
+    return documents
 
 
 def _type(text: str) -> Schema:

@@ -28,12 +28,12 @@ def test_a_shape_comes_out_as_it_says(shape: SessionShape) -> None:
 
 
 def test_the_command_tells_figure_and_goal() -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "tests.bench", "consolidate", "--nodes", "13"],
         capture_output=True,
         text=True,
         timeout=60,
         check=True,
     )
-    assert done.stdout.startswith("gangs of ten whole nodes, 13 nodes, no goal: seconds ")
-    assert "placed 10, evicted " in done.stdout
+    assert result.stdout.startswith("gangs of ten whole nodes, 13 nodes, no goal: seconds ")
+    assert "placed 10, evicted " in result.stdout

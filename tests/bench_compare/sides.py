@@ -158,11 +158,11 @@ def commit_of(root: Path, revision: str) -> str:
 
 def git(root: Path, *words: str) -> None:
     """Raises NotMeasured with what git said."""
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", "-C", str(root), *words], capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        raise NotMeasured(f"git {words[0]}: {done.stderr.strip()}")
+    if result.returncode:
+        raise NotMeasured(f"git {words[0]}: {result.stderr.strip()}")
 
 
 def _python_for(code: Path, root: Path, directory: Path) -> Path:
@@ -178,7 +178,7 @@ def _python_for(code: Path, root: Path, directory: Path) -> Path:
         [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "."],
     )
     for step in steps:
-        done = subprocess.run(step, cwd=code, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NotMeasured(f"the base's dependencies: {done.stderr[-SAID:].strip()}")
+        result = subprocess.run(step, cwd=code, capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise NotMeasured(f"the base's dependencies: {result.stderr[-SAID:].strip()}")
     return python

@@ -45,13 +45,13 @@ def _of_victims(
     expect: Mapping[str, Any], session: ReplayResult, rest: ReplayResult, *, others: bool
 ) -> Iterator[str]:
     """The same victims, each evicted once. ``others``: another node's victims are as good."""
-    wanted = sorted(expect.get("evicted", session.evicted))
+    expected = sorted(expect.get("evicted", session.evicted))
     evicted = sorted(rest.evicted)
     again = {pod: times for pod, times in Counter(evicted).items() if times > 1}
     if again:
         yield f"evicted more than once: {again}"
-    if (len(wanted) != len(evicted)) if others else (wanted != evicted):
-        yield f"evicted: expected {wanted}, got {sorted(set(evicted))}"
+    if (len(expected) != len(evicted)) if others else (expected != evicted):
+        yield f"evicted: expected {expected}, got {sorted(set(evicted))}"
 
 
 def _of_binds(
@@ -60,8 +60,8 @@ def _of_binds(
     """Differences in binds: the service binds all that the session bound, and beyond that only pods
     that were promised a place or evicted."""
     expect: Mapping[str, Any] = scenario["expect"]
-    wanted: Mapping[str, str] = expect.get("bindMap", {})
-    for pod, node in wanted.items():
+    expected: Mapping[str, str] = expect.get("bindMap", {})
+    for pod, node in expected.items():
         bound = rest.binds.get(pod)
         if bound is None:
             yield f"not bound: {pod}, expected on {node}"
@@ -70,10 +70,10 @@ def _of_binds(
     later = {*session.pipelined, *rest.evicted}
     at_once = {pod: node for pod, node in rest.binds.items() if pod not in later}
     missing = int(expect.get("bindsNum", len(session.binds))) - len(at_once)
-    if missing > 0 and not wanted:
+    if missing > 0 and not expected:
         yield f"bound: {missing} fewer than the {expect['bindsNum']} expected"
     if missing < 0 and not _leaving(scenario):
-        beyond = sorted(pod for pod in at_once if pod not in wanted)
+        beyond = sorted(pod for pod in at_once if pod not in expected)
         yield f"bound though it was to wait: {beyond}, {-missing} of them too many"
     if "bindNumsInHyperNode" in expect:
         numbers = sorted(lowest(scenario["cluster"], rest.binds).values())

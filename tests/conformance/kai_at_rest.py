@@ -67,9 +67,9 @@ def differences(
 def _of_states(scenario: Mapping[str, Any], rest: ReplayResult) -> Iterator[str]:
     """Every job ends in the state that is expected of it."""
     members, leaving = members_of(scenario), _leaving(scenario)
-    for job, wanted in (scenario["expect"].get("jobs") or {}).items():
-        if "status" in wanted:
-            status = AT_REST.get(wanted["status"], wanted["status"])
+    for job, expected in (scenario["expect"].get("jobs") or {}).items():
+        if "status" in expected:
+            status = AT_REST.get(expected["status"], expected["status"])
             counts = rest.tasks.get(job, {})
             if status == "Pending" and leaving.issuperset(members.get(job, ())):
                 status = "Failed"  # a scenario makes deleted pods anew, here nobody does

@@ -27,13 +27,13 @@ def wrong(scenario: Json, lines: Sequence[Json]) -> list[str]:
 def _of(scenario: Json, line: Json) -> Iterator[str]:
     expect = scenario["expect"]
     members = members_of(scenario)
-    for job, wanted in (expect.get("jobs") or {}).items():
-        yield from _job(scenario, line, job, wanted, members.get(job, []))
-    for task, wanted in (expect.get("tasks") or {}).items():
-        yield from _task(line, task, wanted, sums=True)
-        yield from _start(line, group_of(scenario, task), wanted, moment(scenario["now"]))
-    for node, wanted in (expect.get("nodes") or {}).items():
-        for key, value in wanted.items():
+    for job, expected in (expect.get("jobs") or {}).items():
+        yield from _job(scenario, line, job, expected, members.get(job, []))
+    for task, expected in (expect.get("tasks") or {}).items():
+        yield from _task(line, task, expected, sums=True)
+        yield from _start(line, group_of(scenario, task), expected, moment(scenario["now"]))
+    for node, expected in (expect.get("nodes") or {}).items():
+        for key, value in expected.items():
             if not _same(line["nodes"][node][key], value):
                 yield f"node {node}: {key} is {line['nodes'][node][key]}, not {value}"
     for bound, counted in BOUNDS.items():
@@ -57,14 +57,14 @@ def _job(
 
 
 def _task(line: Json, task: str, wanted: Json, *, sums: bool) -> Iterator[str]:
-    seen = line["tasks"][task]
-    if "status" in wanted and seen["status"] != wanted["status"]:
-        yield f"{task}: {seen['status']}, not {wanted['status']}"
-    if wanted.get("node") and seen["node"] != wanted["node"]:
-        yield f"{task}: on {seen['node']!r}, not {wanted['node']}"
+    observed = line["tasks"][task]
+    if "status" in wanted and observed["status"] != wanted["status"]:
+        yield f"{task}: {observed['status']}, not {wanted['status']}"
+    if wanted.get("node") and observed["node"] != wanted["node"]:
+        yield f"{task}: on {observed['node']!r}, not {wanted['node']}"
     for key in EXACT if sums else ():
-        if key in wanted and not _same(seen[key], wanted[key]):
-            yield f"{task}: {key} is {seen[key]}, not {wanted[key]}"
+        if key in wanted and not _same(observed[key], wanted[key]):
+            yield f"{task}: {key} is {observed[key]}, not {wanted[key]}"
 
 
 def _start(line: Json, job: str, wanted: Json, now: float) -> Iterator[str]:

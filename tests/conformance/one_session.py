@@ -55,13 +55,13 @@ def _placed_alike(session: ReplayResult, result: ReplayResult) -> ReplayResult:
 def _beside_the_table(session: ReplayResult, result: ReplayResult) -> Iterator[str]:
     """Differences that a table need not name: pods bound, promised and evicted, counts, other
     phases."""
-    for what, wanted, got in (
+    for what, expected, got in (
         ("bound", sorted(session.binds), sorted(result.binds)),
         ("promised", sorted(session.pipelined), sorted(result.pipelined)),
         ("evicted", sorted(session.evicted), sorted(result.evicted)),
     ):
-        if wanted != got:
-            yield f"{what}: one session has {wanted}, the service {got}"
+        if expected != got:
+            yield f"{what}: one session has {expected}, the service {got}"
     for group, counts in session.tasks.items():
         # A session ends before the cluster answers a bind, and a promise may be bound by then.
         wanted_counts, got_counts = (_placed(each) for each in (counts, result.tasks[group]))

@@ -24,13 +24,13 @@ FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "conformance" /
 def main(arguments: list[str]) -> int:
     why, running = "--why" in arguments, "--running" in arguments
     texts = [argument for argument in arguments if argument not in ("--why", "--running")]
-    good = seen = 0
+    good = observed = 0
     for file in sorted(FOLDER.glob("*.json")):
         for scenario in json.loads(file.read_text(encoding="utf-8")):
             name = scenario["id"]
             if texts and not any(text in name for text in texts):
                 continue
-            seen += 1
+            observed += 1
             report = ""
             try:
                 result = replay(scenario)
@@ -47,8 +47,8 @@ def main(arguments: list[str]) -> int:
                 typer.echo(f"        {line}")
             if why:
                 typer.echo(f"        {report}")
-    typer.echo(f"{good} of {seen} as expected")
-    return 0 if good == seen else 1
+    typer.echo(f"{good} of {observed} as expected")
+    return 0 if good == observed else 1
 
 
 if __name__ == "__main__":

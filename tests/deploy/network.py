@@ -66,5 +66,5 @@ def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
         assert expression["operator"] == "In", expression
         if labels.get(expression["key"]) not in expression["values"]:
             return False
-    wanted: dict[str, str] = selector.get("matchLabels", {})
-    return wanted.items() <= labels.items()
+    expected: dict[str, str] = selector.get("matchLabels", {})
+    return expected.items() <= labels.items()

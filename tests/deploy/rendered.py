@@ -45,16 +45,16 @@ def render(overlay: str) -> tuple[Object, ...]:
     kubectl = os.environ.get("KUBECTL") or shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("no kubectl on PATH and none named by $KUBECTL: nothing was rendered")
-    done = subprocess.run(
+    result = subprocess.run(
         [kubectl, "kustomize", str(ROOT / "k8s/overlays" / overlay)],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr, f"kustomize warns: {done.stderr}"
-    return tuple(yaml.safe_load_all(done.stdout))
+    assert result.returncode == 0, result.stderr
+    assert not result.stderr, f"kustomize warns: {result.stderr}"
+    return tuple(yaml.safe_load_all(result.stdout))
 
 
 def rights_of_ours(objects: tuple[Object, ...]) -> list[dict[str, Any]]:

@@ -138,11 +138,11 @@ def test_workers_have_room_for_the_shards() -> None:
 
 
 def test_ray_is_set_as_in_kubernetes() -> None:
-    wanted = ray_head.environment(Path("ray.token"), ours=True)
-    del wanted["RAY_AUTH_TOKEN_PATH"]
-    del wanted["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"]  # keeps it on the loopback address
+    expected = ray_head.environment(Path("ray.token"), ours=True)
+    del expected["RAY_AUTH_TOKEN_PATH"]
+    del expected["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"]  # keeps it on the loopback address
     for name in RAY:
-        assert wanted.items() <= services()[name]["environment"].items(), name
+        assert expected.items() <= services()[name]["environment"].items(), name
     heads = [p for p in pods_of(render("playground")) if p.component == "ray-head"]
     there = {k: v for k, v in environment(heads[0].containers[0]).items() if k != "RAY_AUTH_TOKEN"}
     here = services()["ray-head"]["environment"]

@@ -42,7 +42,7 @@ def test_install_names_each_package_and_how_many_are_left(python: Path, tmp_path
     lines = [_wheel(tmp_path, name) for name in ("first", "second")]
     elsewhere = 'other==1.0 ; sys_platform == "nowhere" --hash=sha256:' + "0" * 64
     (tmp_path / "some.lock").write_text("\n".join([elsewhere, *lines, ""]))
-    done = subprocess.run(
+    result = subprocess.run(
         [ROOT / ".ci/install", python, tmp_path / "some.lock"],
         env={**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)},
         capture_output=True,
@@ -50,7 +50,7 @@ def test_install_names_each_package_and_how_many_are_left(python: Path, tmp_path
         timeout=60,
         check=True,
     )
-    assert [line.split(" into ")[0] for line in done.stdout.splitlines()] == [
+    assert [line.split(" into ")[0] for line in result.stdout.splitlines()] == [
         f"Installing 3 packages of {tmp_path}/some.lock (once)",
         "  1 of 2  first-1.0-py3-none-any.whl",
         "  2 of 2  second-1.0-py3-none-any.whl",
@@ -60,7 +60,7 @@ def test_install_names_each_package_and_how_many_are_left(python: Path, tmp_path
 
 def test_failed_install_fails(python: Path, tmp_path: Path) -> None:
     (tmp_path / "some.lock").write_text("missing==1.0 --hash=sha256:" + "0" * 64 + "\n")
-    done = subprocess.run(
+    result = subprocess.run(
         [ROOT / ".ci/install", python, tmp_path / "some.lock"],
         env={**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)},
         capture_output=True,
@@ -68,5 +68,5 @@ def test_failed_install_fails(python: Path, tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert done.returncode != 0
-    assert "missing" in done.stderr
+    assert result.returncode != 0
+    assert "missing" in result.stderr

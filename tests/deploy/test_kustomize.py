@@ -369,11 +369,11 @@ def test_ray_asks_for_its_token(objects: Objects) -> None:
 
 
 def test_ray_nodes_are_set_as_an_embedded_head_is(objects: Objects) -> None:
-    wanted = ray_head.environment(Path("ray.token"), ours=True)
-    del wanted["RAY_AUTH_TOKEN_PATH"]
-    del wanted["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"]  # keeps it on the loopback address
+    expected = ray_head.environment(Path("ray.token"), ours=True)
+    del expected["RAY_AUTH_TOKEN_PATH"]
+    del expected["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"]  # keeps it on the loopback address
     for container in _ray_nodes(objects):
-        assert wanted.items() <= environment(container).items(), container["name"]
+        assert expected.items() <= environment(container).items(), container["name"]
 
 
 def test_ray_nodes_have_room_for_the_shards(objects: Objects) -> None:

@@ -50,9 +50,9 @@ def read(page: Path, server: Up | None, tmp_path: Path) -> None:
 
 def _compare(block: Block, printed: str) -> None:
     lines = iter(_words(printed))
-    for wanted in _words(block.text):
-        result = any(wanted in line for line in lines)
-        assert result, f"{block.place}: {wanted!r} is not where it should be in:\n{printed}"
+    for expected in _words(block.text):
+        result = any(expected in line for line in lines)
+        assert result, f"{block.place}: {expected!r} is not where it should be in:\n{printed}"
 
 
 def _words(text: str) -> list[str]:

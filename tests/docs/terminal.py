@@ -117,7 +117,7 @@ def run(blocks: list[Block], directory: Path, server: Up | None) -> dict[int, st
     known = {} if server is None else {"KUBECONFIG": server.kubeconfig}
     text = "".join(parts).replace(ADDRESS, ADDRESS if server is None else server.address)
     (directory / "page.sh").write_text(text)
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-euo", "pipefail", "page.sh"],
         cwd=directory,
         env=surroundings(directory, **known),
@@ -132,8 +132,9 @@ def run(blocks: list[Block], directory: Path, server: Up | None) -> dict[int, st
         if _printed(block, directory).exists()
     }
     last = max(printed, default=0)
-    assert done.returncode == 0, (
-        f"block of line {last} ended with {done.returncode}:\n{printed.get(last)}\n{done.stderr}"
+    assert result.returncode == 0, (
+        f"block of line {last} ended with {result.returncode}:\n"
+        f"{printed.get(last)}\n{result.stderr}"
     )
     return printed
 

@@ -253,12 +253,12 @@ async def test_it_is_the_same_in_harness_replay_shards_and_up(
     ) as up:
         whole = await served(up.address)
     assert (whole.first, whole.second) == (first, second)
-    for items, wanted in (
+    for items, expected in (
         ([*machines(), *asking("first")], first),
         ([*whole.dumped, *asking("second")], second),
     ):
         replay_case = case(*items, under=UNDER)
-        binds = {pod: machine for pod, (machine, _) in wanted.items()}
+        binds = {pod: machine for pod, (machine, _) in expected.items()}
         [session] = sessions(replay_case)
         assert session.binds == binds
         for shards in (1, 3):

@@ -48,9 +48,9 @@ def test_every_promise_is_kept(kubernetes_binaries: Binaries, tmp_path: Path) ->
         "json",
     )
     cluster = ("--cluster", "kubernetes", "--servers", kubernetes_binaries.folder)
-    done = chaos(*cluster, *options)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    report = json.loads(done.stdout)
+    result = chaos(*cluster, *options)
+    assert result.returncode == 0, result.stdout + result.stderr[-3000:]
+    report = json.loads(result.stdout)
     assert report["violations"] == []
     assert report["tasks_bound"] > 50
     struck = {"worker", "leader", "standby", "redis", "ray", "api-server", "etcd"}
@@ -65,8 +65,8 @@ def test_what_is_loaded_is_judged(kubernetes_binaries: Binaries, tmp_path: Path)
     """Without faults, so that all of it is placed within the seconds of the load."""
     history = tmp_path / "history.jsonl"
     cluster = ("--cluster", "kubernetes", "--servers", kubernetes_binaries.folder, "--no-faults")
-    done = chaos(*cluster, "--seed", str(SEED), "--duration", "12", "--history", history)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    result = chaos(*cluster, "--seed", str(SEED), "--duration", "12", "--history", history)
+    assert result.returncode == 0, result.stdout + result.stderr[-3000:]
     facts = facts_of(check(history, closed=True))
     assert all(facts[rule] > 0 for rule in LOADED), facts
     whole = [GPU_SHARES, GPU_AMOUNT, 0]
@@ -81,8 +81,8 @@ def test_what_is_loaded_in_kais_words_is_judged(
 ) -> None:
     history = tmp_path / "history.jsonl"
     cluster = ("--cluster", "kubernetes", "--servers", kubernetes_binaries.folder, "--no-faults")
-    done = chaos(*cluster, "--seed", str(KAI_SEED), "--duration", "12", "--history", history)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    result = chaos(*cluster, "--seed", str(KAI_SEED), "--duration", "12", "--history", history)
+    assert result.returncode == 0, result.stdout + result.stderr[-3000:]
     facts = facts_of(check(history, closed=True))
     assert all(facts[rule] > 0 for rule in KAI_LOADED), facts
     for column in ("devices", "gpus"):  # by our annotation, and by KAI's labels
@@ -125,9 +125,9 @@ def test_with_an_old_copy_of_the_ledger_it_goes_on_by_itself(
     history = tmp_path / "history.jsonl"
     options = ("--seed", str(seed), "--duration", str(LOSING_SECONDS), "-o", "json")
     cluster = ("--cluster", "kubernetes", "--servers", kubernetes_binaries.folder)
-    done = chaos(*cluster, *options, "--history", history)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    report = json.loads(done.stdout)
+    result = chaos(*cluster, *options, "--history", history)
+    assert result.returncode == 0, result.stdout + result.stderr[-3000:]
+    report = json.loads(result.stdout)
     assert report["violations"] == []
     assert report["faults"]["old copy of the ledger"] == 1
     both = [history.with_name("history-before.jsonl"), history]

@@ -73,8 +73,8 @@ async def test_a_service_account_asks_with_its_token(
     await grant(cluster, account("default", "scheduler"), [READ_PODS])
     async with client_of(control_plane.bearer("scheduler", token)) as scheduler:
         await until_allowed(scheduler)
-    done = set(requests_of(control_plane.audit_log, username("default", "scheduler")))
-    assert Request("list", "", "pods", "default", code=200) in done
+    result = set(requests_of(control_plane.audit_log, username("default", "scheduler")))
+    assert Request("list", "", "pods", "default", code=200) in result
 
 
 async def until_allowed(client: ApiClient) -> None:

@@ -58,10 +58,10 @@ class VolcanoControllers:
         if group is None:
             await self._client.create(group_of(job))
             return
-        seen = self.phases.setdefault(job["metadata"]["name"], [])
+        observed = self.phases.setdefault(job["metadata"]["name"], [])
         phase = (group.get("status") or {}).get("phase", "Pending")
-        if not seen or seen[-1] != phase:
-            seen.append(phase)
+        if not observed or observed[-1] != phase:
+            observed.append(phase)
         if phase not in ("", "Pending") and not pods:
             await self._client.create(*pods_of(job, group["metadata"]["name"]))
             return
@@ -103,13 +103,13 @@ def group_of(job: Json) -> Json:
     tasks = spec["tasks"]
     replicas = sum(task.get("replicas", 1) for task in tasks)
     minimum = spec.get("minAvailable") or replicas
-    wanted = {"minMember": minimum, "minResources": least(tasks, minimum)}
+    expected = {"minMember": minimum, "minResources": least(tasks, minimum)}
     members = {t["name"]: t["minAvailable"] for t in tasks if t.get("minAvailable")}
     if members:
-        wanted["minTaskMember"] = members
+        expected["minTaskMember"] = members
     for field in ("priorityClassName", "networkTopology"):
         if spec.get(field):
-            wanted[field] = spec[field]
+            expected[field] = spec[field]
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -119,7 +119,7 @@ def group_of(job: Json) -> Json:
             "ownerReferences": controlled(job),
             "annotations": job["metadata"].get("annotations") or {},
         },
-        "spec": wanted | {"queue": spec.get("queue") or "default"},
+        "spec": expected | {"queue": spec.get("queue") or "default"},
     }
 
 

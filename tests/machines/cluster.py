@@ -163,15 +163,15 @@ class Cluster:
         path = self.head.folder / "objects.json"
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         deadline = time.monotonic() + START_SECONDS
-        while (done := self.quadrant("apply", "-f", path)).returncode != 0:
-            assert time.monotonic() < deadline, done.stderr
+        while (result := self.quadrant("apply", "-f", path)).returncode != 0:
+            assert time.monotonic() < deadline, result.stderr
             time.sleep(0.5)
 
     def status(self) -> Json:
         """Empty where nobody leads."""
         paths = [f"{url}/apis/quadrant.dev/v1alpha1/status" for url in self.urls]
-        done = self.head.ask([sys.executable, "-c", _ASK, *paths])
-        return dict(json.loads(done.stdout)) if done.stdout else {}
+        result = self.head.ask([sys.executable, "-c", _ASK, *paths])
+        return dict(json.loads(result.stdout)) if result.stdout else {}
 
     def until(self, holds: Callable[[Json], bool], seconds: float = START_SECONDS) -> Json:
         deadline = time.monotonic() + seconds

@@ -161,8 +161,8 @@ class Machine:
         # Ray's sockets have names of which each machine has its own.
         own = self.folder / RAY
         own.mkdir(exist_ok=True)
-        done = self.ask(["mount", "-t", "tmpfs", "none", own])
-        assert done.returncode == 0, done.stderr
+        result = self.ask(["mount", "-t", "tmpfs", "none", own])
+        assert result.returncode == 0, result.stderr
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -37,10 +37,10 @@ def test_the_checker_finds_nothing_in_any_form(first: int, extender: str) -> Non
 
 def test_every_plugin_is_drawn() -> None:
     """CI's clusters are enough for each. A plugin that is new is drawn by itself."""
-    seen: set[str] = set()
+    observed: set[str] = set()
     for seed in range(SEEDS):
-        seen |= plugins_of(drawn(seed, extender="")[0])
-    assert seen == set(PLUGINS)
+        observed |= plugins_of(drawn(seed, extender="")[0])
+    assert observed == set(PLUGINS)
 
 
 def test_a_replay_asks_the_extender(extender: str) -> None:

@@ -90,10 +90,10 @@ def test_config_show_has_none(
     settings.write_text(json.dumps({"history": f"http://user:{SECRET}@host/history"}))
     monkeypatch.setenv("QUADRANT_SETTINGS_FILE", str(settings))
     arguments = ["config", "show", "--origin", "--policy", str(policy), "-o", form]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    assert "***@head:6379" in done.output
-    assert SECRET not in done.output
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "***@head:6379" in result.output
+    assert SECRET not in result.output
 
 
 def test_no_error_shows_one(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_no_error_shows_one(tmp_path: Path) -> None:
         )
     )
     for command in (["config", "check", str(policy)], ["config", "show", "--policy", str(policy)]):
-        done = CliRunner().invoke(app, command)
-        assert SECRET not in done.output, command
+        result = CliRunner().invoke(app, command)
+        assert SECRET not in result.output, command
     url = f"redis://user:{SECRET}@host"
-    done = CliRunner().invoke(app, ["config", "show"], env={"QUADRANT_REDIS_URL": url})
-    assert done.exit_code != 0
-    assert SECRET not in done.output
+    result = CliRunner().invoke(app, ["config", "show"], env={"QUADRANT_REDIS_URL": url})
+    assert result.exit_code != 0
+    assert SECRET not in result.output

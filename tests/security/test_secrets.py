@@ -45,15 +45,15 @@ def test_no_secret_in_what_settings_show() -> None:
 
 def ask(*words: str, **variables: str) -> bytes:
     """Output of a command that must succeed."""
-    done = subprocess.run(
+    result = subprocess.run(
         [*COMMAND, *words],
         capture_output=True,
         timeout=60,
         check=False,
         env={**os.environ, **variables},
     )
-    assert done.returncode == 0, done
-    return done.stdout + done.stderr
+    assert result.returncode == 0, result
+    return result.stdout + result.stderr
 
 
 def processes(up: int) -> Iterator[tuple[str, bytes]]:

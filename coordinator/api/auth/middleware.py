@@ -177,19 +177,19 @@ def _unknown(request: web.Request, message: str) -> Problem:
 
 def _refused(refusal: AccessRefused, access: Access) -> Problem:
     """In the words of an API server, with the remedy."""
-    who = f"User {_quoted(refusal.user.name)} cannot"
+    user = f"User {_quoted(refusal.user.name)} cannot"
     why = f" ({refusal.reason})" if refusal.reason else ""
     remedy = "; have a Role or ClusterRole bound to them that allows it"
     match access:
         case PathAccess(verb, path):
-            message = f"{_quoted(path)} is forbidden: {who} {verb} path {_quoted(path)}"
+            message = f"{_quoted(path)} is forbidden: {user} {verb} path {_quoted(path)}"
             return Problem(HTTPStatus.FORBIDDEN, message + why + remedy)
         case ResourceAccess():
             resource, namespace = _quoted(access.full_resource), _quoted(access.namespace)
             place = f"in the namespace {namespace}" if access.namespace else "at the cluster scope"
             return Problem(
                 HTTPStatus.FORBIDDEN,
-                f"{access.full_resource} {_quoted(access.name)} is forbidden: {who} {access.verb} "
+                f"{access.full_resource} {_quoted(access.name)} is forbidden: {user} {access.verb} "
                 f"resource {resource} in API group {_quoted(access.group)} {place}{why}{remedy}",
                 kind=access.resource,
                 group=access.group,

@@ -186,9 +186,9 @@ class Reviews:
     async def _user_of(self, token: str, source: str) -> CachedValue[ClusterUser]:
         key = hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
         async with self._alone(key):
-            if (known := self._users.find(key)) is not None:
+            if (cached := self._users.find(key)) is not None:
                 self._count(ReviewKind.TOKEN, ReviewAnswer.REMEMBERED)
-                return known
+                return cached
             if self._bad.find(key) is not None:
                 self._count(ReviewKind.TOKEN, ReviewAnswer.REMEMBERED)
                 raise TokenUnknown
@@ -208,9 +208,9 @@ class Reviews:
     async def _verdict(self, user: ClusterUser, access: Access) -> CachedValue[AccessVerdict]:
         key = (user, access)
         async with self._alone(key):
-            if (known := self._verdicts.find(key)) is not None:
+            if (cached := self._verdicts.find(key)) is not None:
                 self._count(ReviewKind.ACCESS, ReviewAnswer.REMEMBERED)
-                return known
+                return cached
             verdict = await self._ask(ReviewKind.ACCESS, lambda: self._server.verdict(user, access))
             self._count(ReviewKind.ACCESS, ReviewAnswer.YES if verdict.allowed else ReviewAnswer.NO)
             return self._verdicts.store(key, verdict)

@@ -106,9 +106,9 @@ def answers(schema: Json, *codes: int) -> Json:
     """OpenAPI responses for these status codes; without codes for 200 alone."""
     content = {"application/json": {"schema": schema}}
     failure = {"application/json": {"schema": _named("Status")}}
-    done: Json = {"description": "Done.", "content": content}
+    response: Json = {"description": "Done.", "content": content}
     not_done = {"description": "Not done; the Status says why.", "content": failure}
-    return {str(code): done for code in codes or (200,)} | {"default": not_done}
+    return {str(code): response for code in codes or (200,)} | {"default": not_done}
 
 
 def query(name: str, schema: Json, description: str, **more: bool) -> Json:

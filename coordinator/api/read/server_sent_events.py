@@ -145,14 +145,14 @@ class _EventStream:
         id that it saw, whatever kind that was."""
         caller = CALLER.get()
         readings = [(kind, self._objects.changes(self._since, kind)) for kind in self._kinds]
-        found: list[tuple[Change, Kind]] = []
+        messages: list[tuple[Change, Kind]] = []
         for kind, reading in readings:
             for change in (yield from reading):
                 if not kind.namespaced or may_reach(caller, change.key.namespace):
-                    found.append((change, kind))
-                if len(found) % STRIDE == 0:
+                    messages.append((change, kind))
+                if len(messages) % STRIDE == 0:
                     yield
-        return (yield from in_order(found, lambda pair: pair[0].version))
+        return (yield from in_order(messages, lambda pair: pair[0].version))
 
     async def _send_all(self, messages: Iterator[_Message]) -> None:
         """Render and send messages; fewer at a time if they are long."""

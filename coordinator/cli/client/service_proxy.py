@@ -98,54 +98,54 @@ def is_api_server(headers: Message) -> bool:
 
 def why_no_token(account: Account, origin: str, code: int, message: str) -> str:
     """Why the API server made no token, and the remedy."""
-    what = f"service account {account.namespace}/{account.name} ({origin})"
+    name = f"service account {account.namespace}/{account.name} ({origin})"
     own = "or name one of your own with --service-account, or set QUADRANT_TOKEN"
     match code:
         case HTTPStatus.UNAUTHORIZED:
             return f"{origin}: the API server does not know this user; log in to the cluster anew"
         case HTTPStatus.FORBIDDEN:
             return (
-                f"{message}; a token of {what} to show to Quadrant takes create on "
+                f"{message}; a token of {name} to show to Quadrant takes create on "
                 f"serviceaccounts/token, resourceNames [{account.name}]: have the Role "
                 f"quadrant-client bound to you, {own}"
             )
         case HTTPStatus.NOT_FOUND:
             return (
-                f"{origin} is a Kubernetes API server, and has no {what} whose token could be "
+                f"{origin} is a Kubernetes API server, and has no {name} whose token could be "
                 f"shown to Quadrant: install it (k8s/components/reviews), {own}; where Quadrant "
                 "is elsewhere, name its address with --server or QUADRANT_SERVER"
             )
         case _:
-            return f"no token of {what}: {message}"
+            return f"no token of {name}: {message}"
 
 
 def why_not_reached(service: ProxiedService, origin: str, code: int, message: str) -> str:
     """Explain an error that the API server, not Quadrant, answered, with its remedy."""
-    what = f"service {service.namespace}/{service.name} ({origin})"
+    name = f"service {service.namespace}/{service.name} ({origin})"
     match code:
         case HTTPStatus.UNAUTHORIZED:
             return f"{origin}: the API server does not know this user; log in to the cluster anew"
         case HTTPStatus.FORBIDDEN:
             return (
-                f"{message}; to reach {what} through the API server's proxy takes get and create "
+                f"{message}; to reach {name} through the API server's proxy takes get and create "
                 f"on services/proxy, resourceNames [{service.resource_name}]: have the Role "
                 "quadrant-client bound to you"
             )
         case HTTPStatus.NOT_FOUND:
             return (
-                f"{origin} is a Kubernetes API server, and has no {what}; name it with --service "
+                f"{origin} is a Kubernetes API server, and has no {name}; name it with --service "
                 "NAMESPACE/NAME or QUADRANT_SERVICE, or Quadrant's address with --server or "
                 "QUADRANT_SERVER"
             )
         case _ if "no endpoints" in message:
             return (
-                f"{what} has no pod that is ready behind a port {service.port}; see kubectl "
+                f"{name} has no pod that is ready behind a port {service.port}; see kubectl "
                 f"--namespace {service.namespace} get pods,services: its port for TLS has to have "
                 "that name, or --service NAMESPACE/NAME:PORT says another"
             )
         case _:
             return (
-                f"{what} does not answer the API server ({code}: {message}); see whether it speaks "
+                f"{name} does not answer the API server ({code}: {message}); see whether it speaks "
                 "TLS (QUADRANT_TLS_CERT_FILE) and whether a NetworkPolicy keeps the API server out"
             )
 

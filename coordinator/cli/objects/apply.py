@@ -186,8 +186,8 @@ def bare(value: dict[str, Any]) -> dict[str, Any]:
 
     meta = {k: v for k, v in (value.get("metadata") or {}).items() if k not in VOLATILE}
     if annotations := meta.pop("annotations", None):
-        kept = {name: text for name, text in annotations.items() if name not in OWN}
-        meta |= {"annotations": kept} if kept else {}
+        copied = {name: text for name, text in annotations.items() if name not in OWN}
+        meta |= {"annotations": copied} if copied else {}
     return {**value, "metadata": meta}
 
 

@@ -102,8 +102,8 @@ def _evicts(job: Answer) -> str:
         return ""
     more = len(victims) - JOBS
     text = ", ".join(victims[:JOBS]) + (f" and {plural(more, 'more job')}" if more > 0 else "")
-    moved = all(v["moved"] == v["tasks"] for v in job["evicts"])
-    return f"{text} {'moved' if moved else 'evicted'} ({job['evictedBy']})"
+    all_moved = all(v["moved"] == v["tasks"] for v in job["evicts"])
+    return f"{text} {'moved' if all_moved else 'evicted'} ({job['evictedBy']})"
 
 
 def _displaces(job: Answer) -> str:

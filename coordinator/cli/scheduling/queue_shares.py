@@ -31,14 +31,14 @@ def shares_of(items: Iterable[tuple[str, Item]], total: str, *, k: Fraction) -> 
     """Divide. ``items``: (file, object). ``total``: what there is to
     divide, as ``cpu=64,nvidia.com/gpu=16``; "" = the nodes of the file. Raises CommandError."""
     nodes, books = NOTHING, dict[str, QueueBooks]()
-    asked: dict[str, Amounts | None] = {}
+    requested: dict[str, Amounts | None] = {}
     for source, item in items:
         try:
             if _is_queue(item):
                 record = read_kai_queue(dict(item))
                 books[record.name] = QueueBooks(record, allocated=_status(item, "allocated"))
                 named = (item.get("status") or {}).get("requested")
-                asked[record.name] = None if named is None else _status(item, "requested")
+                requested[record.name] = None if named is None else _status(item, "requested")
             elif item.get("kind") == "Node":
                 nodes = nodes.plus(_status(item, "allocatable"))
         except InvalidInput as error:
@@ -52,7 +52,7 @@ def shares_of(items: Iterable[tuple[str, Item]], total: str, *, k: Fraction) -> 
     if whole == NOTHING:
         text = "there is nothing to divide; add the Nodes to the file, or write --total"
         raise CommandError(text, code=EXIT_USAGE)
-    _fill(books, asked, whole)
+    _fill(books, requested, whole)
     tree = divided(whole, books, k=k)
     return FileShares(tree_json(tree), sorted(books.keys() - tree.books.keys()))
 

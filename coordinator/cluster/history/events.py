@@ -266,8 +266,8 @@ def _status(entry: StatusEntry) -> list[Event]:
 
 
 def _adopted(item: StatusItem) -> list[Any]:
-    known = [item.state.name, item.jid, item.tasks, item.rows, item.cid, item.group]
-    return [*known, item.devices] if item.devices else known
+    adopted = [item.state.name, item.jid, item.tasks, item.rows, item.cid, item.group]
+    return [*adopted, item.devices] if item.devices else adopted
 
 
 def _kind(op: Any) -> tuple[type, bool]:

@@ -140,8 +140,8 @@ class KubernetesCluster:
     async def _take(self, kind: WatchedKind, events: list[tuple[bool, msgspec.Raw]]) -> None:
         mirror = self.mirror
         for at in range(0, len(events), DELTA):
-            for gone, raw in events[at : at + DELTA]:
-                if gone:
+            for deleted, raw in events[at : at + DELTA]:
+                if deleted:
                     mirror.remove(kind.name, raw)
                 else:
                     mirror.take(kind.name, raw)

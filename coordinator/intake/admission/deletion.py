@@ -166,9 +166,9 @@ def _drop_group(registry: Registry, jid: int, key: Key, now: float, *, keep: boo
     """Delete a PodGroup with all its members, and the record that rules read of it."""
     out = _drop_job(registry, jid, now, keep)
     if key.kind in OBJECT_KINDS:
-        gone = _drop_object(registry, OBJECT_KINDS[key.kind] + key.path, keep)
-        out.ops += gone.ops
-        out.objects_gone += gone.objects_gone
+        removed = _drop_object(registry, OBJECT_KINDS[key.kind] + key.path, keep)
+        out.ops += removed.ops
+        out.objects_gone += removed.objects_gone
     return out
 
 

@@ -55,8 +55,8 @@ def merged(parts: Iterable[Admission]) -> Admission:
         out.classes.update(part.classes)
         out.accepted += part.accepted
         out.unchanged += part.unchanged
-    gone = {*out.jobs_gone, *out.jobs_purged}
-    out.jobs = [job for jid, job in jobs.items() if jid not in gone]
+    removed = {*out.jobs_gone, *out.jobs_purged}
+    out.jobs = [job for jid, job in jobs.items() if jid not in removed]
     out.documents = list(documents.values())
     return out
 

@@ -201,7 +201,7 @@ class Following:
         order.put_job(before.job, states)
         state = order.jobs[jid]
         state.rows, state.incarnations = rows, before.incarnations
-        others = {tix: taken for tix, taken in before.devices.items() if tix not in tasks}
+        others = {tix: devices for tix, devices in before.devices.items() if tix not in tasks}
         state.devices = others | _devices(records)
         self._occupy(state, +1)
         # Put anew the job knows of no evictions; those of tasks that did not move are still going

@@ -98,11 +98,15 @@ class ApiDevices:
         anew: list[DeviceUser] = []
         for user in users:
             mine = [results[key] for key in _claims_of(user) if key in results]
-            refused = [done.message for done in mine if done.outcome is PatchOutcome.REFUSED]
+            refused = [
+                results_of_user.message
+                for results_of_user in mine
+                if results_of_user.outcome is PatchOutcome.REFUSED
+            ]
             if refused and user.at not in failures:
                 failures[user.at] = f"the API server refuses it: {refused[0]}"
             elif user.at not in failures and any(
-                done.outcome is not PatchOutcome.DONE for done in mine
+                results_of_user.outcome is not PatchOutcome.DONE for results_of_user in mine
             ):
                 anew.append(user)
         return anew
@@ -120,7 +124,13 @@ class ApiDevices:
         async with asyncio.TaskGroup() as group:
             for item, before in zip(items, befores, strict=True):
                 group.create_task(one(item, before))
-        await self._adopt([done.written for done in results.values() if done.written is not None])
+        await self._adopt(
+            [
+                results_now.written
+                for results_now in results.values()
+                if results_now.written is not None
+            ]
+        )
         return results
 
     async def _write(self, item: Json, before: Json) -> Patched:
@@ -128,14 +138,14 @@ class ApiDevices:
         they are given back first. ``before``: as the books have it."""
         status = item.get("status") or {}
         allocation, users = status.get("allocation"), status.get("reservedFor")
-        done = Patched(PatchOutcome.DONE, before)
+        patched = Patched(PatchOutcome.DONE, before)
         for path, fields in _steps(before, allocation, users):
-            assert done.written is not None
-            version = done.written["metadata"]["resourceVersion"]
-            done = await patch(self._server, path, version, fields)
-            if done.outcome is not PatchOutcome.DONE:
-                return await self._looked(done, item["metadata"])
-        return done
+            assert patched.written is not None
+            version = patched.written["metadata"]["resourceVersion"]
+            patched = await patch(self._server, path, version, fields)
+            if patched.outcome is not PatchOutcome.DONE:
+                return await self._looked(patched, item["metadata"])
+        return patched
 
     async def _looked(self, done: Patched, meta: Json) -> Patched:
         """The claim as it is now, where a write did not say. Asked for until there is an answer:
@@ -179,13 +189,13 @@ class ApiDevices:
         long as they exist. Of pods that ended the claim controller takes care."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if found := await in_slices(self._in_vain()):
+            if unused := await in_slices(self._in_vain()):
                 async with self._choosing:
-                    await self._write_all([i for key in found if (i := self._freed(key))])
+                    await self._write_all([i for key in unused if (i := self._freed(key))])
 
     def _in_vain(self) -> Steps[list[Key]]:
         """Claims that name a pod without a place."""
-        found, known, self._users = [], self._users, {}
+        unused, known, self._users = [], self._users, {}
         for claim in list(self._core.order.accounts.cluster.objects.claims.values()):
             yield
             key = Key(CLAIM, claim.namespace, claim.name)
@@ -197,8 +207,8 @@ class ApiDevices:
                 users = document.version, users_of(document.object())
             self._users[key] = users
             if any(self._waits(claim.namespace, user) for user in users[1]):
-                found.append(key)
-        return found
+                unused.append(key)
+        return unused
 
     def _freed(self, key: Key) -> Json | None:
         """The claim without the users that wait; without devices where nobody is left. None where

@@ -102,12 +102,12 @@ class ClusterFeed:
     def _known(self) -> list[tuple[ObjectKey, str]]:
         """Objects in intake of the followed kinds, with their uids. An object that is in no list is
         gone."""
-        known = []
+        objects = []
         for key, document in self._intake.documents.items():
             if key.kind in self._kinds and key != DEFAULT_QUEUE and document.deleting is None:
                 uid = orjson.loads(document.body)["metadata"].get("uid", "")
-                known.append((ObjectKey(*key), uid))
-        return known
+                objects.append((ObjectKey(*key), uid))
+        return objects
 
     async def _take_forever(self) -> None:
         while True:
@@ -154,9 +154,9 @@ class ClusterFeed:
         positions = [i for i in range(len(delta.keys)) if i not in leaving]
         # After a change of leader almost every pod is one that intake has as it is: not to read
         # 100,000 of them again took a quarter off the start.
-        known = [i for i in positions if self._has_pod(delta.keys[i], delta.items[i])]
-        self._name_pods(delta, known)
-        had = set(known)
+        placed = [i for i in positions if self._has_pod(delta.keys[i], delta.items[i])]
+        self._name_pods(delta, placed)
+        had = set(placed)
         positions = [i for i in positions if i not in had]
         if positions:
             await self._submit(delta, positions)
@@ -216,11 +216,11 @@ class ClusterFeed:
         ours, theirs = document.object()["metadata"], item["metadata"]
         if ours.get("uid") != theirs.get("uid"):
             return item
-        kept = {n: text for n, text in (ours.get("annotations") or {}).items() if n in STAMPS}
+        stamps = {n: text for n, text in (ours.get("annotations") or {}).items() if n in STAMPS}
         others = {
             n: text for n, text in (theirs.get("annotations") or {}).items() if n not in STAMPS
         }
-        return item | {"metadata": theirs | {"annotations": others | kept}}
+        return item | {"metadata": theirs | {"annotations": others | stamps}}
 
     def _is_leaving(self, key: ObjectKey) -> bool:
         document = self._intake.documents.get(Key(*key))

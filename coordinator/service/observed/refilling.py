@@ -31,18 +31,18 @@ log = structlog.get_logger(__name__)
 async def refilled(access: Access, data_dir: Path, cluster_id: str) -> LedgerIdentityNote:
     """The ledger to expect; begun anew where ours is lost. ``cluster_id``: the id that the settings
     ask for; such a ledger is never replaced by another."""
-    known = expected(data_dir, cluster_id)
-    if cluster_id or not known.cluster:
-        return known
+    identity = expected(data_dir, cluster_id)
+    if cluster_id or not identity.cluster:
+        return identity
     care = LedgerAcceptance(access)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
-                known = expected(data_dir, cluster_id)
-                state = await insist(partial(care.look, known), call_name="look")
-                condition = judge(state, known)
+                identity = expected(data_dir, cluster_id)
+                state = await insist(partial(care.look, identity), call_name="look")
+                condition = judge(state, identity)
                 if condition not in (*LOST, LedgerCondition.ANOTHER):
-                    return known
+                    return identity
                 founded = await care.begin_anew(state) if condition in LOST else None
                 if founded is not None:
                     await asyncio.to_thread(note, path_of(data_dir), founded)
@@ -50,13 +50,13 @@ async def refilled(access: Access, data_dir: Path, cluster_id: str) -> LedgerIde
                         "The ledger is lost and begun anew: objects and what runs are read from "
                         "the cluster; decisions under way and promises are made again",
                         was=condition.value,
-                        ledger=known.cluster,
+                        ledger=identity.cluster,
                         now=founded.cluster,
                         lost=state.counts,
                     )
                     return founded
                 await asyncio.sleep(AGAIN_SECONDS)
     except TimeoutError:
-        return known  # opening it says what is wrong
+        return identity  # opening it says what is wrong
     finally:
         await care.close()

@@ -173,20 +173,20 @@ class StatusReports:
     # --- what changed ---------------------------------------------------------------------------
 
     def _collect(self, now: float) -> Steps[None]:
-        seen, self._seen = self._seen, self._objects.version
+        version, self._seen = self._seen, self._objects.version
         jobs, stories = self._objects.core.order.jobs, self._objects.stories
         # What changes between two steps has a later version, and is found by the next look.
-        for jid in [jid for jid, _ in stories.since(seen)]:
+        for jid in [jid for jid, _ in stories.since(version)]:
             state, story = jobs.get(jid), stories.jobs.get(jid)
             if state is not None and story is not None:
-                for about in self._changes(state, story, seen):
+                for about in self._changes(state, story, version):
                     self.queue.changed(about, about.importance, now)
             yield
 
     def _collect_queues(self, now: float) -> Steps[None]:
-        seen, self._queues_seen = self._queues_seen, self._objects.version
+        version, self._queues_seen = self._queues_seen, self._objects.version
         for name in self._mirror.names(QUEUE.kind):
-            if self._objects.queue_version(QUEUE.kind, name) > seen:
+            if self._objects.queue_version(QUEUE.kind, name) > version:
                 about = WriteSubject(Importance.QUEUE, -1, queue=name)
                 self.queue.changed(about, about.importance, now)
             yield
@@ -301,9 +301,9 @@ class StatusReports:
         group = self._objects.get(KAI_POD_GROUP, namespace, name)
         if group is None or not uid:
             return None
-        said = about in self._of_job.get(about.jid, ())
+        subjects = about in self._of_job.get(about.jid, ())
         write = stamps_write if about.importance is Importance.STAMPS else conditions_write
-        return write(group, uid, said=said)
+        return write(group, uid, said=subjects)
 
     def _of_queue(self, read_model: ReadModel, name: str) -> StatusWrite | None:
         uid = self._mirror.uid(ObjectKey(QUEUE.kind, "", name))

@@ -63,20 +63,20 @@ class ApiVolumes:
         self._asked: dict[str, _VolumeRequest] = {}
 
     def asked(self, claim: str) -> bool:
-        known = self._asked.get(claim)
-        return known is not None and self._clock() - known.at < AGAIN_SECONDS
+        request = self._asked.get(claim)
+        return request is not None and self._clock() - request.at < AGAIN_SECONDS
 
     async def bind(self, chosen: Sequence[ClaimBinding]) -> Mapping[str, str]:
         """Ask for these volumes. Claim -> why it can have none."""
         now, failures = self._clock(), dict[str, str]()
-        for claim in [c for c, known in self._asked.items() if now - known.at > KEPT_SECONDS]:
+        for claim in [c for c, request in self._asked.items() if now - request.at > KEPT_SECONDS]:
             del self._asked[claim]
 
         async def one(binding: ClaimBinding) -> None:
-            known = self._asked.setdefault(binding.claim, _VolumeRequest(now))
-            known.at = now
+            request = self._asked.setdefault(binding.claim, _VolumeRequest(now))
+            request.at = now
             try:
-                why = await self._ask(binding, known)
+                why = await self._ask(binding, request)
             except ApiError as error:
                 log.warning("Cannot look at a claim", claim=binding.claim, why=str(error))
                 return
@@ -120,10 +120,10 @@ class ApiVolumes:
             return f'no volume could be made for persistentvolumeclaim "{meta["name"]}"'
         path = _claim_path(meta["namespace"], meta["name"])
         fields = {"metadata": {"annotations": {SELECTED: node}}}
-        done = await patch(self._server, path, meta["resourceVersion"], fields)
-        if done.outcome is not PatchOutcome.DONE:
+        patched = await patch(self._server, path, meta["resourceVersion"], fields)
+        if patched.outcome is not PatchOutcome.DONE:
             known.node = ""
-        return self._settled(known, done.outcome, done.message)
+        return self._settled(known, patched.outcome, patched.message)
 
     # --- a volume that is there -----------------------------------------------------------------
 
@@ -146,8 +146,8 @@ class ApiVolumes:
             "metadata": {"annotations": {BOUND_HERE: "yes"}},
             "spec": {"claimRef": reference},
         }
-        done = await patch(self._server, path, volume["metadata"]["resourceVersion"], fields)
-        return self._settled(known, done.outcome, done.message)
+        patched = await patch(self._server, path, volume["metadata"]["resourceVersion"], fields)
+        return self._settled(known, patched.outcome, patched.message)
 
     def _settled(self, known: _VolumeRequest, outcome: PatchOutcome, message: str) -> str:
         match outcome:

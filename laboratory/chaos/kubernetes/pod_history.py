@@ -125,32 +125,34 @@ class PodHistory:
     def _seen(self, pod: PodObject, task: NamedTask, at: float) -> Iterator[ClusterEvent]:
         uid = pod.metadata.uid
         self._listed.add(uid)
-        seen = self._pods.get(uid)
-        if seen is None:
-            seen = self._pods[uid] = _Pod(task, spec_of(pod.spec).node_name)
-            bind = _event(at, "bind", seen)
+        pod_state = self._pods.get(uid)
+        if pod_state is None:
+            pod_state = self._pods[uid] = _Pod(task, spec_of(pod.spec).node_name)
+            bind = _event(at, "bind", pod_state)
             yield replace(bind, devices=[_devices(pod)], gpus=_kai_gpus(pod))
         phase = pod.status.phase
-        if phase == "Running" and not (seen.started or seen.leaving):
-            seen.started = True
-            yield _event(at, "start", seen)
-        if pod.metadata.deletion_timestamp is not None and not (seen.leaving or seen.ended):
-            seen.leaving = True
-            yield _event(at, "delete", seen)
+        if phase == "Running" and not (pod_state.started or pod_state.leaving):
+            pod_state.started = True
+            yield _event(at, "start", pod_state)
+        if pod.metadata.deletion_timestamp is not None and not (
+            pod_state.leaving or pod_state.ended
+        ):
+            pod_state.leaving = True
+            yield _event(at, "delete", pod_state)
             if phase not in _ENDS:
-                yield _event(at, "releasing", seen)
-        if phase in _ENDS and not seen.ended:
-            seen.ended = True
-            yield _event(at, _ENDS[phase], seen)
+                yield _event(at, "releasing", pod_state)
+        if phase in _ENDS and not pod_state.ended:
+            pod_state.ended = True
+            yield _event(at, _ENDS[phase], pod_state)
 
     def _ended(self, uid: str, at: float) -> Iterator[ClusterEvent]:
-        seen = self._pods.pop(uid, None)
-        if seen is None:
+        pod_state = self._pods.pop(uid, None)
+        if pod_state is None:
             return
-        if seen.ended:
-            yield _event(at, "erased", seen)
+        if pod_state.ended:
+            yield _event(at, "erased", pod_state)
         else:
-            yield _event(at, "failed" if seen.leaving else "lost", seen)
+            yield _event(at, "failed" if pod_state.leaving else "lost", pod_state)
 
     def begin_list(self) -> None:
         """Also where a list before it broke off: what that one said stays to be told."""
@@ -173,8 +175,8 @@ def _devices(pod: PodObject) -> Things:
     parser is judged here."""
     written = orjson.loads((pod.metadata.annotations or {}).get(ASSIGNED_DEVICES, "{}"))
     return tuple(
-        (name, tuple(held) if isinstance(held, list) else (held,))
-        for name, held in sorted(written.items())
+        (name, tuple(amounts) if isinstance(amounts, list) else (amounts,))
+        for name, amounts in sorted(written.items())
     )
 
 
@@ -190,16 +192,18 @@ def _kai_gpus(pod: PodObject) -> list[Things]:
             groups = (text for key, text in labels.items() if key.partition("/")[0] == GPU_GROUP)
             return [tuple((group, (part,)) for group in sorted(groups))]
         case "Regular":
-            asked = (container.get("resources", {}) for container in _containers(pod))
-            whole = sum(int(some.get("requests", {}).get("nvidia.com/gpu", 0)) for some in asked)
+            resources = (container.get("resources", {}) for container in _containers(pod))
+            whole = sum(
+                int(some.get("requests", {}).get("nvidia.com/gpu", 0)) for some in resources
+            )
             return [(("", (1000 * whole,)),)]
         case _:
             return [()]
 
 
 def _containers(pod: PodObject) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = orjson.loads(bytes(pod.spec))["containers"]
-    return found
+    containers: list[dict[str, Any]] = orjson.loads(bytes(pod.spec))["containers"]
+    return containers
 
 
 def _event(at: float, kind: EventKind, pod: _Pod) -> ClusterEvent:

@@ -115,15 +115,15 @@ class ClusterRecorder:
 
     def _record_earlier(self) -> None:
         for uid in [uid for uid in self._before if self._names.knows(uid)]:
-            pod, gone = self._before.pop(uid)
-            self._record(pod, self._names.named(uid), gone=gone)
+            pod, deleted = self._before.pop(uid)
+            self._record(pod, self._names.named(uid), gone=deleted)
 
     def _release(self, until: float) -> None:
         """Write what the log has from before this time. Raises RunFailed where a ledger that began
         anew does not come to know what runs."""
         if self._listed and until > self._listed_at + ADOPTED_SECONDS:
-            for pod, gone in self._before.values():
-                if not gone and pod.status.phase not in ENDED:
+            for pod, deleted in self._before.values():
+                if not deleted and pod.status.phase not in ENDED:
                     raise RunFailed(f"pod {pod.metadata.name} runs, and is nobody's in the ledger")
         due: list[LogEntry] = []
         while self._held and time_of(self._held[0].id) < until:
@@ -147,12 +147,12 @@ class ClusterRecorder:
         self._release(self._beat_of_list)
 
     async def changed(self, kind: WatchedKind, item: list[tuple[bool, msgspec.Raw]]) -> None:
-        for gone, raw in item:
+        for deleted, raw in item:
             pod = pod_of(raw)
             if pod.metadata.name == BEAT:
-                self._beat(pod, gone=gone)
+                self._beat(pod, gone=deleted)
             else:
-                await self._take(pod, gone=gone)
+                await self._take(pod, gone=deleted)
 
     def _beat(self, pod: PodObject, *, gone: bool) -> None:
         if gone:
@@ -186,8 +186,8 @@ async def ledger_begun(ledger: RedisLedger, *, before: str = "") -> str:
     looks like what it is a copy of."""
     while True:
         with contextlib.suppress(LedgerError):
-            if (found := await ledger.cluster_id()) not in ("", before):
-                return found
+            if (cluster_id := await ledger.cluster_id()) not in ("", before):
+                return cluster_id
         await asyncio.sleep(BEGUN_SECONDS)
 
 

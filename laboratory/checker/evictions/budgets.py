@@ -82,10 +82,10 @@ class Budgets:
         # Whoever decides hears of a new job and of a deletion a moment after the ledger has them:
         # pods of a new one count from then on, those of a deleted one no more. A worker has the
         # jobs of a budget from the coordinator, as they were when its turn began.
-        known = (_no_job, _is_gone, self._is_new, lambda job: job.gone or self._is_new(job))
+        tests_of_job = (_no_job, _is_gone, self._is_new, lambda job: job.gone or self._is_new(job))
         # What ended by itself since the turn began counts for the worker as it was then.
         since = self._books.t if self._requested else self._books.t - TURN_SECONDS
-        return max(self._allowed_of(budget, skips, since) for skips in known)
+        return max(self._allowed_of(budget, skips, since) for skips in tests_of_job)
 
     def _is_new(self, job: CheckedJob) -> bool:
         """Whether it was submitted just now, and nothing of it has a node."""

@@ -82,14 +82,16 @@ class MinRuntimes:
     def _short(self, job: CheckedJob, victims: list[CheckedVictim]) -> str:
         """A group of the job that holds less than its minimum, those that move included; "" where
         none does."""
-        moved = [victim.tix for victim in victims if victim.to >= 0]
+        moved_tasks = [victim.tix for victim in victims if victim.to >= 0]
         facts = self._books.objects.get(GROUP + job.key)
         if facts is not None and facts.get("sub_groups"):
-            short = short_pod_sets(job, facts, self._books.best_effort, moved)
+            short = short_pod_sets(job, facts, self._books.best_effort, moved_tasks)
             return f"pod set {short[0]}" if short else ""
         for above in dict.fromkeys(a for v in victims for a in job.chain(job.group_of[v.tix])):
-            kept = job.held[above] + sum(above in job.chain(job.group_of[tix]) for tix in moved)
-            if kept < job.groups[above][1]:
+            remaining = job.held[above] + sum(
+                above in job.chain(job.group_of[tix]) for tix in moved_tasks
+            )
+            if remaining < job.groups[above][1]:
                 return f"group {above}"
         return ""
 

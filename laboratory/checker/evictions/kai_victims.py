@@ -81,17 +81,19 @@ class KaiVictims:
         """Whether a gang is gone or keeps its minimum, with those of it that move. One that was in
         part before the eviction is no gang to keep."""
         job = victims[0].job
-        moved = [victim.tix for victim in victims if victim.to >= 0]
+        moved_tasks = [victim.tix for victim in victims if victim.to >= 0]
         facts = self._books.objects.get(GROUP + job.key)
         if facts is not None and facts.get("sub_groups"):
             # Its other members have ended: nobody is left of whom a part could be missing.
             empty = not job.holds(0, RUNNING)
-            return bool(moved) or empty or not in_part(job, facts, self._books.best_effort)
+            return bool(moved_tasks) or empty or not in_part(job, facts, self._books.best_effort)
         for above in dict.fromkeys(a for v in victims for a in job.chain(job.group_of[v.tix])):
-            gone = sum(above in job.chain(job.group_of[victim.tix]) for victim in victims)
-            kept = job.held[above] + sum(above in job.chain(job.group_of[t]) for t in moved)
+            evicted_count = sum(above in job.chain(job.group_of[victim.tix]) for victim in victims)
+            remaining = job.held[above] + sum(
+                above in job.chain(job.group_of[t]) for t in moved_tasks
+            )
             minimum = job.groups[above][1]
-            was_whole = job.held[above] + gone >= minimum
-            if was_whole and 0 < kept < minimum and job.holds(above, RUNNING):
+            was_whole = job.held[above] + evicted_count >= minimum
+            if was_whole and 0 < remaining < minimum and job.holds(above, RUNNING):
                 return False
         return True

@@ -218,8 +218,8 @@ class LedgerSide:
 
     def _move(self, job: CheckedJob, qid: int) -> None:
         """Move a job's usage to its new queue."""
-        moved = job.qid not in (-1, qid)
-        if moved:
+        queue_changed = job.qid not in (-1, qid)
+        if queue_changed:
             queues = self.books.queues
             for tix, state in enumerate(job.states):
                 if BINDING <= state <= RELEASING:
@@ -230,7 +230,7 @@ class LedgerSide:
                         queues.leave(job.qid, requests, -1)
                         queues.leave(qid, requests, 1)
         job.qid = qid
-        for tix in list(job.charges) if moved else ():
+        for tix in list(job.charges) if queue_changed else ():
             leaves = job.states[tix] == RELEASING
             self.books.leave_kai_queue(job, tix, releasing=leaves)
             self.books.enter_kai_queue(job, tix, releasing=leaves)

@@ -70,10 +70,10 @@ class NominationChecks:
             if len(more) == 3 and job is not None:
                 _, to, devices = more
                 places = [[tix, row, cid, 0] for tix, row in zip(tasks, to, strict=True)]
-                taken = [[tix, devices] for tix in tasks if devices]
+                with_devices = [[tix, devices] for tix in tasks if devices]
                 part = {
                     "nominate": places,
-                    "devices": taken,
+                    "devices": with_devices,
                     "expiry": statement.get("expiry", 0.0),
                 }
                 self.hold(jid, job, part)

@@ -77,8 +77,8 @@ class Statements:
         # The core stands or falls together, so its gang is judged once it is whole; each task of
         # the tail is a step of its own.
         core = len(alloc) - tail
-        for tix, row, taken in _devices(statement, alloc):
-            job.give(tix, row, taken)
+        for tix, row, devices in _devices(statement, alloc):
+            job.give(tix, row, devices)
         before = self._in_part(job)
         self._allocate(jid, job, alloc[:core], shard)
         for operation in alloc[core:]:
@@ -216,6 +216,6 @@ class Statements:
 def _devices(statement: dict[str, Any], alloc: list[list[int]]) -> Iterator[tuple[int, int, Taken]]:
     """(task, row, devices) of the tasks that the statement places."""
     rows = {operation[0]: operation[1] for operation in alloc}
-    for tix, taken in statement.get("devices", ()):
+    for tix, devices in statement.get("devices", ()):
         if tix in rows:
-            yield tix, rows[tix], taken
+            yield tix, rows[tix], devices

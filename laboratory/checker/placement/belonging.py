@@ -82,13 +82,13 @@ def asks_for_share(names: list[str], requests: list[tuple[int, int]], plugin: Fa
     """The number of devices of which a class asks for a share, as the plugin deviceshare serves it;
     0 if it asks for none."""
     arguments = {} if plugin is None else plugin.get("arguments", {})
-    asked = {names[slot]: amount // 1000 for slot, amount in requests if slot < len(names)}
+    requested = {names[slot]: amount // 1000 for slot, amount in requests if slot < len(names)}
 
     def on(way: str) -> bool:
         return bool(arguments.get(f"deviceshare.{way}Enable", False))
 
-    if on("VGPU") and (number := asked.get("volcano.sh/vgpu-number", 0)):
+    if on("VGPU") and (number := requested.get("volcano.sh/vgpu-number", 0)):
         return number
-    if on("GPUNumber") and (number := asked.get("volcano.sh/gpu-number", 0)):
+    if on("GPUNumber") and (number := requested.get("volcano.sh/gpu-number", 0)):
         return number
-    return int(on("GPUSharing") and asked.get("volcano.sh/gpu-memory", 0) > 0)
+    return int(on("GPUSharing") and requested.get("volcano.sh/gpu-memory", 0) > 0)

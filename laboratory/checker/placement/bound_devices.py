@@ -50,12 +50,16 @@ class BoundDevices:
             job = self._books.jobs.get(binding.jid)
             if job is None:
                 continue
-            given = job.given.get((binding.tix, row), [])
-            if not binding.devices and not given:
+            recorded_devices = job.given.get((binding.tix, row), [])
+            if not binding.devices and not recorded_devices:
                 continue
             self._books.findings.checked[Rule.DEVICES] += 1
-            if not any(_alike(binding.devices or [], devices) for devices in given):
-                recorded = f"the ledger says {given[-1]}" if given else "the ledger has none for it"
+            if not any(_alike(binding.devices or [], devices) for devices in recorded_devices):
+                recorded = (
+                    f"the ledger says {recorded_devices[-1]}"
+                    if recorded_devices
+                    else "the ledger has none for it"
+                )
                 self._books.came(
                     binding, Rule.DEVICES, f"and its pod says {binding.devices}, {recorded}"
                 )
@@ -69,6 +73,6 @@ class BoundDevices:
 
 
 def _alike(one: Taken, other: Taken) -> bool:
-    return sorted((name, list(held)) for name, held in one) == sorted(
-        (name, list(held)) for name, held in other
+    return sorted((name, list(amounts)) for name, amounts in one) == sorted(
+        (name, list(amounts)) for name, amounts in other
     )

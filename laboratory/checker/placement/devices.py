@@ -78,8 +78,8 @@ class DeviceChecks:
         count = sum(_fewest(request) for request in requests)
         if count > len(devices):
             return f"its claims want {count} devices, it has {len(devices)}"
-        wanted = [self._wanted(request, devices) for request in requests]
-        left = _without_device(wanted)
+        device_sets = [self._wanted(request, devices) for request in requests]
+        left = _without_device(device_sets)
         return "" if left is None else f"its claims cannot all have devices: {left}"
 
     def allocated(self, key: str, facts: Facts) -> str:

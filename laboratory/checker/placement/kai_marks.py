@@ -72,26 +72,34 @@ class KaiMarks:
             job = self._books.jobs.get(binding.jid)
             if job is None:
                 continue
-            given = [_of_kai(devices) for devices in job.given.get((binding.tix, row), [])]
-            if not binding.gpus and not any(given):
+            recorded_devices = [
+                _of_kai(devices) for devices in job.given.get((binding.tix, row), [])
+            ]
+            if not binding.gpus and not any(recorded_devices):
                 continue
             self._books.findings.checked[Rule.DEVICES] += 1
             marks = binding.gpus or []
-            alike = [devices for devices in given if _parts(devices) == _parts(marks)]
+            alike = [devices for devices in recorded_devices if _parts(devices) == _parts(marks)]
             if not alike:
-                recorded = f"the ledger says {given[-1]}" if given else "the ledger has none for it"
+                recorded = (
+                    f"the ledger says {recorded_devices[-1]}"
+                    if recorded_devices
+                    else "the ledger has none for it"
+                )
                 self._books.came(
                     binding, Rule.DEVICES, f"and KAI's marks on it say {marks}, {recorded}"
                 )
             elif len(marks) == 1 and marks[0][0] != NO_GROUP:  # of several no one knows which
                 group, device = marks[0][0], (binding.node, alike[-1][0][0])
-                first, known = (
+                first, known_group = (
                     device_of.setdefault(group, device),
                     group_of.setdefault(device, group),
                 )
-                if (first, known) != (device, group):
+                if (first, known_group) != (device, group):
                     problem = f"where {device[1]} is GPU group {group}"
-                    earlier = f"earlier {first[1]} of {first[0]} was, and {device[1]} was {known}"
+                    earlier = (
+                        f"earlier {first[1]} of {first[0]} was, and {device[1]} was {known_group}"
+                    )
                     self._books.came(binding, Rule.DEVICES, f"{problem}; {earlier}")
 
     def _add(self, node: str, group: str, parts: int, sign: int) -> None:
@@ -110,16 +118,16 @@ class KaiMarks:
 
 def _of_kai(devices: Taken) -> Taken:
     """Those of KAI's, in parts of a thousand as marks have them."""
-    own = ((name, sum(held)) for name, held in devices if name.startswith(_PREFIX))
+    own = ((name, sum(amounts)) for name, amounts in devices if name.startswith(_PREFIX))
     return [(name, [round(n * WHOLE / _IN_BOOKS)]) for name, n in own]
 
 
 def _parts(taken: Taken) -> Counter[int]:
     """Parts -> GPUs of which these are taken; whole ones one by one."""
     parts: Counter[int] = Counter()
-    for name, held in taken:
+    for name, amounts in taken:
         if name == NO_GROUP:
-            parts[WHOLE] += sum(held) // WHOLE
+            parts[WHOLE] += sum(amounts) // WHOLE
         else:
-            parts[sum(held)] += 1
+            parts[sum(amounts)] += 1
     return +parts

@@ -32,15 +32,15 @@ class NumaChecks:
 
     def wrong(self, job: CheckedJob, tix: int, policies: list[CheckedPolicy]) -> str:
         """Why the node cannot give what the task asks for; "" if it can, or nothing is asked."""
-        asked, cores = job.role_of(tix).numa, self._cores(job.cids[tix])
-        if not asked or not cores or not policies:
+        request, cores = job.role_of(tix).numa, self._cores(job.cids[tix])
+        if not request or not cores or not policies:
             return ""
         if any(policy.plugin(PLUGIN) is None for policy in policies):
             return ""
         reports = self._reports(KEY + self._books.nodes.names[job.rows[tix]])
         if not reports:
             return "its node reports no NUMA domains"
-        reasons = [_judge(report, asked, cores) for report in reports]
+        reasons = [_judge(report, request, cores) for report in reports]
         return "" if "" in reasons else reasons[0]
 
     def _cores(self, cid: int) -> int:
@@ -57,8 +57,11 @@ class NumaChecks:
 
 
 def _judge(report: Facts, asked: str, cores: int) -> str:
-    kept = dict(report.get("policies", ()))
-    if kept.get("CPUManagerPolicy") != "static" or kept.get("TopologyManagerPolicy") != asked:
+    policies = dict(report.get("policies", ()))
+    if (
+        policies.get("CPUManagerPolicy") != "static"
+        or policies.get("TopologyManagerPolicy") != asked
+    ):
         return f"it asks for the NUMA policy {asked}, which its node does not keep"
     if asked == "best-effort":
         return ""
@@ -79,9 +82,9 @@ def _fewest(cores_of: Counter[int], cores: int) -> int:
 
 def _listed(ids: str) -> set[int]:
     """The numbers in a text as Linux writes sets of CPUs: ``0-3,8``."""
-    found: set[int] = set()
+    nodes_listed: set[int] = set()
     for part in ids.split(","):
         first, _, last = part.strip().partition("-")
         if first.isdecimal():
-            found.update(range(int(first), int(last or first) + 1))
-    return found
+            nodes_listed.update(range(int(first), int(last or first) + 1))
+    return nodes_listed

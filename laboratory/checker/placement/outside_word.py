@@ -90,8 +90,8 @@ class OutsideWord:
             return ""
         arguments = plugin.get("arguments", {})
         managed = arguments.get("extender.managedResources", "")
-        asked = arguments.get("extender.urlPrefix") and arguments.get("extender.predicateVerb")
-        if not asked or (managed and not self._asks_for(job, tix, managed)):
+        is_asked = arguments.get("extender.urlPrefix") and arguments.get("extender.predicateVerb")
+        if not is_asked or (managed and not self._asks_for(job, tix, managed)):
             return ""
         return "the extender refuses its node" if self._refuses(job.key, node) else ""
 

@@ -151,8 +151,8 @@ class PlacementChecks:
         self, jid: int, job: CheckedJob, operations: list[list[int]], policies: list[CheckedPolicy]
     ) -> None:
         """Check what job, queue and role say of nodes."""
-        there = [tix for tix, row, _, _ in operations if self._is_there(job, tix, row)]
-        for tix in there:
+        present = [tix for tix, row, _, _ in operations if self._is_there(job, tix, row)]
+        for tix in present:
             if job.role_of(tix).gated:
                 self._report(Rule.NODE_RULES, jid, job, tix, "it has a scheduling gate")
             for checks in (self._belonging, self._numa, self.outside):
@@ -162,8 +162,8 @@ class PlacementChecks:
                 self._report(Rule.DEVICES, jid, job, tix, wrong)
         if job.topology is not None and policies and all(p.keeps_topology() for p in policies):
             self._books.findings.checked[Rule.POD_RULES] += 1
-            if there and (wrong := self._domains.wrong(job, there)):
-                self._report(Rule.POD_RULES, jid, job, there[0], wrong)
+            if present and (wrong := self._domains.wrong(job, present)):
+                self._report(Rule.POD_RULES, jid, job, present[0], wrong)
 
     def _without_devices(self, job: CheckedJob, tix: int, policies: list[CheckedPolicy]) -> str:
         """Why the devices that the task got are not those that it asks for; "" if they are."""
@@ -172,14 +172,14 @@ class PlacementChecks:
         if len(requests) <= 2 or not names:
             return ""
         plugins = [policy.plugin("deviceshare") for policy in policies]
-        wanted = [asks_for_share(names, requests, plugin) for plugin in plugins]
+        requests_by_plugin = [asks_for_share(names, requests, plugin) for plugin in plugins]
         got = len(job.devices.get(tix, ()))
-        if not wanted or not all(wanted):
+        if not requests_by_plugin or not all(requests_by_plugin):
             return ""
         self._books.findings.checked[Rule.DEVICES] += 1
-        if got in wanted:
+        if got in requests_by_plugin:
             return ""
-        return f"it asks for shares of {wanted[-1]} devices and got {got}"
+        return f"it asks for shares of {requests_by_plugin[-1]} devices and got {got}"
 
     def _judge(self, cid: int, row: int, taints: bool, affinity: bool) -> str:
         books = self._books

@@ -69,15 +69,15 @@ class Volumes:
         """The problem with a claim's volume, where another claim has it; "" if none has."""
         if not key.startswith(CLAIM):
             return ""
-        mine = self._books.objects[key]
-        if not _is_bound(mine):
+        volume = self._books.objects[key]
+        if not _is_bound(volume):
             return ""
-        before = self._owner.get(mine["volume"], key)
-        self._owner[mine["volume"]] = key
+        before = self._owner.get(volume["volume"], key)
+        self._owner[volume["volume"]] = key
         other = self._books.objects.get(before, {})
-        if before == key or not _is_bound(other) or other.get("volume") != mine["volume"]:
+        if before == key or not _is_bound(other) or other.get("volume") != volume["volume"]:
             return ""
-        return f"{key} is bound to volume {mine['volume']}, and so is {before}"
+        return f"{key} is bound to volume {volume['volume']}, and so is {before}"
 
     def unbound(self, namespace: str, rules: Facts) -> str:
         """A claim of the class that has no volume; "" if all that exist have one."""

@@ -126,15 +126,15 @@ class ClusterSide:
         columns = (event["tasks"], event["uids"], event["nodes"], event["answers"])
         self._findings.checked[Rule.BOUND_ONCE] += len(event["tasks"])
         nothing = [None] * len(event["tasks"])
-        said = event.get("devices", nothing), event.get("gpus", nothing)
-        for task, uid, node, answer, devices, gpus in zip(*columns, *said, strict=True):
+        device_report = event.get("devices", nothing), event.get("gpus", nothing)
+        for task, uid, node, answer, devices, gpus in zip(*columns, *device_report, strict=True):
             if answer not in ("OK", "ALREADY"):
                 self._refused.add((task, uid))
                 continue
             binding = self.bindings.get((task, uid))
             if binding is None:
-                taken = self._take(task, uid, node, event["t"])
-                taken.devices, taken.gpus = devices, gpus
+                accepted = self._take(task, uid, node, event["t"])
+                accepted.devices, accepted.gpus = devices, gpus
                 if answer == "ALREADY":
                     message = f"task {task} was on {node} already, but never bound"
                     self._findings.add(Rule.ACCOUNT, message)

@@ -160,7 +160,7 @@ class CheckedKaiQueues:
     def staying(self, name: str) -> Amounts:
         """Amounts that a queue and those below it hold, without leaving tasks."""
         queue = self._queues[name]
-        stays = [used - gone for used, gone in zip(queue.used, queue.leaving, strict=True)]
+        stays = [used - leaving for used, leaving in zip(queue.used, queue.leaving, strict=True)]
         return _amounts(stays)
 
     def least_bound(self, name: str) -> Amounts:
@@ -178,10 +178,10 @@ class CheckedKaiQueues:
 
     def _chain(self, name: str) -> Iterator[tuple[str, _CheckedKaiQueue]]:
         """A queue and those above it, as far as they exist."""
-        seen: set[str] = set()
-        while name not in seen and (queue := self._queues.get(name)) is not None:
+        visited: set[str] = set()
+        while name not in visited and (queue := self._queues.get(name)) is not None:
             yield name, queue
-            seen.add(name)
+            visited.add(name)
             name = queue.parent
 
 

@@ -30,11 +30,11 @@ def in_part(job: CheckedJob, facts: Facts, best_effort: set[int]) -> frozenset[s
     subs = facts.get("sub_groups", [])
     if not subs or _has_lost_count(job):
         return frozenset()
-    held = _held(job, best_effort)
+    members = _held(job, best_effort)
     minima = {sub["name"]: sub for sub in subs} | {_ROOT: facts}
-    found = set[str]()
-    _judge(_ROOT, subs, minima, held, found)
-    return frozenset(found)
+    partial = set[str]()
+    _judge(_ROOT, subs, minima, members, partial)
+    return frozenset(partial)
 
 
 def short_pod_sets(
@@ -45,13 +45,13 @@ def short_pod_sets(
     if _has_lost_count(job):
         return []
     subs = facts.get("sub_groups", [])
-    held = _held(job, best_effort)
+    members = _held(job, best_effort)
     for tix in moved:
         name = job.role_of(tix).labels.get(SUB_GROUP, "").lower()
-        held[name] = held.get(name, 0) + 1
+        members[name] = members.get(name, 0) + 1
     inner = {sub.get("parent", _ROOT) for sub in subs}
     leaves = (sub for sub in subs if sub["name"] not in inner)
-    return [s["name"] for s in leaves if held.get(s["name"], 0) < (s.get("min_member") or 0)]
+    return [s["name"] for s in leaves if members.get(s["name"], 0) < (s.get("min_member") or 0)]
 
 
 def _has_lost_count(job: CheckedJob) -> bool:
@@ -62,7 +62,7 @@ def _has_lost_count(job: CheckedJob) -> bool:
 def _held(job: CheckedJob, best_effort: set[int]) -> dict[str, int]:
     """Pod set -> its members that have a node, succeeded, or ask for nothing and wait. One that
     leaves counts until it has left, unless it was evicted."""
-    held: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for role in job.roles:
         name = role.labels.get(SUB_GROUP, "").lower()
         for tix in range(role.first, role.first + role.count):
@@ -70,8 +70,8 @@ def _held(job: CheckedJob, best_effort: set[int]) -> dict[str, int]:
             waits = state == PENDING and job.cids[tix] in best_effort
             leaves = state == RELEASING and tix not in job.evicted
             if waits or leaves or BINDING <= state <= RUNNING or state == SUCCEEDED:
-                held[name] = held.get(name, 0) + 1
-    return held
+                counts[name] = counts.get(name, 0) + 1
+    return counts
 
 
 def _judge(

@@ -223,26 +223,26 @@ def _tell(recovery: Recovery, history: Path, output: Output) -> int:
 
     rows = [(moment.at - recovery.killed, moment.what) for moment in recovery.in_order()]
     missing = [
-        what
-        for what, seen in (
+        label
+        for label, happened in (
             ("noticed", recovery.noticed),
             ("replacement up", recovery.up),
             ("first commit after", recovery.committed),
         )
-        if not seen
+        if not happened
     ]
     with as_command_errors(HistoryError):
         report = check(history)
     if output is Output.JSON:
         import orjson
 
-        timeline = [{"seconds": round(after, 3), "what": what} for after, what in rows]
+        timeline = [{"seconds": round(after, 3), "what": label} for after, label in rows]
         result = {"timeline": timeline, "missing": missing, "check": as_json(report)}
         typer.echo(orjson.dumps(result).decode())
     else:
-        for after, what in rows:
-            typer.echo(f"{after:8.3f} s  {what}")
-        for what in missing:
-            typer.echo(f"         -   not seen in time: {what}")
+        for after, label in rows:
+            typer.echo(f"{after:8.3f} s  {label}")
+        for label in missing:
+            typer.echo(f"         -   not seen in time: {label}")
         print_table(report)
     return EXIT_ERROR if missing or not report.ok else 0

@@ -37,13 +37,13 @@ async def count_budgets(client: ApiClient) -> None:
 def budget_status(budget: Json, pods: list[Json]) -> Json:
     """``pods``: those that it selects."""
     noted = budget.get("status", {}).get("disruptedPods") or {}
-    there = [pod for pod in pods if pod["status"]["phase"] not in _ENDED]
-    staying = {p["metadata"]["name"]: p for p in there if "deletionTimestamp" not in p["metadata"]}
+    living = [pod for pod in pods if pod["status"]["phase"] not in _ENDED]
+    staying = {p["metadata"]["name"]: p for p in living if "deletionTimestamp" not in p["metadata"]}
     healthy = sum(is_ready(pod) for name, pod in staying.items() if name not in noted)
     needed = int(budget["spec"]["minAvailable"])
     return {
         "observedGeneration": budget["metadata"]["generation"],
-        "expectedPods": len(there),
+        "expectedPods": len(living),
         "desiredHealthy": needed,
         "currentHealthy": healthy,
         "disruptionsAllowed": max(healthy - needed, 0),

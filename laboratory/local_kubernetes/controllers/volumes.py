@@ -80,13 +80,15 @@ def _made_for(claim: Json, node: str) -> Json:
     metadata = claim["metadata"]
     reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
     reference |= {key: metadata[key] for key in ("namespace", "name", "uid")}
-    here = {"key": HOSTNAME, "operator": "In", "values": [node]}
+    hostname_term = {"key": HOSTNAME, "operator": "In", "values": [node]}
     spec = {
         "capacity": claim["spec"]["resources"]["requests"],
         "accessModes": claim["spec"]["accessModes"],
         "storageClassName": claim["spec"]["storageClassName"],
         "claimRef": reference,
         "local": {"path": "/disk"},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        "nodeAffinity": {
+            "required": {"nodeSelectorTerms": [{"matchExpressions": [hostname_term]}]}
+        },
     }
     return manifest("PersistentVolume", f"pvc-{metadata['uid']}", spec)

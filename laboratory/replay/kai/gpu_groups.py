@@ -80,8 +80,8 @@ def _of_node(found: RecordedDevices, name: str, node: Json, pods: Sequence[Json]
             part = request.parts_of(memory)
             shares = [(by_group[group], (part,)) for group in _groups(pod) if group in by_group]
         else:
-            wanted = range(_whole(pod))
-            shares = [(device, (WHOLE,)) for _, device in zip(wanted, free, strict=False)]
+            device_numbers = range(_whole(pod))
+            shares = [(device, (WHOLE,)) for _, device in zip(device_numbers, free, strict=False)]
         if shares:
             found.taken[key_of(pod)] = tuple(sorted(shares))
 

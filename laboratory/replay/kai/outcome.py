@@ -55,16 +55,16 @@ def task_json(played: Round, pod: Json, task: TaskInfo | None) -> dict[str, Any]
         }
     requests = dict(task.requests)
     request = request_of(task, played.session.world.view.slot_names)
-    asked = 0 if request is None else request.part * request.devices / ONE
-    taken = played.session.asked_by([task]).gpu / ONE if task.devices else 0
+    requested = 0 if request is None else request.part * request.devices / ONE
+    used = played.session.asked_by([task]).gpu / ONE if task.devices else 0
     placed = task.row >= 0 and bool(task.status & (OCCUPYING | Status.PIPELINED | Status.RELEASING))
     ended, was_on = bool(task.status & COMPLETED), pod["spec"].get("nodeName", "")
     return {
         "status": _status(task, stuck=task.key in played.recorded.stuck),
         "node": played.session.world.node(task.row).name if placed else was_on if ended else "",
         "gpuGroups": played.recorded.group_labels(task, played.session) if placed else [],
-        "requestedGpus": asked,
-        "acceptedGpus": taken or asked if placed else 0,
+        "requestedGpus": requested,
+        "acceptedGpus": used or requested if placed else 0,
         "requestedMilliCpu": requests.get(CPU, 0),
         "requestedMemory": requests.get(MEMORY, 0),
     }

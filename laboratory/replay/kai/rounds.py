@@ -93,10 +93,10 @@ def run_round(scenario: KaiScenario, items: Sequence[Json], *, act: bool = True)
 def _missing_queues(recorded: Recorded) -> list[Queue]:
     """Records of the queues that groups name and nobody has, so that their tasks are in the world.
     KAI's rules do not find them in the tree of queues, and let them wait."""
-    known = {queue.name for queue in recorded.queues}
+    queue_names = {queue.name for queue in recorded.queues}
     named = {placed_job.job.queue for placed_job in recorded.placed_jobs if not placed_job.foreign}
     first = max((queue.qid for queue in recorded.queues), default=-1) + 1
-    return [Queue(qid, name) for qid, name in enumerate(sorted(named - known), start=first)]
+    return [Queue(qid, name) for qid, name in enumerate(sorted(named - queue_names), start=first)]
 
 
 def counts_of(session: KaiSession) -> RoundCounts:

@@ -69,12 +69,12 @@ class DeviceColumns:
 
     def counted(self, key: object, count: Count) -> NDArray[np.int64]:
         """Return ``count`` of each row, cached by ``key``; use one key for one rule."""
-        found = self._counts.get(key)
-        if found is None:
+        cached = self._counts.get(key)
+        if cached is None:
             if len(self._counts) == KEPT_COUNTS:
                 del self._counts[next(iter(self._counts))]
-            found = self._counts[key] = count, count(self.there, self.idle, self.future)
-        return found[1]
+            cached = self._counts[key] = count, count(self.there, self.idle, self.future)
+        return cached[1]
 
     def recount(self, rows: list[int]) -> None:
         """Count again what these rows, which were read anew, have."""
@@ -161,16 +161,16 @@ def device_columns(world: World) -> DeviceColumns:
     """The devices as they stand now, with what the session has done. Not to be changed, nor kept,
     by the caller: the arrays are those of the next call."""
     view = world.view
-    kept = world.derived.get(PREFIX)
-    if isinstance(kept, _Kept) and kept.revision == view.revision:
-        rows = view.changes.since(kept.cursor)
+    cached = world.derived.get(PREFIX)
+    if isinstance(cached, _Kept) and cached.revision == view.revision:
+        rows = view.changes.since(cached.cursor)
         if rows is not None and len(changed := set(rows)) <= FEW_ROWS:
             for row in changed:
-                _read_row(world, kept.columns, row)
+                _read_row(world, cached.columns, row)
             if changed:
-                kept.columns.recount([*changed])
-            world.derived[PREFIX] = kept._replace(cursor=view.changes.end)
-            return kept.columns
+                cached.columns.recount([*changed])
+            world.derived[PREFIX] = cached._replace(cursor=view.changes.end)
+            return cached.columns
     columns = _read_columns(world)
     world.derived[PREFIX] = _Kept(columns, view.changes.end, view.revision)
     return columns
@@ -186,8 +186,8 @@ def _read_row(world: World, columns: DeviceColumns, row: int) -> None:
 
 
 def _read_columns(world: World) -> DeviceColumns:
-    names, there, idle, future = world.view.things.device_columns(PREFIX, world.size)
-    return DeviceColumns(names, there, np.maximum(idle, 0), np.maximum(future, 0))
+    names, exists, idle, future = world.view.things.device_columns(PREFIX, world.size)
+    return DeviceColumns(names, exists, np.maximum(idle, 0), np.maximum(future, 0))
 
 
 def device_memory(world: World) -> NDArray[np.int64]:
@@ -196,8 +196,8 @@ def device_memory(world: World) -> NDArray[np.int64]:
     memory = [memory_of(value) for value in column.values]
     found = np.full(world.size, LEAST_MEMORY, np.int64)
     codes = column.codes[: world.size]
-    known = codes >= 0
-    found[known] = np.array(memory, np.int64)[codes[known]] if memory else LEAST_MEMORY
+    has_label = codes >= 0
+    found[has_label] = np.array(memory, np.int64)[codes[has_label]] if memory else LEAST_MEMORY
     return found
 
 
@@ -205,8 +205,8 @@ def known_memories(world: World) -> tuple[int, int]:
     """MiB of the smallest device of any node that says it, and of the largest; (0, 0) where none
     does."""
     memories = device_memory(world)[world.view.exists()]
-    said = memories[memories > LEAST_MEMORY]
-    return (int(said.min()), int(said.max())) if len(said) else (0, 0)
+    labelled = memories[memories > LEAST_MEMORY]
+    return (int(labelled.min()), int(labelled.max())) if len(labelled) else (0, 0)
 
 
 def parts(request: GpuRequest, world: World) -> NDArray[np.int64]:
@@ -222,8 +222,8 @@ def by_memory(request: GpuRequest, view: NodeColumns) -> NDArray[np.int64]:
     column = view.label(MEMORY_LABEL)
     codes = column.codes[: view.size]
     of_label = [parts_on(request, value) for value in (*column.values, "")]
-    found: NDArray[np.int64] = np.array(of_label, np.int64)[codes]  # -1, no label: the last
-    return found
+    memory: NDArray[np.int64] = np.array(of_label, np.int64)[codes]  # -1, no label: the last
+    return memory
 
 
 def parts_on(request: GpuRequest, label: str) -> int:
@@ -281,14 +281,14 @@ def choice_at(task: TaskInfo, row: int, world: World, score: Score) -> DeviceCho
     if request is None:
         return None
     columns = device_columns(world)
-    mine = [at for at in range(len(columns.names)) if columns.there[at, row]]
+    device_indices = [at for at in range(len(columns.names)) if columns.there[at, row]]
     part = part_at(request, row, world)
-    rooms = [columns.room(at, row) for at in mine]
+    rooms = [columns.room(at, row) for at in device_indices]
     promised = task.nominated == row
     choice = choose(rooms, part, request.devices, score, promised=promised)
     if choice is None:
         return None
-    return DeviceChoice(tuple(mine[at] for at in choice.devices), choice.now)
+    return DeviceChoice(tuple(device_indices[at] for at in choice.devices), choice.now)
 
 
 def things_of(task: TaskInfo, row: int, world: World, score: Score) -> Things:

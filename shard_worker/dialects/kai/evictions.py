@@ -147,12 +147,12 @@ class Probe:
 
     def units(self) -> Iterator[KaiEvictionUnit]:
         """The victims' order without those that are recorded."""
-        known = set(self.recorded)
+        recorded = set(self.recorded)
         for unit in self.order:
             # Who is recorded is an object, and an object only as a task of its unit.
-            if not unit.is_read or known.isdisjoint(unit.tasks):
+            if not unit.is_read or recorded.isdisjoint(unit.tasks):
                 yield unit
-            elif left := tuple(task for task in unit.tasks if task not in known):
+            elif left := tuple(task for task in unit.tasks if task not in recorded):
                 yield KaiEvictionUnit(unit.job, left, unit.alone)
 
 

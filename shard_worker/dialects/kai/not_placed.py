@@ -46,10 +46,10 @@ def why_not_placed(ssn: KaiSession, job: KaiJob) -> tuple[Reason, str] | None:
 def _too_few(job: KaiJob) -> str:
     """The pod sets that no turn can fill: some of their pods are missing, or gated."""
     lacking = [
-        f"{pod_set.name or 'the job'} has {there} of the {pod_set.minimum} pods that it needs"
+        f"{pod_set.name or 'the job'} has {counts} of the {pod_set.minimum} pods that it needs"
         for pod_set in job.root.pod_sets()
         if not pod_set.ready
-        for there in [pod_set.number(ALIVE) - pod_set.gated]
+        for counts in [pod_set.number(ALIVE) - pod_set.gated]
     ]
     return f"sub group {some(lacking)}" if lacking else GATED
 

@@ -149,14 +149,14 @@ class _Backoffs:
 
 
 def _ready(progress: Progress) -> bool:
-    held, extra = progress.held, progress.best_effort
-    return all(h + e >= n for h, e, n in zip(held, extra, progress.minimum, strict=True))
+    members, extra = progress.held, progress.best_effort
+    return all(h + e >= n for h, e, n in zip(members, extra, progress.minimum, strict=True))
 
 
 def _pipelined(progress: Progress) -> int:
-    there = zip(progress.held, progress.waiting, progress.best_effort, strict=True)
+    member_counts = zip(progress.held, progress.waiting, progress.best_effort, strict=True)
     least = progress.minimum
-    return PERMIT if all(sum(n) >= m for n, m in zip(there, least, strict=True)) else REJECT
+    return PERMIT if all(sum(n) >= m for n, m in zip(member_counts, least, strict=True)) else REJECT
 
 
 def _whole_job_ready(job: SessionJob, world: World) -> bool:
@@ -186,10 +186,10 @@ def _why_not(info: JobInfo, cluster: ClusterInfo) -> str | None:
     # Sub groups before the job as a whole: that pods are missing somewhere says little.
     for index, part in sorted(enumerate(job.groups), key=lambda group: not group[0]):
         members = [role for role in job.roles if not index or role.group == index]
-        there = sum(role.count for role in members) - (0 if index else info.failed)
-        if there < part.minimum:
+        present = sum(role.count for role in members) - (0 if index else info.failed)
+        if present < part.minimum:
             name = "the job" if not index else f"sub group {job.role_minima[index - 1][0]}"
-            return f"NotEnoughPods: {there} of the {part.minimum} pods that {name} needs exist"
+            return f"NotEnoughPods: {present} of the {part.minimum} pods that {name} needs exist"
     return None
 
 
@@ -200,8 +200,8 @@ def _missing_in_tree(info: JobInfo, group: KaiPodGroup) -> str | None:
     lacking = lacking_sub_group(group, pods)
     if lacking is None:
         return None
-    name, there, least = lacking
-    return f"NotEnoughPods: {there} of the {least} pods that sub group {name} needs exist"
+    name, present, least = lacking
+    return f"NotEnoughPods: {present} of the {least} pods that sub group {name} needs exist"
 
 
 def is_searched_for(action: str, info: JobInfo, cluster: ClusterInfo) -> bool:
@@ -240,8 +240,8 @@ def _elastic_class(info: JobInfo, cluster: ClusterInfo) -> float:
 def sub_group_key(info: JobInfo, group: int) -> OrderKey:
     """Which sub group of a job goes first; ``group`` 0 is the job, where it has none."""
     name = info.job.role_minima[group - 1][0] if group else ""
-    held, minimum = info.held[group], info.job.groups[group].minimum
-    return order_key(name, satisfied=held >= minimum, held=held, threshold=minimum)
+    members, minimum = info.held[group], info.job.groups[group].minimum
+    return order_key(name, satisfied=members >= minimum, held=members, threshold=minimum)
 
 
 ORDERS: Mapping[str, Callable[[Session], None]] = {

@@ -242,9 +242,9 @@ class KaiSession(Session):
         """Amounts of a task of a class in its queue, independent of its node; None where they
         depend on the memory of the node's devices."""
         # Asked of every victim of a search, several times.
-        known = self._amounts.get((cls, annotations))
-        if known is not None:
-            return known
+        cached = self._amounts.get((cls, annotations))
+        if cached is not None:
+            return cached
         names = world.view.slot_names
         amounts, request = amounts_of(cls.requests, names), request_by(cls, annotations, names)
         if request is not None and request.memory:

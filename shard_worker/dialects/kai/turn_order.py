@@ -83,10 +83,10 @@ class TurnOrder:
             self._best.pop(queue, None)
 
     def _first_of(self, siblings: Sequence[QueueState]) -> tuple[KaiJob, Candidate] | None:
-        found = [best for queue in siblings if (best := self._best_of(queue)) is not None]
-        if not found:
+        candidates = [best for queue in siblings if (best := self._best_of(queue)) is not None]
+        if not candidates:
             return None
-        return found[self._ssn.first_queue([candidate for _, candidate in found])]
+        return candidates[self._ssn.first_queue([candidate for _, candidate in candidates])]
 
     def _best_of(self, queue: QueueState) -> tuple[KaiJob, Candidate] | None:
         """The next job at or below a queue, and how the queue stands with it."""

@@ -207,8 +207,10 @@ class DeviceClaimFilter:
             return [Check(reason, np.zeros(world.size, np.bool_), curable=False)]
         reached = self._reached(task, world)
         checks = [] if reached.all() else [Check(ELSEWHERE, reached, curable=False)]
-        wanted = [each for each in self._open(task, world) if each.key not in self._claims.given]
-        return [*checks, *self._free(wanted)] if wanted else checks
+        open_claims = [
+            each for each in self._open(task, world) if each.key not in self._claims.given
+        ]
+        return [*checks, *self._free(open_claims)] if open_claims else checks
 
     def _reached(self, task: TaskInfo, world: World) -> Mask:
         """Nodes that reach the devices of the task's allocated claims."""
@@ -218,8 +220,8 @@ class DeviceClaimFilter:
                 continue
             if claim.allocation is not None and claim.allocation.nodes is not None:
                 passes &= terms_mask(claim.allocation.nodes, world.view)
-        for wanted in self._open(task, world):
-            served = self._claims.given.get(wanted.key)
+        for requests in self._open(task, world):
+            served = self._claims.given.get(requests.key)
             if served is not None:
                 passes &= self._reach_of(served, world)
         return passes

@@ -97,8 +97,8 @@ class MemoryServer:
         try:
             return _answer(self._lua.evalsha(script, self._data, *moment, run, keys, *args[count:]))
         except LuaError as error:
-            said = str(error).partition("\nstack traceback:")[0]
-            raise ResponseError(said.encode("latin-1").decode(errors="replace")) from None
+            message = str(error).partition("\nstack traceback:")[0]
+            raise ResponseError(message.encode("latin-1").decode(errors="replace")) from None
         except struct.error as error:  # of numbers too large the server keeps the lower bytes
             raise ResponseError(f"struct: {error}") from None
 

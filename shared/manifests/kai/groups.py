@@ -183,12 +183,12 @@ def _check_tree(group: KaiPodGroup) -> None:
 def _check_circles(groups: Sequence[KaiSubGroup], at: dict[str, str]) -> None:
     parents = {sub.name: sub.parent for sub in groups}
     for sub in groups:
-        seen, name = {sub.name}, sub.parent
+        visited, name = {sub.name}, sub.parent
         while name:
-            if name in seen:
+            if name in visited:
                 message = f"{sub.name} would be above itself; take one parent of the circle out"
                 raise InvalidInput(f"{at[sub.name]}.parent", sub.parent, message)
-            seen.add(name)
+            visited.add(name)
             name = parents[name]
 
 

@@ -135,14 +135,16 @@ def _exit_code(policy: Fields) -> int:
 
 def _events(policy: Fields) -> tuple[str, ...]:
     """``event`` and ``events`` combined."""
-    known = (*EVENTS, *KEPT_EVENTS)
+    event_names = (*EVENTS, *KEPT_EVENTS)
     single = policy.text("event")
-    events = ((single,) if single else ()) + policy.texts("events", longest=len(known))
+    events = ((single,) if single else ()) + policy.texts("events", longest=len(event_names))
     for event in events:
-        if event not in known:
+        if event not in event_names:
             where = "event" if event == single else "events"
-            hint = did_you_mean(event, known)
-            raise policy.wrong(where, f"unknown; {hint}write one of {', '.join(sorted(known))}")
+            hint = did_you_mean(event, event_names)
+            raise policy.wrong(
+                where, f"unknown; {hint}write one of {', '.join(sorted(event_names))}"
+            )
     return tuple(dict.fromkeys(events))
 
 

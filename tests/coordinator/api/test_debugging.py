@@ -31,10 +31,10 @@ def test_only_admins_look_into_processes(method: str, verb: str) -> None:
 
 
 def test_a_profile_names_the_function_that_works() -> None:
-    done = threading.Event()
+    result = threading.Event()
 
     def burns_time() -> None:
-        while not done.is_set():
+        while not result.is_set():
             sum(range(1000))
 
     worker = threading.Thread(target=burns_time, name="burner")
@@ -42,7 +42,7 @@ def test_a_profile_names_the_function_that_works() -> None:
     try:
         profile = sample(0.3, interval=0.005)
     finally:
-        done.set()
+        result.set()
         worker.join()
     mine = [stack for stack in profile.stacks if stack.startswith("burner;")]
     assert mine

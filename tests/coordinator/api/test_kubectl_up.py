@@ -41,7 +41,7 @@ class UpKubectl:
 
     def __call__(self, *words: str, text: str = "") -> KubectlOutput:
         """Run a command. ``text`` goes to its standard input."""
-        done = subprocess.run(
+        result = subprocess.run(
             [self.program, *words],
             input=text,
             capture_output=True,
@@ -51,7 +51,7 @@ class UpKubectl:
             cwd=self.home,
             check=False,
         )
-        return KubectlOutput(done.returncode, done.stdout, done.stderr)
+        return KubectlOutput(result.returncode, result.stdout, result.stderr)
 
     def ok(self, *words: str, text: str = "") -> str:
         """Output of a command that must succeed."""
@@ -175,17 +175,17 @@ def test_it_watches(kubectl: UpKubectl) -> None:
         time.sleep(2.0)
         kubectl.ok("apply", "-f", kubectl.file("seen", running_pod("seen", tier="seen")))
         assert watch.stdout is not None
-        seen = ""
+        observed = ""
         end = time.monotonic() + SECONDS
-        while "Running" not in seen:
+        while "Running" not in observed:
             ready, _, _ = select.select([watch.stdout], [], [], max(0.0, end - time.monotonic()))
-            assert ready, seen
-            seen += os.read(watch.stdout.fileno(), 65536).decode()
+            assert ready, observed
+            observed += os.read(watch.stdout.fileno(), 65536).decode()
     finally:
         watch.terminate()
         watch.communicate(timeout=SECONDS)
         kubectl.ok("delete", "pod", "seen", "-n", "ns", "--ignore-not-found")
-    assert re.search(r"^NAME +READY +STATUS +AGE\nseen ", seen), seen
+    assert re.search(r"^NAME +READY +STATUS +AGE\nseen ", observed), observed
 
 
 def test_it_applies_and_tells_what_would_change(kubectl: UpKubectl) -> None:

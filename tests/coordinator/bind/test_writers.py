@@ -167,5 +167,5 @@ async def test_objects_of_a_deposed_intake_are_never_acknowledged() -> None:
 async def test_too_many_waiting_requests_are_turned_away_at_once() -> None:
     async with writing(MemoryLedger(), []) as writer:
         requests = [asyncio.create_task(writer.submit([])) for _ in range(QUEUE_REQUESTS + 1)]
-        done = await asyncio.gather(*requests, return_exceptions=True)
-    assert [type(answer) for answer in done].count(IntakeFull) == 1
+        result = await asyncio.gather(*requests, return_exceptions=True)
+    assert [type(answer) for answer in result].count(IntakeFull) == 1

@@ -85,13 +85,13 @@ async def _interrupt(
 
 def _read_until(end: int, begun: bytes) -> bytes:
     """Read from the other end until it holds ``begun``, or nothing more comes."""
-    seen, deadline = b"", time.monotonic() + PATIENCE
-    while begun not in seen and time.monotonic() < deadline:
+    observed, deadline = b"", time.monotonic() + PATIENCE
+    while begun not in observed and time.monotonic() < deadline:
         if select.select([end], [], [], 0.2)[0]:
             if not (more := os.read(end, 65536)):
                 break
-            seen += more
-    return seen
+            observed += more
+    return observed
 
 
 FOLLOWING = {

@@ -202,9 +202,9 @@ def test_what_up_writes(tmp_path: Path) -> None:
     if kubectl is None:
         pytest.skip("no kubectl on PATH: whether it reads our kubeconfig was not tested")
     command = [kubectl, "--kubeconfig", str(path), "config", "view", "--minify"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    assert "server: http://127.0.0.1:8080" in done.stdout
-    assert "tokenFile" in done.stdout
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert "server: http://127.0.0.1:8080" in result.stdout
+    assert "tokenFile" in result.stdout
 
 
 def test_what_up_writes_with_tls(tmp_path: Path) -> None:

@@ -209,11 +209,11 @@ def test_version_of_both(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) ->
 def _proposed(*words: str) -> list[str]:
     """As a shell asks: a new process each time."""
     code = "import sys; from laboratory.cli.app import kubectl_complete as c; c()"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stderr == ""
-    *result, directive = done.stdout.splitlines()
+    assert completed.stderr == ""
+    *result, directive = completed.stdout.splitlines()
     assert directive == ":4"
     return result
 

@@ -26,15 +26,15 @@ PODS = "/api/v1/namespaces/default/pods"
 
 def _loaded(*arguments: str) -> set[str]:
     """Top-level modules that a command imports, and ``rich``'s as one."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "laboratory.cli", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    names = re.findall(r"^import time:.*\| +(\S+)$", done.stderr, re.MULTILINE)
+    assert result.returncode == 0, result.stderr[-2000:]
+    names = re.findall(r"^import time:.*\| +(\S+)$", result.stderr, re.MULTILINE)
     assert "laboratory.cli" in names or "typer" in names
     return {name.partition(".")[0] for name in names}
 
@@ -60,7 +60,7 @@ print(json.dumps(told))
 def of_help() -> dict[str, tuple[int, list[str]]]:
     """Exit code of each help, and the modules that it loads beyond those before it: one process
     reads all of them, as to start one takes longer than to read."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", READ_HELP, *HELP],
         capture_output=True,
         text=True,
@@ -68,7 +68,7 @@ def of_help() -> dict[str, tuple[int, list[str]]]:
         check=True,
         cwd=ROOT,
     )
-    body: dict[str, tuple[int, list[str]]] = json.loads(done.stdout)
+    body: dict[str, tuple[int, list[str]]] = json.loads(result.stdout)
     return body
 
 
@@ -224,11 +224,11 @@ def test_the_reader_of_the_output_may_leave(tmp_path: Path) -> None:
     pods = [pod(f"pod-{n}") for n in range(20_000)]
     with serving({("GET", f"{PODS} table"): (200, table(*pods))}) as server:
         command = f"{sys.executable} -m laboratory.cli get pods --server {server.url} | head -1"
-        done = subprocess.run(
+        result = subprocess.run(
             ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
         )
-    assert done.stdout.split() == ["NAME", "STATUS"]
-    assert done.stderr == ""
+    assert result.stdout.split() == ["NAME", "STATUS"]
+    assert result.stderr == ""
 
 
 def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_colour_where_it_is_wanted(quadrant: Quadrant, monkeypatch: pytest.Monke
 def test_both_scripts_are_one_command() -> None:
     from coordinator.cli import app as cli
 
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", "from laboratory.cli.app import kubectl_plugin as p; p()"],
         capture_output=True,
         text=True,
@@ -273,7 +273,7 @@ def test_both_scripts_are_one_command() -> None:
         check=False,
         env={**os.environ, "TERM": "dumb"},
     )
-    assert done.returncode == 2
-    assert "kubectl quadrant" in done.stdout
+    assert result.returncode == 2
+    assert "kubectl quadrant" in result.stdout
     assert callable(cli.kubectl_complete)
     assert isinstance(app, typer.Typer)

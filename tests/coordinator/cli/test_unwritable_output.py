@@ -25,33 +25,33 @@ def _shell(line: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("arguments", ["--help", "demo -h", "config show --help"])
 @pytest.mark.parametrize("reader", ["head -1", "true"])
 def test_help_ends_with_0_where_its_reader_leaves(arguments: str, reader: str) -> None:
-    done = _shell(f"{COMMAND} {arguments} | {reader}")
-    assert (done.returncode, done.stderr) == (0, "")
+    result = _shell(f"{COMMAND} {arguments} | {reader}")
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("arguments", [PLAIN, DRAWN, SHELL])
 def test_no_other_command_ends_with_0_where_its_reader_leaves(arguments: str) -> None:
-    done = _shell(f"{COMMAND} {arguments} | true")
-    assert (done.returncode, done.stderr) == (1, "")
+    result = _shell(f"{COMMAND} {arguments} | true")
+    assert (result.returncode, result.stderr) == (1, "")
 
 
 @pytest.mark.parametrize("arguments", ["--help", PLAIN, DRAWN, SHELL])
 def test_full_disk_is_one_sentence(arguments: str) -> None:
-    done = _shell(f"{COMMAND} {arguments} > /dev/full")
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith("Error: cannot write: No space left on device; make room")
+    result = _shell(f"{COMMAND} {arguments} > /dev/full")
+    assert (result.returncode, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith("Error: cannot write: No space left on device; make room")
 
 
 @pytest.mark.parametrize(("arguments", "code"), [("--help", 0), (PLAIN, 0), ("get", 2)])
 def test_closed_output_is_no_error(arguments: str, code: int) -> None:
-    done = _shell(f"{COMMAND} {arguments} >&-")
-    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+    result = _shell(f"{COMMAND} {arguments} >&-")
+    assert (result.returncode, "Traceback" in result.stderr) == (code, False)
 
 
 def test_demo_says_something_before_it_imports_anything_large(tmp_path: Path) -> None:
     """The import hook ends the process at NumPy, which the run itself cannot do without."""
     hook = "import sys; sys.modules['numpy'] = None"
     (tmp_path / "sitecustomize.py").write_text(hook)
-    done = _shell(f"PYTHONPATH={tmp_path} {COMMAND} demo --jobs 1")
-    assert done.stderr.splitlines()[0].startswith("Quadrant's demo: ")
-    assert "numpy" in done.stderr
+    result = _shell(f"PYTHONPATH={tmp_path} {COMMAND} demo --jobs 1")
+    assert result.stderr.splitlines()[0].startswith("Quadrant's demo: ")
+    assert "numpy" in result.stderr

@@ -105,8 +105,8 @@ def test_asking_until_answered_binds_everything_once(
             if answer in (BindAnswer.OK, BindAnswer.ALREADY):
                 del open_tasks[task]
     cluster.advance(5.0)
-    seen = told(cluster.reports(0))
-    first = list(dict.fromkeys(seen))
+    observed = told(cluster.reports(0))
+    first = list(dict.fromkeys(observed))
     assert len(first) == 24
     taken = [
         (task, node)

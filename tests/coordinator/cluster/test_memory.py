@@ -54,14 +54,14 @@ def test_what_ran_goes_on_and_ends_when_its_time_is_over(tmp_path: Path) -> None
     cluster.bind(asking("1.1", duration=None), 10.0)
     cluster.bind(asking("1.2", code=3), 10.0)
     cluster.advance(10.0)
-    seen = cluster.reports(0).last
+    observed = cluster.reports(0).last
     again = killed(cluster, tmp_path / "h")
     assert again.bind(asking("1.0"), 10.5).answers == [BindAnswer.ALREADY]
-    assert told(again, seen) == []
+    assert told(again, observed) == []
     again.advance(11.0)
-    assert told(again, seen) == [(Report.RELEASING, "1.0"), (Report.RELEASING, "1.2")]
+    assert told(again, observed) == [(Report.RELEASING, "1.0"), (Report.RELEASING, "1.2")]
     again.advance(20.0)
-    ended = told(again, seen)[2:]
+    ended = told(again, observed)[2:]
     assert sorted(ended) == [(Report.SUCCEEDED, "1.0"), (Report.FAILED, "1.2")]
     assert again.holds("1.1")
     assert not again.holds("1.0")

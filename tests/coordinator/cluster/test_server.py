@@ -72,13 +72,13 @@ def events(folder: Path) -> list[dict[str, Any]]:
 
 async def ended(cluster: SocketCluster, count: int, after: int = 0) -> list[tuple[str, str, str]]:
     """Read reports until ``count`` tasks have ended."""
-    seen: list[tuple[str, str, str]] = []
+    observed: list[tuple[str, str, str]] = []
     async with asyncio.timeout(PATIENCE):
-        while sum(kind in ("SUCCEEDED", "FAILED") for kind, _, _ in seen) < count:
+        while sum(kind in ("SUCCEEDED", "FAILED") for kind, _, _ in observed) < count:
             reports = await cluster.reports(after=after, wait=1.0)
             after = reports.last
-            seen += told(reports)
-    return seen
+            observed += told(reports)
+    return observed
 
 
 async def test_bind_run_and_stop(short_dir: Path) -> None:
@@ -134,8 +134,8 @@ async def test_state_and_reports_outlive_a_killed_client(short_dir: Path) -> Non
         async with client(short_dir) as cluster:
             first = await asyncio.create_subprocess_exec(sys.executable, "-c", code, cwd=ROOT)
             assert await first.wait() == -signal.SIGKILL
-            seen = await ended(cluster, 1)
-            assert [kind for kind, task, _ in seen if task == "1.0"] == [
+            observed = await ended(cluster, 1)
+            assert [kind for kind, task, _ in observed if task == "1.0"] == [
                 "STARTED",
                 "RELEASING",
                 "SUCCEEDED",
@@ -169,8 +169,8 @@ async def test_delete(short_dir: Path) -> None:
         async with client(short_dir) as cluster:
             await cluster.bind(asking({"1.0": "n0"}, duration=None))
             assert await cluster.delete(["1.0", "2.0"]) == ["2.0"]
-            seen = await ended(cluster, 1)
-            assert [kind for kind, _, _ in seen] == ["STARTED", "RELEASING", "FAILED"]
+            observed = await ended(cluster, 1)
+            assert [kind for kind, _, _ in observed] == ["STARTED", "RELEASING", "FAILED"]
             assert (await cluster.bind(asking({"2.0": "n0"}))).answers == [BindAnswer.GONE]
 
 

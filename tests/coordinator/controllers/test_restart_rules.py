@@ -79,11 +79,11 @@ def test_an_eviction_is_answered_once() -> None:
     """The evicted pod is made anew already; with it the others of its task are."""
     standing = Standing("a=r.rr b=rr")
     standing.incarnations[1] = 1
-    wanted = {0: 1, 1: 1, 2: 1, 3: 1}
-    assert asked("PodEvicted", "RestartTask", standing) == wanted
-    standing.incarnations |= wanted
+    expected = {0: 1, 1: 1, 2: 1, 3: 1}
+    assert asked("PodEvicted", "RestartTask", standing) == expected
+    standing.incarnations |= expected
     standing.states[1] = TaskState.RUNNING
-    kept = {"retryCount": 1, "incarnations": {str(t): n for t, n in wanted.items()}}
+    kept = {"retryCount": 1, "incarnations": {str(t): n for t, n in expected.items()}}
     assert asked("PodEvicted", "RestartTask", standing, **kept) is None
     standing.incarnations[2] = 2
     standing.states[2] = TaskState.PENDING

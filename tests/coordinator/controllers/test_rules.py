@@ -126,9 +126,9 @@ def test_only_what_happened_and_has_a_policy_is_acted_on(
     failed += [whole.get("PodFailed")] if "f" in b else []
     ended = [mine.get("TaskCompleted", whole.get("TaskCompleted"))] if set(a) == {"s"} else []
     ended += [whole.get("TaskCompleted")] if set(b) == {"s"} else []
-    wanted = next((action for action in failed + ended if action), None)
+    expected = next((action for action in failed + ended if action), None)
     ruling = standing.ruling(body)
-    assert wanted == (ruling.action if ruling else None)
+    assert expected == (ruling.action if ruling else None)
 
 
 # --- roles that wait ------------------------------------------------------------------------------
@@ -162,9 +162,9 @@ def test_a_chain_begins_one_by_one_and_a_minimum_is_enough() -> None:
     body = job(
         "j", task("c", after=["b"]), task("b", 2, after=["a"], minimum=1), task("a", 2, minimum=1)
     )
-    for words, wanted in (("a=..", []), ("a=r.", ["b"]), ("a=rr b=..", []), ("a=rr b=.r", ["c"])):
+    for words, expected in (("a=..", []), ("a=r.", ["b"]), ("a=rr b=..", []), ("a=rr b=.r", ["c"])):
         standing = Standing(words)
-        assert may_begin(rules(body), standing.job, standing.states) == wanted
+        assert may_begin(rules(body), standing.job, standing.states) == expected
 
 
 @pytest.mark.parametrize(
@@ -233,21 +233,21 @@ def test_what_is_only_kept_is_said_and_not_done(policy: dict[str, Any]) -> None:
 
 def test_an_exit_code_is_that_of_what_failed() -> None:
     policies = [{"exitCode": 3, "action": "AbortJob"}, when("PodFailed", "RestartJob")]
-    for code, wanted in ((3, "AbortJob"), (4, "RestartJob")):
+    for code, expected in ((3, "AbortJob"), (4, "RestartJob")):
         failing = task("a", 2, policies=policies)
         failing["template"]["metadata"] = {"annotations": {"quadrant.dev/exit-code": str(code)}}
         standing = Standing("a=rf")
         ruling = standing.ruling(job("j", failing))
         assert ruling is not None
-        assert ruling.action == wanted
+        assert ruling.action == expected
 
 
 def test_enough_successes_end_a_job() -> None:
     body = job("j", task("a", 3), minSuccess=2)
-    for words, wanted in (("a=srr", None), ("a=ssr", "CompleteJob")):
+    for words, expected in (("a=srr", None), ("a=ssr", "CompleteJob")):
         standing = Standing(words)
         ruling = standing.ruling(body)
-        assert (None if ruling is None else ruling.action) == wanted
+        assert (None if ruling is None else ruling.action) == expected
     standing = Standing("a=sff")
     assert outcome(standing.job, standing.states, 2) == "Failed"
     assert outcome(standing.job, standing.states, 1) == "Completed"

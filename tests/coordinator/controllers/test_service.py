@@ -76,9 +76,9 @@ async def test_what_runs_is_stopped_when_a_job_is_aborted(tmp_path: Path, redis_
 async def test_a_job_is_completed_with_the_role_that_counts(tmp_path: Path, redis_url: str) -> None:
     """The role's own policy comes before that of the job."""
     async with running(redis_url, tmp_path, grace=0.01) as service:
-        done = task("master", 1, runs=0.02, policies=[when("TaskCompleted", "CompleteJob")])
+        result = task("master", 1, runs=0.02, policies=[when("TaskCompleted", "CompleteJob")])
         any_abort = [when("*", "AbortJob")]
-        await submit(service, node(), job("j", done, task("ps", 3), policies=any_abort))
+        await submit(service, node(), job("j", result, task("ps", 3), policies=any_abort))
         ended = await phase(service, "j", "Completed")
         assert ended["state"]["message"] == "TaskCompleted in task master: CompleteJob"
         await nothing_runs(service)

@@ -149,8 +149,8 @@ def _difference(before: Registry, after: Registry) -> list[str]:
 
 def test_the_seeds_do_something_of_every_kind() -> None:
     """Else the test above would say little."""
-    seen: set[str] = set()
-    wanted: Callable[[Registry], dict[str, Any]] = lambda registry: {  # noqa: E731
+    observed: set[str] = set()
+    expected: Callable[[Registry], dict[str, Any]] = lambda registry: {  # noqa: E731
         name: getattr(registry, name)
         for name in ("queueless", "leaving", "deleting", "gone_nodes", "pods", "batch_jobs")
     }
@@ -159,5 +159,5 @@ def test_the_seeds_do_something_of_every_kind() -> None:
         intake = Intake()
         for _ in range(STEPS):
             _some_step(r, intake)
-            seen.update(name for name, result in wanted(intake.registry).items() if result)
-    assert seen == {"queueless", "leaving", "deleting", "gone_nodes", "pods", "batch_jobs"}
+            observed.update(name for name, result in expected(intake.registry).items() if result)
+    assert observed == {"queueless", "leaving", "deleting", "gone_nodes", "pods", "batch_jobs"}

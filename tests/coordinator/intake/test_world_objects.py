@@ -28,15 +28,15 @@ WRITTEN = [written for written, _ in WORLD.values()]
 
 @pytest.mark.parametrize("name", WORLD)
 def test_each_is_read_and_survives_the_way_to_bytes(name: str) -> None:
-    written, wanted = WORLD[name]
-    assert parse(written) == wanted
-    back = decode_object(object_key(wanted), encode_object(wanted))
-    assert back == wanted
-    assert hash(back) == hash(wanted)
+    written, expected = WORLD[name]
+    assert parse(written) == expected
+    back = decode_object(object_key(expected), encode_object(expected))
+    assert back == expected
+    assert hash(back) == hash(expected)
 
 
 def test_every_kind_is_among_them() -> None:
-    assert {type(wanted) for _, wanted in WORLD.values()} == set(OBJECT_KEYS)
+    assert {type(expected) for _, expected in WORLD.values()} == set(OBJECT_KEYS)
     kinds = {(item["apiVersion"], item["kind"]) for item in [*WRITTEN, *EVERY_KIND]}
     assert kinds | {("v1", kind) for kind in INERT} == set(KINDS)
 
@@ -48,8 +48,8 @@ def test_they_are_kept_taken_up_again_and_deleted(bench: Bench) -> None:
     assert not bench.take(*WRITTEN).objects, "the same again"
     again = bench.restored()
     assert same(state(again), state(bench.intake))
-    for _, wanted in WORLD.values():
-        admission = bench.remove(kind_of(wanted), "x")
+    for _, expected in WORLD.values():
+        admission = bench.remove(kind_of(expected), "x")
         assert admission.accepted == 1
         assert len(admission.objects_gone) == 1
     assert not bench.intake.registry.objects

@@ -174,19 +174,19 @@ async def test_a_change_sees_what_came_before_it_published(
     desk: WriterDesk, writer: IntakeWriter
 ) -> None:
     """Versions are given at publication: a precondition must not meet an older one."""
-    seen: list[tuple[int, bool]] = []
+    observed: list[tuple[int, bool]] = []
 
     def count(before: Document | None) -> dict[str, Any]:
         reports = [d for changes in desk.told for d in changes.documents if d.key == POD]
-        seen.append((len(reports), before is (reports[-1] if reports else None)))
-        return pod("p") if before is None else labelled("n", str(len(seen)))(before)
+        observed.append((len(reports), before is (reports[-1] if reports else None)))
+        return pod("p") if before is None else labelled("n", str(len(observed)))(before)
 
     await asyncio.gather(
         writer.submit([pod("q")]),
         *(writer.change(POD, count) for _ in range(4)),
         writer.submit([pod_group("g")]),
     )
-    assert seen == [(n, True) for n in range(4)]
+    assert observed == [(n, True) for n in range(4)]
 
 
 async def test_the_bulk_path_counts_for_a_change_too(
@@ -346,8 +346,8 @@ async def test_a_store_that_the_ledger_refuses_is_refused_to_its_request_alone(
             asyncio.create_task(writer.submit([pod(name)])) for name in ("first", "bad", "last")
         ]
         asked.append(asyncio.create_task(writer.change(POD, lambda before: pod("p"))))
-        done = await asyncio.gather(*asked, return_exceptions=True)
-        refused = [answer for answer in done if isinstance(answer, BaseException)]
+        result = await asyncio.gather(*asked, return_exceptions=True)
+        refused = [answer for answer in result if isinstance(answer, BaseException)]
         assert [(type(e), getattr(e, "status", 0)) for e in refused] == [(StoreRefused, status)]
         assert str(error) in str(refused[0])
         assert desk.refusals.count == {WriteKind.STORE: 1}

@@ -279,7 +279,7 @@ def test_the_time_of_a_gang_begins_when_somebody_knows_the_time() -> None:
 
 def test_a_successor_finds_the_gangs_that_are_short() -> None:
     """Whatever left them short: members may have failed before, or after that."""
-    runs, waits, failed, lost, done = (
+    runs, waits, failed, lost, result = (
         TaskState.RUNNING,
         TaskState.PENDING,
         TaskState.FAILED,
@@ -296,7 +296,7 @@ def test_a_successor_finds_the_gangs_that_are_short() -> None:
         11: ("the failure explains it", 3, [runs, runs, failed, waits]),
         12: ("enough are left", 2, [runs, runs, lost, lost]),
         13: ("nothing is left", 2, [lost, lost]),
-        14: ("all have ended", 3, [done, done, lost]),
+        14: ("all have ended", 3, [result, result, lost]),
     }
     o = order()
     for jid, (_, minimum, states) in (short | whole).items():

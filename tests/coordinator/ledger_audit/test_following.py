@@ -114,7 +114,7 @@ async def test_a_page_comes_when_the_log_before_it_was_read(
     after, question = await ledger.log_tail(), PageRequest(Table.JOB)
     for jid in range(20, 25):
         await desk.store(job(jid))
-    seen: list[int] = []
+    observed: list[int] = []
     answers: list[bool] = []
     while not answers or not answers[-1]:
         audit_page = await page(ledger, question, after)
@@ -122,9 +122,9 @@ async def test_a_page_comes_when_the_log_before_it_was_read(
         answers.append(audit_page.current)
         assert bool(audit_page.records) == audit_page.current
         stored = [op for e in entries if isinstance(e, IntakeEntry) for op in e.ops]
-        seen += [op.jid for op in stored if isinstance(op, PutJob)]
+        observed += [op.jid for op in stored if isinstance(op, PutJob)]
         after = entries[-1].id if entries else after
-    assert seen == [*range(20, 25)]
+    assert observed == [*range(20, 25)]
     assert (
         answers
         == {
@@ -211,23 +211,23 @@ async def test_a_collection_of_what_others_left_is_not_counted(processor: Proces
 
 
 async def test_errors_and_cancellation_go_through_the_meter() -> None:
-    meter, seen = StepMeter(lambda _: None), list[str]()
+    meter, observed = StepMeter(lambda _: None), list[str]()
 
     async def work() -> None:
         try:
             await asyncio.sleep(10.0)
         except asyncio.CancelledError:
-            seen.append("cancelled")
+            observed.append("cancelled")
             raise
         finally:
-            seen.append("ended")
+            observed.append("ended")
 
     task = asyncio.create_task(meter.run(work()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert seen == ["cancelled", "ended"]
+    assert observed == ["cancelled", "ended"]
 
     async def fails() -> None:
         await asyncio.sleep(0)
@@ -266,28 +266,28 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_the_thread_ends_with_its_work_and_closes_what_it_used() -> None:
-    seen: list[str] = []
+    observed: list[str] = []
 
     async def closing() -> None:
-        seen.append("closed")
+        observed.append("closed")
 
     async def work(name: str) -> None:
-        seen.append(f"{name} began")
+        observed.append(f"{name} began")
         try:
             await asyncio.sleep(60.0)
         finally:
-            seen.append(f"{name} ended")
+            observed.append(f"{name} ended")
 
     async with LoopThread("ends", closing=closing) as thread:
         first = asyncio.create_task(thread.run(work("first")))
-        await until(lambda: len(seen) == 1)
+        await until(lambda: len(observed) == 1)
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
             await first
-        await until(lambda: len(seen) == 2)
+        await until(lambda: len(observed) == 2)
         second = asyncio.create_task(thread.run(work("second")))
-        await until(lambda: len(seen) == 3)
-    assert seen == ["first began", "first ended", "second began", "second ended", "closed"]
+        await until(lambda: len(observed) == 3)
+    assert observed == ["first began", "first ended", "second began", "second ended", "closed"]
     assert not thread._thread.is_alive()
     with pytest.raises(asyncio.CancelledError):
         await second

@@ -275,8 +275,8 @@ async def test_where_many_binds_are_open_it_waits(desk: Desk) -> None:
     for tix in range(OPEN_ENTRIES):
         await desk.commit(statement(12, run([tix], [tix % 4], cid=NOTHING)))
         if tix % 4 == 3:
-            done = [*range(tix - 3, tix + 1)]
-            await desk.record(StatusItem(TaskState.SUCCEEDED, 12, done, [0, 1, 2, 3]))
+            result = [*range(tix - 3, tix + 1)]
+            await desk.record(StatusItem(TaskState.SUCCEEDED, 12, result, [0, 1, 2, 3]))
     reply = await repair(desk, await task_request(desk, 11, 0))
     assert reply.results[5] == [R.DEFERRED]
     entries, goes_on = await desk.ledger.open_binds("0", count=500)

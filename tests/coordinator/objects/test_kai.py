@@ -69,20 +69,20 @@ def test_a_queue_shows_what_it_and_those_below_it_have(world: World) -> None:
 
 
 def test_a_watch_of_queues_tells_of_jobs_and_of_children(world: World) -> None:
-    seen = world.objects.version
+    observed = world.objects.version
     world.put(kai_group("g", "red"), member("g0", "g"))
     world.place()
-    assert world.changes(seen, "KaiQueue") == [("MODIFIED", "all"), ("MODIFIED", "red")]
-    assert world.changes(seen, "KaiPodGroup") == [("ADDED", "g")]
+    assert world.changes(observed, "KaiQueue") == [("MODIFIED", "all"), ("MODIFIED", "red")]
+    assert world.changes(observed, "KaiPodGroup") == [("ADDED", "g")]
     before = int(world.get("KaiQueue", "all", "")["metadata"]["resourceVersion"])
-    seen = world.objects.version
+    observed = world.objects.version
     world.put(kai_queue("blue", "all"))
-    assert set(world.changes(seen, "KaiQueue")) == {("ADDED", "blue"), ("MODIFIED", "all")}
+    assert set(world.changes(observed, "KaiQueue")) == {("ADDED", "blue"), ("MODIFIED", "all")}
     assert world.get("KaiQueue", "all", "")["status"]["childQueues"] == ["blue", "red"]
     assert int(world.get("KaiQueue", "all", "")["metadata"]["resourceVersion"]) > before
-    seen = world.objects.version
+    observed = world.objects.version
     world.remove("KaiQueue", "blue", "")
-    assert set(world.changes(seen, "KaiQueue")) == {("DELETED", "blue"), ("MODIFIED", "all")}
+    assert set(world.changes(observed, "KaiQueue")) == {("DELETED", "blue"), ("MODIFIED", "all")}
 
 
 def test_a_group_beyond_a_limit_above_its_queue_says_which(world: World) -> None:
@@ -130,11 +130,11 @@ def test_events_and_changes_name_kais_kind(world: World) -> None:
     kinds = {(about["apiVersion"], about["kind"]) for about in involved}
     assert ("scheduling.volcano.sh/v1beta1", "PodGroup") not in kinds
     assert all(about["uid"] for about in involved)
-    seen = world.objects.version
+    observed = world.objects.version
     world.answer(infeasible)
     world.record(TaskState.BOUND, world.jid("KaiPodGroup", "g"), [0])
-    assert world.changes(seen, "KaiPodGroup") == [("MODIFIED", "g")]
-    assert world.changes(seen, "PodGroup") == []
+    assert world.changes(observed, "KaiPodGroup") == [("MODIFIED", "g")]
+    assert world.changes(observed, "PodGroup") == []
 
 
 def infeasible(turn: Turn) -> Outcome:

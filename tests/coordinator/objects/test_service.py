@@ -85,17 +85,17 @@ async def test_what_is_deleted_is_seen_going_and_then_gone(redis_url: str, tmp_p
         await service.until(lambda status: status["tasks"]["running"] == 1)
         objects, writer = service.service.objects, service.service._writer
         assert writer is not None
-        seen, words = objects.version, []
+        observed, words = objects.version, []
         await writer.change(Key("Pod", "ns", "p"), lambda before: None)
         async with asyncio.timeout(60):
             while "DELETED" not in words:
-                changes = at_once(objects.changes(seen, KIND["Pod"]))
+                changes = at_once(objects.changes(observed, KIND["Pod"]))
                 words += [change.type for change in changes]
                 value = objects.get(KIND["Pod"], "ns", "p")
                 if value is not None:
                     assert value["metadata"]["deletionTimestamp"]
-                seen = objects.version
-                await objects.wait(seen) if "DELETED" not in words else None
+                observed = objects.version
+                await objects.wait(observed) if "DELETED" not in words else None
         assert changes[-1].last is not None
         assert changes[-1].last()["metadata"]["name"] == "p"
         assert objects.get(KIND["Pod"], "ns", "p") is None

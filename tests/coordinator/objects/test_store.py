@@ -142,44 +142,44 @@ def test_changes_are_told_once_for_each_object_in_order() -> None:
     world.put(pod("p"), pod("q"))
     assert world.changes(start, "Node") == [("ADDED", "n0")]
     assert world.changes(start, "Pod") == [("ADDED", "p"), ("ADDED", "q")]
-    seen = world.objects.version
-    assert world.changes(seen, "Pod") == []
+    observed = world.objects.version
+    assert world.changes(observed, "Pod") == []
     turns = world.place()
-    assert sorted(world.changes(seen, "Pod")) == [("MODIFIED", "p"), ("MODIFIED", "q")]
+    assert sorted(world.changes(observed, "Pod")) == [("MODIFIED", "p"), ("MODIFIED", "q")]
     assert sorted(world.changes(start, "Pod")) == [("ADDED", "p"), ("ADDED", "q")]
-    seen = world.objects.version
+    observed = world.objects.version
     world.record(TaskState.RUNNING, turns[1].jid, [0])
-    assert world.changes(seen, "Pod") == [("MODIFIED", "q")]
+    assert world.changes(observed, "Pod") == [("MODIFIED", "q")]
 
 
 def test_only_the_tasks_that_moved_are_changes() -> None:
     world = World()
     world.put(node("n0"), job("j", tasks=[task("w", replicas=4)]))
     (turn,) = world.place()
-    seen = world.objects.version
+    observed = world.objects.version
     world.record(TaskState.RUNNING, turn.jid, [1, 3])
-    assert sorted(world.changes(seen, "Pod")) == [("MODIFIED", "j-w-1"), ("MODIFIED", "j-w-3")]
-    assert world.changes(seen, "Job") == [("MODIFIED", "j")]
-    assert [event for event, _ in world.changes(seen, "PodGroup")] == ["MODIFIED"]
+    assert sorted(world.changes(observed, "Pod")) == [("MODIFIED", "j-w-1"), ("MODIFIED", "j-w-3")]
+    assert world.changes(observed, "Job") == [("MODIFIED", "j")]
+    assert [event for event, _ in world.changes(observed, "PodGroup")] == ["MODIFIED"]
 
 
 def test_a_deleted_job_takes_its_pods_along_as_they_last_were() -> None:
     world = World()
     world.put(node("n0"), job("j", tasks=[task("w", replicas=2)]))
     (turn,) = world.place()
-    seen = world.objects.version
+    observed = world.objects.version
     world.remove("Job", "j")
     assert world.get("Pod", "j-w-0")["metadata"]["deletionTimestamp"]
     assert world.get("Job", "j")["status"]["state"]["phase"] == "Terminating"
-    assert ("MODIFIED", "j-w-1") in world.changes(seen, "Pod")
+    assert ("MODIFIED", "j-w-1") in world.changes(observed, "Pod")
     world.record(TaskState.FAILED, turn.jid, [0, 1])
-    seen = world.objects.version
+    observed = world.objects.version
     world.purge(turn.jid)
-    gone = at_once(world.objects.changes(seen, KIND["Pod"]))
+    gone = at_once(world.objects.changes(observed, KIND["Pod"]))
     assert [(c.type, c.key.name) for c in gone] == [("DELETED", "j-w-0"), ("DELETED", "j-w-1")]
     assert gone[0].last is not None and gone[0].last()["status"]["phase"] == "Failed"
-    assert world.changes(seen, "Job") == [("DELETED", "j")]
-    assert [event for event, _ in world.changes(seen, "PodGroup")] == ["DELETED"]
+    assert world.changes(observed, "Job") == [("DELETED", "j")]
+    assert [event for event, _ in world.changes(observed, "PodGroup")] == ["DELETED"]
     assert world.names("Pod") == world.names("PodGroup") == world.names("Job") == []
 
 
@@ -238,12 +238,12 @@ def test_a_gang_without_pods_is_admitted_and_its_watchers_hear_of_it() -> None:
     world.objects.report_waiting()
     [condition] = world.get("PodGroup", "g")["status"]["conditions"]
     assert "not admitted by enqueue: plugin overcommit" in condition["message"]
-    seen = world.objects.version
+    observed = world.objects.version
     world.put(node("n1"))
     world.now += 2.0
     world.turns()
     assert world.get("PodGroup", "g")["status"]["phase"] == "Inqueue"
-    assert ("MODIFIED", "g") in world.changes(seen, "PodGroup")
+    assert ("MODIFIED", "g") in world.changes(observed, "PodGroup")
 
 
 def test_a_gang_without_minima_is_admitted_at_once_and_one_without_its_queue_never() -> None:

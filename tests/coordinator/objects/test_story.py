@@ -131,11 +131,11 @@ def test_a_job_that_never_had_a_turn_is_told_why_too() -> None:
     )
     assert world.turns() == []
     assert reasons(world, "Pod", "p") == []
-    seen = world.objects.version
+    observed = world.objects.version
     world.objects.report_waiting()
     ((reason, message),) = world.events("Pod", "p")
     assert (reason, message.split(":")[0]) == ("FailedScheduling", "ExceedsNodeCapacity")
-    assert world.changes(seen, "Pod") == [("MODIFIED", "p")]
+    assert world.changes(observed, "Pod") == [("MODIFIED", "p")]
     again = world.objects.version
     world.objects.report_waiting()
     assert world.objects.version == again

@@ -151,8 +151,8 @@ class Life:
 
     def _purge(self) -> None:
         leaving = self.world.core.leaving
-        done = [j for j, s in leaving.items() if not any(x in HOLDING for x in s.states)]
-        self.world.purge(*done)
+        result = [j for j, s in leaving.items() if not any(x in HOLDING for x in s.states)]
+        self.world.purge(*result)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -206,9 +206,9 @@ def test_who_is_cut_in_the_middle_misses_nothing() -> None:
     world.place()
     every = at_once(world.objects.changes(start, KIND["Pod"]))
     assert len(every) == 6
-    for seen in range(1, 7):
-        rest = at_once(world.objects.changes(every[seen - 1].version, KIND["Pod"]))
-        assert {c.key for c in every[seen:]} <= {c.key for c in rest}
+    for observed in range(1, 7):
+        rest = at_once(world.objects.changes(every[observed - 1].version, KIND["Pod"]))
+        assert {c.key for c in every[observed:]} <= {c.key for c in rest}
 
 
 def test_nothing_is_remembered_of_what_is_gone() -> None:

@@ -31,12 +31,12 @@ def test_priority_then_share_then_age_decide_between_jobs() -> None:
     o.put_job(job(1, created=1.0))
     o.put_job(job(2, created=0.0))
     o.put_job(job(3, created=5.0, priority=10))
-    seen = []
+    observed = []
     for _ in range(3):
         (turn,) = turns(o)
-        seen.append(turn.jid)
+        observed.append(turn.jid)
         o.outcome(placed(turn))
-    assert seen == [3, 2, 1]
+    assert observed == [3, 2, 1]
 
 
 def test_equal_queues_alternate() -> None:
@@ -87,12 +87,12 @@ def test_elastic_members_cost_one_turn_each_while_others_wait() -> None:
     o = order(window=1)
     o.put_job(job(1, count=4, minimum=1))
     o.put_job(job(2, count=4, minimum=1))
-    seen = []
+    observed = []
     for _ in range(8):
         (turn,) = turns(o)
-        seen.append(turn.jid)
+        observed.append(turn.jid)
         o.outcome(placed(turn, 1))
-    assert seen == [1, 2, 1, 2, 1, 2, 1, 2]
+    assert observed == [1, 2, 1, 2, 1, 2, 1, 2]
 
 
 def test_a_lone_elastic_job_gets_many_in_one_turn() -> None:

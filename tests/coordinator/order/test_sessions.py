@@ -61,15 +61,15 @@ def test_a_starving_job_gets_a_turn_of_each_action_then_waits_longer_each_time()
     filled(o)
     o.put_job(job(2, count=2, queue="b", priority=5))
     now = 100.0
-    seen: list[tuple[float, str]] = []
-    while len(seen) < 6:
+    observed: list[tuple[float, str]] = []
+    while len(observed) < 6:
         for turn in turns(o, now):
-            seen.append((now, turn.action))
+            observed.append((now, turn.action))
             came(o, turn, OutcomeCode.INFEASIBLE)
         o.accounts.dirty = True  # something moved
         now += 0.05
-    assert {action for _, action in seen} == {"reclaim"}  # nobody else is in its queue
-    times = [at for at, _ in seen]
+    assert {action for _, action in observed} == {"reclaim"}  # nobody else is in its queue
+    times = [at for at, _ in observed]
     pauses = [b - a for a, b in itertools.pairwise(times)]
     assert pauses == sorted(pauses)
     assert pauses[-1] < AGAIN_LIMIT_SECONDS

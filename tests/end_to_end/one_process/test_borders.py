@@ -152,10 +152,10 @@ async def test_nodes_of_shards_that_are_no_more_are_others_after_their_epoch_is_
     async with running(redis_url, tmp_path, shards=3) as service:
         await send(service, *node_items(SHAPE))
         await service.until(settled)
-        seen = (await service.service._ledger.read_log("0", count=100_000))[-1].id
+        observed = (await service.service._ledger.read_log("0", count=100_000))[-1].id
     async with running(redis_url, tmp_path, shards=2) as service:
         await service.until(settled)
-        entries = await service.service._ledger.read_log(seen, count=100_000)
+        entries = await service.service._ledger.read_log(observed, count=100_000)
         void = [i for i, e in enumerate(entries) if isinstance(e, EpochEntry) and e.writer == "2"]
         reports = [
             index

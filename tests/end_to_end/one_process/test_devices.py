@@ -140,7 +140,7 @@ async def test_no_device_is_over_with_four_shards(
     policy.write_text(POLICY)
     machines = rows(data / "openb_node_list_gpu_node.csv", "gpu", NODES)
     pods = rows(data / "openb_pod_list_gpushare100.csv.gz", "num_gpu", PODS)
-    wanted = {row["name"]: int(row["num_gpu"]) for row in pods}
+    expected = {row["name"]: int(row["num_gpu"]) for row in pods}
     ledger = RedisLedger(redis_url)
     async with (
         running(redis_url, tmp_path, shards=SHARDS, policy=str(policy)) as service,
@@ -162,13 +162,13 @@ async def test_no_device_is_over_with_four_shards(
     assert {device: n for device, n in used.items() if n > WHOLE} == {}
     placed = {names[jid]: tasks[0].devices for jid, tasks in snapshot.tasks.items() if tasks}
     assert {name: len(devices) for name, devices in placed.items()} == {
-        name: wanted[name] for name in placed
+        name: expected[name] for name in placed
     }
     assert {pod["metadata"]["name"]: assigned(pod) for pod in shown} == {
         f"{names[jid]}-a-0": written(snapshot, jid, machines) for jid in names
     }
     gpus = sum(int(row["gpu"]) for row in machines)
-    assert sum(used.values()) > 0.8 * WHOLE * min(gpus, sum(wanted.values())), at_rest
+    assert sum(used.values()) > 0.8 * WHOLE * min(gpus, sum(expected.values())), at_rest
 
 
 async def test_a_victim_gives_its_device_away(redis_url: str, tmp_path: Path) -> None:

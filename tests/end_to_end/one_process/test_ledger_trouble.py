@@ -72,8 +72,8 @@ class Load:
         assert writer is not None
         self._tried += 1
         name = f"p{self._tried}"
-        done = await writer.submit([ending(name)])
-        assert done.refused == []
+        result = await writer.submit([ending(name)])
+        assert result.refused == []
         self.acknowledged.append(name)
 
     async def go_on(self) -> None:

@@ -67,7 +67,7 @@ async def send(http: aiohttp.ClientSession, service: Running, *items: Item) -> N
 async def residents(service: Running, ledger: RedisLedger) -> None:
     """Every worker has of every task on a node what the ledger has, once it read its log."""
     snapshot = await ledger.snapshot()
-    wanted = {
+    expected = {
         (jid, tix, task.state, task.row, task.cid)
         for jid, tasks in snapshot.tasks.items()
         for tix, task in tasks.items()
@@ -82,7 +82,7 @@ async def residents(service: Running, ledger: RedisLedger) -> None:
             lines = zip(
                 *[column[table.column("row") >= 0].tolist() for column in columns], strict=True
             )
-            assert set(lines) == wanted
+            assert set(lines) == expected
 
 
 async def test_a_gang_gets_its_share_from_whoever_runs(

@@ -24,11 +24,11 @@ def empty_dir(monkeypatch: pytest.MonkeyPatch, short_dir: Path) -> Path:
 
 
 def _run(*arguments: str) -> tuple[str, str]:
-    done = subprocess.run(
+    result = subprocess.run(
         [*QUADRANT, *arguments], capture_output=True, text=True, timeout=150, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout, done.stderr
+    assert result.returncode == 0, result.stderr
+    return result.stdout, result.stderr
 
 
 def test_a_trace_runs_to_its_end(empty_dir: Path, tmp_path: Path) -> None:
@@ -58,18 +58,18 @@ def test_jobs_that_can_never_run_end_the_run_with_their_reason(
 ) -> None:
     trace = tmp_path / "jobs.csv"
     trace.write_text("submit,duration,gpus\n0,1,1\n0,1,9\n")
-    done = subprocess.run(
+    result = subprocess.run(
         [*QUADRANT, "demo", "--trace", str(trace), "--nodes", "1", "--shards", "1", "--backlog"],
         capture_output=True,
         text=True,
         timeout=150,
         check=False,
     )
-    assert done.returncode == 1
-    assert "1 jobs are wider than the 8 GPUs" in done.stderr
-    assert "1 jobs did not finish" in done.stderr
-    assert "Nothing moved any more" in done.stderr
-    assert "no reason is known" not in done.stderr
+    assert result.returncode == 1
+    assert "1 jobs are wider than the 8 GPUs" in result.stderr
+    assert "1 jobs did not finish" in result.stderr
+    assert "Nothing moved any more" in result.stderr
+    assert "no reason is known" not in result.stderr
 
 
 def test_a_bench_of_a_few_tasks(empty_dir: Path) -> None:

@@ -99,8 +99,8 @@ async def test_the_report_compares_and_the_record_is_a_trace_and_a_dump(
         async def compared() -> dict[str, str] | None:
             reports = {of["pod"]: of["verdict"] for of in (await report(quadrant))["pods"]}
             both = ("same node", "other node")
-            done = sum(verdict in both for verdict in reports.values()) == PODS
-            return reports if done and reports.get("default/huge") == "both wait" else None
+            result = sum(verdict in both for verdict in reports.values()) == PODS
+            return reports if result and reports.get("default/huge") == "both wait" else None
 
         await until(compared)
         url = quadrant.service.url
@@ -123,5 +123,5 @@ async def test_the_report_compares_and_the_record_is_a_trace_and_a_dump(
     (short_dir / "jobs.csv").write_text(trace)
     replayed = await quadrant_says("replay", "now.yaml", cwd=short_dir)
     assert "1 wait" in replayed and "default/huge" in replayed
-    done = await quadrant_says("demo", "--trace", "jobs.csv", "--nodes", "4", cwd=short_dir)
-    assert f"{PODS} of {PODS} submitted" in " ".join(done.split()), done
+    result = await quadrant_says("demo", "--trace", "jobs.csv", "--nodes", "4", cwd=short_dir)
+    assert f"{PODS} of {PODS} submitted" in " ".join(result.split()), result

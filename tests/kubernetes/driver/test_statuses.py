@@ -118,7 +118,7 @@ async def test_kubectl_describe_answers_why_a_pod_waits(
     await cluster.create(*wide(6), pod("alone", cpu=9))
     for name, words in (("wide-5", "short by 2 cpu"), ("alone", "one task asks 9 cpu")):
         await until(partial(_events, cluster, "Pod", name))
-        done = await asyncio.to_thread(
+        result = await asyncio.to_thread(
             subprocess.run,
             [program, "describe", "pod", name],
             env={**os.environ, "KUBECONFIG": str(control_plane.admin.kubeconfig)},
@@ -127,7 +127,7 @@ async def test_kubectl_describe_answers_why_a_pod_waits(
             timeout=60,
             check=True,
         )
-        assert "FailedScheduling" in done.stdout and words in done.stdout, done.stdout
+        assert "FailedScheduling" in result.stdout and words in result.stdout, result.stdout
 
 
 async def test_nothing_is_written_where_nothing_changes(

@@ -47,27 +47,27 @@ class Users:
 
     def are(self, phase: str, names: Iterable[str]) -> Callable[[object], bool]:
         """Whether all these pods are in a phase, whatever it is asked with."""
-        wanted = list(names)
-        return lambda _: self.phases(wanted).keys() == {phase}
+        expected = list(names)
+        return lambda _: self.phases(expected).keys() == {phase}
 
     def have_nodes(self, names: Iterable[str]) -> Callable[[object], bool]:
-        wanted = set(names)
+        expected = set(names)
 
         def all_bound(_: object) -> bool:
             listed = self._do(lambda client: client.get(PODS, fieldSelector="spec.nodeName!="))
-            return wanted <= {item["metadata"]["name"] for item in listed["items"]}
+            return expected <= {item["metadata"]["name"] for item in listed["items"]}
 
         return all_bound
 
     def keep(self, items: Iterable[Json]) -> Callable[[object], bool]:
         """Recreate missing pods, as their controller does. True once all of them run."""
-        wanted = {item["metadata"]["name"]: item for item in items}
+        expected = {item["metadata"]["name"]: item for item in items}
 
         async def look(client: ApiClient) -> bool:
             there = {item["metadata"]["name"]: item for item in (await client.get(PODS))["items"]}
-            await client.create(*(wanted[name] for name in wanted.keys() - there.keys()))
+            await client.create(*(expected[name] for name in expected.keys() - there.keys()))
             return all(
-                name in there and there[name]["status"]["phase"] == "Running" for name in wanted
+                name in there and there[name]["status"]["phase"] == "Running" for name in expected
             )
 
         return lambda _: self._do(look)

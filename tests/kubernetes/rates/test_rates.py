@@ -24,9 +24,9 @@ def bench(*options: str | Path) -> subprocess.CompletedProcess[str]:
 
 def runs(binaries: Binaries, *options: str | Path) -> dict[str, dict[str, Any]]:
     size = ("--servers", binaries.folder, "--nodes", "10", "--pods", str(PODS), "--shards", "2")
-    done = bench(*size, *options, "-o", "json")
-    assert done.returncode == 0, done.stderr
-    return {run["scheduler"]: run for run in json.loads(done.stdout)["runs"]}
+    result = bench(*size, *options, "-o", "json")
+    assert result.returncode == 0, result.stderr
+    return {run["scheduler"]: run for run in json.loads(result.stdout)["runs"]}
 
 
 def test_gangs_that_wait_are_bound_and_the_cost_of_each_process_is_told(

@@ -93,15 +93,15 @@ def _go_build(target: Path, package: str) -> None:
         str(target),
     ]
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, package],
         cwd=MODULE,
         env=environment,
         preexec_fn=die_with_parent(),
         check=False,
     )
-    if done.returncode != 0:
-        sys.exit(f"`go build {package}` in {MODULE} failed with {done.returncode}")
+    if result.returncode != 0:
+        sys.exit(f"`go build {package}` in {MODULE} failed with {result.returncode}")
 
 
 def _options() -> str:

@@ -161,9 +161,15 @@ def test_jobs_ask_for_more_than_gpus(walls: bool) -> None:
         for item in operation.items
         if item["kind"] == "Job"
     ]
-    wanted = {"hostPort", "podAntiAffinity", "resourceClaims", "persistentVolumeClaim", "launcher"}
+    expected = {
+        "hostPort",
+        "podAntiAffinity",
+        "resourceClaims",
+        "persistentVolumeClaim",
+        "launcher",
+    }
     reports = [json.dumps(job) for job in jobs]
-    for what in wanted:
+    for what in expected:
         assert any(what in text for text in reports) is (
             what != "persistentVolumeClaim" or not walls
         )

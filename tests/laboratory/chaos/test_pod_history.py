@@ -30,15 +30,15 @@ def told(history: PodHistory, *states: tuple[str, bool]) -> list[str]:
     """Kinds of events, for a pod on a node in these (phase, being deleted)."""
     events: list[ClusterEvent] = []
     for phase, leaving in states:
-        seen = pod_of(pod("a", node="n", phase=phase, leaving=leaving))
-        events += history.take(seen, TASK, 1.0)
+        observed = pod_of(pod("a", node="n", phase=phase, leaving=leaving))
+        events += history.take(observed, TASK, 1.0)
     assert all((e.tasks, e.nodes, e.uids) == (["1.0"], ["n"], ["uid-job"]) for e in events)
     return [event.kind for event in events]
 
 
 def test_a_life_is_told_once_however_often_it_is_seen() -> None:
-    seen = [("Pending", False), ("Running", False), ("Running", False), ("Succeeded", False)]
-    assert told(PodHistory(), *seen, *seen[-1:]) == ["bind", "start", "succeeded"]
+    observed = [("Pending", False), ("Running", False), ("Running", False), ("Succeeded", False)]
+    assert told(PodHistory(), *observed, *observed[-1:]) == ["bind", "start", "succeeded"]
 
 
 def test_a_bind_says_what_is_written_on_the_pod_of_its_devices() -> None:
@@ -68,10 +68,10 @@ def test_a_bind_says_what_is_written_on_the_pod_of_its_devices() -> None:
 def test_a_bind_says_what_kais_marks_on_the_pod_say_of_its_gpus(
     notes: dict[str, str], labels: dict[str, str], gpus: Things
 ) -> None:
-    seen = orjson.loads(bytes(pod("a", node="n", annotations=notes, scheduler="kai-scheduler")))
-    seen["metadata"]["labels"] = labels
-    seen["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "2"
-    [bind, *_] = PodHistory().take(pod_of(orjson.dumps(seen)), TASK, 1.0)
+    observed = orjson.loads(bytes(pod("a", node="n", annotations=notes, scheduler="kai-scheduler")))
+    observed["metadata"]["labels"] = labels
+    observed["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "2"
+    [bind, *_] = PodHistory().take(pod_of(orjson.dumps(observed)), TASK, 1.0)
     assert bind.gpus == [gpus]
 
 

@@ -16,7 +16,7 @@ COMMAND += ["--post-limit", "0"]  # how long others wait on a busy machine is no
 
 
 def test_nothing_is_lost_and_nothing_is_done_twice_whatever_is_killed() -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "laboratory.cli", *COMMAND],
         env={**os.environ, "COLUMNS": "200"},
         capture_output=True,
@@ -24,12 +24,12 @@ def test_nothing_is_lost_and_nothing_is_done_twice_whatever_is_killed() -> None:
         timeout=300,
         check=False,
     )
-    print(done.stderr)  # noqa: T201 - the timeline, shown where it fails
-    assert done.stdout, "it came to no verdict"
-    result = json.loads(done.stdout.splitlines()[-1])
+    print(completed.stderr)  # noqa: T201 - the timeline, shown where it fails
+    assert completed.stdout, "it came to no verdict"
+    result = json.loads(completed.stdout.splitlines()[-1])
     print(json.dumps(result, indent=1))  # noqa: T201 - figures, shown by pytest -s
     assert result["violations"] == []
-    assert done.returncode == 0
+    assert completed.returncode == 0
     assert result["seeds"] == 1
     assert result["tasks_bound"] > 100
     killed = {kind.split()[1] for kind in result["faults"] if kind.startswith("kill")}

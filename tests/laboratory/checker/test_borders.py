@@ -68,11 +68,11 @@ def test_an_older_partition_does_not_come_after_a_newer_one() -> None:
 
 def test_what_a_border_forbids_depends_on_the_mode() -> None:
     borders = RowOwnership()
-    seen = {}
+    observed = {}
     for revision, mode in enumerate(("none", "soft", "hard")):
         put(borders, revision, {0: [0], 1: [1]}, mode=mode)
-        seen[mode] = [level for level in (1, 2, 3, 4) if borders.foreign("0", at(1, level))]
-    assert seen == {"none": [], "soft": [1, 3], "hard": [1, 2, 3, 4]}
+        observed[mode] = [level for level in (1, 2, 3, 4) if borders.foreign("0", at(1, level))]
+    assert observed == {"none": [], "soft": [1, 3], "hard": [1, 2, 3, 4]}
 
 
 def test_a_history_in_which_a_taker_was_too_early_is_found_wrong(tmp_path: Path) -> None:

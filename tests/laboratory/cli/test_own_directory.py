@@ -66,7 +66,7 @@ def test_a_run_uses_a_directory_of_its_own_and_removes_it(
     trace = tmp_path / "jobs.csv"
     rows = [f"{number},{100 + number},8" for number in range(4)]
     trace.write_text("\n".join(["submit,duration,gpus", *rows]))
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "laboratory.cli", *COMMANDS[name].format(trace=trace).split()],
         env=os.environ | {"TMPDIR": str(short_dir)},
         capture_output=True,
@@ -76,8 +76,8 @@ def test_a_run_uses_a_directory_of_its_own_and_removes_it(
     )
     # Other work on the machine may make a recovery take longer than its bound.
     ends_with = (0, 1) if name == "chaos measure" else (0,)
-    assert done.returncode in ends_with, done.stdout + done.stderr
-    assert "Error" not in done.stderr
+    assert result.returncode in ends_with, result.stdout + result.stderr
+    assert "Error" not in result.stderr
     assert list(short_dir.iterdir()) == []
 
 

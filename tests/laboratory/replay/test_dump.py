@@ -151,8 +151,8 @@ def test_a_list_as_kubectl_writes_it_of_a_real_cluster() -> None:
         "default/waits-1": {"Pending": 1},
     }
     assert "1 node(s) were unschedulable" in result.pod_groups["default/waits-1"]["reasons"]
-    wanted = ShardedRun(shards=2, mode=Mode.SOFT, seed=0)
-    several = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
+    expected = ShardedRun(shards=2, mode=Mode.SOFT, seed=0)
+    several = run_sharded(replay_case.policy, replay_case.recorded, expected, name=replay_case.id)
     assert several.tasks == result.tasks
     phases = [group["phase"] for group in several.pod_groups.values()]
     assert phases == ["Running", "Inqueue"]

@@ -52,7 +52,7 @@ def spec_of(count: int, device_class: str = DRIVER) -> Json:
 
 def claim(name: str, count: int = 1, *, on: str = "", devices: list[int] | None = None) -> Json:
     """A claim; with ``devices`` of a node it is allocated, and pod ``NAME-0`` uses it."""
-    made: Json = {
+    item: Json = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {"name": name, "namespace": "default"},
@@ -64,11 +64,11 @@ def claim(name: str, count: int = 1, *, on: str = "", devices: list[int] | None 
         ]
         field = {"key": "metadata.name", "operator": "In", "values": [on]}
         selector = {"nodeSelectorTerms": [{"matchFields": [field]}]}
-        made["status"] = {
+        item["status"] = {
             "allocation": {"devices": {"results": results}, "nodeSelector": selector},
             "reservedFor": [{"resource": "pods", "name": f"{name}-0", "uid": f"{name}-0"}],
         }
-    return made
+    return item
 
 
 def template(name: str, count: int, device_class: str = DRIVER) -> Json:
@@ -84,19 +84,19 @@ def claiming(
     name: str, of: Json, *, on: str = "", team: str = "team", created: str = "", **spec: Any
 ) -> list[Json]:
     """A pod with this claim, or one of this template, in a PodGroup of its own."""
-    made = pod(f"{name}-0", name, on=on)
+    item = pod(f"{name}-0", name, on=on)
     field = "resourceClaimName" if of["kind"] == "ResourceClaim" else "resourceClaimTemplateName"
-    made["spec"]["resourceClaims"] = [{"name": "gpus", field: of["metadata"]["name"]}]
-    made["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpus"}]
+    item["spec"]["resourceClaims"] = [{"name": "gpus", field: of["metadata"]["name"]}]
+    item["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpus"}]
     mine = group(name, 1, **({"created": created} if created else {}))
     mine["spec"] |= {"queue": team, **spec}
-    return objects({"podGroups": [mine], "pods": [made]})
+    return objects({"podGroups": [mine], "pods": [item]})
 
 
 def team(name: str = "team", **gpu: float) -> list[Json]:
-    made = queue(name)
-    made["spec"]["resources"]["gpu"] = FREE | gpu
-    return objects({"queues": [made]})
+    item = queue(name)
+    item["spec"]["resources"]["gpu"] = FREE | gpu
+    return objects({"queues": [item]})
 
 
 def nodes(*names: str) -> list[Json]:

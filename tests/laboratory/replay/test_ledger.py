@@ -129,7 +129,7 @@ def test_a_statement_tells_the_rules_of_every_tier_that_decided(
         judge(self, action, operations)
         entries = at_once(self.ledger.read_log("0", count=1000))
         commits = (entry for entry in entries if isinstance(entry, CommitEntry))
-        reasons.extend(done.reason for entry in commits for done in entry.accepted)
+        reasons.extend(result.reason for entry in commits for result in entry.accepted)
 
     def decide(statement: WorldStatement, tasks: dict[str, TaskInfo]) -> None:
         statement.evict(tasks["low-0"], "preempt (gang, pdb): for ns/g-0")

@@ -13,15 +13,15 @@ SEEDS = 60
 
 def test_the_ledger_accepts_what_sessions_in_a_row_decide() -> None:
     """A refusal is an error of the replay (see test_ledger); here is none."""
-    done: Counter[str] = Counter()
+    completed: Counter[str] = Counter()
     for seed in range(SEEDS):
         draw = Random(seed)
         tree = draw.random() < 0.3
         items = cluster(draw, tree=tree)
         for result in sessions(case(*items, under=policy_of(draw, tree=tree)), 3):
-            done["bound"] += len(result.binds)
-            done["evicted"] += len(result.evicted)
-            done["promised"] += len(result.pipelined)
+            completed["bound"] += len(result.binds)
+            completed["evicted"] += len(result.evicted)
+            completed["promised"] += len(result.pipelined)
             assert not result.binds.keys() & result.pipelined.keys(), seed
             assert not result.binds.keys() & set(result.evicted), seed
-    assert min(done.values()) > 5, done
+    assert min(completed.values()) > 5, completed

@@ -29,8 +29,8 @@ FOUR = [node(f"n{i}") for i in range(4)]
 
 def sharded(*items: Json, mode: Mode = Mode.NONE, seed: int = 0, shards: int = 2) -> ReplayResult:
     replay_case = case(*items, under=UNDER)
-    wanted = ShardedRun(shards=shards, mode=mode, seed=seed)
-    return run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
+    expected = ShardedRun(shards=shards, mode=mode, seed=seed)
+    return run_sharded(replay_case.policy, replay_case.recorded, expected, name=replay_case.id)
 
 
 def test_shards_start_as_much_as_one_session() -> None:
@@ -76,8 +76,8 @@ def test_victims_are_no_fewer_than_there_are(shards: int, monkeypatch: pytest.Mo
     items += gang("whole", pods=5, cpu=4, queue="poor")
     under = policy("allocate, reclaim", "priority", "gang", "predicates", "proportion")
     replay_case = case(*items, under=under)
-    wanted = ShardedRun(shards=shards, mode=Mode.SOFT, seed=0)
-    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
+    expected = ShardedRun(shards=shards, mode=Mode.SOFT, seed=0)
+    result = run_sharded(replay_case.policy, replay_case.recorded, expected, name=replay_case.id)
     assert len(result.evicted) == 20
     assert len(result.binds) == 5
 
@@ -103,8 +103,8 @@ def test_devices_that_are_claimed_count_against_their_queue(shards: int) -> None
     counts = {"capacity.DynamicResourceAllocationEnable": True}
     plugins = [{"name": "gang"}, {"name": "capacity", "arguments": counts}]
     replay_case = case(*items, under={"actions": "allocate", "tiers": [{"plugins": plugins}]})
-    wanted = ShardedRun(shards=shards, mode=Mode.SOFT, seed=0)
-    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
+    expected = ShardedRun(shards=shards, mode=Mode.SOFT, seed=0)
+    result = run_sharded(replay_case.policy, replay_case.recorded, expected, name=replay_case.id)
     assert len(result.binds) == 2
 
 
@@ -112,8 +112,8 @@ def test_without_allocate_nobody_gets_idle_room() -> None:
     replay_case = case(
         *FOUR, *gang("waits", pods=1), under=policy("backfill", "gang", "predicates")
     )
-    wanted = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
-    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
+    expected = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
+    result = run_sharded(replay_case.policy, replay_case.recorded, expected, name=replay_case.id)
     assert result.binds == {}
     assert result.pod_groups["ns/waits"]["phase"] == "Inqueue"
 
@@ -121,8 +121,8 @@ def test_without_allocate_nobody_gets_idle_room() -> None:
 def test_without_gang_members_start_one_by_one() -> None:
     """Under a policy that keeps no gangs the ledger keeps none either."""
     replay_case = case(*FOUR[:1], *gang("wide", pods=6), under=policy("allocate", "predicates"))
-    wanted = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
-    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
+    expected = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
+    result = run_sharded(replay_case.policy, replay_case.recorded, expected, name=replay_case.id)
     assert len(result.binds) == 4
     assert sharded(*FOUR[:1], *gang("wide", pods=6)).binds == {}
 
@@ -149,8 +149,8 @@ def test_room_is_made_and_taken() -> None:
     ]
     under = policy("allocate, preempt", "priority", "gang", "conformance", "predicates")
     replay_case = case(*items, under=under)
-    wanted = ShardedRun(shards=2, mode=Mode.SOFT, seed=0)
-    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
+    expected = ShardedRun(shards=2, mode=Mode.SOFT, seed=0)
+    result = run_sharded(replay_case.policy, replay_case.recorded, expected, name=replay_case.id)
     assert set(result.binds) == {"ns/top-0"}
     assert len(result.evicted) == 2
     assert result.pod_groups["ns/top"] == {"phase": "Running", "reasons": []}
@@ -173,8 +173,8 @@ def test_a_podgroup_without_pods_is_admitted_and_counts() -> None:
     under = policy("enqueue, allocate", "gang", "predicates", "capacity")
     small = queue("small", capability={"cpu": "4"})
     replay_case = case(*FOUR, small, *groups, under=under)
-    wanted = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
-    result = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
+    expected = ShardedRun(shards=2, mode=Mode.NONE, seed=0)
+    result = run_sharded(replay_case.policy, replay_case.recorded, expected, name=replay_case.id)
     phases = {name: report["phase"] for name, report in result.pod_groups.items()}
     assert phases.pop("ns/part") == "Inqueue"
     assert sorted(phases.values()) == ["Inqueue", "Pending"]
@@ -214,6 +214,6 @@ def test_a_device_is_of_who_has_it(shards: int) -> None:
     items = [machine, *sharing("has", on="n0", has="b"), *sharing("one"), *sharing("two")]
     replay_case = case(*items, under=under)
     [alone] = sessions(replay_case)
-    wanted = ShardedRun(shards=shards, mode=Mode.NONE, seed=1)
-    together = run_sharded(replay_case.policy, replay_case.recorded, wanted, name=replay_case.id)
+    expected = ShardedRun(shards=shards, mode=Mode.NONE, seed=1)
+    together = run_sharded(replay_case.policy, replay_case.recorded, expected, name=replay_case.id)
     assert len(alone.binds) == len(together.binds) == 1

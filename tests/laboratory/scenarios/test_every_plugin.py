@@ -44,16 +44,16 @@ def test_every_plugin_is_drawn_in_the_tests_seeds() -> None:
 def test_nobody_is_left_who_could_wait_for_ever() -> None:
     """A drawn policy may let a job in nowhere: all are deleted in the end."""
     for seed in DRAWN[:6]:
-        wanted = scenario(seed)
-        named = {item["metadata"]["name"] for wish in wanted.wishes for item in wish.items}
+        expected = scenario(seed)
+        named = {item["metadata"]["name"] for wish in expected.wishes for item in wish.items}
         jobs = {
             item["metadata"]["name"]
-            for wish in wanted.wishes
+            for wish in expected.wishes
             for item in wish.items
             if item["kind"] in ("Job", "PodGroup")
         }
-        last = max(wish.at for wish in wanted.wishes)
-        deleted = {w.delete.name for w in wanted.wishes if w.delete is not None and w.at == last}
+        last = max(wish.at for wish in expected.wishes)
+        deleted = {w.delete.name for w in expected.wishes if w.delete is not None and w.at == last}
         assert jobs == deleted & named
 
 

@@ -56,9 +56,9 @@ def test_a_share_of_the_seeds_has_a_kai_policy_and_no_other() -> None:
 def test_every_plugin_is_drawn() -> None:
     drawn, changing = set[str](), 0
     for seed in KAI:
-        wanted = scenario(seed)
-        changing += bool(wanted.policy_changes)
-        for policy in policies(wanted):
+        expected = scenario(seed)
+        changing += bool(expected.policy_changes)
+        for policy in policies(expected):
             parsed = parse_policy(policy)
             assert parsed.dialect is Dialect.KAI
             drawn |= {option.name for tier in parsed.tiers for option in tier}
@@ -67,8 +67,8 @@ def test_every_plugin_is_drawn() -> None:
 
 
 def test_everything_that_kai_has_is_drawn() -> None:
-    wanted = [scenario(seed) for seed in SOME]
-    groups = [group["spec"] for one in wanted for group in of(one, "PodGroup")]
+    expected = [scenario(seed) for seed in SOME]
+    groups = [group["spec"] for one in expected for group in of(one, "PodGroup")]
     assert all(group["queue"] for group in groups)
     trees = [group["subGroups"] for group in groups if "subGroups" in group]
     assert any("parent" in sub for tree in trees for sub in tree)
@@ -79,13 +79,13 @@ def test_everything_that_kai_has_is_drawn() -> None:
         "non-preemptible",
     }
     assert any("topologyConstraint" in group for group in groups)
-    pods = [pod["metadata"] for one in wanted for pod in of(one, "Pod")]
+    pods = [pod["metadata"] for one in expected for pod in of(one, "Pod")]
     marks = {key for pod in pods for key in pod["annotations"]}
     assert {GROUP_NAME, "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"} <= marks
     assert {SUB_GROUP, QUEUE_LABEL} <= {key for pod in pods for key in pod["labels"]}
-    queues = [queue["spec"] for one in wanted for queue in of(one, "Queue")]
+    queues = [queue["spec"] for one in expected for queue in of(one, "Queue")]
     assert {queue.get("parentQueue", "") for queue in queues} == {"", "all", "half"}
-    assert any(of(one, "Job") for one in wanted), "ours work beside them"
+    assert any(of(one, "Job") for one in expected), "ours work beside them"
 
 
 def test_queues_change_while_jobs_run() -> None:
@@ -100,13 +100,13 @@ def test_queues_change_while_jobs_run() -> None:
 
 
 def test_nodes_queues_and_groups_leave_the_node_pool_and_come_back() -> None:
-    seen: dict[str, list[bool]] = {"Node": [], "Queue": [], "PodGroup": []}
+    observed: dict[str, list[bool]] = {"Node": [], "Queue": [], "PodGroup": []}
     for seed in SOME:
         for wish in scenario(seed).wishes:
             for item in wish.items:
-                if item["kind"] in seen:
-                    seen[item["kind"]].append(POOL in item["metadata"].get("labels", {}))
-    for kind, outside in seen.items():
+                if item["kind"] in observed:
+                    observed[item["kind"]].append(POOL in item["metadata"].get("labels", {}))
+    for kind, outside in observed.items():
         assert {True, False} == set(outside), kind
 
 
@@ -121,28 +121,28 @@ def test_usage_over_time_is_drawn() -> None:
 
 def test_what_is_submitted_again_under_its_name_is_the_same_pod() -> None:
     for seed in SOME:
-        seen: dict[str, Item] = {}
+        observed: dict[str, Item] = {}
         for pod in of(scenario(seed), "Pod"):
             name = pod["metadata"]["name"]
-            assert seen.setdefault(name, pod["spec"]) == pod["spec"], (seed, name)
+            assert observed.setdefault(name, pod["spec"]) == pod["spec"], (seed, name)
 
 
 def test_a_scenario_without_a_story_has_nothing_of_it() -> None:
     """A group goes with its pods, a pod of its own alone, a queue with its changes."""
-    wanted = scenario(KAI[0])
-    stories = wanted.stories()
+    expected = scenario(KAI[0])
+    stories = expected.stories()
     kinds = {story.partition(" ")[0] for story in stories}
     assert {"PodGroup", "Queue", "Job"} <= kinds
     for story in stories:
-        assert story not in wanted.without({story}).stories()
+        assert story not in expected.without({story}).stories()
 
 
 def test_nobody_is_left_who_could_wait_for_ever() -> None:
     for seed in SOME[:6]:
-        wanted = scenario(seed)
-        last = max(wish.at for wish in wanted.wishes)
-        deleted = {w.delete.name for w in wanted.wishes if w.delete is not None and w.at == last}
-        jobs = [item for wish in wanted.wishes for item in wish.items]
+        expected = scenario(seed)
+        last = max(wish.at for wish in expected.wishes)
+        deleted = {w.delete.name for w in expected.wishes if w.delete is not None and w.at == last}
+        jobs = [item for wish in expected.wishes for item in wish.items]
         names = {
             job["metadata"]["name"]
             for job in jobs

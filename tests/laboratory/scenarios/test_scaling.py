@@ -178,7 +178,7 @@ def _both_wait(order: Order) -> dict[int, int] | None:
         return None
     slot = 3  # the first resource after cpu, memory and pods
     held = {q: info.allocated.get(slot, 0) // 1000 for q, info in infos.items()}
-    wanted = {q: info.requested.get(slot, 0) // 1000 for q, info in infos.items()}
-    if any(wanted[q] - held[q] <= 0 for q in infos):
+    expected = {q: info.requested.get(slot, 0) // 1000 for q, info in infos.items()}
+    if any(expected[q] - held[q] <= 0 for q in infos):
         return None
     return held

@@ -26,11 +26,11 @@ SEEDS = (13, 23, 70, 92)
 def test_nodes_are_drained_while_workers_and_leaders_die() -> None:
     happened: Counter[str] = Counter()
     for seed in SEEDS:
-        wanted = scenario(seed)
-        assert wanted.drains
-        if {fault.kind for fault in wanted.faults} >= KILLS:
+        expected = scenario(seed)
+        assert expected.drains
+        if {fault.kind for fault in expected.faults} >= KILLS:
             happened["killed"] += 1
-        played = play(wanted)
+        played = play(expected)
         assert played.broken == []
         happened += played.simulation.timeline.struck
     names = ("killed", "drained", "evicted on request", "eviction refused: BUSY")

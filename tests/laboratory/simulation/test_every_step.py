@@ -40,16 +40,16 @@ SEEDS = (44, 43, 45)
 @cache
 def _calm(seed: int) -> tuple[Scenario, Counter[str]]:
     """Only a worker dies besides; and how often each event happens then."""
-    wanted = replace(
+    expected = replace(
         scenario(seed),
         faults=(Fault(FaultKind.WORKER_KILLED, at=0.2),),
         faulty=False,
         network=CALM,
         standby=seed % 2 == 0,
     )
-    simulation = build(wanted)
+    simulation = build(expected)
     simulation.run(until=UNTIL)
-    return wanted, simulation.happened
+    return expected, simulation.happened
 
 
 LONG = ("take the leadership", "bind")
@@ -65,14 +65,14 @@ def test_coordinator_dies_before_and_after(step: str) -> None:
     died = 0
     for number, name in enumerate(STEPS[step]):
         for label in (name, f"{name} asked", f"{name} answered"):
-            wanted, happened = _calm(SEEDS[number % len(SEEDS)])
+            expected, happened = _calm(SEEDS[number % len(SEEDS)])
             many = happened[label]
             middle = (many + 1) // 2
             for which in sorted({1, middle} if THOROUGH else {middle}) if many else ():
                 for before in (True, False) if THOROUGH else (random.random() < 0.5,):
-                    played = play(wanted, crash=(label, which, before))
+                    played = play(expected, crash=(label, which, before))
                     how = f"{'before' if before else 'after'} {label}, number {which}"
-                    assert not played.broken, f"{wanted.seed}, {how}: {played.broken[0]}"
-                    assert len(played.simulation.incarnations) > 1 + wanted.standby, how
+                    assert not played.broken, f"{expected.seed}, {how}: {played.broken[0]}"
+                    assert len(played.simulation.incarnations) > 1 + expected.standby, how
                     died += 1
     assert died, f"nothing of {STEPS[step]} happens"

@@ -48,8 +48,8 @@ ANY_LOOSE = """
 def evicting(*first: int) -> Iterator[Scenario]:
     """All that evict, with these seeds before the others."""
     for seed in (*first, *range(SEEDS)):
-        if (wanted := scenario(seed)).evicting:
-            yield wanted
+        if (expected := scenario(seed)).evicting:
+            yield expected
 
 
 # --- what happens -----------------------------------------------------------------------------
@@ -58,21 +58,21 @@ def evicting(*first: int) -> Iterator[Scenario]:
 @pytest.mark.all
 @pytest.mark.timeout(300)  # 12 s of processor time
 def test_every_moment_of_a_victim_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: Counter[str] = Counter()
-    wanted = (
+    observed: Counter[str] = Counter()
+    expected = (
         *("its bind was on its way", "a binding one is refused", "gang kept", "guarantee kept"),
         "gang kept beside one that may break",
         *("of a changed job", "takeover", "ended well", "late report", "late answer to a stop"),
         "twice evicted",
     )
-    _watch_books(monkeypatch, seen)
-    _watch_late(monkeypatch, seen)
-    _watch_ledger(monkeypatch, seen)
+    _watch_books(monkeypatch, observed)
+    _watch_late(monkeypatch, observed)
+    _watch_ledger(monkeypatch, observed)
     for one in evicting(238, 53, 23, 101):
         build(one).run(until=UNTIL)
-        if all(seen[name] for name in wanted):
+        if all(observed[name] for name in expected):
             return
-    raise AssertionError([name for name in wanted if not seen[name]])
+    raise AssertionError([name for name in expected if not observed[name]])
 
 
 def _watch_books(monkeypatch: pytest.MonkeyPatch, seen: Counter[str]) -> None:
@@ -163,8 +163,8 @@ def test_a_victim_may_be_of_a_class_that_its_evictor_has_not_read_yet() -> None:
 def _calm() -> tuple[Scenario, Counter[str], Evicted, float]:
     """A run that evicts, and in which nothing else goes wrong: how often each event happens, who is
     evicted first, and when."""
-    for wanted in evicting():
-        calm = replace(wanted, faults=(), faulty=False, network=CALM)
+    for expected in evicting():
+        calm = replace(expected, faults=(), faulty=False, network=CALM)
         simulation = build(calm)
         reports: list[tuple[Evicted, float]] = []
 
@@ -193,12 +193,12 @@ LONGER = ("stop asked", "report answered")
 )
 def test_the_coordinator_dies_around_an_eviction(name: str) -> None:
     """Outside of CI before or after each, drawn anew in each run; see tests/examples.py."""
-    wanted, happened, _, _ = _calm()
+    expected, happened, _, _ = _calm()
     assert happened[name]
     for which in sorted({1, (happened[name] + 1) // 2}):
         for before in (True, False) if THOROUGH else (random.random() < 0.5,):
-            played = play(wanted, crash=(name, which, before))
-            how = f"{wanted.seed}, {'before' if before else 'after'} {name} {which}"
+            played = play(expected, crash=(name, which, before))
+            how = f"{expected.seed}, {'before' if before else 'after'} {name} {which}"
             assert not played.broken, f"{how}: {played.broken[0]}"
             assert len(played.simulation.incarnations) > 1, how
 
@@ -210,12 +210,12 @@ def test_a_turn_is_lost_while_a_victim_of_its_job_leaves(monkeypatch: pytest.Mon
     """The records that are read again have a victim as leaving. By chance one run in several
     hundred meets that, so here the cluster is away while one leaves, and workers die that may have
     a turn of its job."""
-    seen: Counter[str] = Counter()
-    _watch_books(monkeypatch, seen)
-    for wanted in evicting(119):
-        played = play(wanted, inspect=_LosesTurns())
-        assert not played.broken, f"{wanted.seed}: {played.broken[0]}"
-        if seen["known from a reread"]:
+    observed: Counter[str] = Counter()
+    _watch_books(monkeypatch, observed)
+    for expected in evicting(119):
+        played = play(expected, inspect=_LosesTurns())
+        assert not played.broken, f"{expected.seed}: {played.broken[0]}"
+        if observed["known from a reread"]:
             return
     raise AssertionError("no seed shows it")
 
@@ -245,18 +245,18 @@ class _LosesTurns:
 
 def _meanwhile(*, after: float, wish: UserRequest) -> ScenarioResult:
     """The same run, but for one wish of a user so long after the first eviction."""
-    wanted, _, _, now = _calm()
-    at = now - build(wanted).timeline.now + after
-    played = play(replace(wanted, wishes=(*wanted.wishes, replace(wish, at=at))))
-    assert not played.broken, f"{wanted.seed}, {after} s after: {played.broken[0]}"
+    expected, _, _, now = _calm()
+    at = now - build(expected).timeline.now + after
+    played = play(replace(expected, wishes=(*expected.wishes, replace(wish, at=at))))
+    assert not played.broken, f"{expected.seed}, {after} s after: {played.broken[0]}"
     return played
 
 
 @pytest.mark.parametrize("after", [0.0, 0.004, 0.03, 0.06])
 @pytest.mark.parametrize("whose", ["victim", "preemptor"])
 def test_a_job_is_deleted_while_its_victim_leaves(after: float, whose: str) -> None:
-    wanted, _, evicted, _ = _calm()
-    core = build(wanted)
+    expected, _, evicted, _ = _calm()
+    core = build(expected)
     core.run(until=_calm()[3] + 0.001)
     state = core.core.order.known(evicted.jid if whose == "victim" else evicted.by)
     assert state is not None
@@ -265,16 +265,16 @@ def test_a_job_is_deleted_while_its_victim_leaves(after: float, whose: str) -> N
 
 @pytest.mark.parametrize("after", [0.0, 0.03])
 def test_the_node_of_a_victim_goes(after: float) -> None:
-    wanted, _, evicted, now = _calm()
-    simulation = build(wanted)
+    expected, _, evicted, now = _calm()
+    simulation = build(expected)
     simulation.run(until=now + 0.001)
     name = simulation.core.names[evicted.rows[0]]
-    back = UserRequest(now - build(wanted).timeline.now + 0.3, (node(int(name[1:])),))
-    again = replace(wanted, wishes=(*wanted.wishes, back))
-    at = now - build(wanted).timeline.now + after
+    back = UserRequest(now - build(expected).timeline.now + 0.3, (node(int(name[1:])),))
+    again = replace(expected, wishes=(*expected.wishes, back))
+    at = now - build(expected).timeline.now + after
     gone = UserRequest(at, (), Key("Node", "", name))
     played = play(replace(again, wishes=(*again.wishes, gone)))
-    assert not played.broken, f"{wanted.seed}: {played.broken[0]}"
+    assert not played.broken, f"{expected.seed}: {played.broken[0]}"
 
 
 # --- it can fail ------------------------------------------------------------------------------
@@ -284,8 +284,8 @@ def _caught(*rules: str, first: int) -> bool:
     """``first``: a seed that showed it when this was written."""
     return any(
         broken.rule.startswith(rules)
-        for wanted in evicting(first)
-        for broken in play(wanted).broken
+        for expected in evicting(first)
+        for broken in play(expected).broken
     )
 
 

@@ -75,8 +75,8 @@ def test_who_followed_knows_what_who_recovers_knows(
 ) -> None:
     """At a few moments a follower that began earlier takes the leadership, in the midst of
     everything."""
-    wanted = scenario(LARGE_EVERY * seed + LARGE_EVERY - 1)
-    policy = parse_policy(wanted.policy) if wanted.policy else DEFAULT_POLICY
+    expected = scenario(LARGE_EVERY * seed + LARGE_EVERY - 1)
+    policy = parse_policy(expected.policy) if expected.policy else DEFAULT_POLICY
     followers: list[LogFollowerCore] = []
     changes = read = checked = 0
 
@@ -92,7 +92,7 @@ def test_who_followed_knows_what_who_recovers_knows(
 
     for name in ("commit", "record", "store"):
         monkeypatch.setattr(MemoryLedger, name, _after(getattr(MemoryLedger, name), changed))
-    assert not play(wanted).broken
+    assert not play(expected).broken
     assert read > 100
     assert checked > 1
 

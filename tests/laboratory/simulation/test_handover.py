@@ -71,20 +71,20 @@ def test_every_job_ends_and_no_promise_breaks_while_nodes_change_hands(mode: Mod
 
 def test_what_makes_it_hard_does_happen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the runs above would prove little."""
-    seen: Counter[str] = Counter()
+    observed: Counter[str] = Counter()
     waits_for, restore = Handover.waits_for, Handover.restore
 
     def counted(self: Handover, workers: Mapping[int, ShardState]) -> list[int] | None:
         result = waits_for(self, workers)
         for giver in result or ():
             open_calls = [c for c in workers[giver].calls if c <= self._last_call]
-            seen["statements under way"] += bool(open_calls)
-            seen["an older view"] += not open_calls
+            observed["statements under way"] += bool(open_calls)
+            observed["an older view"] += not open_calls
         return result
 
     def restored(self: Handover, put: PutPartition, *, at: str) -> None:
         restore(self, put, at=at)
-        seen["successor between the phases"] += bool(self.moving)
+        observed["successor between the phases"] += bool(self.moving)
 
     monkeypatch.setattr(Handover, "waits_for", counted)
     monkeypatch.setattr(Handover, "restore", restored)
@@ -94,7 +94,7 @@ def test_what_makes_it_hard_does_happen(monkeypatch: pytest.MonkeyPatch) -> None
         moved += simulation.core.tally.nodes_moved
     assert moved > 20
     for what in ("statements under way", "an older view", "successor between the phases"):
-        assert seen[what] > 0, (what, seen)
+        assert observed[what] > 0, (what, observed)
 
 
 # --- it finds what it is there to find --------------------------------------------------------

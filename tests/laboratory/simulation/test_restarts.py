@@ -36,9 +36,9 @@ def restarts(played: ScenarioResult) -> Counter[str]:
 def test_pods_begin_anew_whatever_dies() -> None:
     counter: Counter[str] = Counter()
     for seed in SEEDS:
-        wanted = scenario(seed)
-        assert wanted.restarts
-        played = play(wanted)
+        expected = scenario(seed)
+        assert expected.restarts
+        played = play(expected)
         assert played.broken == []
         counter += restarts(played)
     assert all(counter[name] for name in ("SUCCEEDED", "FAILED", "evicted")), counter

@@ -49,8 +49,8 @@ def _seed_with(*kinds: FaultKind) -> int:
 
 def test_messages_alone_make_another_history() -> None:
     """The same objects and faults, another seed for the delays."""
-    wanted = scenario(7)
-    first, other = play(wanted), play(replace(wanted, seed=8))
+    expected = scenario(7)
+    first, other = play(expected), play(replace(expected, seed=8))
     assert first.notes.lines != other.notes.lines
 
 

@@ -24,13 +24,13 @@ BOUND = SILENT_LEASES * LEASE_SECONDS
     ],
 )
 def test_who_leads_after_it(kind: FaultKind, seconds: float, leaders: int) -> None:
-    wanted = replace(
+    expected = replace(
         scenario(4),
         network=CALM,
         faulty=False,
         standby=True,
         faults=(Fault(kind, at=0.3, seconds=seconds),),
     )
-    played = play(wanted)
+    played = play(expected)
     assert not played.broken
     assert max(incarnation.term for incarnation in played.simulation.incarnations) == leaders

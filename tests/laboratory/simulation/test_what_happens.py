@@ -84,24 +84,24 @@ def _run_until_seen(seen: Counter[str], *names: str, first: tuple[int, ...]) -> 
 
 
 def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: Counter[str] = Counter()
+    observed: Counter[str] = Counter()
     replaced, put = JobBook._replace, ClusterPartition.put_node
 
     def counted_send(send: Send) -> Send:
         async def sent(self: MemoryLedger, batch: Any) -> Any:
             reply = await send(self, batch)
-            seen[f"{reply.verdict.name} {type(batch).__name__}"] += 1
+            observed[f"{reply.verdict.name} {type(batch).__name__}"] += 1
             return reply
 
         return sent
 
     def counted_replaced(self: JobBook, state: JobState, job: Job) -> None:
-        seen[f"member, {state.status.name}"] += 1
+        observed[f"member, {state.status.name}"] += 1
         replaced(self, state, job)
 
     def counted_put(self: ClusterPartition, node: Node) -> None:
         shards = self._dispatcher.shards.values()
-        seen["cordoned"] += node.row in self.nodes and any(s.open_turns for s in shards)
+        observed["cordoned"] += node.row in self.nodes and any(s.open_turns for s in shards)
         put(self, node)
 
     for name in ("commit", "record", "store"):
@@ -109,7 +109,7 @@ def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.M
     monkeypatch.setattr(JobBook, "_replace", counted_replaced)
     monkeypatch.setattr(ClusterPartition, "put_node", counted_put)
     _run_until_seen(
-        seen,
+        observed,
         *("RUN CommitBatch", "RUN StatusBatch", "RUN IntakeBatch", "EPOCH CommitBatch"),
         *("EPOCH StatusBatch", "EPOCH IntakeBatch", "member, OPEN", "member, DONE", "cordoned"),
         first=(24, 17, 10, 36),
@@ -117,33 +117,33 @@ def test_changes_meet_open_turns_and_restarts_meet_writers(monkeypatch: pytest.M
 
 
 def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: Counter[str] = Counter()
+    observed: Counter[str] = Counter()
     drop, members, leaving = JobBook.drop_job, JobBook.drop_members, JobBook.put_leaving
     late, resolve, never = JobBook._late, JobBook._resolve_leaving, Coordinator.stopped
 
     def counted_drop(self: JobBook, jid: int) -> None:
         if (state := self.jobs.get(jid)) is not None:
-            seen[state.status.name] += 1
-            seen["unread"] += state.unread
-            seen.update({f"job with {TaskState(s).name}" for s in state.states})
+            observed[state.status.name] += 1
+            observed["unread"] += state.unread
+            observed.update({f"job with {TaskState(s).name}" for s in state.states})
         drop(self, jid)
 
     def counted_members(self: JobBook, tasks: Iterable[tuple[int, int]]) -> None:
         gone = list(tasks)
         for jid, tix in gone:
-            seen[f"member {TaskState(self.jobs[jid].states[tix]).name}"] += 1
+            observed[f"member {TaskState(self.jobs[jid].states[tix]).name}"] += 1
         members(self, gone)
 
     def counted_leaving(self: JobBook, job: Job, states: bytearray) -> None:
-        seen["recovered"] += 1
+        observed["recovered"] += 1
         leaving(self, job, states)
 
     def counted_late(self: JobBook, state: JobState, outcome: Outcome) -> None:
-        seen[f"late {outcome.code.name}"] += 1
+        observed[f"late {outcome.code.name}"] += 1
         late(self, state, outcome)
 
     def counted_resolve(self: JobBook, jid: int, states: bytearray) -> None:
-        seen["reread"] += jid in self.departures.jobs
+        observed["reread"] += jid in self.departures.jobs
         resolve(self, jid, states)
 
     def counted_never(
@@ -153,7 +153,7 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
         unknown: list[tuple[int, int]],
     ) -> list[StatusItem]:
         items = never(self, tasks, uids, unknown)
-        seen["never held"] += len(items)
+        observed["never held"] += len(items)
         return items
 
     monkeypatch.setattr(JobBook, "drop_job", counted_drop)
@@ -163,7 +163,7 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(JobBook, "_resolve_leaving", counted_resolve)
     monkeypatch.setattr(Coordinator, "stopped", counted_never)
     _run_until_seen(
-        seen,
+        observed,
         *(status.name for status in SchedulingStatus),
         *(f"job with {state.name}" for state in TaskState),
         *("unread", "recovered", "reread", "never held", "late PLACED", "late STALE"),
@@ -175,10 +175,10 @@ def test_deletions_meet_every_moment_of_a_job(monkeypatch: pytest.MonkeyPatch) -
 def test_paused_worker_wakes_deposed_and_commits_nothing() -> None:
     """Promise 4: its shard has another owner by then; what it sends is refused as a whole."""
     for seed in seeds(29):
-        wanted = scenario(seed)
-        if all(fault.kind is not FaultKind.WORKER_PAUSED for fault in wanted.faults):
+        expected = scenario(seed)
+        if all(fault.kind is not FaultKind.WORKER_PAUSED for fault in expected.faults):
             continue
-        simulation = build(wanted)
+        simulation = build(expected)
         verdicts: Counter[str] = Counter()
         _count_verdicts(simulation.ledger, verdicts)
         simulation.run(until=UNTIL)

@@ -201,15 +201,15 @@ def terms_of(task: TaskInfo, *, anti: bool) -> list[PodTerm]:
 
 def allowed(session: Session, task: TaskInfo, row: int) -> bool:
     """The rules as one would read them aloud."""
-    world, wanted = session.world, terms_of(task, anti=False)
+    world, expected = session.world, terms_of(task, anti=False)
     labels = world.node(row).labels
-    group = [t for t in world.tasks() if t.row >= 0 and all(meant(w, t) for w in wanted)]
-    somewhere = any(w.topology_key in world.node(t.row).labels for w in wanted for t in group)
-    for term in wanted:
+    group = [t for t in world.tasks() if t.row >= 0 and all(meant(w, t) for w in expected)]
+    somewhere = any(w.topology_key in world.node(t.row).labels for w in expected for t in group)
+    for term in expected:
         if term.topology_key not in labels:
             return False
         there = [t for t in in_domain(session, term.topology_key, row) if t in group]
-        if not there and (somewhere or not all(meant(w, task) for w in wanted)):
+        if not there and (somewhere or not all(meant(w, task) for w in expected)):
             return False
     for term in terms_of(task, anti=True):
         if any(meant(term, t) for t in in_domain(session, term.topology_key, row)):

@@ -15,14 +15,14 @@ LIMIT = other_jobs.LOOKED_AT
 @given(st.lists(st.integers(0, LIMIT + 5), min_size=1, max_size=30))
 def test_everybody_is_looked_at_in_the_end(there: list[int]) -> None:
     counts, window = np.array(there, np.int64), Window()
-    seen = np.zeros(len(there), np.bool_)
+    observed = np.zeros(len(there), np.bool_)
     for _ in range(len(there)):
         chosen = window.of(counts)
         assert np.array_equal(window.of(counts), chosen), "one turn looks at the same, if often"
         assert counts[chosen].sum() <= LIMIT or chosen.sum() == 1
-        seen |= chosen
+        observed |= chosen
         window.go_on()
-    assert seen.all()
+    assert observed.all()
 
 
 def test_few_are_looked_at_at_once() -> None:

@@ -85,11 +85,11 @@ def check(table: ResidentTable, snapshot: Snapshot) -> None:
     for row in range(ROWS + 1):
         there = {jid for (jid, _), (_, at, *_) in truth.items() if at == row}
         assert table.jids_on(row) == sorted(there)
-    wanted = (S.BOUND, S.RUNNING)
+    expected = (S.BOUND, S.RUNNING)
     counts = [0] * ROWS
     for state, row, *_ in truth.values():
-        counts[row] += state in wanted
-    assert table.counts(wanted, ROWS).tolist() == counts
+        counts[row] += state in expected
+    assert table.counts(expected, ROWS).tolist() == counts
 
 
 @dataclass

@@ -70,8 +70,8 @@ print(methods_of(ShardActor) == before[0], inspect.signature(ShardActor.begin) =
 def test_what_ray_does_to_the_actors_class_does_not_count() -> None:
     """A worker computes it after Ray has loaded the class, a coordinator before."""
     command = [sys.executable, "-c", _IN_RAY]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
-    assert done.stdout == "True False\n", "its signature is another, its methods are the same"
+    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    assert result.stdout == "True False\n", "its signature is another, its methods are the same"
 
 
 def test_every_message_between_coordinator_and_worker_counts() -> None:

@@ -283,8 +283,8 @@ def test_own_entries_of_the_log_may_come_before_the_reply() -> None:
     worker = worker_of(view)
     batch = asked(worker.on_turns([turn(2)], now=NOW))
     fresh = Rows([0], [used(2)])
-    done = Committed(1, Verdict.COMMITTED, 0, batch.statements[0].core, [], [])
-    worker.on_log([CommitEntry("5-0", "0", EPOCH, 1, [done], [], fresh)])
+    result = Committed(1, Verdict.COMMITTED, 0, batch.statements[0].core, [], [])
+    worker.on_log([CommitEntry("5-0", "0", EPOCH, 1, [result], [], fresh)])
     worker.on_log([CommitEntry("6-0", "1", EPOCH, 1, [], [], Rows([0], [used(3, version=3)]))])
     worker.on_reply(accept(batch, {0: used(2)}))
     assert view.column("used", CPU).tolist() == [3000]

@@ -94,7 +94,7 @@ print(own_wire(), digest(map(description, [*SENT, *STORED, int | None | str | li
 
 def test_it_is_the_same_in_every_process_and_under_every_hash_seed() -> None:
     def printed(seed: str) -> str:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-c", _PRINT],
             env=os.environ | {"PYTHONHASHSEED": seed},
             capture_output=True,
@@ -102,6 +102,6 @@ def test_it_is_the_same_in_every_process_and_under_every_hash_seed() -> None:
             timeout=60,
             check=True,
         )
-        return done.stdout
+        return result.stdout
 
     assert len({printed(seed) for seed in ("0", "1", "4711")}) == 1

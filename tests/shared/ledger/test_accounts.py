@@ -45,15 +45,15 @@ async def place(desk: Desk, jid: int, tasks: list[int], rows: list[int], **more:
 async def test_the_life_of_a_task(desk: Desk) -> None:
     await desk.store(job(7, Group(-1, 1), Group(0, 1)))
     await place(desk, 7, [3], [1], group=1)
-    seen = []
+    observed = []
     for state in (S.BOUND, S.RUNNING, S.RELEASING, S.SUCCEEDED):
         reply = await desk.record(StatusItem(state, 7, [3], [1]))
         assert reply.applied == [[3]]
         snapshot = await desk.ledger.snapshot()
         groups = [group.held for group in snapshot.jobs[7].groups]
-        seen.append(((await desk.slots(1))[CPU][1:4], snapshot.queues[ROOT].used, groups))
+        observed.append(((await desk.slots(1))[CPU][1:4], snapshot.queues[ROOT].used, groups))
     full = {CPU: 1000, PODS: 1}
-    assert seen == [
+    assert observed == [
         ((1000, 0, 0), full, [1, 1]),
         ((1000, 0, 0), full, [1, 1]),
         ((1000, 0, 1000), full, [1, 1]),

@@ -329,8 +329,8 @@ class Model:
         }
         for at in {*results, *used, *promised}:
             offered = self.offers.get(at[:2], (0, 0))[at[2]]
-            wanted = (offered, used[at], 0, releasing[at], promised[at])
-            assert results.get(at, (0,) * 5) == wanted, at
+            expected = (offered, used[at], 0, releasing[at], promised[at])
+            assert results.get(at, (0,) * 5) == expected, at
 
 
 @dataclass
@@ -384,8 +384,8 @@ class Play:
         )
         reply = await self.desk.commit(s, writer=rng.choice(("0", "1")))
         verdict = reply.answers[0].verdict
-        wanted = model.verdict(jid, held, promise=promise, victims=victims)
-        assert (V.COMMITTED if verdict in ACCEPTED else verdict) is wanted
+        expected = model.verdict(jid, held, promise=promise, victims=victims)
+        assert (V.COMMITTED if verdict in ACCEPTED else verdict) is expected
         if verdict not in ACCEPTED:
             self.refused += 1
             return

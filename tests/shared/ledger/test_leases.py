@@ -164,10 +164,10 @@ async def test_an_old_copy_is_not_blessed(place: LeaseLedger) -> None:
     milliseconds, _, number = tail.partition("-")
     ledger = place.ledger
     assert isinstance(ledger, RedisLedger)
-    for seen in (f"{int(milliseconds) + 1}-0", f"{milliseconds}-{int(number) + 1}"):
+    for observed in (f"{int(milliseconds) + 1}-0", f"{milliseconds}-{int(number) + 1}"):
         ledger._newest = "0"
         with pytest.raises(LedgerBehind):
-            await ledger.bless(epoch, after=seen)
+            await ledger.bless(epoch, after=observed)
     ledger._newest = "0"
     assert await ledger.bless(epoch, after=tail) == run
 

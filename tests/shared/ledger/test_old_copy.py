@@ -79,24 +79,24 @@ async def old_copy(place: CopiedLedger) -> str:
     restore = place.copy()
     for _ in range(3):
         await ledger.claim("0", leader=leader)
-    seen = await ledger.log_tail()
+    observed = await ledger.log_tail()
     restore()
-    return seen
+    return observed
 
 
 async def test_claims_in_an_old_copy_do_not_hide_what_it_lacks(place: CopiedLedger) -> None:
     """A follower that reads on in it finds nothing, however many claim; and a process that saw more
     rejects it."""
-    seen = await old_copy(place)
+    observed = await old_copy(place)
     ledger = place.client()
     before = await ledger.log_tail()
     leader = await ledger.claim(COORDINATOR)
     for _ in range(5):
         await ledger.claim("0", leader=leader)
-    assert await ledger.read_log(seen) == []
+    assert await ledger.read_log(observed) == []
     assert await ledger.log_tail() == before
     with pytest.raises(LedgerBehind):
-        await place.client().bless(leader, after=seen)
+        await place.client().bless(leader, after=observed)
     assert await ledger.log_tail() == before
 
 
@@ -104,27 +104,27 @@ async def test_a_copy_that_somebody_accepted_is_still_old_to_who_saw_more(
     place: CopiedLedger,
 ) -> None:
     """Its log ends later than the one that was lost, and what was seen in that is not in it."""
-    seen = await old_copy(place)
+    observed = await old_copy(place)
     ledger = place.client()
     leader = await ledger.claim(COORDINATOR)
     await ledger.bless(leader)
     for _ in range(5):
         await ledger.claim("0", leader=leader)
-    entries = await place.client().read_log(seen)
+    entries = await place.client().read_log(observed)
     assert [e.writer for e in entries if isinstance(e, EpochEntry)] == [COORDINATOR, *"0" * 5]
     with pytest.raises(LedgerBehind):
-        await place.client().bless(leader, after=seen)
+        await place.client().bless(leader, after=observed)
     assert await place.client().bless(leader, after=entries[-1].id)
 
 
 async def test_which_entries_a_log_has(place: CopiedLedger) -> None:
-    seen = await old_copy(place)
+    observed = await old_copy(place)
     ledger = place.client()
     leader = await ledger.claim(COORDINATOR)
     await ledger.bless(leader)
     await ledger.claim("0", leader=leader)
     entries = [entry.id for entry in await ledger.read_log("0")]
-    assert not await ledger.has_entry(seen), "newer ones do not show it"
+    assert not await ledger.has_entry(observed), "newer ones do not show it"
     for known in ("0", *entries):
         assert await ledger.has_entry(known)
     await ledger.trim(log_before=entries[-1])

@@ -441,8 +441,8 @@ class LedgerPair:
         snapshot = await self.real.snapshot()
         assert plain_snapshot(snapshot) == plain_snapshot(await self.memory.snapshot())
         check_records(snapshot, add_up(snapshot, REQUESTS, THINGS))
-        wanted = list(range(JOBS))
-        assert await self.real.read_tasks(wanted) == await self.memory.read_tasks(wanted)
+        expected = list(range(JOBS))
+        assert await self.real.read_tasks(expected) == await self.memory.read_tasks(expected)
 
     def follow(self, entries: list[LogEntry]) -> None:
         gone = (TaskState.PENDING,)

@@ -195,7 +195,7 @@ def test_any_interleaving_keeps_the_promises() -> None:
         LedgerMachine.server.kill()
         shutil.rmtree(path, ignore_errors=True)
     print(dict(LedgerMachine.seen))  # noqa: T201
-    wanted = ("bound", "zombies", "evicted", "reborn", *TROUBLE)
-    missing = [what for what in wanted if not LedgerMachine.seen[what]]
+    expected = ("bound", "zombies", "evicted", "reborn", *TROUBLE)
+    missing = [what for what in expected if not LedgerMachine.seen[what]]
     if settings().derandomize:  # elsewhere the examples are new ones, and a third as many
         assert missing == [], "too rare to show anything"

@@ -86,9 +86,9 @@ async def test_a_device_is_shared_by_memory_and_cores_until_one_of_them_is_used_
     """Three halves of the cores, and the memory of one alone: each dimension is a limit."""
     parts = PutClass(31, [(PODS, 1, 0)], b"", [ThingAsk(DEVICE, (300, 2), (1000, 5))])
     await desk.store(parts, job(7), job(8), job(9))
-    for jid, wanted in ((7, V.COMMITTED), (8, V.RECHECKED), (9, V.FIT)):
+    for jid, expected in ((7, V.COMMITTED), (8, V.RECHECKED), (9, V.FIT)):
         reply = await desk.commit(statement(jid, run([0], [0], cid=31)))
-        assert reply.answers[0].verdict is wanted, jid
+        assert reply.answers[0].verdict is expected, jid
     assert await things(desk) == {DEVICE: [(0, 600, 0, 0, 0), (0, 4, 0, 0, 0)]}
     wide = PutClass(32, [(PODS, 1, 0)], b"", [ThingAsk(DEVICE, (500, 1), (1000, 5))])
     await desk.store(wide)

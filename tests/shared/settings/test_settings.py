@@ -139,7 +139,7 @@ def test_every_setting_says_what_it_is() -> None:
 def test_reading_settings_loads_neither_ray_nor_numpy() -> None:
     heavy = "{'ray', 'numpy', 'aiohttp'}"
     code = f"import sys, shared.settings.settings; print(*(set(sys.modules) & {heavy}))"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
@@ -147,4 +147,4 @@ def test_reading_settings_loads_neither_ray_nor_numpy() -> None:
         check=True,
         env=os.environ,
     )
-    assert done.stdout.strip() == ""
+    assert result.stdout.strip() == ""

@@ -53,11 +53,11 @@ def test_an_error_that_ends_a_process_is_one_log_line() -> None:
         "warnings.warn('careful')\n"
         "raise ValueError('no')"
     )
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
     )
-    assert done.returncode == 1
-    warned, ended = [orjson.loads(line) for line in done.stderr.splitlines()]
+    assert result.returncode == 1
+    warned, ended = [orjson.loads(line) for line in result.stderr.splitlines()]
     assert "careful" in warned["event"]
     assert (ended["event"], ended["level"]) == ("Ended by an error: no", "critical")
     assert "ValueError: no" in ended["exception"]

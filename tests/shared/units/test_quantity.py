@@ -71,13 +71,13 @@ def test_exact_and_rounded_up(
 ) -> None:
     fraction = f".{part % 10**digits:0{digits}d}" if digits else ""
     number = Fraction(whole) + (Fraction(part % 10**digits, 10**digits) if digits else 0)
-    wanted = math.ceil(number * SUFFIXES[suffix] * (1 if resource == "memory" else 1000))
+    expected = math.ceil(number * SUFFIXES[suffix] * (1 if resource == "memory" else 1000))
     text = f"{whole}{fraction}{suffix}"
-    if wanted >= LIMIT:
+    if expected >= LIMIT:
         with pytest.raises(InvalidInput, match="too large"):
             amount(resource, text, "f")
     else:
-        assert amount(resource, text, "f") == wanted
+        assert amount(resource, text, "f") == expected
 
 
 @given(st.floats(0, 1e9, allow_nan=False))

@@ -96,10 +96,10 @@ class _Connection(asyncio.Protocol):
 def read_answer(data: bytes) -> tuple[HttpAnswer, bool] | None:
     """One whole answer, and whether the server closes the connection after it; None where more is
     to come. Raises ValueError."""
-    head, found, body = data.partition(b"\r\n\r\n")
+    head, separator, body = data.partition(b"\r\n\r\n")
     if len(data) > _LONGEST_ANSWER:
         raise ValueError("an answer of more than 8 MiB")
-    if not found:
+    if not separator:
         return None
     first, *lines = head.split(b"\r\n")
     version, _, rest = first.partition(b" ")

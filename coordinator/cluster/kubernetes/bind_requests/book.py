@@ -53,19 +53,19 @@ class BindRequestBook:
 
     def take(self, request: BindRequest) -> None:
         """A request as it is now."""
-        known = self._requests.get(request.key)
-        if known is None or known.request.metadata.uid != request.metadata.uid:
+        request_state = self._requests.get(request.key)
+        if request_state is None or request_state.request.metadata.uid != request.metadata.uid:
             self._requests[request.key] = KnownRequest(request, self._clock())
         elif _version(request) >= _version(
-            known.request
+            request_state.request
         ):  # our own write may be ahead of its watch
-            known.request = request
+            request_state.request = request
         self.wake(request.key)
 
     def drop(self, key: PodKey, uid: str) -> None:
         """A request that is gone."""
-        known = self._requests.get(key)
-        if known is not None and known.request.metadata.uid == uid:
+        request_state = self._requests.get(key)
+        if request_state is not None and request_state.request.metadata.uid == uid:
             del self._requests[key]
             self.wake(key)
 
@@ -84,7 +84,7 @@ class BindRequestBook:
 
     def asked(self) -> list[KnownRequest]:
         """The requests of binds that are open."""
-        return [known for key in self._asked if (known := self.of(key)) is not None]
+        return [request_state for key in self._asked if (request_state := self.of(key)) is not None]
 
     def wake(self, key: PodKey) -> None:
         """Something is new of the pod or of its request."""
@@ -99,12 +99,12 @@ class BindRequestBook:
     def waiting(self, keys: Iterable[PodKey]) -> Iterator[asyncio.Event]:
         """An event that is set once something is new of one of these pods."""
         event = asyncio.Event()
-        mine = dict.fromkeys(keys, event)
-        self._waiters |= mine
+        waiters = dict.fromkeys(keys, event)
+        self._waiters |= waiters
         try:
             yield event
         finally:
-            for key in mine:
+            for key in waiters:
                 if self._waiters.get(key) is event:
                     del self._waiters[key]
 
@@ -138,11 +138,11 @@ class BindRequestBook:
         self.complete, self.missing = True, False
 
     async def changed(self, kind: WatchedKind, item: list[tuple[bool, msgspec.Raw]]) -> None:
-        for gone, raw in item:
+        for deleted, raw in item:
             request = self._read(raw)
             if request is None:
                 continue
-            if gone:
+            if deleted:
                 self.drop(request.key, request.metadata.uid)
             else:
                 self.take(request)

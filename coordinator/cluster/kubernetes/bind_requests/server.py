@@ -40,14 +40,14 @@ class RequestServer:
         """Read the request; False where that is not possible."""
         self.looks += 1
         try:
-            found = await self._server.read(path_of(key))
+            body = await self._server.read(path_of(key))
         except ApiError as error:
             log.warning("Cannot look at a BindRequest", name="/".join(key), why=str(error))
             return False
-        if found is not None:
-            self._book.take(msgspec.convert(found, BindRequest))
-        elif (known := self._book.of(key)) is not None:
-            self._book.drop(key, known.request.metadata.uid)
+        if body is not None:
+            self._book.take(msgspec.convert(body, BindRequest))
+        elif (current := self._book.of(key)) is not None:
+            self._book.drop(key, current.request.metadata.uid)
         return True
 
     async def delete(self, request: BindRequest) -> DeletionResult:
@@ -65,8 +65,8 @@ class RequestServer:
                 self._book.drop(request.key, meta.uid)
                 return DeletionResult.GONE
             case HTTPStatus.CONFLICT | None:
-                known = await self.reread(request.key)
-                return DeletionResult.CHANGED if known else DeletionResult.UNKNOWN
+                was_read = await self.reread(request.key)
+                return DeletionResult.CHANGED if was_read else DeletionResult.UNKNOWN
             case _:
                 assert answer is not None
                 why = status_of(answer.body, answer.code).message

@@ -59,7 +59,7 @@ class StrayRequests:
             every = list(self._book)
             for at in range(0, len(every), SWEPT_AT_ONCE):
                 part = every[at : at + SWEPT_AT_ONCE]
-                await self._sweep([known.request for known in part if self._is_stray(known)])
+                await self._sweep([count.request for count in part if self._is_stray(count)])
                 await asyncio.sleep(0)
 
     async def _sweep(self, strays: Sequence[BindRequest]) -> None:

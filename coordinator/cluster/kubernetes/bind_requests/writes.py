@@ -149,17 +149,17 @@ class RequestWrites:
 
         async def one(i: int) -> None:
             row = call.rows[i]
-            known = None if row is None else self._book.of(row.key)
-            if known is not None:
-                await self.server.delete(known.request)
+            request_state = None if row is None else self._book.of(row.key)
+            if request_state is not None:
+                await self.server.delete(request_state.request)
 
         await self._writes.each(left, one)
 
     def _is_open(self, row: PodRow) -> bool:
-        known = self._book.of(row.key)
-        if known is None or not known.request.is_of(row):
+        request_state = self._book.of(row.key)
+        if request_state is None or not request_state.request.is_of(row):
             return False
-        return known.request.phase is BindPhase.WAITING
+        return request_state.request.phase is BindPhase.WAITING
 
     def _note(self, call: BindCall) -> None:
         for row, answer in zip(call.rows, call.answers, strict=True):
@@ -172,11 +172,13 @@ class RequestWrites:
         row = call.rows[i]
         assert row is not None
         for step in range(STEPS):
-            known = self._book.of(row.key)
-            if known is not None and self._waits(call, i, known):
+            request_state = self._book.of(row.key)
+            if request_state is not None and self._waits(call, i, request_state):
                 return step > 0
             again = await (
-                self._write(call, i, row) if known is None else self._settle(call, i, row, known)
+                self._write(call, i, row)
+                if request_state is None
+                else self._settle(call, i, row, request_state)
             )
             if not again:
                 break
@@ -232,10 +234,10 @@ class RequestWrites:
         """Do what a request asks for that is there, and that is more than to wait. True: decide
         anew."""
         request, node = known.request, call.requests.nodes[i]
-        wanted = request.asks(node, call.devices(i))
+        spec = request.asks(node, call.devices(i))
         if not request.is_of(row):  # of an earlier pod of this name
             return await self.server.delete(request) is not DeletionResult.UNKNOWN
-        if wanted and request.phase is not BindPhase.FAILED and self._has_node(node):
+        if spec and request.phase is not BindPhase.FAILED and self._has_node(node):
             return await self._look_up(call, i, row, known)
         if request.phase is BindPhase.SUCCEEDED:  # the pod says where, or the request is not true
             looked = await self._look(call, i, row)
@@ -244,7 +246,7 @@ class RequestWrites:
             call.answer(i, BindAnswer.OVER)
             return False
         if request.phase is BindPhase.FAILED:
-            return await self._take_back(call, i, row, request, refused=wanted)
+            return await self._take_back(call, i, row, request, refused=spec)
         self.counts.withdrawn += 1
         log.info("A BindRequest is withdrawn", pod=row.name, node=request.spec.selected_node)
         return await self._take_back(call, i, row, request, refused=False)

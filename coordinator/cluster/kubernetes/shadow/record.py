@@ -72,6 +72,6 @@ def trace_rows(lines: Iterable[bytes], *, hashed: bool = False) -> Iterator[tupl
                 job_of[uid].running.discard(uid)
     for job in sorted(jobs.values(), key=lambda job: job.submit):
         lasted = job.ended - job.started
-        known = job.ended and not job.running and lasted > 0
+        has_duration = job.ended and not job.running and lasted > 0
         queue = hashlib.sha256(job.queue.encode()).hexdigest()[:12] if hashed else job.queue
-        yield f"{job.submit:.3f}", f"{lasted:.3f}" if known else "", str(job.tasks), queue
+        yield f"{job.submit:.3f}", f"{lasted:.3f}" if has_duration else "", str(job.tasks), queue

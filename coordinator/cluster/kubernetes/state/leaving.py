@@ -46,17 +46,17 @@ class LeavingPods:
                 self._refused.pop(row.uid, None)
             return
         self._refused.pop(row.uid, None)
-        known = self._deleted.get(row.uid)
-        since = now if known is None else known.since
+        deleted_row = self._deleted.get(row.uid)
+        since = now if deleted_row is None else deleted_row.since
         grace = float(meta.deletion_grace_period_seconds or 0)
         self._deleted[row.uid] = _Deleted(row, since, grace, tuple(meta.finalizers or ()))
 
     def refused(self, row: PodRow, why: str, now: float) -> bool:
         """The server does not let the pod be evicted. Returns whether that is new."""
-        known = self._refused.get(row.uid)
-        since = now if known is None else known.since
+        refusal = self._refused.get(row.uid)
+        since = now if refusal is None else refusal.since
         self._refused[row.uid] = _RefusedEviction(row, since, now, why)
-        return known is None
+        return refusal is None
 
     def forget(self, row: PodRow) -> None:
         self._deleted.pop(row.uid, None)
@@ -67,18 +67,18 @@ class LeavingPods:
         for late in self._deleted.values():
             if late.row.jid < 0 or now < late.since + late.grace + OVERDUE_SECONDS:
                 continue
-            held = ", ".join(late.finalizers)
+            finalizers = ", ".join(late.finalizers)
             yield _overdue(
                 late.row,
-                OverdueObstacle.FINALIZER if held else OverdueObstacle.KUBELET,
+                OverdueObstacle.FINALIZER if finalizers else OverdueObstacle.KUBELET,
                 late.since,
                 grace=late.grace,
-                detail=held,
+                detail=finalizers,
             )
         for refused in self._refused.values():
             # One that nobody asks for any more is no victim.
-            asked = now < refused.last + OVERDUE_SECONDS
-            if refused.row.jid >= 0 and asked and now >= refused.since + OVERDUE_SECONDS:
+            asked_lately = now < refused.last + OVERDUE_SECONDS
+            if refused.row.jid >= 0 and asked_lately and now >= refused.since + OVERDUE_SECONDS:
                 yield _overdue(
                     refused.row, OverdueObstacle.REFUSED, refused.since, detail=refused.why
                 )

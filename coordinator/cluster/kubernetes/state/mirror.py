@@ -256,11 +256,11 @@ class Mirror:
 
     def _remove(self, key: ObjectKey, uid: str = "") -> None:
         """``uid`` "": whichever there is."""
-        known = self._known[key.kind]
-        before = known.get((key.namespace, key.name))
+        objects = self._known[key.kind]
+        before = objects.get((key.namespace, key.name))
         if before is None or uid not in ("", before):
             return
-        del known[key.namespace, key.name]
+        del objects[key.namespace, key.name]
         self._changed.pop(key, None)
         self._written.pop(key, None)
         self.quarantine.pop(key, None)

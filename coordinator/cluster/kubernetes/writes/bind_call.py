@@ -59,8 +59,8 @@ class BindCall:
         elif row.phase is Phase.SUCCEEDED:
             self.answer(i, BindAnswer.SUCCEEDED)
         elif row.node:
-            known = BindAnswer.ALREADY if row.node == node else BindAnswer.ELSEWHERE
-            self.answer(i, known, row.node)
+            answer = BindAnswer.ALREADY if row.node == node else BindAnswer.ELSEWHERE
+            self.answer(i, answer, row.node)
         else:
             return False
         return True

@@ -142,13 +142,13 @@ class ClusterLease:
         self._holder, sent = holder, self._clock()
         answer = await self._server.claim("GET", self.path, b"", JSON)
         if answer is not None and answer.code == HTTPStatus.OK:
-            found: Json = msgspec.json.decode(answer.body)
-            if self._is_anothers(found):
+            lease: Json = msgspec.json.decode(answer.body)
+            if self._is_anothers(lease):
                 return
-            last = (found["metadata"].get("annotations") or {}).get(LEDGER, "")
+            last = (lease["metadata"].get("annotations") or {}).get(LEDGER, "")
             if last not in ("", holder, self._void):
                 self.before = last
-            answer = await self._take(found)
+            answer = await self._take(lease)
         elif answer is not None and answer.code == HTTPStatus.NOT_FOUND:
             answer = await self._create()
         if answer is None:

@@ -320,10 +320,10 @@ class ApiWrites:
     async def read(self, path: str) -> dict[str, Any] | None:
         """An object as it is now; None where it does not exist. Raises ApiError."""
         try:
-            found: dict[str, Any] = msgspec.json.decode(await self._reader.get(path))
+            body: dict[str, Any] = msgspec.json.decode(await self._reader.get(path))
         except KindMissing:
             return None
-        return found
+        return body
 
     async def resources(self, api_version: str) -> frozenset[str]:
         """The names of resources and sub resources of a version. Raises ApiError."""

@@ -215,18 +215,18 @@ class _ActionRun:
 
     def _validator(self, job: KaiJob, asks: Amounts) -> Callable[[EvictionScenario], bool]:
         ssn, validate = self._ssn, self._action.validate
-        held: dict[int, Amounts] = {}
+        amounts: dict[int, Amounts] = {}
 
         def amounts_of(task: TaskInfo) -> Amounts:
-            return held[id(task)]
+            return amounts[id(task)]
 
         def valid(scenario: EvictionScenario) -> bool:
             tasks = scenario.tasks
             by_job: dict[int, list[TaskInfo]] = {}
             for task in tasks:
                 by_job.setdefault(task.job.job.jid, []).append(task)
-                if id(task) not in held:
-                    held[id(task)] = ssn.asked_by([task])
+                if id(task) not in amounts:
+                    amounts[id(task)] = ssn.asked_by([task])
             victims = [(other, by_job[other.job.job.jid]) for other in jobs_of(ssn, tasks)]
             return validate(Proposal(job=job, asks=asks, victims=victims, amounts_of=amounts_of))
 

@@ -17,15 +17,15 @@ def execute(ssn: KaiSession) -> None:
     usual = ssn.kai.options.default_staleness_grace_period
     for job in list(ssn.kai_jobs.values()):
         group = job.group
-        found = stale.judge(
+        verdict = stale.judge(
             stale=is_stale(job.root),
             since=group.stale_since,
             grace=usual if group.staleness_grace is None else group.staleness_grace,
             now=ssn.world.now,
         )
-        if found.since != group.stale_since:
-            ssn.stale[job.job.job.jid] = found.since
-        if found.evict:
+        if verdict.since != group.stale_since:
+            ssn.stale[job.job.job.jid] = verdict.since
+        if verdict.evict:
             evict(ssn, job)
 
 
@@ -38,6 +38,6 @@ def evict(ssn: KaiSession, job: KaiJob) -> bool:
     for task in list(job.root.tasks()):
         if task.status._value_ & bits:
             statement.evict(task, f"{NAME}: for {job.key}")
-    found = bool(statement.operations)
+    evicted = bool(statement.operations)
     statement.commit()
-    return found
+    return evicted

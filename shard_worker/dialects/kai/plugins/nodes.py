@@ -70,14 +70,14 @@ class NodePlacement:
         with_gpus = wants_gpus(task, world)
         strategy = self._gpu if with_gpus else self._cpu
         if with_gpus:
-            there, free = _gpus(world, rows, shares=strategy is Strategy.SPREAD)
+            allocatable, free = _gpus(world, rows, shares=strategy is Strategy.SPREAD)
         else:
-            there, free = _amounts(world, [CPU], rows)
+            allocatable, free = _amounts(world, [CPU], rows)
         match strategy:
             case Strategy.BINPACK:
-                return _packed(there, free)
+                return _packed(allocatable, free)
             case Strategy.SPREAD:
-                return np.where(there > 0, free / np.maximum(there, 1), 0.0)
+                return np.where(allocatable > 0, free / np.maximum(allocatable, 1), 0.0)
 
 
 def _strategy(option: PluginOption, resource: str) -> Strategy:
@@ -107,19 +107,19 @@ def _packed(there: Scores, free: Scores) -> Scores:
 
 def _amounts(world: World, slots: list[int], rows: NDArray[np.intp]) -> tuple[Scores, Scores]:
     """(what each row has, what nobody holds of it, what is leaving included)."""
-    there = _summed(lambda slot: world.view.column("allocatable", slot), slots, rows)
-    return there, _summed(world.future_idle, slots, rows)
+    allocatable = _summed(lambda slot: world.view.column("allocatable", slot), slots, rows)
+    return allocatable, _summed(world.future_idle, slots, rows)
 
 
 def _gpus(world: World, rows: NDArray[np.intp], *, shares: bool) -> tuple[Scores, Scores]:
     """As :func:`_amounts`, of GPUs: devices that nobody will be on; with ``shares`` also what is
     free of those in use."""
-    there, free = _amounts(world, gpu_slots(world), rows)
+    allocatable, free = _amounts(world, gpu_slots(world), rows)
     columns = device_columns(world)
     declared = columns.declared[rows] > 0
     parts = columns.free_parts[rows] // (WHOLE // ONE)
     by_device = parts if shares else columns.whole_later[rows] * ONE
-    return there, np.where(declared, by_device, free)
+    return allocatable, np.where(declared, by_device, free)
 
 
 def _summed(
@@ -145,8 +145,8 @@ def _kind(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:
     if wants_gpus(task, world) or wants_mig(task, world):
         return np.zeros(len(rows), np.float64)
     slots = [*gpu_slots(world), *(slot for slot, _ in mig_slots(world.view.slot_names))]
-    there = _summed(lambda slot: world.view.column("allocatable", slot), slots, rows)
-    return np.where(there > 0, 0.0, KIND)
+    allocatable = _summed(lambda slot: world.view.column("allocatable", slot), slots, rows)
+    return np.where(allocatable > 0, 0.0, KIND)
 
 
 def _nominated(task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:

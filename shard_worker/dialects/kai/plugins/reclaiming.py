@@ -120,9 +120,9 @@ def parts_of(
     core: list[TaskInfo] = []
     for pod_set in job.root.pod_sets():
         inside = set(pod_set.tasks)
-        mine = [task for task in tasks if task in inside]
-        core += mine[: pod_set.minimum]
-        for task in mine[pod_set.minimum :]:
+        inside_tasks = [task for task in tasks if task in inside]
+        core += inside_tasks[: pod_set.minimum]
+        for task in inside_tasks[pod_set.minimum :]:
             if moved_count or not task.status & ACTIVE:
                 yield [task]
     core = [task for task in core if moved_count or not task.status & ACTIVE]

@@ -64,15 +64,15 @@ class TopologyAware:
         if topology is None or limits is None:
             return []
         root = tree_of(topology, world, within)
-        asked = asked_by(tasks, world, own=self._session.preferred_rows())
+        request = asked_by(tasks, world, own=self._session.preferred_rows())
         start = common_domain(root, limits)
-        if not asked.fits(start):
+        if not request.fits(start):
             return []
-        ordered = in_order(start, asked, limits.deepest)
+        ordered = in_order(start, request, limits.deepest)
         if limits.preferred is not None:
             scores = level_scores(ordered, limits.preferred, world.size)
             self._scores[group.name] = scores * SCORE
-        domains = domains_to_try(ordered, asked, limits, _active_rows(group))
+        domains = domains_to_try(ordered, request, limits, _active_rows(group))
         return [_mask(domain, world.size) for domain in domains]
 
     def _score(self, task: TaskInfo, rows: NDArray[np.intp], world: World) -> Scores:

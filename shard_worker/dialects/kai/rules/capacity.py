@@ -81,7 +81,7 @@ def _exceeded(
     uid: str, bound: Bound, has: Amounts, asks: Amounts, may: Amounts
 ) -> OverCapacity | None:
     """A resource that is not asked for is not judged, even where its bound is exceeded already."""
-    for resource, held, asked, most in zip(RESOURCES, has, asks, may, strict=True):
-        if asked > 0 and not within(held + asked, most):
-            return OverCapacity(uid, bound, resource, held, asked, most)
+    for resource, used, requested, most in zip(RESOURCES, has, asks, may, strict=True):
+        if requested > 0 and not within(used + requested, most):
+            return OverCapacity(uid, bound, resource, used, requested, most)
     return None

@@ -61,6 +61,6 @@ def choose(
         used = WHOLE - room.future if room.is_shared else None
         return -score(used), not room.is_shared, not room.takes_now(part, promised=promised), at
 
-    taken = sorted(fitting, key=order)[:number]
-    now = all(rooms[at].takes_now(part, promised=promised) for at in taken)
-    return DeviceChoice(tuple(sorted(taken)), now)
+    chosen = sorted(fitting, key=order)[:number]
+    now = all(rooms[at].takes_now(part, promised=promised) for at in chosen)
+    return DeviceChoice(tuple(sorted(chosen)), now)

@@ -69,10 +69,10 @@ def _grown(
     domain = Domain(path, rows)
     level = len(path)
     if level < len(codes):
-        mine = codes[level][rows]
-        for code in np.unique(mine).tolist():
+        row_codes = codes[level][rows]
+        for code in np.unique(row_codes).tolist():
             below = (*path, values[level][code])
-            domain.children.append(_grown(below, rows[mine == code], codes, values))
+            domain.children.append(_grown(below, rows[row_codes == code], codes, values))
     return domain
 
 
@@ -160,18 +160,18 @@ def domains_to_try(root: Domain, asked: GroupRequest, limits: Limits, active: Ro
     same for all workers, which would meet in it.
     ``root``: ordered. ``active``: rows with tasks of the group; with a required level it stays in
     the domains that have them."""
-    found: list[Domain] = []
+    domains: list[Domain] = []
     for level in range(limits.deepest, limits.highest - 1, -1):
         fitting = [domain for domain in root.at_level(level) if asked.fits(domain)]
-        found += sorted(fitting, key=lambda domain: not asked.is_own(domain))
+        domains += sorted(fitting, key=lambda domain: not asked.is_own(domain))
     if limits.required is None or not len(active):
-        return found
+        return domains
     homes = [
         domain.path
         for domain in root.at_level(limits.required)
         if np.isin(active, domain.rows).any()
     ]
-    return [domain for domain in found if domain.path[: limits.required + 1] in homes]
+    return [domain for domain in domains if domain.path[: limits.required + 1] in homes]
 
 
 def level_scores(root: Domain, level: int, size: int) -> NDArray[np.float64]:

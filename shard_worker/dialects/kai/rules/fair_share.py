@@ -140,15 +140,15 @@ def _by_weight(
             part = everything * weight  # in parts of ``whole``
             need = peer.requestable - shares[peer.uid]
             if need * whole <= part:
-                given = need
+                granted = need
                 remainders.pop(peer, None)
                 another |= need * whole < part
             else:
-                given = part // (whole * unit) * unit
-                if (rest := part - given * whole) > 0:
+                granted = part // (whole * unit) * unit
+                if (rest := part - granted * whole) > 0:
                     remainders[peer] = Fraction(rest, whole)
-            shares[peer.uid] += given
-            left -= given
+            shares[peer.uid] += granted
+            left -= granted
     return left, remainders
 
 
@@ -176,7 +176,7 @@ def _by_remainder(
     """
     order = sorted(remainders, key=lambda claim: (-remainders[claim], claim.created, claim.uid))
     for claim in order:
-        given = min(unit, left)
-        shares[claim.uid] += given
-        left -= given
+        granted = min(unit, left)
+        shares[claim.uid] += granted
+        left -= granted
     return left

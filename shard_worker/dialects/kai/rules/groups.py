@@ -126,8 +126,8 @@ class SubGroupSet(Generic[T]):
 
     @property
     def order_key(self) -> OrderKey:
-        held = self.satisfied_members
-        return order_key(self.name, satisfied=self.satisfied, held=held, threshold=self.least)
+        satisfied = self.satisfied_members
+        return order_key(self.name, satisfied=self.satisfied, held=satisfied, threshold=self.least)
 
     def ordered(self) -> list[PodSet[T] | SubGroupSet[T]]:
         """The members in sub group order."""
@@ -164,12 +164,12 @@ def _of_set(group: SubGroupSet[T], simulated: bool) -> list[T]:
     missing = group.least - group.satisfied_members
     if missing <= 0:
         return next((tasks for m in group.ordered() if (tasks := _of(m, simulated))), [])
-    found: list[T] = []
+    ordered: list[T] = []
     for member in group.ordered():
         if missing and not member.satisfied and (tasks := _of(member, simulated)):
-            found += tasks
+            ordered += tasks
             missing -= 1
-    return found if not missing else []
+    return ordered if not missing else []
 
 
 def _of(member: PodSet[T] | SubGroupSet[T], simulated: bool) -> list[T]:
@@ -208,8 +208,8 @@ def tasks_to_evict(root: SubGroupSet[T]) -> list[T]:
 def _surplus_task(group: SubGroupSet[T]) -> list[T]:
     for member in reversed(group.ordered()):
         if isinstance(member, SubGroupSet):
-            if found := _surplus_task(member):
-                return found
+            if surplus := _surplus_task(member):
+                return surplus
         elif member.number(ACTIVE) > member.minimum:
             return _active(member)[-1:]
     return []
@@ -264,10 +264,10 @@ def elastic_class(root: SubGroupSet[T]) -> ElasticClass:
     """Classify a job: below the minimum of some pod set, at all minima, or above one."""
     above = False
     for pod_set in root.pod_sets():
-        held = pod_set.number(ACTIVE)
-        if held < pod_set.minimum:
+        active = pod_set.number(ACTIVE)
+        if active < pod_set.minimum:
             return ElasticClass.BELOW
-        above |= held > pod_set.minimum
+        above |= active > pod_set.minimum
     return ElasticClass.ABOVE if above else ElasticClass.AT
 
 

@@ -45,8 +45,8 @@ def reclaim_runtime(
 
 
 def _nearest(chain: Sequence[str], times: Times, default: float) -> float:
-    found = (time for queue in chain if (time := times.get(queue)) is not None)
-    return next(found, default)
+    runtimes = (time for queue in chain if (time := times.get(queue)) is not None)
+    return next(runtimes, default)
 
 
 def longest(times: Iterable[float | None], defaults: Iterable[float]) -> float:

@@ -151,9 +151,9 @@ class Comparison(NamedTuple):
 
 def compare(left: Candidate, right: Candidate) -> Comparison:
     """Which of two siblings goes first, and by which step."""
-    for step, mine, theirs in zip(OrderStep, left.key, right.key, strict=False):
-        if mine != theirs:
-            return Comparison(mine < theirs, step)  # type: ignore[operator]
+    for step, own_key, theirs in zip(OrderStep, left.key, right.key, strict=False):
+        if own_key != theirs:
+            return Comparison(own_key < theirs, step)  # type: ignore[operator]
     if _smaller_share(left, right) != _smaller_share(right, left):
         return Comparison(_smaller_share(left, right), OrderStep.ALLOCATABLE)
     return Comparison(left.age < right.age, OrderStep.AGE)

@@ -81,11 +81,11 @@ def _quota_holds(queue: QueueBalance, reclaimer: Reclaimer) -> bool:
 
 def may_lose(queues: Balances, reclaimer: Reclaimer, victim: str) -> bool:
     """Whether jobs of the victim's queue are looked at for this reclaimer at all."""
-    mine, theirs = leveled(queues, reclaimer.queue, victim)
-    if not all_within(mine.allocated.plus(reclaimer.asks), mine.quota):
+    own_path, theirs = leveled(queues, reclaimer.queue, victim)
+    if not all_within(own_path.allocated.plus(reclaimer.asks), own_path.quota):
         return not all_within(theirs.allocated, theirs.allocatable)
-    asked = [at for at, amount in enumerate(reclaimer.asks) if amount > 0]
-    bounded = [at for at in asked if theirs.quota[at] != UNLIMITED]
+    resources = [at for at, amount in enumerate(reclaimer.asks) if amount > 0]
+    bounded = [at for at in resources if theirs.quota[at] != UNLIMITED]
     below = any(theirs.allocated[at] < theirs.quota[at] for at in bounded)
     above = any(theirs.allocated[at] > theirs.quota[at] for at in bounded)
     return above or not below
@@ -107,10 +107,10 @@ def is_reclaimable(
         for uid in {victim.queue for victim in victims}
     }
     for victim in victims:
-        (mine, theirs), above = paths[victim.queue]
+        (own_path, theirs), above = paths[victim.queue]
         left = remaining.get(theirs.uid, theirs.allocated)
         # Checked before it is taken: the last part may push a queue below its share, as in KAI.
-        if not takes_from(mine, theirs, left, reclaimer.asks):
+        if not takes_from(own_path, theirs, left, reclaimer.asks):
             return False
         for queue in above:
             left = remaining.get(queue.uid, queue.allocated)
@@ -141,8 +141,8 @@ def _stays_emptier(
             if sibling.parent != own.parent or uid == own.uid:
                 continue
             for at in involved[uid] | _named(reclaimer.asks):
-                mine = own.fair_share[at], has[at]
-                if _fuller(mine, (sibling.fair_share[at], left[at]), multiplier):
+                own_amounts = own.fair_share[at], has[at]
+                if _fuller(own_amounts, (sibling.fair_share[at], left[at]), multiplier):
                     return False
         if not reclaimer.preemptible and not _quota_holds(own, reclaimer):
             return False
@@ -161,8 +161,8 @@ def _fuller(mine: tuple[int, int], theirs: tuple[int, int], multiplier: Fraction
 def leveled(queues: Balances, left: str, right: str) -> tuple[QueueBalance, QueueBalance]:
     """The two queues below the lowest one that is above both; where one is above the other, the
     last pair of their paths."""
-    mine, theirs = list(chain(queues, left))[::-1], list(chain(queues, right))[::-1]
-    pairs = list(zip(mine, theirs, strict=False))
+    left_path, theirs = list(chain(queues, left))[::-1], list(chain(queues, right))[::-1]
+    pairs = list(zip(left_path, theirs, strict=False))
     return next((pair for pair in pairs if pair[0].uid != pair[1].uid), pairs[-1])
 
 
@@ -201,10 +201,10 @@ def largest_parts(jobs: Sequence[Sequence[Amounts]]) -> LargestParts:
     for task in {task for job in jobs for task in job}:
         for of in range(3):
             for per in range(3):
-                known = ratios[of][per]
-                if known is None or not task[of]:
+                ratio = ratios[of][per]
+                if ratio is None or not task[of]:
                     continue
-                ratios[of][per] = max(known, Fraction(task[of], task[per])) if task[per] else None
+                ratios[of][per] = max(ratio, Fraction(task[of], task[per])) if task[per] else None
     return LargestParts(Amounts(*largest), tuple(map(tuple, ratios)))
 
 
@@ -218,8 +218,8 @@ def may_cost(
     more than a part beyond what it has above its bound."""
     groups: dict[str, tuple[QueueBalance, QueueBalance, list[LargestParts]]] = {}
     for leaf, parts in leaves.items():
-        mine, theirs = leveled(queues, reclaimer.queue, leaf)
-        groups.setdefault(theirs.uid, (mine, theirs, []))[2].append(parts)
+        own_path, theirs = leveled(queues, reclaimer.queue, leaf)
+        groups.setdefault(theirs.uid, (own_path, theirs, []))[2].append(parts)
     for at, amount in enumerate(lost):
         most = [_most_of(*group, asks=reclaimer.asks, at=at) for group in groups.values()]
         bounded = [part for part in most if part is not None]

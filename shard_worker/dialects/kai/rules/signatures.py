@@ -39,7 +39,7 @@ def covers(larger: Footprint, smaller: Footprint) -> bool:
     """Whether a job asks for at least as much: as many tasks, and for each task of the smaller one,
     in order, no less of anything."""
     return len(larger) >= len(smaller) and all(
-        mine.get(slot, 0) >= amount
-        for mine, theirs in zip(larger, smaller, strict=False)
+        larger_request.get(slot, 0) >= amount
+        for larger_request, theirs in zip(larger, smaller, strict=False)
         for slot, amount in theirs.items()
     )

@@ -55,17 +55,17 @@ def added(
     """The buckets with a sample of the moment ``at``, which is newer than all, and without those
     that no window needs any more; the oldest first."""
     since = kept_since(window, at)
-    kept = [bucket for bucket in buckets if bucket.last >= since]
+    recent = [bucket for bucket in buckets if bucket.last >= since]
     queues = {name: _sums(amounts) for name, amounts in held.items() if amounts != NOTHING}
     sample = UsageBucket(at, at, 1, _sums(capacity), queues)
     span = width(window, resolution, at)
-    if kept and kept[-1].first // span == at // span and kept[-1].first >= window.since(at):
-        kept[-1] = merged(kept[-1], sample)
+    if recent and recent[-1].first // span == at // span and recent[-1].first >= window.since(at):
+        recent[-1] = merged(recent[-1], sample)
     else:
-        kept.append(sample)
-    while len(kept) > LIMIT:
-        kept[:2] = [merged(kept[0], kept[1])]
-    return kept
+        recent.append(sample)
+    while len(recent) > LIMIT:
+        recent[:2] = [merged(recent[0], recent[1])]
+    return recent
 
 
 def merged(older: UsageBucket, newer: UsageBucket) -> UsageBucket:

@@ -24,9 +24,9 @@ def _wanting(group: Tree, tasks: set[TaskInfo]) -> Tree:
                 members.append(below)
             continue
         bits = ACTIVE._value_
-        kept = [task for task in member.tasks if task in tasks or task.status._value_ & bits]
-        if kept:
-            members.append(PodSet(member.name, min(member.minimum, len(kept)), kept))
+        waiting = [task for task in member.tasks if task in tasks or task.status._value_ & bits]
+        if waiting:
+            members.append(PodSet(member.name, min(member.minimum, len(waiting)), waiting))
     needed = None if group.needed is None else min(group.needed, len(members))
     return SubGroupSet(group.name, members, needed)
 

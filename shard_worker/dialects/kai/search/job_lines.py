@@ -166,8 +166,8 @@ class JobLines:
 
 def last_first(lines: Mapping[QueueState, VictimLine]) -> Iterator[VictimEntry]:
     """Take the jobs of all lines, the last in job order first."""
-    taken = (line.backwards() for line in lines.values())
-    return merge(*taken, key=order_of, reverse=True)
+    backwards = (line.backwards() for line in lines.values())
+    return merge(*backwards, key=order_of, reverse=True)
 
 
 def entry_of(ssn: KaiSession, job: KaiJob) -> Entry:

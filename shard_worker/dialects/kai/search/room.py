@@ -57,8 +57,8 @@ class _TaskKind:
             room = np.full(len(asks), self.number, np.int64)
             np.floor_divide(free[column], asks, out=room, where=asks > 0)
             np.minimum(counts, room, out=counts)
-        found: Amounts = np.maximum(counts, 0)
-        return found
+        free_counts: Amounts = np.maximum(counts, 0)
+        return free_counts
 
     def count_at(self, row: int, free: Sequence[int]) -> int:
         """:meth:`counts` of one row."""
@@ -156,12 +156,12 @@ class SearchRoom:
 
     def freed_by(self, task: Occupant) -> Freed:
         """Amounts of each column that the task's eviction frees."""
-        held = sum(amounts[0] for _, amounts in task.devices)
-        freed = self._freed.get((task.cid, held))
+        parts = sum(amounts[0] for _, amounts in task.devices)
+        freed = self._freed.get((task.cid, parts))
         if freed is None:
             requests = dict(task.requests)
-            freed = (*(requests.get(slot, 0) for slot in self._slots), held)
-            self._freed[task.cid, held] = freed
+            freed = (*(requests.get(slot, 0) for slot in self._slots), parts)
+            self._freed[task.cid, parts] = freed
         return freed
 
 
@@ -264,5 +264,5 @@ def _domains(labels: Sequence[str], level: int, world: World) -> Amounts:
     """A number for the domain of each row at a level; -1 where it lacks a label of any level."""
     codes = np.stack([world.view.label(label).codes[: world.size] for label in labels])
     numbers = np.unique(codes[: level + 1], axis=1, return_inverse=True)[1].reshape(-1)
-    found: Amounts = np.where((codes >= 0).all(axis=0), numbers, -1)
-    return found
+    numbered: Amounts = np.where((codes >= 0).all(axis=0), numbers, -1)
+    return numbered

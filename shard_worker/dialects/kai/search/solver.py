@@ -109,11 +109,11 @@ def least_cost(ssn: KaiSession, tasks: Sequence[TaskInfo]) -> Amounts:
     """Lower bound of the others' loss if the tasks are placed: their requests beyond everything
     free."""
     world = ssn.world
-    here = ssn.rows()
+    rows = ssn.rows()
     free = Amounts(
-        cpu=int(np.maximum(world.future_idle(CPU), 0)[here].sum()),
-        memory=int(np.maximum(world.future_idle(MEMORY), 0)[here].sum()),
-        gpu=int(gpu_room(world)[here].sum()),
+        cpu=int(np.maximum(world.future_idle(CPU), 0)[rows].sum()),
+        memory=int(np.maximum(world.future_idle(MEMORY), 0)[rows].sum()),
+        gpu=int(gpu_room(world)[rows].sum()),
     )
     missing = ssn.asked_of_nodes(tasks, at_least=True).minus(free)
     return Amounts(*(max(amount, 0) for amount in missing))
@@ -207,10 +207,10 @@ class _GeneratorRun:
     def _gpus_of(self, task: Occupant) -> int:
         if isinstance(task, UnreadTask):
             return task.gpus
-        known = self._held.get(id(task))
-        if known is None:
-            known = self._held[id(task)] = self._search.ssn.asked_of_nodes([task]).gpu
-        return known
+        gpus = self._held.get(id(task))
+        if gpus is None:
+            gpus = self._held[id(task)] = self._search.ssn.asked_of_nodes([task]).gpu
+        return gpus
 
 
 def _admits(room: SearchRoom, scenario: EvictionScenario) -> bool:

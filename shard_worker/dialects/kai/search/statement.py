@@ -82,12 +82,12 @@ class SearchStatement(WorldStatement):
         """Whether the task's devices are free for it. Whole devices of a node are alike: somebody
         who was promised them meanwhile takes others instead."""
         things, row = self._session.world.view.things, task.row
-        taken = self._devices(task, row)
-        if sorted(taken) == sorted(task.devices):
+        devices = self._devices(task, row)
+        if sorted(devices) == sorted(task.devices):
             return True
         if any(amounts != (WHOLE,) for _, amounts in task.devices):
             return False
-        free = [name for name, _ in taken]
+        free = [name for name, _ in devices]
         for name, _ in task.devices:
             if things.future_at(name, 1, row)[0] >= WHOLE:
                 if name in free:

@@ -41,11 +41,11 @@ class UnreadJob:
         amounts = columns.shapes[shape]
         lines = slice(begin, begin + len(amounts))
         rows = columns.table.column("row")[lines].tolist()
-        taken = columns.table.devices(lines)
+        devices_of_lines = columns.table.devices(lines)
         tasks = tuple(
-            UnreadTask(row, cid, requests, devices, held.gpu)
-            for row, (cid, requests), devices, held in zip(
-                rows, columns.classes[shape], taken, amounts, strict=True
+            UnreadTask(row, cid, requests, devices, amounts_held.gpu)
+            for row, (cid, requests), devices, amounts_held in zip(
+                rows, columns.classes[shape], devices_of_lines, amounts, strict=True
             )
         )
         return KaiEvictionUnit.unread(columns.jid.item(line), tasks, partial(self._jobs.job, line))
@@ -76,10 +76,10 @@ class UnreadJobs:
     def lines(self, may_be: VictimMask) -> Mapping[QueueState, Ints]:
         """Leaf -> the lines of those that may be victims, the first in job order first."""
         columns = self.columns
-        wanted = self._order[(self._left & may_be(columns))[self._order]]
-        ends = np.searchsorted(columns.leaf[wanted], np.arange(len(columns.leaves) + 1))
+        selected = self._order[(self._left & may_be(columns))[self._order]]
+        ends = np.searchsorted(columns.leaf[selected], np.arange(len(columns.leaves) + 1))
         return {
-            leaf: wanted[ends[at] : ends[at + 1]]
+            leaf: selected[ends[at] : ends[at + 1]]
             for at, leaf in enumerate(columns.leaves)
             if ends[at] < ends[at + 1]
         }

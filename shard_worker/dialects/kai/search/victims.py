@@ -79,13 +79,13 @@ class VictimOrder:
         tasks = tasks_to_evict(job.root)
         if not all(task.status & EVICTABLE for task in tasks):
             return
-        held = sum(pod_set.number(ACTIVE) for pod_set in job.root.pod_sets())
+        active = sum(pod_set.number(ACTIVE) for pod_set in job.root.pod_sets())
         # Of a job that goes at once there is no earlier unit that could stay.
-        at_once = len(tasks) == held and job.job.job.jid not in self._accepted
+        at_once = len(tasks) == active and job.job.job.jid not in self._accepted
         alone = at_once or is_surplus(job.root, tasks)
         self._units.append(KaiEvictionUnit(job, tuple(tasks), alone))
         self._gone[leaf] = self._gone[leaf].plus(self._ssn.asked_by(tasks))
-        if len(tasks) < held:
+        if len(tasks) < active:
             rest = without(job, tasks)
             self._accepted.add(job.job.job.jid)
             self._lines[leaf].put(entry_of(self._ssn, rest))

@@ -114,14 +114,14 @@ def _lacking(
     group: KaiPodGroup, parent: str, needed: int | None, pods: Mapping[str, int]
 ) -> tuple[str, int, int] | None:
     below = list(group.children(parent))
-    found = []
+    missing = []
     for sub in below:
         if not group.is_pod_set(sub):
             lacks = _lacking(group, sub.name, sub.min_sub_group, pods)
         else:
-            there, least = pods.get(sub.name, 0), sub.min_member or 0
-            lacks = (sub.name, there, least) if there < least else None
+            present, least = pods.get(sub.name, 0), sub.min_member or 0
+            lacks = (sub.name, present, least) if present < least else None
         if lacks is not None:
-            found.append(lacks)
+            missing.append(lacks)
     least = len(below) if needed is None else needed
-    return found[0] if len(below) - len(found) < least else None
+    return missing[0] if len(below) - len(missing) < least else None

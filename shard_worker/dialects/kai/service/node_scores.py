@@ -36,15 +36,15 @@ class NodePlacementScores:
 
     def rows(self, cls: TaskClass, view: NodeColumns, rows: Rows) -> NDArray[np.float64]:
         slots, spread = self._slots(cls, view)
-        there = np.zeros(len(view.column("used", CPU)[rows]))
-        used = there.copy()
+        capacity = np.zeros(len(view.column("used", CPU)[rows]))
+        used = capacity.copy()
         for slot in slots:
-            there += view.column("allocatable", slot)[rows]
+            capacity += view.column("allocatable", slot)[rows]
             # What is promised is taken already, as in a session (World.future_idle): else a gang's
             # second promise goes to the node that the first one filled.
             used += view.column("used", slot)[rows] + view.column("nominated", slot)[rows]
             used -= view.column("releasing", slot)[rows]
-        free = np.maximum(there - used, 0.0)
+        free = np.maximum(capacity - used, 0.0)
         if slots != [CPU]:
             columns = _view(view).things.device_columns(PREFIX, view.size)
             by_device = columns.future.sum(axis=0) // (WHOLE // ONE)
@@ -52,25 +52,25 @@ class NodePlacementScores:
                 by_device = (columns.there & (columns.future >= WHOLE)).sum(axis=0) * ONE
             declared: Mask = columns.there.sum(axis=0) > 0
             free = np.where(declared[rows], by_device[rows], free)
-        score = free / np.maximum(there, 1.0) if spread else _PACKING / (1.0 + free)
-        result: NDArray[np.float64] = np.where(there > 0, score, 0.0)
+        score = free / np.maximum(capacity, 1.0) if spread else _PACKING / (1.0 + free)
+        result: NDArray[np.float64] = np.where(capacity > 0, score, 0.0)
         return result
 
     def row(self, cls: TaskClass, view: NodeColumns, row: int) -> float:
         slots, spread = self._slots(cls, view)
-        there = used = 0.0
+        capacity = used = 0.0
         for slot in slots:
-            there += view.column("allocatable", slot).item(row)
+            capacity += view.column("allocatable", slot).item(row)
             used += view.column("used", slot).item(row) + view.column("nominated", slot).item(row)
             used -= view.column("releasing", slot).item(row)
-        if there <= 0:
+        if capacity <= 0:
             return 0.0
-        free = max(there - used, 0.0)
+        free = max(capacity - used, 0.0)
         if slots != [CPU] and (rooms := self._devices.rooms(_view(view), row)):
             later = [later for _, _, later in rooms]
             whole = ONE * sum(room >= WHOLE for room in later)
             free = sum(later) // (WHOLE // ONE) if spread else whole
-        return free / max(there, 1.0) if spread else _PACKING / (1.0 + free)
+        return free / max(capacity, 1.0) if spread else _PACKING / (1.0 + free)
 
     def _slots(self, cls: TaskClass, view: NodeColumns) -> tuple[list[int], bool]:
         """(the slots that count for the task, whether the emptiest node goes first)."""

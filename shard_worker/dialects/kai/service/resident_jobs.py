@@ -109,44 +109,46 @@ class ResidentJobs:
         table = world.view.residents
         if table is None:
             return None
-        wanted = np.array(jids, np.int64)
-        slots = table.jobs.slots(wanted)
-        wanted, slots = wanted[slots >= 0], slots[slots >= 0]
-        facts = _FactsOf(self.facts, self.facts.read(table.jobs, wanted))
+        jid_array = np.array(jids, np.int64)
+        slots = table.jobs.slots(jid_array)
+        jid_array, slots = jid_array[slots >= 0], slots[slots >= 0]
+        facts = _FactsOf(self.facts, self.facts.read(table.jobs, jid_array))
         shapes, shape = _shapes(ssn, world, facts), facts.column("shape")
         counts = _counted(table, slots, facts.column("tasks"), usable)
         groups = _groups_of(facts, world.objects.kai_groups)
         leaves, leaf = _leaves(ssn.queues, facts)
-        is_object = _among(wanted, world.jobs)
+        is_object = _among(jid_array, world.jobs)
         in_columns = counts.settled & groups.is_plain & shapes.is_fixed[shape] & ~is_object
         may_lose = groups.preemptible & (counts.active > 0) & ~counts.blocked
         spared = () if world.others is None else world.others.spared
-        at_once = (counts.movable == facts.column("tasks")) & ~_among(wanted, spared)
+        at_once = (counts.movable == facts.column("tasks")) & ~_among(jid_array, spared)
         # Jobs of another pool, or of a queue that holds none, are nobody's victims; they are only
         # on their nodes.
-        here = np.flatnonzero(in_columns & facts.column("in_pool") & (leaf >= 0))
+        line_numbers = np.flatnonzero(in_columns & facts.column("in_pool") & (leaf >= 0))
         columns = ResidentColumns(
-            jid=wanted[here],
+            jid=jid_array[line_numbers],
             leaves=leaves,
-            leaf=leaf[here],
-            priority=facts.column("priority")[here],
-            age=facts.age[here],
-            created=facts.column("created")[here],
-            uid=facts.column("uid")[here],
-            started=_started(ssn.started, wanted, groups.last_start)[here],
-            preemptible=groups.preemptible[here],
-            may_lose=(may_lose & ~_among(wanted, world.view.nominations))[here],
-            elastic_class=(np.sign(counts.active - groups.minimum) + 1)[here],
-            is_elastic=(groups.minimum < facts.column("tasks"))[here],
-            shape=shape[here],
+            leaf=leaf[line_numbers],
+            priority=facts.column("priority")[line_numbers],
+            age=facts.age[line_numbers],
+            created=facts.column("created")[line_numbers],
+            uid=facts.column("uid")[line_numbers],
+            started=_started(ssn.started, jid_array, groups.last_start)[line_numbers],
+            preemptible=groups.preemptible[line_numbers],
+            may_lose=(may_lose & ~_among(jid_array, world.view.nominations))[line_numbers],
+            elastic_class=(np.sign(counts.active - groups.minimum) + 1)[line_numbers],
+            is_elastic=(groups.minimum < facts.column("tasks"))[line_numbers],
+            shape=shape[line_numbers],
             shapes=[amounts or () for amounts in shapes.amounts],
             classes=shapes.classes,
             # Of one task none goes before it, whatever the minimum.
-            at_once=(at_once & ((counts.movable <= groups.minimum) | (counts.movable == 1)))[here],
-            lines=table.jobs.column("first")[slots[here]],
+            at_once=(at_once & ((counts.movable <= groups.minimum) | (counts.movable == 1)))[
+                line_numbers
+            ],
+            lines=table.jobs.column("first")[slots[line_numbers]],
             table=table,
         )
-        others = wanted[~in_columns & ~is_object].tolist()
+        others = jid_array[~in_columns & ~is_object].tolist()
         return ResidentReading(columns, others, counts.row[shapes.is_known[shape][counts.owner]])
 
 
@@ -182,18 +184,18 @@ def _counted(table: ResidentTable, slots: Ints, tasks: Ints, usable: Mask) -> _C
     state, row = table.column("state")[lines], table.column("row")[lines]
     placed, inside = state != TaskState.PENDING, tix < tasks[owner]
     strange = (placed & ~inside) | (row >= len(usable))
-    known = np.bincount(owner[placed & inside], minlength=number) == tasks
+    complete = np.bincount(owner[placed & inside], minlength=number) == tasks
     active = _OCCUPIES[state] & ~jobs.column("gone")[slots][owner]
-    here = (row >= 0) & (row < len(usable))
+    inside_rows = (row >= 0) & (row < len(usable))
     blocked = np.zeros(total, np.bool_)
-    blocked[here] = ~usable[row[here]]
+    blocked[inside_rows] = ~usable[row[inside_rows]]
     return _Counts(
-        settled=known & (np.bincount(owner[strange], minlength=number) == 0),
+        settled=complete & (np.bincount(owner[strange], minlength=number) == 0),
         active=np.bincount(owner[active], minlength=number),
         movable=np.bincount(owner[_EVICTABLE[state]], minlength=number),
         blocked=np.bincount(owner[blocked], minlength=number) > 0,
-        owner=owner[here],
-        row=row[here].astype(np.int64),
+        owner=owner[inside_rows],
+        row=row[inside_rows].astype(np.int64),
     )
 
 
@@ -201,18 +203,18 @@ def _groups_of(facts: _FactsOf, groups: Mapping[str, KaiPodGroup]) -> _Groups:
     """Columns of the jobs' PodGroups; a job without one gets the values of the group that KAI would
     create (:func:`shard_worker.dialects.kai.model.kai_job_of`)."""
     get = groups.get
-    found = [get(key, _NO_GROUP) for key in facts.column("group").tolist()]
-    own = np.array([group is not _NO_GROUP for group in found], np.bool_)
-    minima = np.array([group.min_member for group in found], np.int64)
-    said = np.array([_SAID[group.preemptible] for group in found], np.int64)
-    starts = [group.last_start for group in found]
-    has_one = np.array([not group.sub_groups for group in found], np.bool_)
+    pod_groups = [get(key, _NO_GROUP) for key in facts.column("group").tolist()]
+    own = np.array([group is not _NO_GROUP for group in pod_groups], np.bool_)
+    minima = np.array([group.min_member for group in pod_groups], np.int64)
+    preemptible = np.array([_SAID[group.preemptible] for group in pod_groups], np.int64)
+    starts = [group.last_start for group in pod_groups]
+    has_one = np.array([not group.sub_groups for group in pod_groups], np.bool_)
     return _Groups(
         minimum=np.where(own, minima, facts.column("minimum")),
         preemptible=np.where(
-            said == _SAID[None],
+            preemptible == _SAID[None],
             facts.column("priority") < PREEMPTIBLE_BELOW,
-            said == _SAID[True],
+            preemptible == _SAID[True],
         ),
         last_start=np.array(starts, np.float64),  # no number of None
         is_plain=has_one & (own | ~facts.column("has_minima")),
@@ -262,11 +264,11 @@ def _started(
     started: Mapping[int, float], jids: Ints, last_start: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """When jobs started: as the session knows it, else as their PodGroups say it."""
-    found = last_start.copy()
+    starts = last_start.copy()
     if started and len(jids):
         numbers = np.fromiter(started, np.int64, len(started))
         at = np.minimum(np.searchsorted(jids, numbers), len(jids) - 1)
         times = np.fromiter(started.values(), np.float64, len(started))
         is_here = jids[at] == numbers
-        found[at[is_here]] = times[is_here]
-    return found
+        starts[at[is_here]] = times[is_here]
+    return starts

@@ -189,11 +189,11 @@ def _search(ssn: TurnSession, job: KaiJob, action: str) -> None:
     if _placed_without_victims(ssn, job):
         return
     rules = EVICTING[action](ssn)
-    found = False
+    was_found = False
     if may_search(ssn, rules, job):
         ssn.read_residents(job, rules.of_own_queue)
-        found = run_for(ssn, rules, job)
-    if not found:
+        was_found = run_for(ssn, rules, job)
+    if not was_found:
         ended = ssn.searches.ended.get(job.job.job.jid, NOT_SEARCHED)
         ssn.skip(job.job, Reason.NOT_ENOUGH_RESOURCES, ended)
 
@@ -219,14 +219,14 @@ def _count(queues: dict[str, QueueState], world: World) -> None:
     """Take what the queues hold, open turns of others included."""
     names = world.view.slot_names
     slots = {name: slot for slot, name in enumerate(names)}
-    held = (CPU, MEMORY, slots.get(GPU_SHARE, -1))
-    kept = tuple(slots.get(name, -1) for name in NON_PREEMPTIBLE)
+    slots_held = (CPU, MEMORY, slots.get(GPU_SHARE, -1))
+    protected_slots = tuple(slots.get(name, -1) for name in NON_PREEMPTIBLE)
     for info in world.queues.values():
         state = queues.get(info.queue.name)
         if state is not None:
             totals = used(info), whole(info, "claimed")
             allocated, protected = (
                 [sum(total.get(slot, 0) for total in totals) for slot in slots_of]
-                for slots_of in (held, kept)
+                for slots_of in (slots_held, protected_slots)
             )
             state.allocated, state.non_preemptible = Amounts(*allocated), Amounts(*protected)

@@ -219,11 +219,11 @@ async def test_few_questions_are_open_at_once_and_few_wait(
     tasks = [
         asyncio.create_task(reviews.judge(f"t {i}", None, source=f"{i}")) for i in range(everybody)
     ]
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    while len(done) < 50:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    assert all("wait for the API server" in str(task.exception()) for task in done)
-    assert len(done) == 50
+    result, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    while len(result) < 50:
+        result, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    assert all("wait for the API server" in str(task.exception()) for task in result)
+    assert len(result) == 50
     server.hold.set()
     await asyncio.wait(tasks)
     assert server.most_under_way == bounds.AT_ONCE

@@ -119,7 +119,7 @@ def test_off_nothing_of_it_is_loaded() -> None:
         "print(*(m for m in sys.modules if m.startswith(ours)))"
     )
     environment = {"PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code],
         env=environment,
         capture_output=True,
@@ -127,4 +127,4 @@ def test_off_nothing_of_it_is_loaded() -> None:
         timeout=60,
         check=True,
     )
-    assert done.stdout.split() == []
+    assert result.stdout.split() == []

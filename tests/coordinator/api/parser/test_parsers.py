@@ -188,8 +188,8 @@ async def test_a_line_that_is_full_refuses_its_own_tenant_alone() -> None:
         flood = [ask("a") for _ in range(6)]
         await asyncio.sleep(0.01)
         other = ask("b")
-        done = await asyncio.gather(*flood, return_exceptions=True)
-        refused = [one for one in done if isinstance(one, Problem)]
+        result = await asyncio.gather(*flood, return_exceptions=True)
+        refused = [one for one in result if isinstance(one, Problem)]
         assert {problem.status for problem in refused} == {429}
         assert len(refused) == 3  # one at work, two wait: half of the room
         with pytest.raises(TextError):

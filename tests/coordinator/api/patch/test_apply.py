@@ -55,10 +55,10 @@ def plain(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_account_has_kubernetes_form() -> None:
-    wanted = pod(
+    expected = pod(
         {"app": "x"}, containers=[{"name": "a", "args": ["1"], "ports": [{"containerPort": 80}]}]
     )
-    (entry,) = applied(None, wanted)["metadata"]["managedFields"]
+    (entry,) = applied(None, expected)["metadata"]["managedFields"]
     assert entry == {
         "manager": "one",
         "operation": "Apply",
@@ -87,9 +87,9 @@ def test_the_account_has_kubernetes_form() -> None:
 
 
 def test_the_same_again_changes_nothing() -> None:
-    wanted = pod({"app": "x"}, containers=[{"name": "a"}], nodeSelector={})
-    first = applied(None, wanted)
-    assert applied(first, wanted, now=T2) == first
+    expected = pod({"app": "x"}, containers=[{"name": "a"}], nodeSelector={})
+    first = applied(None, expected)
+    assert applied(first, expected, now=T2) == first
 
 
 def test_what_an_author_drops_goes() -> None:
@@ -109,13 +109,13 @@ def test_what_two_own_stays_until_both_drop_it() -> None:
 
 def test_a_field_of_another_is_a_conflict_unless_forced() -> None:
     live = applied(None, pod(containers=[{"name": "a", "image": "1"}]))
-    wanted = pod(containers=[{"name": "a", "image": "2"}])
+    expected = pod(containers=[{"name": "a", "image": "2"}])
     with pytest.raises(Conflicts) as caught:
-        applied(live, wanted, "two")
+        applied(live, expected, "two")
     assert str(caught.value) == (
         'Apply failed with 1 conflict: conflict with "one": .spec.containers[name="a"].image'
     )
-    forced = applied(live, wanted, "two", force=True, now=T2)
+    forced = applied(live, expected, "two", force=True, now=T2)
     assert forced["spec"]["containers"] == [{"name": "a", "image": "2"}]
     image = '.spec.containers[name="a"].image'
     assert image not in owned(forced)["one", "Apply"]
@@ -234,9 +234,9 @@ def test_two_authors(first: dict[str, Any], second: dict[str, Any], third: dict[
     live = applied(None, first)
     live = applied(live, second, "two", now=T2, force=True)
     check_account(live)
-    wanted = leaves(ownable(second), POD)
+    expected = leaves(ownable(second), POD)
     there = leaves(ownable(live), POD)
-    for path, value in wanted.items():
+    for path, value in expected.items():
         if value not in ({}, []):
             assert there[path] == value
     try:

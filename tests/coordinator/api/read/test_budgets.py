@@ -34,11 +34,11 @@ async def test_they_are_kept(client: Client, service: Running) -> None:
     await put(service, budget("keep", minAvailable=3))
     async with client.session.delete(f"{BUDGETS}/more") as answer:
         assert answer.status == 200
-    seen = []
+    observed = []
     async with client.watch(BUDGETS, resourceVersion=since) as lines:
-        while ("DELETED", "more") not in seen:
-            seen.append(await lines.named())
-    assert ("MODIFIED", "keep") in seen
+        while ("DELETED", "more") not in observed:
+            observed.append(await lines.named())
+    assert ("MODIFIED", "keep") in observed
     assert await client.names(BUDGETS) == ["keep"]
 
 

@@ -32,12 +32,12 @@ async def test_none_is_skipped_because_another_moved_meanwhile(
     monkeypatch.setattr(watch, "send", sending)
     since = (await client.get(PODS))["metadata"]["resourceVersion"]
     await put(service, painted("p1", "red"), painted("p2", "red"))
-    seen: dict[str, str] = {}
+    observed: dict[str, str] = {}
     async with client.watch(PODS, resourceVersion=since, timeoutSeconds="1") as lines:
         for event in await lines.end():
             metadata = event["object"]["metadata"]
-            seen[metadata["name"]] = metadata["labels"]["colour"]
-    assert seen == {"p1": "green", "p2": "red"}
+            observed[metadata["name"]] = metadata["labels"]["colour"]
+    assert observed == {"p1": "green", "p2": "red"}
 
 
 async def test_from_each_event_a_client_can_go_on(client: Client, service: Running) -> None:
@@ -66,9 +66,9 @@ async def test_what_a_watch_told_can_be_written_until_somebody_else_wrote(
     live = await client.get(f"{PODS}/p1")
     assert int(live["metadata"]["resourceVersion"]) > int(p1["metadata"]["resourceVersion"])
     p1["metadata"]["labels"] = {"colour": "blue"}
-    for wanted in (200, 409):
+    for expected in (200, 409):
         async with client.session.put(f"{PODS}/p1", json=p1) as answer:
-            assert answer.status == wanted, await answer.text()
+            assert answer.status == expected, await answer.text()
         p1["metadata"]["labels"] = {"colour": "white"}
     ahead = p1["metadata"] | {"resourceVersion": str(2**62)}
     async with client.session.put(f"{PODS}/p1", json=p1 | {"metadata": ahead}) as answer:

@@ -126,9 +126,9 @@ async def behind(**parts: Any) -> AsyncIterator[WriteClient]:
     ledger = MemoryLedger()
     leader = await ledger.claim(COORDINATOR)
     await ledger.bless(leader)
-    seen = PublishedStore()
+    observed = PublishedStore()
     intake = Intake()
-    intake.node_of = seen.node_of
+    intake.node_of = observed.node_of
     writer = IntakeWriter(
         intake,
         ledger,
@@ -136,10 +136,10 @@ async def behind(**parts: Any) -> AsyncIterator[WriteClient]:
         epoch=await ledger.claim(INTAKE, leader=leader),
         run_id=ledger.run_id,
         bless=lambda: ledger.bless(leader),
-        stored=seen.stored,
+        stored=observed.stored,
     )
     app = web.Application(middlewares=[failures], client_max_size=1 << 24)
-    writing = WriteDependencies(writer, seen, **parts)
+    writing = WriteDependencies(writer, observed, **parts)
     app.add_routes(write_routes(writing))
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
@@ -148,7 +148,7 @@ async def behind(**parts: Any) -> AsyncIterator[WriteClient]:
     task = asyncio.create_task(writer.run())
     try:
         async with aiohttp.ClientSession(f"http://{host}:{port}") as session:
-            yield WriteClient(session, writer, seen)
+            yield WriteClient(session, writer, observed)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -66,9 +66,9 @@ def config_map(data: dict[str, Any]) -> str:
 
 
 def check(*arguments: str, stdin: str | None = None, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["check", *arguments], input=stdin)
-    assert done.exit_code == code, (done.output, done.exception)
-    return done.output
+    result = CliRunner().invoke(app, ["check", *arguments], input=stdin)
+    assert result.exit_code == code, (result.output, result.exception)
+    return result.output
 
 
 def checked(tmp_path: Path, text: str, code: int = 0) -> dict[str, Any]:
@@ -154,9 +154,9 @@ def test_what_only_the_plugin_refuses_is_told_by_its_place(tmp_path: Path) -> No
 
 def test_mistakes_go_to_stderr_one_line_each(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(BAD)
-    done = CliRunner().invoke(app, ["check", str(tmp_path / "p.yaml")])
-    assert (done.exit_code, done.stdout) == (1, "")
-    first, *lines = done.stderr.splitlines()
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "p.yaml")])
+    assert (result.exit_code, result.stdout) == (1, "")
+    first, *lines = result.stderr.splitlines()
     assert first.startswith("Error: ")
     assert first.endswith(f"{len(lines)} mistakes")
     assert all(": " in line and line.startswith("  ") for line in lines)
@@ -206,16 +206,16 @@ def test_another_object_is_not_a_policy() -> None:
 
 def test_standard_input() -> None:
     assert "standard input: valid" in check("-", stdin=GOOD)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "laboratory.cli", "config", "check", "-"],
         input=b"\xff\xfe",
         capture_output=True,
         timeout=60,
         check=False,
     )
-    assert done.returncode == 1
-    assert b"not text in UTF-8" in done.stderr
-    assert b"Traceback" not in done.stderr
+    assert result.returncode == 1
+    assert b"not text in UTF-8" in result.stderr
+    assert b"Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(

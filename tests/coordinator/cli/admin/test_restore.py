@@ -38,9 +38,9 @@ def invoke(*arguments: str) -> Result:
 
 def refused(*arguments: str) -> str:
     """Error text of a command that must fail."""
-    done = invoke(*arguments)
-    assert isinstance(done.exception, CommandError), (done.output, done.exception)
-    return f"{done.stderr}{done.exception}"
+    result = invoke(*arguments)
+    assert isinstance(result.exception, CommandError), (result.output, result.exception)
+    return f"{result.stderr}{result.exception}"
 
 
 def shown() -> dict[str, Any]:
@@ -103,8 +103,8 @@ def test_an_empty_server_is_accepted_only_on_demand(settings: Settings) -> None:
     assert "Lost: every object" in text
     assert "add --yes" in text
     assert expected(settings.data_dir, settings.cluster_id) == known, "nothing was done"
-    done = invoke("restore", "--yes")
-    assert done.exit_code == 0, done.output
+    result = invoke("restore", "--yes")
+    assert result.exit_code == 0, result.output
     assert recall(path_of(settings.data_dir)) == LedgerIdentityNote(known.cluster, "0-0")
     assert shown()["condition"] == "ours"
     assert written(settings, 3).cluster == known.cluster

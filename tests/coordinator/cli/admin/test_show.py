@@ -18,9 +18,9 @@ POLICY = "actions: allocate\ntiers: [{plugins: [{name: binpack}]}]\n"
 
 
 def show(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["show", *arguments])
-    assert done.exit_code == 0, (done.output, done.exception)
-    return done.stdout
+    result = CliRunner().invoke(app, ["show", *arguments])
+    assert result.exit_code == 0, (result.output, result.exception)
+    return result.stdout
 
 
 def shown(*arguments: str) -> dict[str, Any]:

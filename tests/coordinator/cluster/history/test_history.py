@@ -238,18 +238,18 @@ def test_a_file_cut_anywhere_is_taken_up_where_it_was_whole(
         path.write_bytes(whole[:length])
         history = HistoryFile(path)
         ids = [entry.id for entry in entries]
-        done = ids.index(history.position) + 1 if history.position != "0" else 0
-        history.ledger_entries(entries[done:])
+        result = ids.index(history.position) + 1 if history.position != "0" else 0
+        history.ledger_entries(entries[result:])
         history.cluster_events([bound()])
         history.close()
         text_lines = lines(path)
-        seen = [(e["id"], e.get("more", 0)) for e in text_lines if e["src"] == "ledger"]
-        wanted = [
+        observed = [(e["id"], e.get("more", 0)) for e in text_lines if e["src"] == "ledger"]
+        expected = [
             (event["id"], event.get("more", 0))
             for entry in entries
             for event in LedgerEvents().of(entry)
         ]
-        assert seen == wanted
+        assert observed == expected
         numbers = [e["n"] for e in text_lines if e["src"] == "cluster"]
         assert numbers == list(range(1, len(numbers) + 1))
 

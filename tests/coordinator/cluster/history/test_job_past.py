@@ -68,10 +68,10 @@ def test_of_a_long_file_the_part_since_the_job_was_stored_is_read(
 ) -> None:
     events = [status(float(at), "RUNNING", at % 50) for at in range(0, 40_000, 2)]
     path = written(tmp_path / "h.jsonl", *events)
-    wanted = [float(at) for at in range(30_000, 31_000, 2) if at % 50 == 8]
+    expected = [float(at) for at in range(30_000, 31_000, 2) if at % 50 == 8]
     # As much as these events need, and the search's last step: from the beginning it is too little.
     monkeypatch.setattr(job_past, "MOST_BYTES", path.stat().st_size // 10)
     past = past_of_job(path, 8, since=30_000.0, until=31_000.0)
-    assert [event.at for event in past] == wanted
+    assert [event.at for event in past] == expected
     with pytest.raises(FileNotFoundError):
         past_of_job(tmp_path / "none", 8, since=0.0, until=1.0)

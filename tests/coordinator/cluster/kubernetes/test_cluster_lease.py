@@ -141,10 +141,10 @@ async def test_of_two_that_see_it_free_one_gets_it() -> None:
     first, other = server.of("a"), server.of("b")
     await first.look()
     await first.lease.release()
-    seen = server.lease
+    observed = server.lease
     await other.look()
-    assert seen is not None
-    answer = await first.lease._take(seen)
+    assert observed is not None
+    answer = await first.lease._take(observed)
     assert answer is not None
     assert answer.code == HTTPStatus.CONFLICT
 

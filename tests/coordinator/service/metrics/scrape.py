@@ -28,8 +28,10 @@ def read(text: str) -> Series:
 
 def total(series: Series, name: str, **labels: str) -> float:
     """The sum of a metric's series that have these labels; KeyError where there is none."""
-    wanted = frozenset(labels.items())
-    values = [value for (known, have), value in series.items() if known == name and wanted <= have]
+    expected = frozenset(labels.items())
+    values = [
+        value for (known, have), value in series.items() if known == name and expected <= have
+    ]
     if not values:
         raise KeyError(name, labels)
     return sum(values)

@@ -82,10 +82,10 @@ def families(registry: CoordinatorMetrics) -> Iterator[Family]:
 
 
 def test_every_metric_of_the_registry_keeps_the_rules(registry: CoordinatorMetrics) -> None:
-    seen = set()
+    observed = set()
     for family in families(registry):
         name = family.name + ("_total" if family.type == "counter" else "")
-        seen.add(name)
+        observed.add(name)
         metric = TABLE[name.removeprefix(PREFIX)]
         assert name.startswith(PREFIX)
         assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
@@ -97,7 +97,7 @@ def test_every_metric_of_the_registry_keeps_the_rules(registry: CoordinatorMetri
             assert name.endswith("_seconds")
         for sample in family.samples:
             assert set(sample.labels) - {"le"} == set(metric.labels), name
-    assert seen == {PREFIX + name for name in TABLE}
+    assert observed == {PREFIX + name for name in TABLE}
 
 
 def test_labels_are_of_the_closed_list() -> None:
@@ -165,7 +165,7 @@ def test_a_histogram_is_shown_as_the_metrics_library_would(values: list[tuple[fl
         (s.name, s.labels.get("le")): s.value
         for s in page.families["bind_duration_seconds"].samples
     }
-    wanted = {
+    expected = {
         (s.name, s.labels.get("le")): s.value
         for family in theirs.collect()
         for s in family.samples
@@ -173,7 +173,7 @@ def test_a_histogram_is_shown_as_the_metrics_library_would(values: list[tuple[fl
             "_created"
         )  # shared.telemetry.logging, where it is imported, turns it off
     }
-    assert mine == pytest.approx(wanted)
+    assert mine == pytest.approx(expected)
 
 
 def test_figures_travel_and_add_up() -> None:
@@ -235,9 +235,9 @@ def test_the_text_is_the_one_that_the_library_writes() -> None:
     """With metrics of more samples than one step takes, of fewer and of none."""
     metrics, registry = with_queues(SAMPLES), CollectorRegistry()
     registry.register(metrics)
-    report, wanted = at_once(metrics.text()), generate_latest(registry)
+    report, expected = at_once(metrics.text()), generate_latest(registry)
     assert report.count(b"\n") > 5 * SAMPLES
-    assert _without_times(report) == _without_times(wanted)
+    assert _without_times(report) == _without_times(expected)
 
 
 def test_the_text_of_a_thousand_queues_is_made_in_short_steps() -> None:

@@ -38,7 +38,7 @@ def test_it_loads_nothing_that_only_a_run_needs(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text(BAD)
     program = "import sys; from laboratory.cli.app import run; run(['demo']); print(*sys.modules)"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | {"QUADRANT_POLICY": str(file)},
         capture_output=True,
@@ -46,4 +46,4 @@ def test_it_loads_nothing_that_only_a_run_needs(tmp_path: Path) -> None:
         timeout=60,
         check=True,
     )
-    assert {"numpy", "ray", "aiohttp"}.isdisjoint(done.stdout.split())
+    assert {"numpy", "ray", "aiohttp"}.isdisjoint(result.stdout.split())

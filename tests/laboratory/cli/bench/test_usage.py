@@ -23,13 +23,13 @@ def test_a_policy_is_checked_without_what_only_runs_it(tmp_path: Path) -> None:
     """NumPy is what plugins compute with: they are asked only where the file reads well."""
     file = tmp_path / "policy.yaml"
     file.write_text("actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n")
-    done = _loads(["config", "check", str(file)], [m for m in HEAVY if m != "numpy"])
-    assert done.returncode == 0, done.stderr
-    assert "valid" in done.stdout
+    result = _loads(["config", "check", str(file)], [m for m in HEAVY if m != "numpy"])
+    assert result.returncode == 0, result.stderr
+    assert "valid" in result.stdout
     file.write_text("actions: sing\n")
-    done = _loads(["config", "check", str(file)], HEAVY)
-    assert done.returncode == 0, done.stderr
-    assert "sing" in done.stderr
+    result = _loads(["config", "check", str(file)], HEAVY)
+    assert result.returncode == 0, result.stderr
+    assert "sing" in result.stderr
 
 
 def _loads(arguments: list[str], forbidden: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -119,10 +119,10 @@ def test_a_wrong_setting_is_told_by_its_variable(
 
 def test_broken_pipe_is_quiet() -> None:
     command = f"{sys.executable} -m coordinator.cli --help | true"
-    done = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False
     )
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_swf_traces_take_cpus_unless_something_else_is_said(
@@ -134,17 +134,17 @@ def test_swf_traces_take_cpus_unless_something_else_is_said(
 
     path = tmp_path / "t.swf"
     path.write_text(";\n")
-    seen: list[tuple[bool, int]] = []
+    observed: list[tuple[bool, int]] = []
 
     def run(options: DemoOptions) -> int:
-        seen.append((options.cpus, options.units))
+        observed.append((options.cpus, options.units))
         return 0
 
     monkeypatch.setattr(demo_run, "run_demo", run)
     for more in ([], ["--gpus-per-node", "4"], ["--cpus-per-node", "16"]):
         assert CliRunner().invoke(app, ["demo", "--trace", str(path), *more]).exit_code == 0
     assert CliRunner().invoke(app, ["demo"]).exit_code == 0
-    assert seen == [(True, 2), (False, 4), (True, 16), (False, 8)]
+    assert observed == [(True, 2), (False, 4), (True, 16), (False, 8)]
 
 
 def test_the_exit_code_of_the_run_is_that_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,9 +83,9 @@ app.app = command
 app.main()
 """
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
-    assert done.returncode == 130, done.stderr
-    assert done.stderr == ""
+    result = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert result.returncode == 130, result.stderr
+    assert result.stderr == ""
 
 
 # --- a cluster whose decision takes long ----------------------------------------------------------

@@ -87,8 +87,8 @@ class KaiCluster:
         want instead of whole GPUs; with either of them they want none. ``app``: a label of its
         pods; they are on no node (label ``host``) with a pod whose app is ``away_from``."""
         self._default_queues()
-        wanted = dict(resources or {}) if resources or marks or not gpus else {GPU: gpus}
-        requests = self._cluster.requests(pods=1, **wanted)
+        expected = dict(resources or {}) if resources or marks or not gpus else {GPU: gpus}
+        requests = self._cluster.requests(pods=1, **expected)
         apart = PodTerm("host", selector=(Requirement("app", "In", (away_from,)),), anti=True)
         constraints = Constraints(pod_terms=(apart,)) if away_from else None
         cid = self._cluster.class_of(TaskClass(requests=requests, constraints=constraints))

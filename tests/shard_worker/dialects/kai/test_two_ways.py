@@ -210,10 +210,13 @@ def pending(ssn: KaiSession) -> list[KaiJob]:
 
 def test_the_strategies_differ() -> None:
     """The comparison is of something: by another strategy the same job goes elsewhere."""
-    listed, wanted = [KaiDrawnNode(4, 2, 0, 0), KaiDrawnNode(4, 0, 0, 0)], [KaiDrawnJob(1, 1, 1, 0)]
+    listed, expected = (
+        [KaiDrawnNode(4, 2, 0, 0), KaiDrawnNode(4, 0, 0, 0)],
+        [KaiDrawnJob(1, 1, 1, 0)],
+    )
     rows = []
     for gpu in ("binpack", "spread"):
-        ssn = cluster_of(listed, wanted, policy_of(gpu, "binpack", by_kind=True)).open()
+        ssn = cluster_of(listed, expected, policy_of(gpu, "binpack", by_kind=True)).open()
         (job,) = pending(ssn)
         assert turn(ssn, job)
         rows.append(in_session(job)[0][0])

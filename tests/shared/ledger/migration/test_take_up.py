@@ -98,19 +98,20 @@ async def test_a_kill_at_any_call_loses_nothing_and_does_nothing_twice(
     busy.load(client)
     today = migrated_records(client)
     total = await run(0, answered=True)
-    wanted = migrated_records(client)
-    assert wanted[b"meta"] == {b"schema": str(NEXT).encode(), b"take_up": None, b"note": None}
+    expected = migrated_records(client)
+    assert expected[b"meta"] == {b"schema": str(NEXT).encode(), b"take_up": None, b"note": None}
     for name, record in today[key("node")].items():
         version, *others = unpack_node(record)
-        assert unpack_node(wanted[key("node")][name]) == (version + 1, *others)
+        assert unpack_node(expected[key("node")][name]) == (version + 1, *others)
     numbers = [
-        decode_numbers(records[key("object")][NUMBERS_KEY.encode()]) for records in (today, wanted)
+        decode_numbers(records[key("object")][NUMBERS_KEY.encode()])
+        for records in (today, expected)
     ]
     assert numbers[1] == tuple(number + RESERVED for number in numbers[0])
     for at in range(1, total + 1):
         for answered in (False, True):
             assert await run(at, answered=answered) >= total
-            assert migrated_records(client) == wanted, (at, answered)
+            assert migrated_records(client) == expected, (at, answered)
 
 
 @pytest.mark.usefixtures("next_version")
@@ -122,10 +123,10 @@ async def test_a_killed_server_keeps_the_progress(busy: BusyLedger, short_dir: P
             busy.load(client)
         ledger = RedisLedger(server.url)
         leader = await ledger.claim(COORDINATOR)
-        seen: list[TakeUpProgress] = []
+        observed: list[TakeUpProgress] = []
 
         def on_progress(progress: TakeUpProgress) -> None:
-            seen.append(progress)
+            observed.append(progress)
             if progress.done:
                 server.kill()
 
@@ -133,8 +134,8 @@ async def test_a_killed_server_keeps_the_progress(busy: BusyLedger, short_dir: P
             await ledger.take_up(leader, on_progress)
             await ledger.schema()
         server.start()
-        assert (await ledger.schema()).progress == seen[-1]
-        await ledger.take_up(leader, seen.append)
+        assert (await ledger.schema()).progress == observed[-1]
+        await ledger.take_up(leader, observed.append)
         assert (await ledger.schema()).current
         await ledger.close()
     finally:

@@ -66,7 +66,7 @@ def _numbered(found: list[Mutant]) -> list[Mutant]:
 
 
 def _of_file(part: str, lines: list[str]) -> Iterator[Mutant]:
-    seen: set[int] = set()
+    observed: set[int] = set()
     for at, line in enumerate(lines):
         if line.lstrip().startswith("--"):
             continue
@@ -74,8 +74,8 @@ def _of_file(part: str, lines: list[str]) -> Iterator[Mutant]:
             if not pattern.search(line) or "function" in line:
                 continue
             header = _header(lines, at)
-            if header is not None and header not in seen:
-                seen.add(header)
+            if header is not None and header not in observed:
+                observed.add(header)
                 yield from _without_condition(part, lines, header, value)
         for pattern in (_DECIDES, _MEETS):
             match = pattern.search(line)

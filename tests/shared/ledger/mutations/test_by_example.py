@@ -74,7 +74,7 @@ async def test_a_task_only_goes_forward(desk: Desk, current: TaskState) -> None:
         await desk.record(StatusItem(current, 7, tasks, [0] * len(tasks)))
     items = [StatusItem(target, 7, [t], [0]) for t, target in zip(tasks, targets, strict=True)]
     reply = await desk.record(*items)
-    changed = {target for target, done in zip(targets, reply.applied, strict=True) if done}
+    changed = {target for target, result in zip(targets, reply.applied, strict=True) if result}
     assert changed == CHANGES[current]
 
 
@@ -286,9 +286,9 @@ async def test_knowing_the_run_is_not_enough_before_it_is_blessed(scripts: Scrip
 async def test_what_was_cut_off_the_log_was_seen_and_nothing_later(scripts: Scripts) -> None:
     await scripts.write("meta", "trimmed", "77-3")
     ledger, leader = scripts.ledger, scripts.desk.epochs[COORDINATOR]
-    for seen in ("76-9", "77-3"):
+    for observed in ("76-9", "77-3"):
         ledger._newest = "0"
-        assert await ledger.bless(leader, after=seen) == scripts.desk.run_id
+        assert await ledger.bless(leader, after=observed) == scripts.desk.run_id
     for later in ("77-4", "78-0"):
         ledger._newest = "0"
         with pytest.raises(LedgerBehind):

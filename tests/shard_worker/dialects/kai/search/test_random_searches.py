@@ -62,7 +62,7 @@ def clusters(draw: st.DrawFn) -> DrawnSearch:
     running = tuple(draw(st.lists(job, min_size=1, max_size=6)))
     holder = st.one_of(st.none(), *[st.integers(0, len(running) - 1)] * 3)
     node = st.lists(holder, min_size=2, max_size=4).map(tuple)
-    wanted = st.builds(
+    expected = st.builds(
         Waiting,
         st.sampled_from(QUEUES),
         st.sampled_from([40, 60, 100]),
@@ -75,7 +75,7 @@ def clusters(draw: st.DrawFn) -> DrawnSearch:
         quotas=draw(st.tuples(*[st.integers(0, 5)] * 3)),
         running=running,
         nodes=tuple(draw(st.lists(node, min_size=1, max_size=4))),
-        waiting=tuple(draw(st.lists(wanted, min_size=1, max_size=4))),
+        waiting=tuple(draw(st.lists(expected, min_size=1, max_size=4))),
     )
 
 

@@ -218,9 +218,9 @@ def test_same_turns_same_places(
 def test_the_two_ways_can_differ() -> None:
     """The comparison is of something: with another score the same job goes elsewhere."""
     listed = [DrawnNode(4, 0, 0, True, False)] * 3
-    wanted = [DrawnJob((("a", 2, 1, False, 0),), 0, 0)]
-    first = cluster_of(listed, wanted, ("gang", "predicates", "binpack"), Mode.NONE)
-    second = cluster_of(listed, wanted, ("gang", "predicates", "nodeorder"), Mode.NONE)
+    expected = [DrawnJob((("a", 2, 1, False, 0),), 0, 0)]
+    first = cluster_of(listed, expected, ("gang", "predicates", "binpack"), Mode.NONE)
+    second = cluster_of(listed, expected, ("gang", "predicates", "nodeorder"), Mode.NONE)
     assert first.run().binds != second.run().binds
 
 
