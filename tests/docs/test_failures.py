@@ -1,4 +1,4 @@
-"""The table of failures: each row names tests or commands that show it, and they are there."""
+"""The tables of failures: each row names tests or commands that show it, and they are there."""
 
 from __future__ import annotations
 

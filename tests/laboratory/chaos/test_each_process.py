@@ -143,6 +143,8 @@ BLOWS = [
     *((name, KILL) for name in (RAYLET, "the dashboard of Ray", "standby", "cluster", STORE)),
     *((name, END) for name in ("the agent of environments", STORE, "a worker", "ray", "redis")),
     *((name, END) for name in ("cluster", "coordinator", "standby")),
+    *((name, KILL) for name in ("ray", "redis", "coordinator", "a worker")),
+    *(("the agent of environments", KILL), (AGENT, END)),
     *((name, STOP) for name in (RAYLET, STORE, "a worker", "redis", "coordinator")),
 ]
 
