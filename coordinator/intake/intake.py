@@ -258,6 +258,7 @@ class Intake:
         out.unchanged = step.unchanged
         out.notices = list(step.notices.values())
         out.placed = step.placed
+        out.changed_pods = step.changed_pods
         yield from self._collect(draft, out)
         if keep:
             draft.keep()

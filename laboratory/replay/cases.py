@@ -12,8 +12,8 @@ from laboratory.replay.kai.scenario import KaiScenario, read_kai_scenario
 from laboratory.replay.recorded import (
     Recorded,
     RecordError,
-    check_each,
     read_recorded,
+    readable,
 )
 from laboratory.replay.scenario import RecordedScenario, ScenarioError, read_scenario
 from shard_worker.view.mode import Mode
@@ -115,7 +115,9 @@ def _scenario(file: str, value: Json, policy: Policy | None) -> Case:
         raise PolicyError(f"{file}: {value.get('id', '')}: {error}") from None
     except (ScenarioError, RecordError) as error:
         raise ScenarioError(f"{file}: {error}") from None
-    return Case(read.id, policy or read.policy, read.recorded, read.mode, read.own_rows, read.now)
+    notes = _some(read.recorded.left_out)
+    under = policy or read.policy
+    return Case(read.id, under, read.recorded, read.mode, read.own_rows, read.now, notes)
 
 
 def _is_kai(value: Json, policy: Policy | None) -> bool:
@@ -173,20 +175,30 @@ def _read(dump: Dump, now: float) -> tuple[Recorded, Recorded | None]:
     """The cluster of a dump, and what a session sees of it if that is less."""
     if dump.policy.dialect is Dialect.VOLCANO:
         return read_recorded(dump.items, now, foreign=dump.foreign), None
-    check_each(dump.items)
-    under = dump.policy
-    whole = read_kai_recorded(dump.items, now, policy=under, foreign=dump.foreign).recorded
-    inside, outside = within_pool(dump.items, under)
-    if len(inside) == len(dump.items) and not outside:
+    items, unread, lines = readable(dump.items)
+    under, foreign = dump.policy, dump.foreign | unread
+    whole = read_kai_recorded(items, now, policy=under, foreign=foreign).recorded
+    whole.left_out[:0] = lines
+    inside, outside = within_pool(items, under)
+    if len(inside) == len(items) and not outside:
         return whole, None
-    foreign = dump.foreign | outside
-    return whole, read_kai_recorded(inside, now, policy=under, foreign=foreign).recorded
+    return whole, read_kai_recorded(inside, now, policy=under, foreign=foreign | outside).recorded
+
+
+_MOST = 20
+
+
+def _some(lines: Sequence[str]) -> list[str]:
+    """The first lines, and the number of further ones."""
+    more = len(lines) - _MOST
+    return [*lines[:_MOST], *([f"and {more} more objects that are not read"] if more > 0 else [])]
 
 
 def _notes(
     dump: Dump, recorded: Recorded, *, is_default: bool, used: UsageParts | None
 ) -> list[str]:
     notes = [f"left out: {count} {kind}" for kind, count in sorted(dump.left_out.items())]
+    notes += [*dump.unread, *_some(recorded.left_out)]
     if dump.foreign:
         notes.append(f"{len(dump.foreign)} pods of other schedulers only use their nodes")
     if is_default:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.intake.documents.kinds import WITHOUT_EFFECT
+from laboratory.replay.left_out import ENDED, reduced_to_usage
 from laboratory.replay.recorded import RecordError
 from laboratory.replay.recorded_policy import (
     check_dialect,
@@ -25,10 +26,8 @@ from shared.manifests.fields.generated_names import with_numbered_names
 from shared.manifests.fields.metadata import GROUP_NAME
 from shared.manifests.kai.groups import pod_group_of
 from shared.manifests.kai.queue_usage import UsageParts, read_queue_usage
-from shared.manifests.kubernetes.objects import PodManifest
-from shared.manifests.parse import KINDS, parse
+from shared.manifests.parse import KINDS
 from shared.manifests.text.errors import TextError
-from shared.model.kai_devices import is_group_label
 from shared.policy.file import SHARD
 from shared.policy.model import Dialect, Policy
 from shared.policy.volcano import DEFAULT_POLICY
@@ -44,9 +43,7 @@ TAKEN = "quadrant.dev/taken"
 since 1970."""
 USAGE_KEY = "queue-usage.yaml"
 """Key of a ConfigMap: what queues used in the past (:mod:`shared.manifests.kai.queue_usage`)."""
-_ENDED = ("Succeeded", "Failed")
 _JOB = ("batch.volcano.sh/v1alpha1", "Job")
-_KEPT_OF_POD = ("nodeName", "overhead", "hostNetwork")
 
 
 @dataclass(slots=True)
@@ -62,6 +59,8 @@ class Dump:
     """Events in the dump."""
     usage: UsageParts | None = None
     """Past usage of queues; None: the dump has none."""
+    unread: list[str] = field(default_factory=list)
+    """One line for each amount of a pod of others that could not be read."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Kind -> number of objects left out."""
     now: float = 0.0
@@ -120,17 +119,15 @@ def _take_pod(dump: Dump, obj: Mapping[str, Any]) -> None:
     spec = _part(obj, "spec")
     if _is_in_group(dump.policy, obj) or spec.get("schedulerName", "") in _ours(dump.policy):
         dump.items.append(dict(obj))
-    elif _part(obj, "status").get("phase") in _ENDED:
+    elif _part(obj, "status").get("phase") in ENDED:
         dump.left_out["ended pods of other schedulers"] += 1
     elif not spec.get("nodeName"):
         dump.left_out["waiting pods of other schedulers"] += 1
     else:
-        pod = _usage_of(obj)
-        if isinstance(parse(pod), PodManifest):
-            dump.foreign.add(_key(obj))
-            dump.items.append(pod)
-        else:
-            dump.items.append(dict(obj))  # intake says what is wrong with it
+        pod, unread = reduced_to_usage(obj)
+        dump.foreign.add(_key(obj))
+        dump.items.append(pod)
+        dump.unread += unread
 
 
 def _is_in_group(policy: Policy, pod: Mapping[str, Any]) -> bool:
@@ -144,47 +141,6 @@ def _ours(policy: Policy) -> Container[str]:
     if policy.dialect is Dialect.KAI:
         return {"", "quadrant", *policy.scheduler_names}
     return OUR_SCHEDULERS
-
-
-def _usage_of(obj: Mapping[str, Any]) -> Json:
-    """A foreign pod reduced to its usage and identity: the rest may have fields that the parsers
-    refuse."""
-    meta, spec = _part(obj, "metadata"), _part(obj, "spec")
-    metadata = {name: meta[name] for name in ("name", "namespace", "uid", "labels") if name in meta}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {
-            **{name: spec[name] for name in _KEPT_OF_POD if name in spec},
-            "containers": [_container(c, metadata) for c in spec.get("containers") or ()],
-            "initContainers": [_container(c, metadata) for c in spec.get("initContainers") or ()],
-        },
-        "status": {"phase": _part(obj, "status").get("phase", "Running")},
-    }
-
-
-def _container(container: object, metadata: Mapping[str, Any]) -> object:
-    if not isinstance(container, Mapping):
-        return container
-    copied = ("resources", "ports", "restartPolicy")
-    container_fields = {
-        "name": "c",
-        **{name: container[name] for name in copied if name in container},
-    }
-    # KAI's binder has a pod hold each shared GPU for those that share it, who are counted
-    # themselves.
-    if any(map(is_group_label, _part(metadata, "labels"))):
-        container_fields["resources"] = _without_gpus(_part(container_fields, "resources"))
-    return container_fields
-
-
-def _without_gpus(resources: Mapping[str, Any]) -> Json:
-    return {
-        part: {name: amount for name, amount in amounts.items() if not name.endswith("gpu")}
-        for part, amounts in resources.items()
-        if isinstance(amounts, Mapping)
-    }
 
 
 def _take_job(dump: Dump, obj: Mapping[str, Any], groups: set[str]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
 
 from coordinator.intake.admission.queues import DEFAULT, ROOT
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.admission.step import PlacedPod
 from coordinator.intake.intake import Intake
+from laboratory.replay.left_out import Json, without_refused
 from shard_worker.session_model.full_world import PlacedJob
 from shard_worker.session_model.status import Status
 from shard_worker.view.known_objects import KnownObjects
@@ -29,7 +29,6 @@ _BY_PHASE = {
     "Failed": Status.FAILED,
     "Unknown": Status.UNKNOWN,
 }
-_TOLD = 5
 _ENDED = Status.SUCCEEDED | Status.FAILED
 
 
@@ -50,6 +49,8 @@ class Recorded:
     hyper_nodes: list[HyperNode]
     priority_classes: dict[str, PriorityClass]
     objects: ClusterObjects = field(default_factory=ClusterObjects)
+    left_out: list[str] = field(default_factory=list)
+    """One line for each object that is not read."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -57,22 +58,31 @@ class Recorded:
 
 
 def read_recorded(
-    items: Sequence[Mapping[str, Any]],
+    items: Sequence[Json],
     now: float = 0.0,
     *,
-    foreign: Container[str] = (),
+    foreign: Set[str] = frozenset(),
     dialect: Dialect = Dialect.VOLCANO,
     flat: bool = False,
 ) -> Recorded:
     """Number the objects, in any order. ``now``: creation time of objects without one; ``foreign``:
     pods (``namespace/name``) that only use their nodes; ``dialect``, ``flat``: of the policy, see
-    :class:`Intake`. Raises RecordError if objects are refused.
+    :class:`Intake`. Objects that are refused are left out; raises RecordError for one without a
+    name that says which it is.
     """
-    intake = Intake(observe=True, dialect=dialect, flat=flat)
     items, stray = without_stray(items)
-    admission = intake.admit(items, now)
-    if admission.refused:
-        raise RecordError(_told(admission.refused))
+    left_out: list[str] = []
+    while True:
+        intake = Intake(observe=True, dialect=dialect, flat=flat)
+        admission = intake.admit(items, now)
+        if not admission.refused:
+            break
+        # Begun anew, because what is left out may be what others refer to; each round has fewer
+        # objects that can be refused.
+        items, unread, lines = without_refused(items, admission.refused)
+        if not lines:
+            raise RecordError("\n".join(map(str, admission.refused)))
+        foreign, left_out = foreign | unread, left_out + lines
     registry = intake.registry
     recorded = Recorded(
         admission=admission,
@@ -85,6 +95,7 @@ def read_recorded(
         placed_jobs=[],
         hyper_nodes=list(admission.hyper_nodes),
         priority_classes=dict(registry.priority_classes),
+        left_out=left_out,
     )
     known_objects = KnownObjects()
     for op in admission.ops:
@@ -98,10 +109,12 @@ def read_recorded(
     return recorded
 
 
-def check_each(items: Iterable[Mapping[str, Any]]) -> None:
-    """Raise RecordError unless each object can be read by itself, before anybody looks into it."""
-    if refused := [read for read in map(parse, items) if isinstance(read, Refusal)]:
-        raise RecordError(_told(refused))
+def readable(items: Iterable[Json]) -> tuple[list[Json], set[str], list[str]]:
+    """The objects that can be read by themselves, before anybody looks into them: as
+    :func:`without_refused`."""
+    items = list(items)
+    refused = [read for read in map(parse, items) if isinstance(read, Refusal)]
+    return without_refused(items, refused) if refused else (items, set(), [])
 
 
 def _placed_jobs(
@@ -134,20 +147,10 @@ def _status(pod: PlacedPod) -> Status:
     return Status.BOUND if pod.node else Status.PENDING
 
 
-def _told(refusals: Sequence[Refusal]) -> str:
-    """The first refusals, one per line, and the number of further ones."""
-    lines = [str(refusal) for refusal in refusals[:_TOLD]]
-    more = len(refusals) - _TOLD
-    return "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])])
-
-
 NOWHERE = 1 << 30
 """The qid of a parent that does not exist."""
 
-Item = Mapping[str, Any]
-
-
-def without_stray(items: Sequence[Item]) -> tuple[Sequence[Item], frozenset[str]]:
+def without_stray(items: Sequence[Json]) -> tuple[Sequence[Json], frozenset[str]]:
     """(objects, with queues of an invalid parent stripped of it; the names of these queues).
 
     Invalid is the queue itself, a missing one, or a descendant. Intake refuses such queues, but a
@@ -177,16 +180,16 @@ def _reaches_root(name: str, parents: Mapping[str, str]) -> bool:
     return True
 
 
-def _parentage(queue: Item) -> tuple[str, str]:
+def _parentage(queue: Json) -> tuple[str, str]:
     """(name, parent); "" for missing or malformed values."""
     parts = (queue.get("metadata"), "name"), (queue.get("spec"), "parent")
     name, parent = (part.get(key) if isinstance(part, Mapping) else None for part, key in parts)
     return (name if isinstance(name, str) else "", parent if isinstance(parent, str) else "")
 
 
-def _is_one(item: Item, stray: Iterable[str]) -> bool:
+def _is_one(item: Json, stray: Iterable[str]) -> bool:
     return item.get("kind") == "Queue" and _parentage(item)[0] in stray
 
 
-def _orphaned(queue: Item) -> Item:
+def _orphaned(queue: Json) -> Json:
     return {**queue, "spec": {k: v for k, v in queue["spec"].items() if k != "parent"}}

@@ -25,12 +25,14 @@ else:
         return copy(value, **changes)
 
 
-__all__ = ["Codec", "Count", "Finite", "Index", "Packed", "read", "replace"]
+__all__ = ["Codec", "Count", "Finite", "Index", "Packed", "Total", "read", "replace"]
 
 T = TypeVar("T")
 
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 """A number that is not negative, and exact in the ledger's scripts."""
+Total = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""An amount over many nodes, which no script has as one number."""
 Index = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 """The number of a task, a row or a level."""
 Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]

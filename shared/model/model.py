@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from shared.codec.packed import Count, Finite, Packed, replace
+from shared.codec.packed import Count, Finite, Packed, Total, replace
 from shared.messages.messages import Group
 from shared.model.constraints import Constraints, Requirement, Taint, Toleration
 from shared.model.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
@@ -27,6 +27,8 @@ Pairs = tuple[tuple[str, str], ...]
 """Labels or annotations, sorted by key."""
 
 Requests = tuple[tuple[Count, Count], ...]
+Totals = tuple[tuple[Count, Total], ...]
+"""Amounts over many nodes, by slot."""
 """(slot, amount) pairs sorted by slot, amounts > 0. Every task requests one of slot ``pods``."""
 
 
@@ -104,11 +106,11 @@ class Queue(Packed, frozen=True):
     priority: int = 0
     open: bool = True
     reclaimable: bool = True
-    capability: Requests | None = None
+    capability: Totals | None = None
     """None = unlimited; slots that are absent are unlimited too."""
-    deserved: Requests = ()
+    deserved: Totals = ()
     """Includes resources written as 0."""
-    guarantee: Requests = ()
+    guarantee: Totals = ()
     spec: Count = 0
     deserved_set: bool = False
     """``deserved`` is present in the manifest, even if only as {} or with zeros."""
@@ -175,7 +177,7 @@ class Job(Packed, frozen=True):
     """Roles with a minimum of their own, as written; ``groups[1 + i]`` is the group of entry i.
     That group's minimum is 0 if the job's minimum is below their sum: then Volcano ignores role
     minima."""
-    min_resources: Requests | None = None
+    min_resources: Totals | None = None
     """Amounts that the PodGroup needs before admission (``minResources``); None = not set."""
     labels: Pairs = ()
     annotations: Pairs = ()
@@ -188,7 +190,7 @@ class Job(Packed, frozen=True):
     priority_class: str = ""
     preempts: bool = True
     """False: its priority class has preemptionPolicy Never, so it causes no evictions."""
-    quota_amounts: tuple[tuple[str, Count], ...] = ()
+    quota_amounts: tuple[tuple[str, Total], ...] = ()
     """The amounts in minResources that only a ResourceQuota counts, by name (``requests.cpu``,
     ``count/pods``)."""
 

@@ -19,13 +19,15 @@ PodSpec - What a pod needs, and where it may run. What is not about placement is
   priority: integer          Its priority as a number; usually taken from its class.
   priorityClassName: string  The class that gives its priority.
   resourceClaims: []PodClaim~name  Devices it needs, by claims for them.
-  resources: any             Requests of the pod as a whole. Not in this version: must be empty.
+  resources: Resources       What the pod needs as a whole: cpu, memory and hugepages. Counted in
+    place of its containers' sum.
   schedulingGates: []any~name  While there is one, it waits. They can be taken away, none can be
     added.
   tolerations: []Toleration  Taints of nodes that it does not mind.
   topologySpreadConstraints: []TopologySpread  How evenly pods are spread over domains.
-  volumes: []any~name        Volumes: persistentVolumeClaim, and what needs nothing of the
-    placement: configMap, downwardAPI, emptyDir, hostPath, image, nfs, projected, secret.
+  volumes: []any~name        Volumes: persistentVolumeClaim, ephemeral (in Pods, not in Jobs), and
+    what needs nothing of the placement: configMap, csi, downwardAPI, emptyDir, hostPath, image,
+    nfs, projected, secret.
   activeDeadlineSeconds: integer  How long it may run. Kept and not looked at.
   automountServiceAccountToken: boolean  Kept and not looked at.
   dnsConfig: any             Kept and not looked at.

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from shared.errors import InvalidInput
 from shared.units.queue_slots import resource_of
-from shared.units.slots import LIMIT
+from shared.units.slots import LIMIT, MOST_IN_TOTAL
 
 _FORM = re.compile(
     r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"  # the number
@@ -48,10 +48,19 @@ def amount(resource: str, value: object, field: str) -> int:
     """Parse a quantity to units of the resource's slot. Raises :class:`InvalidInput` if it is
     malformed, negative, or at least 2**53 units.
     """
+    units = total_amount(resource, value, field)
+    if units >= LIMIT:
+        raise InvalidInput(field, value, f"too large; stay below {LIMIT // unit_of(resource)}")
+    return units
+
+
+def total_amount(resource: str, value: object, field: str) -> int:
+    """Parse a total over many nodes; what exceeds int64 counts as its largest number, as in
+    Kubernetes. Raises :class:`InvalidInput` if it is malformed or negative."""
     if type(value) is str:
         units = _parse(value, unit_of(resource))
     elif type(value) is int:
-        units = value * unit_of(resource) if -LIMIT < value < LIMIT else LIMIT
+        units = min(value * unit_of(resource), MOST_IN_TOTAL)
     elif type(value) is float:
         units = _parse(repr(value), unit_of(resource))
     else:
@@ -60,15 +69,13 @@ def amount(resource: str, value: object, field: str) -> int:
         raise InvalidInput(field, value, f"not a quantity; {_REMEDY}")
     if units < 0:
         raise InvalidInput(field, value, "negative; write a quantity of 0 or more")
-    if units >= LIMIT:
-        raise InvalidInput(field, value, f"too large; stay below {LIMIT // unit_of(resource)}")
     return units
 
 
 @lru_cache(maxsize=4096)
 def _parse(text: str, unit: int) -> int | None:
-    """Units, rounded up; None if the text is not a quantity; LIMIT for everything
-    above it; -1 for everything below 0."""
+    """Units, rounded up; None if the text is not a quantity; MOST_IN_TOTAL for everything above it;
+    -1 for everything below 0."""
     match = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         return None
@@ -77,8 +84,8 @@ def _parse(text: str, unit: int) -> int | None:
     exact = _EXACT.multiply(_EXACT.create_decimal(number + (exponent or "")), scale)
     if exact < 0:
         return -1
-    if exact >= LIMIT:
-        return LIMIT
+    if exact >= MOST_IN_TOTAL:
+        return MOST_IN_TOTAL
     return int(exact.to_integral_value(rounding=ROUND_CEILING))
 
 

@@ -37,6 +37,9 @@ pods cannot exhaust the names that nodes need."""
 LIMIT = 2**53
 """Amounts per node stay below this, so that a double (the script's number type) holds them
 exactly."""
+MOST_IN_TOTAL = 2**63 - 1
+"""Totals over many nodes (of queues, gangs and quotas) are Kubernetes' int64; the ledger has them
+in two limbs."""
 
 
 class Slots:

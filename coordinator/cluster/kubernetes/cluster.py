@@ -39,6 +39,7 @@ from coordinator.cluster.protocol import (
     Phase,
     Reports,
 )
+from shared.model.storage import Amounts
 
 BACKLOG = 20_000
 """Maximum number of objects that wait for intake; beyond it the streams wait, and the server keeps
@@ -208,6 +209,13 @@ class KubernetesCluster:
     def refused(self, item: dict[str, Any], why: str) -> None:
         """A pod that intake does not understand."""
         self.mirror.refused(item, why)
+
+    def resized(self, item: dict[str, Any], booked: Amounts | None) -> None:
+        """A pod that intake has with other amounts than it has now; see :meth:`Mirror.resized`."""
+        self.mirror.resized(item, booked)
+
+    def take_misread(self) -> dict[ObjectKey, tuple[str, tuple[str, ...]]]:
+        return self.mirror.take_misread()
 
     def foreign_changed(self) -> bool:
         """Whether what pods that are not ours use has changed since :meth:`foreign`."""

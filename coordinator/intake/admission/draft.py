@@ -210,6 +210,13 @@ class Draft:
             cid = self.classes.get(replace(cls, charges=charges) if charges else cls)
         return cid
 
+    def requests_of(self, cid: int) -> Amounts:
+        """The requests of a class by name. Costs a pass over all classes."""
+        names = {slot: name for name, slot in self._new_slots.items()}
+        names |= dict(enumerate(self._base.slots.names))
+        requests = next(cls.requests for cls, number in self.classes.items() if number == cid)
+        return tuple((names[slot], n) for slot, n in requests if slot != PODS)
+
     def recharged(self, cids: Collection[int], *, protected: bool) -> dict[int, int]:
         """Classes -> those of the same tasks where they may, or may not, be evicted. Costs a pass
         over all classes."""

@@ -35,7 +35,7 @@ from shared.manifests.parse import parse_stored
 from shared.messages.messages import Group
 from shared.model.model import Job, Pairs, Role
 
-CHANGED_IN_PLACE = "it changed after it was taken; until it ends it counts as it was"
+CHANGED_IN_PLACE = "it changed after it was taken; until it ends its queue counts it as it was"
 """Notice for a pod of a watched cluster."""
 
 _ALONE = (Group(-1, 1),)
@@ -233,15 +233,17 @@ def _again(step: AdmissionStep, key: str, new: PodManifest) -> None:
             raise _another(new)
         step.same.add(id(new))
         return
-    task = step.draft.pod(key)
-    if step.draft.deleting(task):
+    draft = step.draft
+    task = draft.pod(key)
+    if draft.deleting(task):
         raise on_its_way_out(new.name)
     jid, tix = unpack_task(task)
-    job = step.draft.job(jid)
+    job = draft.job(jid)
     if not _same(step, job, tix, new):
         if not _is_itself(step, new):
             raise _another(new)
         step.notice(new, CHANGED_IN_PLACE)
+        step.changed_pods[key] = draft.requests_of(job.role_of(tix).cid)
         step.same.add(id(new))
         return
     role, more = job.role_of(tix), _more(step, new)

@@ -11,6 +11,7 @@ from coordinator.intake.documents.document import Document, Key
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeOp
 from shared.model.model import Job
+from shared.model.storage import Amounts
 
 
 @dataclass(slots=True)
@@ -25,6 +26,9 @@ class Admission(Changes):
     accepted: int = 0
     """Number of accepted objects, unchanged ones included."""
     unchanged: int = 0
+    changed_pods: dict[str, Amounts] = field(default_factory=dict)
+    """``namespace/name`` of pods that changed where they run -> the requests that they count
+    with."""
     placed: list[PlacedPod] = field(default_factory=list)
     """Pods that were submitted as already bound (``Intake(observe=True)`` only)."""
 

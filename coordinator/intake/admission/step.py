@@ -17,7 +17,7 @@ from shared.manifests.parse import Manifest
 from shared.manifests.volcano.objects import RoleManifest
 from shared.model.kai import DEFAULT_PRIORITY, PREEMPTIBLE_BELOW, PRIORITY_CLASSES, KaiPodGroup
 from shared.model.model import Job, Pairs
-from shared.model.storage import Budget, Volume, VolumeClaim
+from shared.model.storage import Amounts, Budget, Volume, VolumeClaim
 from shared.policy.model import Dialect
 from shared.records.specs import OBJECT_KEYS
 
@@ -94,6 +94,8 @@ class AdmissionStep:
     """Number of unchanged objects, labels and annotations included."""
     jids: dict[int, int] = field(default_factory=dict)
     """``id()`` of a new pod's manifest -> its job."""
+    changed_pods: dict[str, Amounts] = field(default_factory=dict)
+    """See :class:`Admission`."""
     placed: list[PlacedPod] = field(default_factory=list)
     coming: dict[str, JoiningPod] = field(default_factory=dict)
     """``namespace/name`` of the pod -> the pod."""

@@ -31,6 +31,7 @@ from coordinator.intake.writer import IntakeFull, IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
 from shared.errors import Refusal
 from shared.manifests.kai.groups import STAMPS
+from shared.model.storage import Amounts
 
 AGAIN_SECONDS = 0.1
 """Pause before an object is offered again whose name is not free yet, or for which there was no
@@ -61,6 +62,10 @@ class ObjectSource(Protocol):
     def refused(self, item: dict[str, object], why: str) -> None: ...
 
     def quarantined(self, key: ObjectKey, item: dict[str, Any], error: Exception) -> None: ...
+
+    def resized(self, item: dict[str, Any], booked: Amounts | None) -> None: ...
+
+    def take_misread(self) -> dict[ObjectKey, tuple[str, tuple[str, ...]]]: ...
 
     def foreign_changed(self) -> bool: ...
 
@@ -128,6 +133,10 @@ class ClusterFeed:
     async def _observe_forever(self) -> None:
         while True:
             await asyncio.sleep(FOREIGN_SECONDS)
+            for key, (uid, paths) in self._source.take_misread().items():
+                why = f"{', '.join(paths)}: cannot be read; it counts as a full node"
+                log.warning("A pod of others is not understood", pod=key.name, why=why)
+                self._not_understood(key, {"metadata": {"uid": uid}}, why)
             if self._source.foreign_changed():
                 await self._observe()
 
@@ -192,7 +201,13 @@ class ClusterFeed:
     def _report_changed(
         self, delta: ObjectDelta, positions: list[int], admission: Admission
     ) -> None:
-        """Tell of pods that the cluster changed where they are: they count as they were."""
+        """Tell of pods that the cluster changed where they are: in the books they count as they
+        were, and what they use beside that counts as others' use."""
+        for i in positions:
+            kind, namespace, name = delta.keys[i]
+            if kind == POD:
+                booked = admission.changed_pods.get(f"{namespace}/{name}")
+                self._source.resized(delta.items[i], booked)
         for notice in admission.notices:
             if notice.message == CHANGED_IN_PLACE:
                 log.warning("A pod changed", pod=notice.name, pods=notice.count, why=notice.message)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
 from laboratory.replay.kai.gpu_groups import (
     RecordedDevices,
@@ -57,10 +56,10 @@ def read_kai_recorded(
     now: float,
     *,
     policy: Policy,
-    foreign: Container[str] = (),
+    foreign: Set[str] = frozenset(),
 ) -> KaiRecorded:
     """Number the objects, in any order, as a service of the policy admits them. ``foreign``: pods
-    (``namespace/name``) that only use their nodes. Raises RecordError if an object is refused."""
+    (``namespace/name``) that only use their nodes. Objects that are refused are left out."""
     options = (policy.kai or KaiPolicy()).options
     devices = recorded_devices(items)
     recorded = read_recorded(
@@ -112,7 +111,7 @@ def _is_stuck(pod: Json, now: float, patience: float) -> bool:
     return deleted is not None and now - moment(deleted) > patience
 
 
-def _with_devices(item: Json, devices: RecordedDevices) -> Mapping[str, Any]:
+def _with_devices(item: Json, devices: RecordedDevices) -> Json:
     """A node with its devices, a pod with those that it is on, as the service has them."""
     match item["kind"]:
         case "Pod":
@@ -123,7 +122,7 @@ def _with_devices(item: Json, devices: RecordedDevices) -> Mapping[str, Any]:
             return item
 
 
-def _marked(item: Json, mark: str, things: Things) -> Mapping[str, Any]:
+def _marked(item: Json, mark: str, things: Things) -> Json:
     if not things:
         return item
     metadata = item["metadata"]

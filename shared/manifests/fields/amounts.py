@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from shared.errors import InvalidInput
 from shared.manifests.fields.reader import Fields, is_qualified
 from shared.model.storage import Amounts
-from shared.units.quantity import amount
+from shared.units.quantity import amount, total_amount
 from shared.units.things import PORT
 
 _MOST = 256
@@ -18,7 +20,16 @@ _CLASS = ".storageclass.storage.k8s.io"
 
 
 def read_amounts(fields: Fields | None) -> dict[str, int]:
-    """Units per resource, including zeros; {} if the list is absent."""
+    """Units per resource of one node or pod, including zeros; {} if the list is absent."""
+    return _read(fields, amount)
+
+
+def read_totals(fields: Fields | None) -> dict[str, int]:
+    """:func:`read_amounts` of what is counted over many nodes."""
+    return _read(fields, total_amount)
+
+
+def _read(fields: Fields | None, parse: Callable[[str, object, str], int]) -> dict[str, int]:
     if fields is None:
         return {}
     if len(fields.data) > _MOST:
@@ -26,7 +37,7 @@ def read_amounts(fields: Fields | None) -> dict[str, int]:
     for name in fields.data:
         if not is_qualified(name) or name.startswith(PORT):
             raise fields.wrong(name, "not a resource name; write [domain/]name")
-    return {name: amount(name, value, fields.path(name)) for name, value in fields.data.items()}
+    return {name: parse(name, value, fields.path(name)) for name, value in fields.data.items()}
 
 
 def is_of_nodes(name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from shared.errors import InvalidInput
-from shared.manifests.fields.amounts import frozen, read_amounts
+from shared.manifests.fields.amounts import frozen, read_totals
 from shared.manifests.fields.metadata import read_metadata
 from shared.manifests.fields.reader import INT32, Fields, part_of
 from shared.manifests.fields.selectors import read_selector
@@ -56,7 +56,7 @@ def read_quota(obj: dict[str, object]) -> ResourceQuota:
         namespace=meta.namespace,
         name=meta.name,
         # Zeros stay: a limit of 0 forbids any use.
-        hard=frozen(read_amounts(enforced or spec.child("hard")), zeros=True),
-        used=frozen(read_amounts(status.child("used")), zeros=True),
+        hard=frozen(read_totals(enforced or spec.child("hard")), zeros=True),
+        used=frozen(read_totals(status.child("used")), zeros=True),
         scoped=bool(spec.array("scopes") or spec.data.get("scopeSelector")),
     )

@@ -56,6 +56,8 @@ class PodTemplate:
     """Named things of a node that the pod takes: its host ports."""
     scheduler: str = ""
     """``schedulerName``; "" if none is written."""
+    ephemeral: tuple[str, ...] = ()
+    """Names of its ephemeral volumes: each pod has a claim of its own for each."""
     gpu_share: GpuRequest | None = None
     """Its request for shared GPUs, under a policy of KAI's."""
 

@@ -11,8 +11,8 @@ from functools import lru_cache
 import orjson
 
 from shared.codec.packed import replace
-from shared.errors import InvalidInput, not_in_this_version
-from shared.manifests.fields.amounts import add, frozen, raise_to, read_amounts
+from shared.errors import InvalidInput
+from shared.manifests.fields.amounts import add, frozen, read_amounts
 from shared.manifests.fields.metadata import (
     GROUP_NAME,
     QUEUE_NAME,
@@ -30,16 +30,26 @@ from shared.manifests.fields.reader import INT32, Fields, loose_name, subdomain
 from shared.manifests.kubernetes.constraints import Affinity, read_affinity, read_tolerations
 from shared.manifests.kubernetes.objects import PodManifest, PodStatus, PodTemplate
 from shared.manifests.kubernetes.pod_affinity import KeyedSpread, read_spreads, spread_of, term_of
+from shared.manifests.kubernetes.requests import (
+    apply_pod_level,
+    has_resources,
+    is_pod_level,
+    summed,
+    usage,
+)
 from shared.model.constraints import Constraints
 from shared.model.model import Pairs
+from shared.model.storage import Amounts
 from shared.units.things import PORTS_OF_A_POD, Things, port_name
 
 _GATE = "scheduling.volcano.sh/queue-allocation-gate"
 _VOLUMES = frozenset(
     (
         "configMap",
+        "csi",
         "downwardAPI",
         "emptyDir",
+        "ephemeral",
         "hostPath",
         "image",
         "name",
@@ -63,8 +73,13 @@ def read_pod(obj: dict[str, object]) -> PodManifest:
     status_fields = None if status is None else Fields(status, "status")
     phase = "Pending" if status_fields is None else status_fields.choice("phase", _PHASES, "")
     form = template(spec)
-    if status_fields is not None and form.constraints is not None:
-        form = _with_own_claims(form, status_fields)
+    if form.ephemeral:
+        form = _with_own_volumes(form, meta.name)
+    if status_fields is not None:
+        if form.constraints is not None:
+            form = _with_own_claims(form, status_fields)
+        if has_resources(status_fields.data):
+            form = _resized(form, usage(spec, status_fields.data).amounts)
     if not meta.annotations and not meta.labels:
         return PodManifest(
             meta.namespace,
@@ -129,8 +144,6 @@ def template(spec: object, at: str = "spec") -> PodTemplate:
 def _template(data: bytes, at: str) -> PodTemplate:
     spec = Fields(orjson.loads(data), at)
     spec.check("PodSpec")
-    if spec.data.get("resources"):
-        raise not_in_this_version(spec.path("resources"), spec.data["resources"])
     affinity = read_affinity(spec)
     priority = spec.data.get("priority")
     node_name = spec.text("nodeName")
@@ -156,6 +169,9 @@ def _template(data: bytes, at: str) -> PodTemplate:
         images=_images(spec),
         preempts=None if not policy else policy != "Never",
         scheduler=spec.text("schedulerName"),
+        ephemeral=tuple(
+            volume.text("name") for volume in spec.children("volumes") if volume.child("ephemeral")
+        ),
     )
 
 
@@ -182,6 +198,20 @@ def _labelled(template: PodTemplate, labels: Pairs) -> PodTemplate:
         keyed_terms=(),
         keyed_spreads=(),
     )
+
+
+def _with_own_volumes(template: PodTemplate, pod: str) -> PodTemplate:
+    """The template with the claims that the cluster creates of the pod's ephemeral volumes."""
+    before = template.constraints or _NO_CONSTRAINTS
+    claims = {subdomain(f"{pod}-{volume}", "metadata.name") for volume in template.ephemeral}
+    volumes = tuple(sorted({*before.volumes, *claims}))
+    return replace(template, constraints=replace(before, volumes=volumes), ephemeral=())
+
+
+@lru_cache(maxsize=4096)
+def _resized(template: PodTemplate, requests: Amounts) -> PodTemplate:
+    """The template of a pod that has, or is to get, other amounts than its spec asks for."""
+    return template if requests == template.requests else replace(template, requests=requests)
 
 
 def _with_own_claims(template: PodTemplate, status: Fields) -> PodTemplate:
@@ -266,37 +296,43 @@ def with_tag(image: str) -> str:
 
 
 def _requests(spec: Fields) -> tuple[tuple[str, int], ...]:
-    """Kubernetes' rule: the maximum of the containers' sum and of each init step, plus overhead.
-
-    Init containers run one after another. One that always restarts (a sidecar) keeps running, and
-    counts in every later step.
-    """
-    total: dict[str, int] = {}
-    for container in spec.children("containers"):
-        add(total, _container(container))
-    start: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    for container in spec.children("initContainers"):
-        step = _container(container)
-        if container.text("restartPolicy") == "Always":
-            add(total, step)
-            add(sidecars, step)
-            # Its own start counts with the sidecars before it, which run already.
-            step = sidecars
-        else:
-            add(step, sidecars)
-        raise_to(start, step)
-    raise_to(total, start)
+    """The requests of the whole pod, with overhead."""
+    steps = [(_container(c), False, True) for c in spec.children("containers")]
+    steps += [
+        (_container(c), True, c.text("restartPolicy") == "Always")
+        for c in spec.children("initContainers")
+    ]
+    total = summed(steps)
+    if (whole := spec.child("resources")) is not None:
+        _check_whole(whole, total)
+        apply_pod_level(
+            total, read_amounts(whole.child("requests")), read_amounts(whole.child("limits"))
+        )
     add(total, read_amounts(spec.child("overhead")))
     return frozen(total)
+
+
+def _check_whole(whole: Fields, containers: dict[str, int]) -> None:
+    """Check what a pod asks for as a whole, by Kubernetes' rules."""
+    requests = _of_resources(whole)
+    for name, n in requests.items():
+        path = whole.path(f"requests.{name}")
+        if not is_pod_level(name):
+            message = "not one of cpu, memory and hugepages; ask for it in a container"
+            raise InvalidInput(path, None, message)
+        if n < containers.get(name, 0):
+            message = "less than its containers request together; raise it or lower theirs"
+            raise InvalidInput(path, None, message)
 
 
 def _container(container: Fields) -> dict[str, int]:
     """The requests of one container; a resource that has only a limit requests that limit."""
     container.check("Container")
     resources = container.child("resources")
-    if resources is None:
-        return {}
+    return {} if resources is None else _of_resources(resources)
+
+
+def _of_resources(resources: Fields) -> dict[str, int]:
     resources.check("Resources")
     for claim in resources.children("claims", longest=100):
         claim.check("ContainerClaim")

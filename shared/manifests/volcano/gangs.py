@@ -4,7 +4,7 @@ templates)."""
 from __future__ import annotations
 
 from shared.errors import InvalidInput
-from shared.manifests.fields.amounts import frozen, is_of_nodes, read_amounts
+from shared.manifests.fields.amounts import frozen, is_of_nodes, read_totals
 from shared.manifests.fields.durations import check_duration
 from shared.manifests.fields.metadata import (
     NUMA_POLICY,
@@ -46,7 +46,7 @@ def read_pod_group(obj: dict[str, object]) -> PodGroupManifest:
     spec = part_of(obj, "spec", "PodGroupSpec")
     status = part_of(obj, "status")
     needs = spec.child("minResources")
-    least = frozen(read_amounts(needs))
+    least = frozen(read_totals(needs))
     offered = tuple(pair for pair in least if is_of_nodes(pair[0]))
     return PodGroupManifest(
         namespace=meta.namespace,
@@ -147,6 +147,9 @@ def _role(task: Fields, default_name: str, volumes: JobVolumes) -> RoleManifest:
     name = dns_label(task.text("name") or default_name, task.path("name"))
     labels = labels_of(meta, at)
     form = template(volumes.added(pod.data.get("spec")), pod.path("spec"))
+    if form.ephemeral:
+        message = "ephemeral ones are not in this version; use spec.tasks[].volumes with a claim"
+        raise InvalidInput(pod.path("spec.volumes"), list(form.ephemeral), message)
     policies = read_policies(task)
     retries = task.integer("maxRetry", 0)
     notices = (*((f"{task.at}.{_RETRIES}",) if retries else ()), *policies.notices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.errors import InvalidInput
-from shared.manifests.fields.amounts import frozen, is_of_nodes, read_amounts
+from shared.manifests.fields.amounts import frozen, is_of_nodes, read_totals
 from shared.manifests.fields.metadata import annotations_of, read_metadata
 from shared.manifests.fields.reader import INT32, Fields, loose_name, part_of
 from shared.manifests.kubernetes.pod_affinity import PREFERRED, REQUIRED
@@ -54,7 +54,7 @@ def read_queue(obj: dict[str, object]) -> QueueManifest:
 
 def _amounts(fields: Fields | None) -> dict[str, int]:
     """The amounts of what nodes offer; Volcano ignores the others."""
-    return {name: n for name, n in read_amounts(fields).items() if is_of_nodes(name)}
+    return {name: n for name, n in read_totals(fields).items() if is_of_nodes(name)}
 
 
 def _limits(capability: Fields) -> tuple[tuple[str, int], ...]:

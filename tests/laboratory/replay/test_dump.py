@@ -221,16 +221,6 @@ def test_scenarios_are_cases_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("document", "error", "told"),
     [
-        (
-            pod("Bad_Name"),
-            RecordError,
-            "f.yaml: Pod ns/Bad_Name: metadata.name (got 'Bad_Name'): not a valid name",
-        ),
-        (
-            {**node("a"), "status": {"allocatable": {"cpu": "many"}}},
-            RecordError,
-            "f.yaml: Node a: status.allocatable.cpu (got 'many'): not a quantity",
-        ),
         ({"kind": "List", "items": 3}, RecordError, "f.yaml: List: items: "),
         ("text", ScenarioError, "f.yaml: 'text' is neither an object nor a scenario"),
         ({"id": "x"}, ScenarioError, "f.yaml: scenario 'x': policy: missing"),

@@ -240,18 +240,16 @@ def test_a_dump_without_objects_of_the_dialect_is_refused_with_what_is_missing()
 def test_an_object_that_cannot_be_read_is_named(change: Json, told: str) -> None:
     running = pod("gang-0", "gang", gpus=1, on="a") | change
     cluster = objects(GANG["cluster"] | {"pods": [running]})
-    if not told:
-        assert sessions(case(*cluster))
-        return
-    with pytest.raises(RecordError, match=f"now.yaml: Pod .*{told}"):
-        case(*cluster)
+    made = case(*cluster)
+    assert sessions(made)
+    assert not told or any(note.partition("Pod ")[2].find(told) >= 0 for note in made.notes)
 
 
 def test_a_node_whose_amounts_are_no_numbers_of_devices() -> None:
     odd = node("a", 2)
     odd["status"]["allocatable"]["nvidia.com/gpu"] = "some"
-    with pytest.raises(RecordError, match=r"Node a: status.allocatable.nvidia.com/gpu"):
-        case(*objects(GANG["cluster"] | {"nodes": [odd]}))
+    made = case(*objects(GANG["cluster"] | {"nodes": [odd]}))
+    assert any("Node a: status.allocatable.nvidia.com/gpu" in note for note in made.notes)
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ decoding.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from shared.units.bounded_numbers import int64
@@ -57,7 +59,14 @@ class ReadPodStatus(msgspec.Struct, rename="camel"):
     phase: str = ""
     reason: str = ""
     nominated_node_name: str = ""
+    resize: str = ""
     resource_claim_statuses: msgspec.Raw = msgspec.Raw()
+    conditions: msgspec.Raw = msgspec.Raw()
+    container_statuses: msgspec.Raw = msgspec.Raw()
+    init_container_statuses: msgspec.Raw = msgspec.Raw()
+    allocated_resources: msgspec.Raw = msgspec.Raw()
+    resources: msgspec.Raw = msgspec.Raw()
+    node_allocatable_resource_claim_statuses: msgspec.Raw = msgspec.Raw()
 
 
 class PodObject(msgspec.Struct):
@@ -71,6 +80,34 @@ class PodSpec(msgspec.Struct, rename="camel"):
 
     node_name: str = ""
     scheduler_name: str = ""
+
+
+class GivenRequests(msgspec.Struct):
+    """Resources of a container, as asked for or as it has them."""
+
+    requests: dict[str, Any] | None = None
+
+
+class Container(msgspec.Struct):
+    name: str = ""
+    resources: GivenRequests | None = None
+
+
+class Containers(msgspec.Struct, rename="camel"):
+    """The containers of a spec, with their requests alone."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+
+    @property
+    def all(self) -> list[Container]:
+        return [*(self.containers or ()), *(self.init_containers or ())]
+
+
+class ContainerStatus(msgspec.Struct, rename="camel"):
+    name: str = ""
+    allocated_resources: dict[str, Any] | None = None
+    resources: GivenRequests | None = None
 
 
 class PodClaim(msgspec.Struct, rename="camel"):
@@ -128,6 +165,8 @@ line_of = msgspec.json.Decoder(WatchLine).decode
 head_of = msgspec.json.Decoder(Head).decode
 pod_of = msgspec.json.Decoder(PodObject).decode
 spec_of = msgspec.json.Decoder(PodSpec).decode
+containers_of = msgspec.json.Decoder(Containers).decode
+container_statuses_of = msgspec.json.Decoder(list[ContainerStatus] | None).decode
 claims_of = msgspec.json.Decoder(PodClaims).decode
 claim_statuses_of = msgspec.json.Decoder(list[PodClaimStatus] | None).decode
 _status_of = msgspec.json.Decoder(ApiStatus).decode

@@ -36,11 +36,14 @@ from coordinator.cluster.kubernetes.state.pods import (
     Task,
     as_item,
     has_claims,
+    reported_status,
     update,
     update_legible,
+    usage_fingerprint,
 )
 from coordinator.cluster.kubernetes.state.reports import ReportLog, report
 from coordinator.cluster.protocol import Phase, Report
+from shared.model.storage import Amounts
 
 POD = "Pod"
 NODE = "Node"
@@ -131,6 +134,7 @@ class Mirror:
         self.statement = ""
         """Ledger and epoch of the leader that we are."""
         self._late: list[PodRow] = []
+        self._misread: dict[ObjectKey, tuple[str, tuple[str, ...]]] = {}
 
     # --- what the watches say -----------------------------------------------------------------
 
@@ -290,12 +294,27 @@ class Mirror:
             self._note_late(row)
         if not row.ours:
             self._expected.pop(row.key, None)
-            self.foreign.take(row, msgspec.json.decode(pod.spec))
-        elif respecified and (self._has_task(row) or (not _over(row) and has_claims(pod))):
+            self._count_foreign(row, pod)
+            self._progress(row)
+            return
+        if row.ended:
+            self.foreign.forget(row)
+        if respecified and (self._has_task(row) or (not _over(row) and has_claims(pod))):
             pod.spec, claims = pod.spec.copy(), pod.status.resource_claim_statuses
             pod.status.resource_claim_statuses = claims.copy()
             self._changed[key] = pod
         self._progress(row)
+
+    def _count_foreign(self, row: PodRow, pod: PodObject) -> None:
+        spec, status = msgspec.json.decode(pod.spec), reported_status(pod)
+        self.foreign.take(row, spec, status, usage_fingerprint(pod))
+        if unread := self.foreign.take_unread(row):
+            self._misread[ObjectKey(POD, *row.key)] = row.uid, unread
+
+    def take_misread(self) -> dict[ObjectKey, tuple[str, tuple[str, ...]]]:
+        """Pods of others -> (uid, paths of amounts that could not be read); each once."""
+        misread, self._misread = self._misread, {}
+        return misread
 
     def _note_late(self, row: PodRow) -> None:
         """The pod was bound since we lead: by another leader of ours if its statement says so."""
@@ -456,7 +475,7 @@ class Mirror:
 
     def _item(self, key: ObjectKey, change: msgspec.Raw | PodObject) -> dict[str, Any]:
         if isinstance(change, PodObject):
-            return as_item(change)
+            return as_item(change, self.pods.by_key[key[1:]].resized)
         item: dict[str, Any] = msgspec.json.decode(change)
         metadata = item.get("metadata")
         if isinstance(metadata, dict):
@@ -489,6 +508,18 @@ class Mirror:
                 self._observer.arrived(row, self.now)
         self._progress(row)
 
+    def resized(self, item: dict[str, Any], booked: Amounts | None) -> None:
+        """Intake has a pod of ours with other amounts than it has now: ``booked``; None: with the
+        same ones."""
+        metadata = item["metadata"]
+        row = self.pods.by_key.get((metadata["namespace"], metadata["name"]))
+        if row is None or row.uid != metadata["uid"]:
+            return
+        if booked is None:
+            self.foreign.forget(row)
+        else:
+            self.foreign.differs(row, item["spec"], item.get("status"), booked)
+
     def refused(self, item: dict[str, Any], why: str) -> None:
         """Intake does not understand the pod: whatever it uses is somebody else's."""
         metadata = item["metadata"]
@@ -497,7 +528,7 @@ class Mirror:
         row = self.pods.by_key.get(at)
         if row is not None and row.jid < 0:
             row.ours = False
-            self.foreign.take(row, item["spec"])
+            self.foreign.take(row, item["spec"], item.get("status"), 0)
             if self._observer is not None:
                 self._observer.not_understood(f"{row.namespace}/{row.name}", why)
 

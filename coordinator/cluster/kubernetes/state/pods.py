@@ -18,10 +18,13 @@ from coordinator.cluster.kubernetes.api.objects import (
     PodObject,
     claim_statuses_of,
     claims_of,
+    container_statuses_of,
+    containers_of,
     spec_of,
 )
 from coordinator.cluster.kubernetes.state.legible import LegibleObject
 from coordinator.cluster.protocol import Phase
+from shared.manifests.kubernetes.requests import resources_of_status, usage
 from shared.model.kai_devices import RECEIVED, is_group_label
 from shared.model.node_devices import DEVICE_MARKS
 
@@ -43,6 +46,7 @@ UNBOUND = -1
 
 _OF_BINDING = (STATEMENT, RECEIVED, *DEVICE_MARKS)
 _NO_MARKS: Mapping[str, str] = {}
+_AS_ASKED: Mapping[str, object] = {}
 _TEMPLATE = b'"resourceClaimTemplateName"'
 """No pod without this text has a claim of a template. One with it may have none either: anybody may
 write it into an argument or a selector."""
@@ -66,6 +70,8 @@ class PodRow:
     statement: str = ""
     marks: Mapping[str, str] = field(default_factory=dict)
     """Annotations and labels by which its binding told devices."""
+    resized: Mapping[str, object] = field(default_factory=dict)
+    """What its status says of its resources, where that is not what its spec asks for."""
     fingerprint: int = 0
     jid: int = -1
     tix: int = -1
@@ -173,7 +179,10 @@ def update(row: PodRow, pod: PodObject) -> bool:
     annotations = meta.annotations or {}
     row.statement = annotations.get(STATEMENT, row.statement)
     row.marks = _marks(annotations, meta.labels) if row.node else _NO_MARKS
+    row.resized = _resized(pod) if row.ours and row.on_node else _AS_ASKED
     before, row.fingerprint = row.fingerprint, _fingerprint(pod, head.node_name)
+    if row.resized:
+        row.fingerprint ^= hash(msgspec.json.encode(row.resized))
     return before != row.fingerprint
 
 
@@ -183,6 +192,68 @@ def update_legible(row: PodRow, parts: LegibleObject) -> None:
     row.was_pending = row.was_pending or not row.node
     row.phase = _PHASES.get(parts.phase, row.phase)
     row.leaving = row.leaving or parts.leaving
+
+
+def reported_status(pod: PodObject) -> dict[str, object]:
+    """What the pod's status says of its resources, as usage is read from it."""
+    status = pod.status
+    parts = {
+        "conditions": status.conditions,
+        "containerStatuses": status.container_statuses,
+        "initContainerStatuses": status.init_container_statuses,
+        "allocatedResources": status.allocated_resources,
+        "resources": status.resources,
+        "nodeAllocatableResourceClaimStatuses": status.node_allocatable_resource_claim_statuses,
+    }
+    decoded = {name: msgspec.json.decode(raw) for name, raw in parts.items() if bytes(raw)}
+    return decoded | {"resize": status.resize}
+
+
+def usage_fingerprint(pod: PodObject) -> int:
+    """A number that changes with what :func:`usage` reads of the pod."""
+    status = pod.status
+    parts = (
+        pod.spec,
+        status.conditions,
+        status.container_statuses,
+        status.init_container_statuses,
+        status.allocated_resources,
+        status.resources,
+        status.node_allocatable_resource_claim_statuses,
+    )
+    return hash((status.resize, *map(bytes, parts)))
+
+
+def _resized(pod: PodObject) -> Mapping[str, object]:
+    status = pod.status
+    beside = (
+        status.allocated_resources,
+        status.resources,
+        status.node_allocatable_resource_claim_statuses,
+    )
+    # Every pod that runs reports what it has: to read all of it took longer than all else here.
+    if not any(map(bytes, beside)) and _is_as_asked(pod):
+        return _AS_ASKED
+    spec, reported = msgspec.json.decode(pod.spec), reported_status(pod)
+    if usage(spec, reported).amounts == usage(spec).amounts:
+        return _AS_ASKED
+    return resources_of_status(reported)
+
+
+def _is_as_asked(pod: PodObject) -> bool:
+    """Whether each container has, word for word, what the spec asks for."""
+    status = pod.status
+    statuses = bytes(status.container_statuses), bytes(status.init_container_statuses)
+    if not any(b'"requests"' in part or b'"allocatedResources"' in part for part in statuses):
+        return True
+    asked = containers_of(pod.spec)
+    requests = {c.name: c.resources and c.resources.requests for c in asked.all}
+    given = (one for part in statuses if part for one in container_statuses_of(part) or ())
+    return all(
+        value is None or value == requests.get(one.name)
+        for one in given
+        for value in (one.allocated_resources, one.resources and one.resources.requests)
+    )
 
 
 def _marks(annotations: Mapping[str, str], labels: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -229,8 +300,9 @@ def own_labels(labels: dict[str, str] | None) -> dict[str, str]:
     return {name: text for name, text in (labels or {}).items() if not is_group_label(name)}
 
 
-def as_item(pod: PodObject) -> dict[str, object]:
-    """The pod as intake reads it: what its author asks for, with its uid."""
+def as_item(pod: PodObject, resized: Mapping[str, object]) -> dict[str, object]:
+    """The pod as intake reads it: what its author asks for, with its uid; ``resized``: see
+    :class:`PodRow`."""
     meta = pod.metadata
     spec = msgspec.json.decode(pod.spec)
     spec.pop("nodeName", None)
@@ -247,6 +319,9 @@ def as_item(pod: PodObject) -> dict[str, object]:
         metadata["annotations"] = annotations
     item: dict[str, object] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
     item["spec"] = spec
+    status = dict(resized)
     if claims := bytes(pod.status.resource_claim_statuses):
-        item["status"] = {"resourceClaimStatuses": msgspec.json.decode(claims)}
+        status["resourceClaimStatuses"] = msgspec.json.decode(claims)
+    if status:
+        item["status"] = status
     return item

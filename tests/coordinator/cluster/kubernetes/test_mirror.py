@@ -18,7 +18,9 @@ from tests.coordinator.cluster.kubernetes.events import (
     relist,
     reports,
 )
+from tests.shared.manifests.pod_fields import pods as pods_of_every_field
 
+PODS = pods_of_every_field()
 A = ObjectKey("Pod", "default", "a")
 GANG = ObjectKey("PodGroup", "default", "gang")
 
@@ -204,6 +206,70 @@ def test_pods_of_others_use_their_nodes_from_binding_to_end() -> None:
     assert mirror.foreign.sums() == {"n": {"cpu": 2000, "pods": 1}}
     mirror.take("Pod", pod("a", node="n", scheduler="default-scheduler", phase="Failed"))
     assert mirror.foreign.sums() == {}
+
+
+@pytest.mark.parametrize("field", PODS)
+def test_a_pod_of_others_uses_its_node_whatever_field_it_has(field: str) -> None:
+    mirror = listed(raw(PODS[field]))
+    [used] = mirror.foreign.sums().values()
+    assert (used["cpu"], used["pods"]) == (6000, 1)
+
+
+def given(name: str, *, asked: str, has: str, scheduler: str = "quadrant") -> msgspec.Raw:
+    """A running pod whose container asks for one amount and has another."""
+    item = msgspec.json.decode(pod(name, node="n", phase="Running", cpu=asked, scheduler=scheduler))
+    told = {"allocatedResources": {"cpu": has}, "resources": {"requests": {"cpu": has}}}
+    item["status"]["containerStatuses"] = [{"name": "c", "ready": True, **told}]
+    return raw(item)
+
+
+def test_a_resize_of_others_counts_while_it_lasts() -> None:
+    mirror = listed(given("a", asked="2", has="6", scheduler="theirs"))
+    assert mirror.foreign.sums() == {"n": {"cpu": 6000, "pods": 1}}
+    mirror.take("Pod", given("a", asked="2", has="2", scheduler="theirs"))
+    assert mirror.foreign.sums() == {"n": {"cpu": 2000, "pods": 1}}
+
+
+def test_intake_hears_of_a_resize_and_not_of_what_is_as_asked() -> None:
+    mirror = listed(given("a", asked="2", has="6"), given("b", asked="2", has="2"))
+    first, second = mirror.take_delta(10).items
+    [status] = first["status"]["containerStatuses"]
+    assert status == {
+        "name": "c",
+        "allocatedResources": {"cpu": "6"},
+        "resources": {"requests": {"cpu": "6"}},
+    }
+    assert "status" not in second
+    admit(mirror, "a", "b")
+    mirror.take("Pod", given("a", asked="2", has="2"))
+    [again] = mirror.take_delta(10).items
+    assert "status" not in again
+
+
+def test_a_pod_of_ours_counts_beside_the_books_with_what_a_resize_added() -> None:
+    mirror = listed(given("a", asked="2", has="2"))
+    [item] = mirror.take_delta(10).items
+    admit(mirror, "a")
+    mirror.take("Pod", given("a", asked="5", has="2"))
+    [item] = mirror.take_delta(10).items
+    mirror.resized(item, (("cpu", 2000),))
+    assert mirror.foreign.sums() == {"n": {"cpu": 3000}}
+    mirror.take("Pod", given("b", asked="4", has="4", scheduler="theirs"))
+    mirror.resized(item | {"spec": {"containers": []}}, (("cpu", 2000),))
+    assert mirror.foreign.sums() == {"n": {"cpu": 2000, "pods": 1}}  # of theirs; it has given back
+    mirror.take("Pod", pod("a", node="n", phase="Succeeded"))
+    assert mirror.foreign.sums() == {"n": {"cpu": 4000, "pods": 1}}
+
+
+def test_an_amount_that_cannot_be_read_fills_the_node_and_is_reported_once() -> None:
+    odd = pod("a", node="n", scheduler="theirs", cpu="odd")
+    mirror = listed(odd)
+    assert mirror.foreign.sums()["n"]["cpu"] > 2**45
+    [(key, (uid, paths))] = mirror.take_misread().items()
+    assert (key.name, uid) == ("a", "uid-a")
+    assert paths == ("spec.containers[0].resources.requests.cpu",)
+    mirror.take("Pod", odd)
+    assert mirror.take_misread() == {}
 
 
 def test_a_pod_that_intake_refused_counts_as_somebody_elses() -> None:
