@@ -388,7 +388,9 @@ def core_need(
     ``gangs``: the policy keeps gangs whole; else every task is elastic.
 
     Members missing to a role's own minimum come first, then those missing to the job's from any
-    role in task order. Where pending tasks do not suffice, all there are.
+    role. Where pending tasks do not suffice, all there are. Of several the smallest count: a turn
+    tries all in task order, and goes on after one that finds no node. A class of which nobody can
+    say that it is larger stands beside them with 0.
     """
     missing = shortfall(state) if gangs else [0] * len(state.job.groups)
     if len(state.job.roles) == 1:
@@ -399,30 +401,50 @@ def core_need(
     rest = missing[0]
     need: dict[int, int] = {}
     rest_of: list[tuple[Role, int]] = []
-    for role in order_roles(state, classes, roles):
+    ordered = order_roles(state, classes, roles)
+    for role in sorted(ordered, key=lambda role: sum(n for _, n in classes[role.cid].charged)):
         missing_here = len(state.pending(role, missing[role.group])) if role.group else 0
         if missing_here:
             need[role.cid] = need.get(role.cid, 0) + missing_here
             missing[role.group] -= missing_here
             rest -= missing_here
         rest_of.append((role, missing_here))
+    if not need:
+        rest = max(rest, 1)
+    chosen: list[int] = []
     for role, missing_here in rest_of:
-        if rest <= 0:
-            break
-        more = min(len(state.pending(role, missing_here + rest)) - missing_here, rest)
+        more = min(len(state.pending(role, missing_here + max(rest, 0))) - missing_here, rest)
         if more > 0:
             need[role.cid] = need.get(role.cid, 0) + more
             rest -= more
-    if not need and rest_of:
-        need[rest_of[0][0].cid] = 1
+            chosen.append(role.cid)
+        elif any(not _at_least(classes[role.cid], classes[cid]) for cid in chosen):
+            need.setdefault(role.cid, 0)
     return tuple(sorted(need.items()))
 
 
+def _at_least(cls: TaskClass, other: TaskClass) -> bool:
+    """Whether a task of the class asks for as much as one of the other, of everything."""
+    asks = dict(cls.charged)
+    return all(asks.get(slot, 0) >= n for slot, n in other.charged)
+
+
 def amounts(need: Need, classes: dict[int, TaskClass]) -> Amounts:
+    """The least amounts of a need."""
     total: Amounts = {}
     for cid, count in need:
-        add(total, classes[cid].charged, count)
-    return total
+        if count:
+            add(total, classes[cid].charged, count)
+    if all(count for _, count in need):
+        return total
+    # Whichever of the classes it becomes: less than this of a slot it cannot be.
+    tasks, asks = sum(count for _, count in need), [dict(classes[cid].charged) for cid, _ in need]
+    return {slot: tasks * min(ask.get(slot, 0) for ask in asks) for slot in total}
+
+
+def first_class(need: Need) -> int:
+    """The class of a need of one task."""
+    return next(cid for cid, count in need if count)
 
 
 def task_runs(
@@ -431,10 +453,18 @@ def task_runs(
     """The pending tasks a turn names: of each role as many as could be needed, plus the tail.
 
     Identical tasks of a role fail alike, so that the worker never needs more than the job's
-    shortfall plus the tail.
+    shortfall plus the tail. What a role's own minimum lacks comes before the surplus of others,
+    which would take its room.
     """
-    most = max(*shortfall(state), 1) + tail
-    return [
-        TaskRun(cid=role.cid, group=role.group, role=role.name, tasks=state.pending(role, most))
-        for role in order_roles(state, classes, roles)
-    ]
+    missing = shortfall(state)
+    most = max(*missing, 1) + tail
+    needed: list[TaskRun] = []
+    surplus: list[TaskRun] = []
+    for role in order_roles(state, classes, roles):
+        tasks = state.pending(role, most)
+        first = min(missing[role.group], len(tasks)) if role.group else 0
+        missing[role.group] -= first
+        for runs, part in ((needed, tasks[:first]), (surplus, tasks[first:])):
+            if part:
+                runs.append(TaskRun(cid=role.cid, group=role.group, role=role.name, tasks=part))
+    return needed + surplus

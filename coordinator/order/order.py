@@ -29,6 +29,7 @@ from coordinator.jobs.state import (
     Need,
     SchedulingStatus,
     amounts,
+    first_class,
     task_runs,
 )
 from coordinator.jobs.table import BACKFILL
@@ -195,7 +196,7 @@ class Order(Sessions):
         """Open a turn of the job; None where it must wait for another open turn."""
         world, keys = b"", None
         self.picking.changed(self.accounts.queue(state))
-        if action != ALLOCATING or self.slow(state):
+        if action != ALLOCATING or self.slow(state) or self._queue_chooses(state, need):
             world, keys = self.contexts.of(
                 state, action, self.session, waits=lambda keys: self._must_wait(state, keys, action)
             )
@@ -204,7 +205,7 @@ class Order(Sessions):
                     self.filled(state, failed=True)
                 return None
         tail = self._tail(state, need) if action == ALLOCATING else 0
-        self.accounts.promise(state, [(need[0][0], tail)] if tail else list(need))
+        self.accounts.promise(state, [(first_class(need), tail)] if tail else list(need))
         self.lines.set_status(state, SchedulingStatus.OPEN, state.reason)
         # Voids the job's entries in every heap: they are never searched for, only skipped when they
         # come to the top.
@@ -256,6 +257,18 @@ class Order(Sessions):
         key = self.session.role_key
         return sorted(roles, key=lambda role: (key(state.info, role), role.first not in promised))
 
+    def _queue_chooses(self, state: JobState, need: Need) -> bool:
+        """Whether the queue may admit some of the job's tasks and not others, which only a session
+        asks task by task."""
+        if len(state.job.roles) == 1 or len({role.cid for role in state.job.roles}) == 1:
+            return False
+        runs = task_runs(state, self.accounts.classes, self._roles(state), tail=0)
+        most: Need = tuple((run.cid, len(run.tasks)) for run in runs)
+        queue, picking = self.accounts.queue(state), self.picking
+        if picking.allowed(queue, most):
+            return False
+        return picking.allowed(queue, need) or not picking.within(queue, most)
+
     def tried(self, turn: Turn) -> set[int]:
         """Shards that found no place for this turn's job."""
         evicts = turn.jid in self.contention.out
@@ -284,7 +297,7 @@ class Order(Sessions):
             return 0
         if not self.lines.alone():
             return 1
-        cid, limit = need[0][0], min(self.tail_limit, state.info.pending)
+        cid, limit = first_class(need), min(self.tail_limit, state.info.pending)
         while limit > 1:
             need_of_limit = ((cid, limit),)
             covered = self.accounts.capacity.covers(amounts(need_of_limit, self.accounts.classes))

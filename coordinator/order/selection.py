@@ -210,6 +210,10 @@ class Picking:
             return False
         return within_capability(self._lines.queues, queue, total)
 
+    def within(self, queue: QueueInfo, need: Need) -> bool:
+        """Whether the queue's capability, and those above it, admit the whole need."""
+        return within_capability(self._lines.queues, queue, amounts(need, self._accounts.classes))
+
     def admits(self, state: JobState, need: Need) -> bool:
         """Whether the job's queue may have the whole need now, within its share or beyond it."""
         queue = self._accounts.queue(state)
