@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.jobs.accounts import Accounts
@@ -18,7 +18,7 @@ from shared.policy.evicting_actions import ANY_QUEUE, SAME_QUEUE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contenders:
-    """One look at the jobs that wait in lines."""
+    """One look at the jobs that wait in lines, and at those whose tasks ask for nothing."""
 
     session: Session
     accounts: Accounts
@@ -32,6 +32,8 @@ class Contenders:
     """The keys of the queues that the search of an action is judged by."""
     touched: Callable[[set[str]], bool]
     """Whether an open turn touches some of these keys."""
+    unfilled: Sequence[JobState]
+    """Starving jobs that stand in no line, because their tasks ask for nothing."""
     allocates: bool
     """Whether the policy has the action allocate."""
     now: float
@@ -71,7 +73,13 @@ class Contenders:
                 awaited |= keys
                 if own in awaited:
                     break  # whatever else waits in this queue touches its own tree as well
-        looked = sum(len(q.lines) for _, _, q in by_key)
+        for state in self.unfilled:
+            if (action := self._action(state, lambda _: True)) is not None:
+                keys = self.searched(state, action, self.session)
+                if awaited.isdisjoint(keys) and not self.touched(keys):
+                    return state, action
+                awaited |= keys
+        looked = sum(len(q.lines) for _, _, q in by_key) + len(self.unfilled)
         self.contention.looked(self.now, lines=looked, blocked=bool(awaited))
         return None
 

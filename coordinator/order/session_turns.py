@@ -362,9 +362,20 @@ class Sessions(Repairs):
             need=self._need,
             searched=self.contexts.searched,
             touched=self.spanning.touched,
+            unfilled=self._starving_unfilled(),
             allocates=self.allocates,
             now=self.now,
         ).next()
+
+    def _starving_unfilled(self) -> list[JobState]:
+        """Jobs whose only waiting tasks ask for nothing, for which backfill found no place."""
+        changes = self.accounts.capacity.changes
+        states = [self.jobs.get(jid) for jid, tried in self._unfilled.items() if tried == changes]
+        return [
+            state
+            for state in states
+            if state and not state.info.pending and self._starves(state) and self._may_fill(state)
+        ]
 
     # --- aging --------------------------------------------------------------------------------
 
