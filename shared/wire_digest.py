@@ -5,4 +5,4 @@ Written by ``make reference``. A worker and its coordinator compute it: shard_wo
 
 from __future__ import annotations
 
-WIRE = "f8239ec49d75"
+WIRE = "d91016bc6887"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from coordinator.intake.admission.queues import DEFAULT, ROOT
@@ -149,6 +149,7 @@ def _status(pod: PlacedPod) -> Status:
 
 NOWHERE = 1 << 30
 """The qid of a parent that does not exist."""
+
 
 def without_stray(items: Sequence[Json]) -> tuple[Sequence[Json], frozenset[str]]:
     """(objects, with queues of an invalid parent stripped of it; the names of these queues).

@@ -214,9 +214,6 @@ class KubernetesCluster:
         """A pod that intake has with other amounts than it has now; see :meth:`Mirror.resized`."""
         self.mirror.resized(item, booked)
 
-    def take_misread(self) -> dict[ObjectKey, tuple[str, tuple[str, ...]]]:
-        return self.mirror.take_misread()
-
     def foreign_changed(self) -> bool:
         """Whether what pods that are not ours use has changed since :meth:`foreign`."""
         return self.mirror.accounts_for_all and self.mirror.foreign.changed

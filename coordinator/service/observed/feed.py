@@ -65,8 +65,6 @@ class ObjectSource(Protocol):
 
     def resized(self, item: dict[str, Any], booked: Amounts | None) -> None: ...
 
-    def take_misread(self) -> dict[ObjectKey, tuple[str, tuple[str, ...]]]: ...
-
     def foreign_changed(self) -> bool: ...
 
 
@@ -133,10 +131,6 @@ class ClusterFeed:
     async def _observe_forever(self) -> None:
         while True:
             await asyncio.sleep(FOREIGN_SECONDS)
-            for key, (uid, paths) in self._source.take_misread().items():
-                why = f"{', '.join(paths)}: cannot be read; it counts as a full node"
-                log.warning("A pod of others is not understood", pod=key.name, why=why)
-                self._not_understood(key, {"metadata": {"uid": uid}}, why)
             if self._source.foreign_changed():
                 await self._observe()
 

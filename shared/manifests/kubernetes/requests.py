@@ -245,7 +245,7 @@ class _Reading:
         self, spec: Mapping[str, Any], part: str, *, is_init: bool
     ) -> Iterable[_Container]:
         containers = spec.get(part)
-        if containers is not None and not isinstance(containers, list):
+        if not isinstance(containers, list) and (containers is not None or not is_init):
             self.unread.append(f"spec.{part}")
             yield _Container(None, dict(UNKNOWN_REQUESTS), is_init, is_init)
             return

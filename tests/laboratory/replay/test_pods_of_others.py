@@ -148,7 +148,7 @@ def test_a_list_of_scenarios_goes_on_behind_an_object_that_cannot_be_read() -> N
     first, second = read_cases([("list.json", [scenarios])])
     assert (first.id, second.id) == ("a", "b")
     assert first.notes == second.notes and "Odd_Name" in first.notes[0]
-    assert len(first.recorded.standings) == 1
+    assert len(first.recorded.placed_jobs) == 1
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -132,7 +132,8 @@ def test_host_ports_are_taken_however_many() -> None:
         ({"containers": [container(cpu="9E")]}, "spec.containers[0].resources.requests.cpu"),
         ({"containers": "odd"}, "spec.containers"),
         ({"containers": [{"resources": {"requests": 3}}]}, "spec.containers[0].resources.requests"),
-        ({"overhead": [1]}, "spec.overhead"),
+        ({"containers": [], "overhead": [1]}, "spec.overhead"),
+        ({}, "spec.containers"),
     ],
 )
 def test_what_cannot_be_read_is_never_nothing(spec: Json, path: str) -> None:

@@ -43,6 +43,7 @@ from coordinator.cluster.kubernetes.state.pods import (
 )
 from coordinator.cluster.kubernetes.state.reports import ReportLog, report
 from coordinator.cluster.protocol import Phase, Report
+from shared.errors import InvalidInput
 from shared.model.storage import Amounts
 
 POD = "Pod"
@@ -134,7 +135,6 @@ class Mirror:
         self.statement = ""
         """Ledger and epoch of the leader that we are."""
         self._late: list[PodRow] = []
-        self._misread: dict[ObjectKey, tuple[str, tuple[str, ...]]] = {}
 
     # --- what the watches say -----------------------------------------------------------------
 
@@ -309,12 +309,8 @@ class Mirror:
         spec, status = msgspec.json.decode(pod.spec), reported_status(pod)
         self.foreign.take(row, spec, status, usage_fingerprint(pod))
         if unread := self.foreign.take_unread(row):
-            self._misread[ObjectKey(POD, *row.key)] = row.uid, unread
-
-    def take_misread(self) -> dict[ObjectKey, tuple[str, tuple[str, ...]]]:
-        """Pods of others -> (uid, paths of amounts that could not be read); each once."""
-        misread, self._misread = self._misread, {}
-        return misread
+            error = InvalidInput(unread[0], None, "not an amount; it counts as a full node")
+            self.report_unread(ObjectKey(POD, *row.key), row.uid, error)
 
     def _note_late(self, row: PodRow) -> None:
         """The pod was bound since we lead: by another leader of ours if its statement says so."""
@@ -440,7 +436,7 @@ class Mirror:
         update_legible(row, parts)
         if row.jid < 0:
             row.ours = False
-            self.foreign.take(row, parts.spec)
+            self.foreign.take(row, parts.spec, None, 0)
         self._progress(row)
 
     # --- what intake hears ----------------------------------------------------------------------

@@ -265,11 +265,11 @@ def test_an_amount_that_cannot_be_read_fills_the_node_and_is_reported_once() -> 
     odd = pod("a", node="n", scheduler="theirs", cpu="odd")
     mirror = listed(odd)
     assert mirror.foreign.sums()["n"]["cpu"] > 2**45
-    [(key, (uid, paths))] = mirror.take_misread().items()
-    assert (key.name, uid) == ("a", "uid-a")
-    assert paths == ("spec.containers[0].resources.requests.cpu",)
+    [(key, unread)] = mirror.take_delta(10).unread
+    assert (key, unread.uid) == (A, "uid-a")
+    assert "spec.containers[0].resources.requests.cpu" in str(unread.error)
     mirror.take("Pod", odd)
-    assert mirror.take_misread() == {}
+    assert mirror.take_delta(10).unread == []
 
 
 def test_a_pod_that_intake_refused_counts_as_somebody_elses() -> None:
