@@ -89,8 +89,11 @@ def written_queue(read_model: ReadModel, record: Record, version: int) -> Json:
     qid = read_model.queue_id(record.document.key.kind, name)
     queue_state = read_model.core.order.lines.queues.get(qid)
     state = (value.get("status") or {}).get("state") or "Open"
+    # As Volcano's queue controller has it: a closed queue is Closing while jobs of it are left.
+    has_jobs = any(counts.get(phase, 0) for phase in ("Pending", "Inqueue", "Running", "Unknown"))
+    closed = "Closing" if has_jobs else "Closed"
     value["status"] = {
-        "state": "Open" if state == "Open" else "Closed",
+        "state": "Open" if state == "Open" else closed,
         "pending": counts.get("Pending", 0),
         "inqueue": counts.get("Inqueue", 0),
         "running": counts.get("Running", 0),

@@ -370,7 +370,9 @@ class Sessions(Repairs):
     def _starving_unfilled(self) -> list[JobState]:
         """Jobs whose only waiting tasks ask for nothing, for which backfill found no place."""
         changes = self.accounts.capacity.changes
-        states = [self.jobs.get(jid) for jid, tried in self._unfilled.items() if tried == changes]
+        failed = [jid for jid, tried in self._unfilled.items() if tried == changes]
+        # Those that wait for an open turn of others come back by themselves.
+        states = [self.jobs.get(jid) for jid in failed if jid not in self._put_off]
         return [
             state
             for state in states

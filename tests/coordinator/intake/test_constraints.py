@@ -175,7 +175,7 @@ MISTAKES = [
         "required",
     ),
     ({"volumes": [{"name": "v", "persistentVolumeClaim": {}}]}, "claimName", "missing"),
-    ({"volumes": [{"name": "v", "ephemeral": {"a": 1}}]}, "volumes[0].ephemeral", "not in this"),
+    ({"volumes": [{"name": "v", "rbd": {"a": 1}}]}, "volumes[0].rbd", "not in this"),
     ({"resourceClaims": [{"name": "x"}]}, "resourceClaims[0]", "wants exactly one"),
     ({"preemptionPolicy": "Maybe"}, "spec.preemptionPolicy", "write one of"),
 ]

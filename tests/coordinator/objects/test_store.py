@@ -221,6 +221,9 @@ def test_queues_count_their_gangs_and_nodes_their_tasks() -> None:
         "2",
         "2Gi",
     )
+    world.put(queue("q", weight=2, state="Closed"), queue("r", state="Closed"))
+    assert world.get("Queue", "q", "")["status"]["state"] == "Closing"
+    assert world.get("Queue", "r", "")["status"]["state"] == "Closed"
     assert world.get("Node", "n0", "")["status"]["allocated"]["cpu"] == "2"
     assert world.get("Node", "n0", "")["metadata"]["annotations"] == {
         "quadrant.dev/shard": "shard-0"

@@ -284,7 +284,8 @@ MISTAKES = [
     (pod(nodeSelectr={"a": "b"}), "spec.nodeSelectr", "did you mean nodeSelector?"),
     (pod(nodeSelector={"a b": "c"}), "spec.nodeSelector.a b", "write [domain/]name"),
     (pod(nodeSelector={"a": 5}), "spec.nodeSelector.a", "text"),
-    (pod(resources={"limits": {"cpu": "1"}}), "spec.resources", "not in this version"),
+    (pod(resources={"requests": {"a/b": "1"}}), "spec.resources.requests.a/b", "in a container"),
+    (pod(resources={"requests": {"cpu": "1m"}}), "spec.resources.requests.cpu", "less than its"),
     (
         pod(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}),
         f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms",
