@@ -205,6 +205,9 @@ class Order(Sessions):
                     self.filled(state, failed=True)
                 return None
         tail = self._tail(state, need) if action == ALLOCATING else 0
+        runs = self._task_runs(state, action, tail)
+        if not world:
+            runs = self._admitted_runs(state, need, runs)
         self.accounts.promise(state, [(first_class(need), tail)] if tail else list(need))
         self.lines.set_status(state, SchedulingStatus.OPEN, state.reason)
         # Voids the job's entries in every heap: they are never searched for, only skipped when they
@@ -229,7 +232,7 @@ class Order(Sessions):
             qid=info.qid,
             priority=job.priority,
             groups=groups,
-            runs=self._task_runs(state, action, tail),
+            runs=runs,
             total=job.tasks,
             tail=tail,
             attempt=state.attempts if action == ALLOCATING else self.contention.attempts(job.jid),
@@ -258,16 +261,28 @@ class Order(Sessions):
         return sorted(roles, key=lambda role: (key(state.info, role), role.first not in promised))
 
     def _queue_chooses(self, state: JobState, need: Need) -> bool:
-        """Whether the queue may admit some of the job's tasks and not others, which only a session
-        asks task by task."""
-        if len(state.job.roles) == 1 or len({role.cid for role in state.job.roles}) == 1:
+        """Whether the queue may have each of the job's tasks and not all together, so that only a
+        session, which asks task by task, can tell which."""
+        if len({role.cid for role in state.job.roles}) == 1 or state.nominated:
             return False
-        runs = task_runs(state, self.accounts.classes, self._roles(state), tail=0)
+        runs = self._admitted_runs(state, need, self._task_runs(state, ALLOCATING, 0))
         most: Need = tuple((run.cid, len(run.tasks)) for run in runs)
+        return not self._may_have(state, need, most)
+
+    def _admitted_runs(self, state: JobState, need: Need, runs: list[TaskRun]) -> list[TaskRun]:
+        """Without those of which the queue may not have a single task: in Volcano, too, they are
+        passed over. What has promises was admitted with them."""
+        if len({run.cid for run in runs}) == 1 or state.nominated:
+            return runs
+        return [run for run in runs if self._may_have(state, need, ((run.cid, 1),))]
+
+    def _may_have(self, state: JobState, need: Need, tasks: Need) -> bool:
+        """Whether the queue admits these tasks of a job that it was picked for: within its share,
+        if what the job needs is, else within its capability."""
         queue, picking = self.accounts.queue(state), self.picking
-        if picking.allowed(queue, most):
-            return False
-        return picking.allowed(queue, need) or not picking.within(queue, most)
+        if picking.allowed(queue, need):
+            return picking.allowed(queue, tasks)
+        return picking.within(queue, tasks)
 
     def tried(self, turn: Turn) -> set[int]:
         """Shards that found no place for this turn's job."""
