@@ -20,7 +20,7 @@ from shard_worker.dialects.kai.model import amounts_of
 from shard_worker.dialects.kai.rules.amounts import NOTHING, RESOURCES, UNLIMITED, Amounts
 from shard_worker.dialects.kai.rules.fair_share import WEIGHT_ONE, fair_shares
 from shard_worker.dialects.kai.rules.queue_order import Candidate, QueueFigures, compare, first
-from shard_worker.dialects.kai.service_queues import QueueShares, demand_of, share_of
+from shard_worker.dialects.kai.service.queues import QueueShares, demand_of, share_of
 from shared.model.kai import KaiQueue
 from shared.policy.kai_usage import USAGE_ONE
 from shared.policy.model import Policy

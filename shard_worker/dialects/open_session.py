@@ -8,9 +8,9 @@ from shard_worker.dialects.kai.actions.run import run_action as run_kai_action
 from shard_worker.dialects.kai.evictions import SearchRecord
 from shard_worker.dialects.kai.registry import open_kai_session
 from shard_worker.dialects.kai.rules.budget import Clock
+from shard_worker.dialects.kai.service.rules import open_service_session
 from shard_worker.dialects.kai.service.turn_session import TurnSession
 from shard_worker.dialects.kai.service.turn_session import run_for_job as run_kai_turn
-from shard_worker.dialects.kai.service_rules import open_service_session
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.dialects.volcano.actions.run import run_action as run_volcano_action
 from shard_worker.dialects.volcano.actions.run import run_for_job as run_volcano_for_job

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from coordinator.cluster.simulated.cluster import LocalCluster
-from shard_worker.dialects.kai.service_queues import QueueShares
+from shard_worker.dialects.kai.service.queues import QueueShares
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import TaskState
 from shared.messages.reason import Reason

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shard_worker.dialects.kai.actions.allocate import turn
 from shard_worker.dialects.kai.model import KaiJob
-from shard_worker.dialects.kai.service_rules import open_service_session
+from shard_worker.dialects.kai.service.rules import open_service_session
 from shard_worker.dialects.kai.session import KaiSession
 from shard_worker.placement.task_class import CompiledClasses
 from shard_worker.session_model.job import SessionJob

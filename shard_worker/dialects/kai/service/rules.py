@@ -28,8 +28,8 @@ from shard_worker.dialects.kai.service.node_scores import (
     NodePlacementScores,
     SharingOrder,
 )
+from shard_worker.dialects.kai.service.queues import order_queues
 from shard_worker.dialects.kai.service.turn_session import OWN_SHARD
-from shard_worker.dialects.kai.service_queues import order_queues
 from shard_worker.framework.broken_gangs import BrokenGang
 from shard_worker.framework.flat_rules import LevelScores
 from shard_worker.framework.rules import PERMIT, REJECT

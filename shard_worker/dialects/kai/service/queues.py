@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
+from shard_worker.dialects.kai.claimed_gpus import gpus_of_nodes
 from shard_worker.dialects.kai.model import amounts_of
 from shard_worker.dialects.kai.node_kinds import divisible
 from shard_worker.dialects.kai.rules.amounts import NOTHING, RESOURCES, Amounts
@@ -225,7 +226,7 @@ ForeignUse = Mapping[int | str, object]
 
 
 class DivisibleTotal:
-    """Total to divide among queues: ready nodes, less what pods of other schedulers use there.
+    """The sum over ready nodes, less what pods of other schedulers use there.
 
     Kept by node: when one changes only that one is counted anew.
     """
@@ -235,8 +236,16 @@ class DivisibleTotal:
         self._nodes: dict[int, tuple[Node, ForeignUse | None, Amounts]] = {}
         self._total = NOTHING
         self._revision = -1
+        self._claimable: dict[str, int] = {}
+        """Node -> GPUs that drivers offer there."""
+        self._devices = -1
+        """The version of these."""
 
     def of(self, cluster: ClusterInfo) -> Amounts:
+        if cluster.objects.devices != self._devices:
+            self._devices = cluster.objects.devices
+            self._claimable = gpus_of_nodes(cluster.objects.slices.values())
+            self._nodes, self._total, self._revision = {}, NOTHING, -1
         if cluster.nodes_revision != self._revision:
             self._revision = cluster.nodes_revision
             self._read(cluster)
@@ -258,6 +267,7 @@ class DivisibleTotal:
         if any(taint.key in NOT_READY for taint in node.taints):
             return NOTHING
         offered = amounts_of(node.allocatable, cluster.names)
+        offered = offered.plus(Amounts(gpu=self._claimable.get(node.name, 0)))
         if foreign:
             slots = ((at, n) for at, n in foreign.items() if type(at) is int and type(n) is int)
             offered = offered.minus(amounts_of(tuple(slots), cluster.names))
