@@ -27,9 +27,10 @@ from coordinator.dispatch.inquiry_client import Inquiries
 from coordinator.dispatch.worker_client import Shards
 from coordinator.explain.explainer import Explainer
 from coordinator.explain.planner import Planner
+from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import JOB, KAI_POD_GROUP, POD, POD_GROUP, Kind
 from coordinator.intake.intake import Intake
-from coordinator.objects.timeline import Stories
+from coordinator.objects.timeline import Happening, Stories
 from shared.manifests.text.errors import TextError, TextLimits
 from shared.manifests.text.text import Form, read_objects
 
@@ -100,19 +101,22 @@ def virtual_routes(
     stories: Stories,
     parsers: Parsers,
     *,
+    events_of: Callable[[Key], Sequence[Happening]],
     reported: Callable[[int], object],
     may_plan: MayPlan = lambda items: None,
     history: Path | None = None,
 ) -> list[web.RouteDef]:
     """The routes. Handlers raise :class:`coordinator.errors.Problem`; the application renders
-    it. ``reported``: called with a job whose reason may have changed by an explanation.
-    ``history``: the file that the cluster's process writes."""
+    it. ``events_of``: what the policies of a Job did. ``reported``: called with a job whose
+    reason may have changed by an explanation. ``history``: the file that the cluster's process
+    writes."""
     inquiries = Inquiries(shards)
     explainer = Explainer(
         core,
         inquiries,
         lambda: intake.registry,
         stories=stories,
+        events_of=events_of,
         reported=reported,
         history=history,
     )

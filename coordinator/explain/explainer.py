@@ -19,6 +19,7 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.dispatch.inquiry_client import Inquiries
 from coordinator.explain.advice import advice, next_step
+from coordinator.explain.ended_job import ended_job, explain_ended
 from coordinator.explain.estimate import estimate, gang, preemption_delay, quota, victims
 from coordinator.explain.job_story import story_of
 from coordinator.explain.past_story import past_story
@@ -27,10 +28,11 @@ from coordinator.explain.queue_position import holders, place_in_queue
 from coordinator.explain.subject import ExplainTarget, find_subject
 from coordinator.explain.verdict import room
 from coordinator.intake.admission.registry import Registry
+from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import BY_KIND
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, SchedulingStatus, deleted_members
-from coordinator.objects.timeline import Stories, Story
+from coordinator.objects.timeline import Happening, Stories, Story
 from shard_worker.inquiry.findings import InquiryFinding, PlacementScores, RoleFunnel
 from shard_worker.inquiry.funnel import Funnel
 from shared.codec.packed import replace
@@ -61,16 +63,19 @@ class Explainer:
         registry: Callable[[], Registry],
         *,
         stories: Stories,
+        events_of: Callable[[Key], Sequence[Happening]],
         reported: Callable[[int], object],
         history: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``reported``: called with a job whose reason may have changed by an explanation.
-        ``history``: the file that says what happened before this coordinator led, from now on."""
+        """``events_of``: what the policies of a Job did. ``reported``: called with a job whose
+        reason may have changed by an explanation. ``history``: the file that says what happened
+        before this coordinator led, from now on."""
         self._core = core
         self._inquiries = inquiries
         self._registry = registry
         self._stories = stories
+        self._events_of = events_of
         self._reported = reported
         self._clock = clock
         self._history = history
@@ -80,7 +85,11 @@ class Explainer:
 
     async def explain(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
         """``kind``: Pod, PodGroup or Job. Raises Problem (404, 429)."""
-        subject = find_subject(self._core, self._registry(), kind, namespace=namespace, name=name)
+        registry = self._registry()
+        if (document := ended_job(registry, kind, namespace, name)) is not None:
+            answer = explain_ended(document, self._events_of(document.key), self._clock())
+            return {"apiVersion": API_VERSION, "kind": "Explanation", **answer}
+        subject = find_subject(self._core, registry, kind, namespace=namespace, name=name)
         with self._inquiries.turnstile():
             return await self._explain(kind, subject)
 
@@ -171,6 +180,8 @@ class Explainer:
     ) -> dict[str, Any]:
         core, job, place = self._core, state.job, place_in_queue(self._core, state)
         story = self._stories.jobs.get(job.jid)
+        is_job = job.kind == "Job"
+        events = self._events_of(Key("Job", job.namespace, job.name)) if is_job else ()
         # A deleted member is FAILED to its gang, and nobody's failure to people.
         counts = Counter(TaskState(code).name.capitalize() for code in state.states)
         if deleted := deleted_members(state):
@@ -188,7 +199,7 @@ class Explainer:
             "ahead": place.ahead,
             "attempts": self._attempts(state),
             "places": self._places(state),
-            "story": story_of(core, state, story, subject.tix, past=past),
+            "story": story_of(core, state, story, subject.tix, past=past, events=events),
         }
         if silent := self._without_answers(state):
             head["withoutAnswers"] = silent

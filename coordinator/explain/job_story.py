@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from coordinator.core.coordinator import Coordinator
@@ -32,19 +32,23 @@ def story_of(
     tix: int = -1,
     *,
     past: Story | None = None,
+    events: Iterable[Happening] = (),
 ) -> list[Entry]:
     """Story of a job, or of one task of it, oldest first.
 
     ``story``: what this coordinator saw, which is not durable. ``past``: what the history says of
-    the time before it led. Each entry: ``time`` and ``lastTime`` (RFC 3339), ``count``, ``reason``
-    (a word), ``message``, ``tasks`` (how many), ``names`` (of the first few), ``warning``."""
-    entries = [(state.job.created, _submitted(state))]
+    the time before it led. ``events``: what the policies of a Job did. Each entry: ``time`` and
+    ``lastTime`` (RFC 3339), ``count``, ``reason`` (a word), ``message``, ``tasks`` (how many),
+    ``names`` (of the first few), ``warning``."""
+    job = state.job
+    first = submitted(job.created, job.tasks, job.groups[0].minimum, job.queue)
+    entries = [(job.created, first), *((event.first, job_event(event)) for event in events)]
     for part in filter(None, (past, story)):
         entries += [(h.first, _happened(core, state, h)) for h in part.happenings if _of(h, tix)]
         for new_state, at, tasks in part.moments:
             if new_state in STATES and (tix < 0 or tix in tasks):
-                entries += [(at, entry) for entry in _moments(state, new_state, at, tasks)]
-    return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
+                entries += [(at, one) for one in _moments(state, new_state, at, tasks)]
+    return [one for _, one in sorted(entries, key=lambda pair: pair[0])]
 
 
 def _of(happening: Happening, tix: int) -> bool:
@@ -54,19 +58,21 @@ def _of(happening: Happening, tix: int) -> bool:
     return tix in happening.named()
 
 
-def _submitted(state: JobState) -> Entry:
-    job, groups = state.job, state.job.groups
-    least = f", at least {groups[0].minimum} together" if groups[0].minimum > 1 else ""
-    text = f"{plural(job.tasks, 'task')}{least}, to queue {job.queue}"
-    return _entry(job.created, "Submitted", text)
+def submitted(created: float, tasks: int, minimum: int, queue: str) -> Entry:
+    least = f", at least {minimum} together" if minimum > 1 else ""
+    return entry(created, "Submitted", f"{plural(tasks, 'task')}{least}, to queue {queue}")
+
+
+def job_event(event: Happening) -> Entry:
+    """What a policy of a Job did."""
+    first = entry(event.first, event.reason, event.message)
+    return first | {"lastTime": _time(event.last), "count": event.count, "warning": event.warning}
 
 
 def _happened(core: Coordinator, state: JobState, happening: Happening) -> Entry:
     named = list(happening.named())
     text = placed_text(core, happening) if happening.placements else happening.message
-    entry = _entry(happening.first, happening.reason, text)
-    entry |= {"lastTime": _time(happening.last), "count": happening.count}
-    return entry | {"warning": happening.warning} | _tasks(state, named)
+    return job_event(happening) | {"message": text} | _tasks(state, named)
 
 
 def _moments(
@@ -77,18 +83,18 @@ def _moments(
     if others := [t for t in tasks if t not in deleted]:
         yield _moment(state, new_state, at, others)
     if deleted:
-        yield _entry(at, "Deleted", f"{plural(len(deleted), 'pod')} deleted") | {
+        yield entry(at, "Deleted", f"{plural(len(deleted), 'pod')} deleted") | {
             "tasks": len(deleted)
         }
 
 
 def _moment(state: JobState, new_state: TaskState, at: float, tasks: Sequence[int]) -> Entry:
     reason, words = STATES[new_state]
-    entry = _entry(at, reason, f"{plural(len(tasks), 'task')} {words}")
-    return entry | {"warning": new_state in UNSUCCESSFUL} | _tasks(state, tasks)
+    moment = entry(at, reason, f"{plural(len(tasks), 'task')} {words}")
+    return moment | {"warning": new_state in UNSUCCESSFUL} | _tasks(state, tasks)
 
 
-def _entry(at: float, reason: str, text: str) -> Entry:
+def entry(at: float, reason: str, text: str) -> Entry:
     return {
         "time": _time(at),
         "lastTime": _time(at),

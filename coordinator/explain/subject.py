@@ -46,6 +46,8 @@ def find_subject(
         api_kind = BY_KIND[kind]
         problem = not_found(api_kind.plural, name, group=api_kind.group)
         why = unread(kind, registry.dialect)
+        if why is None and kind == "Job":
+            why = "it has ended, and has no pods and no turns"
         if why is not None and Key(kind, namespace, name) in registry.documents:
             problem.message = f'{api_kind.resource} "{name}": {why}'
         raise problem

@@ -439,6 +439,10 @@ class Observing:
         elif phase is None and "next" in earlier:
             self._of_cluster(after.key, EventReason.RESTARTED, "its pods have left; it begins anew")
 
+    def events_of(self, key: Key) -> list[Happening]:
+        """The events of a cluster object, or of a Job's policies; the oldest first."""
+        return [event.happening for event in self.cluster_events if event.about == key]
+
     def _job_gone(self, document: Document) -> None:
         """Drop the policy events of a deleted Job, since another Job may get its name."""
         if document.state is not None:

@@ -53,6 +53,7 @@ def service_routes(
             intake,
             objects.stories,
             parsers,
+            events_of=objects.events_of,
             reported=objects.report_reason,
             may_plan=lambda items: may_plan(CALLER.get(), items, names()),
             history=history,

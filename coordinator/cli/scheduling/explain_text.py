@@ -214,7 +214,9 @@ def _ahead(answer: Answer) -> list[str]:
 
 
 def _tried(answer: Answer) -> list[str]:
-    tries = answer["attempts"]
+    tries = answer.get("attempts")
+    if tries is None:
+        return []
     turns = tries["placed"] + tries["nominated"] + tries["infeasible"]
     conflicts = tries["trueConflicts"] + tries["readConflicts"]
     if not turns and not conflicts:
