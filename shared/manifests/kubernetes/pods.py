@@ -27,6 +27,7 @@ from shared.manifests.fields.metadata import (
     with_scheduler,
 )
 from shared.manifests.fields.reader import INT32, Fields, loose_name, subdomain
+from shared.manifests.fields.shapes import ACCEPTED
 from shared.manifests.kubernetes.constraints import Affinity, read_affinity, read_tolerations
 from shared.manifests.kubernetes.objects import PodManifest, PodStatus, PodTemplate
 from shared.manifests.kubernetes.pod_affinity import KeyedSpread, read_spreads, spread_of, term_of
@@ -40,6 +41,7 @@ from shared.manifests.kubernetes.requests import (
 from shared.model.constraints import Constraints
 from shared.model.model import Pairs
 from shared.model.storage import Amounts
+from shared.units.quantity import unit_of
 from shared.units.things import PORTS_OF_A_POD, Things, port_name
 
 _GATE = "scheduling.volcano.sh/queue-allocation-gate"
@@ -62,6 +64,10 @@ _VOLUMES = frozenset(
 TOO_MANY_PORTS = (
     f"a pod may take at most {PORTS_OF_A_POD} ports of its node; publish the others by a Service, "
     "or leave out those of a pod with hostNetwork that nobody looks up"
+)
+_NOT_WHOLE = (
+    "not a whole number; ask for whole ones, or for a share of a GPU in the way of its policy "
+    "(docs/gpu-sharing.md)"
 )
 _NO_CONSTRAINTS = Constraints()
 _PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
@@ -342,10 +348,21 @@ def _of_resources(resources: Fields) -> dict[str, int]:
         if requests.setdefault(name, limit) > limit:
             path = resources.path(f"requests.{name}")
             raise InvalidInput(path, None, "more than its limit; lower it or raise the limit")
+    if not ACCEPTED.get():
+        _check_devices(resources.child("requests"), requests)
+        _check_devices(resources.child("limits"), limits)
     if "pods" in requests:
         path = resources.path("requests.pods")
         raise InvalidInput(path, None, "every pod counts as one by itself; leave it out")
     return requests
+
+
+def _check_devices(listed: Fields | None, amounts: dict[str, int]) -> None:
+    """Refuse a part of an extended resource, as Kubernetes does: names with a domain of their own
+    (IsExtendedResourceName)."""
+    for name, n in amounts.items():
+        if listed and n % unit_of(name) and "/" in name and "kubernetes.io/" not in name:
+            raise listed.wrong(name, _NOT_WHOLE)
 
 
 def _host_ports(spec: Fields) -> Things:

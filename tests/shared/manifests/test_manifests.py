@@ -9,7 +9,7 @@ import pytest
 from shared.errors import InvalidInput, Refusal
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.kubernetes.pods import template
-from shared.manifests.parse import parse
+from shared.manifests.parse import parse, parse_stored
 from shared.manifests.volcano.objects import JobManifest, PodGroupManifest
 from shared.model.constraints import Requirement, Taint, Toleration
 from shared.model.model import PriorityClass
@@ -76,6 +76,19 @@ def test_overhead_is_added() -> None:
 def test_requests_default_to_limits_resource_by_resource() -> None:
     resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "nvidia.com/gpu": 1}}
     assert requests(containers=[{"resources": resources}]) == {"cpu": 1000, "nvidia.com/gpu": 1000}
+
+
+@pytest.mark.parametrize("part", ["requests", "limits"])
+@pytest.mark.parametrize("amount", ["0.5", "1500m", 0.5])
+def test_a_part_of_an_extended_resource_is_refused(part: str, amount: object) -> None:
+    whole = {"cpu": "0.5", "nvidia.com/gpu": 2, "example.com/fpga": "2k"}
+    assert isinstance(parse(pod(containers=[{"resources": {part: whole}}])), PodManifest)
+    item = pod(containers=[{"resources": {part: {"nvidia.com/gpu": amount}}}])
+    refusal = parse(item)
+    assert isinstance(refusal, Refusal)
+    assert refusal.field == f"spec.containers[0].resources.{part}.nvidia.com/gpu"
+    assert refusal.message.startswith("not a whole number; ask for whole ones")
+    assert isinstance(parse_stored(item), PodManifest)  # accepted by an earlier version
 
 
 def test_a_pod_that_asks_for_nothing() -> None:
