@@ -2,8 +2,8 @@
 
 Since 1.32 the typed clients of client-go send protocol buffers and do not fall back to JSON where a
 server answers 415. ``kubectl drain`` and ``kubectl create namespace|configmap|secret|
-serviceaccount`` are built on them, so the messages of these commands are read here. Everything else
-kubectl sends as JSON, and other messages are answered 415.
+serviceaccount|quota|poddisruptionbudget|priorityclass`` are built on them, so the messages of these
+commands are read here. Everything else kubectl sends as JSON, and other messages are answered 415.
 
 The numbers of fields are those of Kubernetes' ``generated.proto`` files; a field that has none here
 is refused, since dropping it would change what was asked for.
@@ -34,6 +34,8 @@ class Scalar(Enum):
     TEXTS = "map of texts"
     BASE64S = "map of bytes"
     TIME = "seconds and nanoseconds"
+    QUANTITIES = "map of quantities"
+    NUMBER_OR_TEXT = "number or text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,70 @@ _MESSAGES: dict[str, dict[int, ProtoField]] = {
         4: _F("automountServiceAccountToken", Scalar.BOOLEAN),
     },
     "LocalReference": _NAME_ONLY,
+    "ResourceQuota": {
+        1: _F("metadata", "ObjectMeta"),
+        2: _F("spec", "ResourceQuotaSpec"),
+        3: _F("status", "ResourceQuotaStatus"),
+    },
+    "ResourceQuotaSpec": {
+        1: _F("hard", Scalar.QUANTITIES),
+        2: _F("scopes", Scalar.TEXT, repeated=True),
+        3: _F("scopeSelector", "ScopeSelector"),
+    },
+    "ResourceQuotaStatus": {1: _F("hard", Scalar.QUANTITIES), 2: _F("used", Scalar.QUANTITIES)},
+    "ScopeSelector": {1: _F("matchExpressions", "ScopeRequirement", repeated=True)},
+    "ScopeRequirement": {
+        1: _F("scopeName", Scalar.TEXT),
+        2: _F("operator", Scalar.TEXT),
+        3: _F("values", Scalar.TEXT, repeated=True),
+    },
+    "PodDisruptionBudget": {
+        1: _F("metadata", "ObjectMeta"),
+        2: _F("spec", "PodDisruptionBudgetSpec"),
+        3: _F("status", "PodDisruptionBudgetStatus"),
+    },
+    "PodDisruptionBudgetSpec": {
+        1: _F("minAvailable", Scalar.NUMBER_OR_TEXT),
+        2: _F("selector", "LabelSelector"),
+        3: _F("maxUnavailable", Scalar.NUMBER_OR_TEXT),
+        4: _F("unhealthyPodEvictionPolicy", Scalar.TEXT),
+    },
+    "PodDisruptionBudgetStatus": {
+        1: _F("observedGeneration", Scalar.INTEGER),
+        3: _F("disruptionsAllowed", Scalar.INTEGER),
+        4: _F("currentHealthy", Scalar.INTEGER),
+        5: _F("desiredHealthy", Scalar.INTEGER),
+        6: _F("expectedPods", Scalar.INTEGER),
+    },
+    "LabelSelector": {
+        1: _F("matchLabels", Scalar.TEXTS),
+        2: _F("matchExpressions", "LabelRequirement", repeated=True),
+    },
+    "LabelRequirement": {
+        1: _F("key", Scalar.TEXT),
+        2: _F("operator", Scalar.TEXT),
+        3: _F("values", Scalar.TEXT, repeated=True),
+    },
+    "PriorityClass": {
+        1: _F("metadata", "ObjectMeta"),
+        2: _F("value", Scalar.INTEGER),
+        3: _F("globalDefault", Scalar.BOOLEAN),
+        4: _F("description", Scalar.TEXT),
+        5: _F("preemptionPolicy", Scalar.TEXT),
+    },
 }
 _KINDS = frozenset(
-    ("ConfigMap", "DeleteOptions", "Eviction", "Namespace", "Secret", "ServiceAccount")
+    (
+        "ConfigMap",
+        "DeleteOptions",
+        "Eviction",
+        "Namespace",
+        "PodDisruptionBudget",
+        "PriorityClass",
+        "ResourceQuota",
+        "Secret",
+        "ServiceAccount",
+    )
 )
 
 
@@ -141,7 +204,7 @@ def _message(name: str, data: bytes) -> dict[str, Any]:
 def _add(value: dict[str, Any], field: ProtoField, part: Any) -> None:
     if field.repeated:
         value.setdefault(field.name, []).append(part)
-    elif field.kind in (Scalar.TEXTS, Scalar.BASE64S):
+    elif field.kind in (Scalar.TEXTS, Scalar.BASE64S, Scalar.QUANTITIES):
         value.setdefault(field.name, {}).update(part)
     elif part is not None:
         value[field.name] = part
@@ -161,6 +224,8 @@ def _field(field: ProtoField, wire: int, part: int | bytes) -> Any:
             return base64.b64encode(part).decode()
         case Scalar.TIME:
             return _time(part)
+        case Scalar.NUMBER_OR_TEXT:
+            return _number_or_text(part)
         case str() as name:
             return _message(name, part)
         case _:
@@ -173,9 +238,30 @@ def _entry(field: ProtoField, data: bytes) -> dict[str, str]:
     key, value = parts.get(1, b""), parts.get(2, b"")
     if type(key) is not bytes or type(value) is not bytes:
         raise TextError(f"{field.name} has an entry that is no text")
-    text = field.kind is Scalar.TEXTS
+    if field.kind is Scalar.QUANTITIES:
+        value = _bytes(field.name, value, 1)
+    text = field.kind is not Scalar.BASE64S
     shown = _text(field.name, value) if text else base64.b64encode(value).decode()
     return {_text(field.name, key): shown}
+
+
+def _bytes(name: str, data: bytes, number: int) -> bytes:
+    """One field of a message; empty where it is absent."""
+    value = {n: part for n, _, part in _parts(data)}.get(number, b"")
+    if type(value) is not bytes:
+        raise TextError(f"{name} has a field that is no text")
+    return value
+
+
+def _number_or_text(data: bytes) -> int | str:
+    """Kubernetes' IntOrString: its type (1: text), its number, its text."""
+    parts = {number: part for number, _, part in _parts(data)}
+    if parts.get(1):
+        return _text("strVal", _bytes("strVal", data, 3))
+    number = parts.get(2, 0)
+    if type(number) is not int:
+        raise TextError("intVal is not a number")
+    return _signed(number)
 
 
 def _time(data: bytes) -> str | None:

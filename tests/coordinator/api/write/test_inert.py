@@ -148,6 +148,30 @@ async def test_namespaces_come_and_go(service: Running, tmp_path: Path) -> None:
     await kubectl.ok("delete", "namespace", "team-a", "--timeout=60s")
 
 
+@pytest.mark.skipif(found() is None, reason="no kubectl in PATH or $KUBECTL")
+async def test_kubectl_create_makes_quotas_budgets_and_classes(
+    service: Running, tmp_path: Path
+) -> None:
+    kubectl = Kubectl(service.url, tmp_path)
+
+    async def spec(*command: str, field: str = "spec") -> object:
+        await kubectl.ok("create", *command)
+        return json.loads(await kubectl.ok("get", *command[:2], "-o", "json"))[field]
+
+    hard = {"cpu": "10", "memory": "1Gi", "pods": "5"}
+    written = ",".join(f"{name}={amount}" for name, amount in hard.items())
+    assert await spec("quota", "q", f"--hard={written}") == {"hard": hard}
+    scoped = await spec("quota", "s", "--hard=pods=1", "--scopes=BestEffort")
+    assert scoped == {"hard": {"pods": "1"}, "scopes": ["BestEffort"]}
+    budget = await spec("pdb", "count", "--selector=app=a", "--min-available=2")
+    assert budget == {"minAvailable": 2, "selector": {"matchLabels": {"app": "a"}}}
+    budget = await spec("pdb", "part", "--selector=app in (a,b)", "--max-unavailable=50%")
+    among = [{"key": "app", "operator": "In", "values": ["a", "b"]}]
+    assert budget == {"maxUnavailable": "50%", "selector": {"matchExpressions": among}}
+    assert await spec("priorityclass", "high", "--value=1000", field="value") == 1000
+    assert await spec("priorityclass", "low", "--value=-5", field="value") == -5
+
+
 async def test_a_list_names_what_has_no_name(service: Running) -> None:
     items = [config_map(), config_map() | {"metadata": {"generateName": "made-"}}]
     body = {"apiVersion": "v1", "kind": "List", "items": [*items, items[1]]}
