@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.errors import InvalidInput, Refusal, did_you_mean, shown
+from shared.errors import InvalidInput, Refusal, shown
 from shared.manifests.fields.reader import Fields
 from shared.manifests.fields.shapes import ACCEPTED
+from shared.manifests.foreign import OTHER_FORM, unknown_kind
 from shared.manifests.kai.groups import read_kai_pod_group
 from shared.manifests.kai.queues import read_kai_queue, read_kai_topology
 from shared.manifests.kubernetes.budgets import read_budget, read_quota
@@ -133,22 +134,10 @@ def _reader(item: dict[str, object]) -> Callable[[dict[str, object]], Manifest]:
         if read is not None:
             return read
     if versions := _versions(item):
-        remedy = _OTHER_FORM.get((str(version), str(kind)), f"write {' or '.join(versions)}")
+        remedy = OTHER_FORM.get((str(version), str(kind)), f"write {' or '.join(versions)}")
         raise InvalidInput("apiVersion", version, f"unknown; {remedy}")
-    kinds = sorted({kind for _, kind in KINDS})
-    choice = f"{did_you_mean(kind, kinds)}write one of {', '.join(kinds)}"
-    message = f"unknown, or not in this version; {choice}"
+    message = f"unknown, or not in this version; {unknown_kind(version, kind, KINDS)}"
     raise InvalidInput("kind", kind, message)
-
-
-_OTHER_FORM: dict[tuple[str, str], str] = {
-    ("batch/v1", "Job"): (
-        "a gang is a Job of batch.volcano.sh/v1alpha1: write that, and in spec.tasks a list with "
-        "one item of replicas (what parallelism was) and template (what spec.template was)"
-    )
-}
-"""(apiVersion, kind) of other APIs whose objects have another form than ours: what to write. For
-all others it is the version alone; what else differs is told beside it."""
 
 
 def _kind(item: dict[str, object]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from coordinator.cli.client.client import KubeClient, KubeError
+from shared.manifests.foreign import OTHER_FORM, unknown_kind
 
 OUR_GROUP = "quadrant.dev"
 
@@ -95,15 +96,15 @@ class Catalog:
             if resource.kind == kind:
                 if not version:
                     raise KubeError(f"apiVersion: missing; write {resource.api_version}")
-                raise KubeError(
-                    f'apiVersion: "{version}" has no kind {kind}; write {resource.api_version}'
-                )
-        kinds = {resource.kind: resource for resource in self.resources}
-        near = difflib.get_close_matches(str(kind), kinds, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(kinds)}"
+                remedy = OTHER_FORM.get((version, kind), f"write {resource.api_version}")
+                raise KubeError(f'apiVersion: "{version}" has no kind {kind}; {remedy}')
+        kinds = [(resource.api_version, resource.kind) for resource in self.resources]
         if not kind:
-            raise KubeError(f"kind: missing; {hint}")
-        raise KubeError(f'kind: the server has no kind "{kind}" of {version or "no group"}; {hint}')
+            names = ", ".join(dict.fromkeys(kind for _, kind in kinds))
+            raise KubeError(f"kind: missing; write one of {names}")
+        remedy = unknown_kind(version, kind, kinds)
+        of = version or "no group"
+        raise KubeError(f'kind: the server has no kind "{kind}" of {of}; {remedy}')
 
     def targets(self, words: Sequence[str]) -> list[Target]:
         """``TYPE[,TYPE...] [NAME...]`` or ``TYPE/NAME...``. Raises :class:`KubeError`."""

@@ -92,6 +92,19 @@ def test_a_refused_object_does_not_keep_the_others_out(quadrant: Quadrant) -> No
     assert "metadata.name: missing" in name
 
 
+def test_remedies_for_kinds_of_other_apis_are_jobs_that_can_be_written(quadrant: Quadrant) -> None:
+    others = (("jobset.x-k8s.io/v1alpha2", "JobSet"), ("ray.io/v1", "RayJob"), ("apps/v1", "Pod"))
+    texts = [f"{{apiVersion: {api}, kind: {kind}}}" for api, kind in (("batch/v1", "Job"), *others)]
+    with serving({}) as server:
+        result = quadrant("apply", "-f", "-", "-s", server.url, stdin="\n---\n".join(texts))
+    job, *unserved, pod = result.err.splitlines()
+    assert "in spec.tasks a list with one item of replicas" in job
+    for line, group in zip(unserved, ("jobset.x-k8s.io", "ray.io"), strict=True):
+        assert f"nothing here acts on objects of {group}; leave it out, or if it makes pods" in line
+        assert "did you mean Job" not in line
+    assert pod.endswith('apiVersion: "apps/v1" has no kind Pod; write v1')
+
+
 def test_what_has_only_a_prefix_of_a_name_is_created_and_not_applied(quadrant: Quadrant) -> None:
     text = "kind: Pod\napiVersion: v1\nmetadata: {generateName: made-}\n"
     with serving({}) as server:

@@ -211,9 +211,9 @@ async def test_queues(gang: Command) -> None:
     assert table["research"]["ALLOCATED"] == "2 cpu"
     assert float(table["research"]["SHARE"]) > 0
     await gang("queue", "close", "research")
-    assert "Closed" in (await gang("queue", "list")).out
+    assert "Closing" in (await gang("queue", "list")).out  # until its job has left
     await gang("queue", "open", "research")
-    assert "Closed" not in (await gang("queue", "list")).out
+    assert "Closing" not in (await gang("queue", "list")).out
     await gang("queue", "close", "nobody", code=1)
     assert (await gang("queue", "describe", "research")).lines[0] == "Name: research"
 

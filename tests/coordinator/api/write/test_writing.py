@@ -131,12 +131,7 @@ async def test_a_name_is_made(client: WriteClient) -> None:
     [
         (pod(nope=1), "spec.nope", "FieldValueForbidden", "unknown field"),
         (pod(priority="x"), "spec.priority", "FieldValueInvalid", "Invalid value: 'x'"),
-        (
-            pod(resources={"limits": {"cpu": "1"}}),
-            "spec.resources",
-            "FieldValueNotSupported",
-            "",
-        ),
+        (pod(nodeName="n1"), "spec.nodeName", "FieldValueNotSupported", "leave it out"),
         (job(tasks=[{"name": "a"}]), "spec.tasks[0].template", "FieldValueRequired", "missing"),
         (pod("A_B"), "metadata.name", "FieldValueInvalid", "not a valid name"),
     ],
