@@ -116,7 +116,7 @@ def test_a_queue_without_a_state_is_open() -> None:
 def test_a_promised_node_that_is_no_name_leaves_out_that_pod_alone() -> None:
     scenario = scenario_of(policy(), [queue("q")], [pod("a", nominated="No Name"), pod("b")])
     (line,) = read_scenario(scenario).recorded.left_out
-    assert line.startswith("Pod ns/a: status.nominatedNodeName")
+    assert line.startswith("left out: Pod ns/a: status.nominatedNodeName")
     assert replay(scenario).as_json()["binds"] == {"ns/b": "n1"}
 
 
