@@ -42,6 +42,7 @@ from coordinator.dispatch.instructions import (
     Fail,
     Instruction,
     Purge,
+    Regroup,
     ReleaseNominations,
     RemoveGates,
     Repartition,
@@ -470,4 +471,6 @@ def order_records(order: Order) -> list[Instruction]:
         out.append(StoreUsage(usage))
     if gates := order.accounts.gates.take():
         out.append(RemoveGates(gates))
+    if moves := order.late_groups.take(order.jobs):
+        out.append(Regroup(moves.move, moves.apart))
     return out

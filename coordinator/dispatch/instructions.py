@@ -114,6 +114,15 @@ class RemoveGates:
     tasks: Mapping[int, list[int]]
 
 
+@dataclass(frozen=True, slots=True)
+class Regroup:
+    """Instruction: move the pods of these jobs of one to the groups that they name, and leave those
+    of ``apart`` jobs of their own; then call :meth:`LateGroups.stored`."""
+
+    move: list[int]
+    apart: list[int]
+
+
 NOWHERE = 0
 """In the place of a row, for a task that has none."""
 
@@ -129,6 +138,7 @@ Instruction = (
     | StoreReservations
     | StoreUsage
     | RemoveGates
+    | Regroup
 )
 
 

@@ -41,6 +41,7 @@ from coordinator.intake.admission.kai import (
     as_kai_pod,
     keep_unread,
 )
+from coordinator.intake.admission.late_groups import keep_apart, move_to_groups
 from coordinator.intake.admission.pods import admit_pod, join_members
 from coordinator.intake.admission.queue_gate import (
     document_without_gate,
@@ -230,9 +231,7 @@ class Intake:
         for manifest, _, _ in items_parsed:
             manifests.setdefault(type(manifest), []).append(manifest)
         draft = Draft(self.registry)
-        step = AdmissionStep(
-            draft, now, self._observe, self._dated, planting, self._ours, self._dialect
-        )
+        step = self._step(draft, now, planting=planting)
         if KaiQueue in manifests:
             step.sent = {id(m): sent for m, sent, _ in items_parsed if type(m) is KaiQueue}
         unread = _OF_VOLCANO if self._dialect is Dialect.KAI else ()
@@ -264,6 +263,18 @@ class Intake:
             draft.keep()
             self.documents.update(documents)
         return out
+
+    def _step(self, draft: Draft, now: float, *, planting: bool = True) -> AdmissionStep:
+        return AdmissionStep(
+            draft,
+            now,
+            self._observe,
+            self._dated,
+            planting,
+            self._ours,
+            self._dialect,
+            self.node_of,
+        )
 
     def _repeated(self, manifest: Manifest, sent: dict[str, Any]) -> dict[str, Any] | None:
         return repeated(manifest, sent, self.documents, self.node_of)
@@ -341,6 +352,16 @@ class Intake:
         keys = [Key("Pod", job.namespace, job.pod_name(tix)) for tix in tasks]
         pods = [self.documents[key] for key in keys if key in self.documents]
         self._keep(draft, out, *map(document_without_gate, pods))
+        return out
+
+    def regroup(self, move: Sequence[int], apart: Sequence[int], now: float) -> Admission:
+        """Move the pods of these jobs of one to the groups that they name by now; those of
+        ``apart`` stay jobs of their own. What cannot be moved yet stays as it is."""
+        draft, out = Draft(self.registry), Admission()
+        step = self._step(draft, now)
+        documents = move_to_groups(step, self.registry, move, self._parse, out)
+        keep_apart(draft, apart)
+        self._keep(draft, out, *documents)
         return out
 
     def expire(self, key: Key, created: float, now: float) -> Admission:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from coordinator.jobs.capability import could_ever
 from coordinator.jobs.gate_removals import fillable
+from coordinator.jobs.late_groups import LateGroups
 from coordinator.jobs.pending_order import LineBlock
 from coordinator.jobs.pending_reasons import INVALID, KEPT_OUT
 from coordinator.jobs.repairs import Repairs
@@ -54,6 +55,7 @@ class Sessions(Repairs):
         their line waited for."""
         self._filled_at = -1
         """The count of capacity changes when nobody was left to backfill."""
+        self.late_groups = LateGroups()
         self.theirs: set[int] = set()
         """Pods that other schedulers place."""
         self.lines.starves = self._starves
@@ -148,6 +150,7 @@ class Sessions(Repairs):
             self.theirs.add(job.jid)
         super().put_job(job, states)
         self.stale_gangs.note(job.jid)
+        self.late_groups.note(job)
 
     def put_leaving(self, job: Job, states: bytearray) -> None:
         # Its pods run until they are stopped, and nobody may come beside those that it keeps off.
@@ -173,6 +176,7 @@ class Sessions(Repairs):
         self._put_off.pop(jid, None)
         self.theirs.discard(jid)
         self.accounts.gates.forget(jid)
+        self.late_groups.forget(jid)
         super().drop_job(jid)
 
     def purged(self, jid: int) -> None:
@@ -192,6 +196,7 @@ class Sessions(Repairs):
         super().task_changed(jid, state, tasks, rows)
         if (job := self.jobs.get(jid)) is not None and state is TaskState.PENDING:
             self.to_fill(job)  # also where the job goes on waiting as before
+            self.late_groups.note(job.job)
         if self.stale_gangs.on and state not in (TaskState.BINDING, TaskState.BOUND):
             self.stale_gangs.note(jid)
         if state is TaskState.RUNNING and self.contention.actions and job is not None:

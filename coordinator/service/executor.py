@@ -21,6 +21,7 @@ from coordinator.dispatch.instructions import (
     Fail,
     Instruction,
     Purge,
+    Regroup,
     ReleaseNominations,
     RemoveGates,
     Repartition,
@@ -30,6 +31,7 @@ from coordinator.dispatch.instructions import (
     StoreReservations,
     StoreUsage,
 )
+from coordinator.intake.documents.document import Document
 from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
 from shared.ledger.entries.intake_batch import IntakeOp
@@ -43,6 +45,9 @@ REPARTITION_SECONDS = 0.25
 AGAIN_SECONDS = 30.0
 """Interval of retries for operations that the ledger refused: a defect, or damage that the audit
 repairs meanwhile; each retry is logged."""
+
+REGROUP_SECONDS = 1.0
+"""Pause before a pod is moved to its group again whose group is still being deleted."""
 
 SWEEP_SECONDS = 1.0
 """Interval of comparisons between the ledger's nominations and the jobs that rely on them."""
@@ -91,9 +96,11 @@ class Executor:
         binding: StopsTasks,
         workers: CallsWorkers,
         kick: Callable[[], None],
+        moved: Callable[[Sequence[Document]], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """``kick`` is called when the core has changed. ``clock``: the core's."""
+        """``kick`` is called when the core has changed. ``moved`` gets the documents of pods that
+        are other tasks from now on. ``clock``: the core's."""
         self._group = group
         self._ledger = ledger
         self._core = core
@@ -103,6 +110,7 @@ class Executor:
         self._binding = binding
         self._workers = workers
         self._kick = kick
+        self._moved = moved
         self._clock = clock
         self.rereads = 0
         """Readings that are under way: their jobs wait for the truth."""
@@ -133,6 +141,8 @@ class Executor:
             case RemoveGates():
                 for jid, tasks in instruction.tasks.items():
                     self._group.create_task(self._remove_gates(jid, tasks))
+            case Regroup():
+                self._group.create_task(self._regroup(instruction))
 
     async def _reread(self, jids: list[int]) -> None:
         # From the reading to its effect: a record in between would be overwritten by what was read
@@ -234,6 +244,19 @@ class Executor:
         except StoreRefused:  # logged and counted; a later turn decides it again
             await asyncio.sleep(AGAIN_SECONDS)
         self._core.order.gates_removed(jid, tasks)
+        self._kick()
+
+    async def _regroup(self, instruction: Regroup) -> None:
+        try:
+            admission = await self._writer.regroup(instruction.move, instruction.apart)
+        except StoreRefused:  # logged and counted
+            await asyncio.sleep(AGAIN_SECONDS)
+        else:
+            self._moved(admission.documents)
+            if len(admission.documents) < len(instruction.move):
+                await asyncio.sleep(REGROUP_SECONDS)
+        order = self._core.order
+        order.late_groups.stored([*instruction.move, *instruction.apart], order.jobs)
         self._kick()
 
     async def _store_partition(self, instruction: Repartition) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,7 @@ from coordinator.core.served import notices_of
 from coordinator.core.status import resources_of
 from coordinator.core.status import status as counted
 from coordinator.dispatch.worker_client import Shards, worker_config
+from coordinator.intake.documents.document import Document
 from coordinator.intake.pending_limit import PendingBound
 from coordinator.intake.writer import IntakeWriter
 from coordinator.ledger_refusals import StoreRefused
@@ -260,6 +262,7 @@ class Service:
             binding=binding,
             workers=self.workers,
             kick=self._kicked.set,
+            moved=self._moved,
         )
         reconciling = Reconciling(
             self._ledger,
@@ -423,6 +426,10 @@ class Service:
         self.core.admitted(changes)
         self.jobs.published(changes)
         self._acknowledged_jobs.note(job.jid for job in changes.jobs)
+
+    def _moved(self, pods: Sequence[Document]) -> None:
+        if self._observed is not None:
+            self._observed.moved(self.intake, pods)
 
     async def _keep_policy(self, policy: Policy) -> None:
         """Store a policy before anybody uses it, so that the history shows which policy evicted."""

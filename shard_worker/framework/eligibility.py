@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from shard_worker.session_model.demands import Served, unknown_tier, unserved
 from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.workload import ClusterInfo, JobInfo
+from shared.manifests.fields.metadata import late_group
 from shared.messages.reason import Reason
 from shared.model.model import Job
 from shared.model.node_pool import NodePool, labels_of_job
@@ -36,11 +37,14 @@ class Eligibility:
         return Reason.MISCONFIGURED if self.in_pool(job) else Reason.OTHER_SCHEDULER
 
     def kept_out(self, info: JobInfo, cluster: ClusterInfo) -> tuple[Reason, str] | None:
-        """Why the job is not placed: it is another scheduler's, has a field that no plugin
-        serves, or names a tier that no hyper node has; None where it may be."""
+        """Why the job is not placed: it is another scheduler's, is about to join a group, has a
+        field that no plugin serves, or names a tier that no hyper node has; None where it may
+        be."""
         if self.pool is not None and not self.in_pool(info.job):
             where = self.pool.why_not(labels_of_job(info.job))
             return Reason.OTHER_SCHEDULER, f"it is {where}"
+        if info.job.kind == "Pod" and (group := late_group(info.job.annotations)):
+            return Reason.GATED, f"its controller named PodGroup {group}: it joins that now"
         if self.ours is None:
             return None
         if name := other_scheduler(info.job, self.ours):

@@ -28,7 +28,7 @@ from coordinator.intake.admission.step import (
 from coordinator.intake.documents.document import Key
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
-from shared.manifests.fields.metadata import GROUP_NAME
+from shared.manifests.fields.metadata import GROUP_NAME, LATE_GROUP
 from shared.manifests.kubernetes.objects import PodManifest
 from shared.manifests.kubernetes.pods import read_status
 from shared.manifests.parse import parse_stored
@@ -36,6 +36,10 @@ from shared.messages.messages import Group
 from shared.model.model import Job, Pairs, Role
 
 CHANGED_IN_PLACE = "it changed after it was taken; until it ends its queue counts it as it was"
+"""Notice for a pod of a watched cluster."""
+GROUP_AFTER_BINDING = (
+    "its group was named after it was bound, so it stays a job of its own until it ends"
+)
 """Notice for a pod of a watched cluster."""
 
 _ALONE = (Group(-1, 1),)
@@ -66,7 +70,7 @@ def admit_pod(step: AdmissionStep, new: PodManifest) -> None:
         message = f"a pod of Job {owner[0].key} has this name; use another name"
         raise InvalidInput("metadata.name", new.name, message)
     if new.group:
-        _member(step, key, new)
+        admit_member(step, key, new)
     else:
         _alone(step, key, new)
 
@@ -157,23 +161,10 @@ def _like(step: AdmissionStep, job: Job, more: RoleAttributes) -> Job:
     )
 
 
-def _member(step: AdmissionStep, key: str, new: PodManifest) -> None:
+def admit_member(step: AdmissionStep, key: str, new: PodManifest) -> None:
     """Admit a pod of a PodGroup, which may not exist yet: then the pods wait for it together."""
     draft, group = step.draft, f"{new.namespace}/{new.group}"
-    jid = draft.groups.get(group)
-    job = None if jid is None else draft.jobs.get(jid)
-    # Its name stays taken until the last task has left: two jobs of one name could hold nodes at
-    # once (decision 0014).
-    if jid is not None and job is None:
-        message = "this PodGroup is being deleted; wait until it is gone, or name another one"
-        raise InvalidInput(f"metadata.annotations.{GROUP_NAME}", new.group, message)
-    if not step.planting and (job is None or job.dangling):
-        message = (
-            f"PodGroup {group} does not exist, so nobody knows which queue its pods go to; create "
-            "it first, or in the same list (pods that wait for one need a token for all queues)"
-        )
-        field = f"metadata.annotations.{GROUP_NAME}"
-        raise InvalidInput(field, new.group, message, reason="Forbidden")
+    job = _job_of_group(step, new)
     if job is None:
         jid = draft.groups[group] = draft.new_jid()
         job = draft.jobs[jid] = Job(
@@ -202,6 +193,27 @@ def _member(step: AdmissionStep, key: str, new: PodManifest) -> None:
         uid=new.uid,
     )
     step.coming[key] = JoiningPod(job.jid, new, member)
+
+
+def _job_of_group(step: AdmissionStep, new: PodManifest) -> Job | None:
+    """The job of the pod's PodGroup; None where there is none yet. Raises InvalidInput where the
+    pod may not join it."""
+    group = f"{new.namespace}/{new.group}"
+    jid = step.draft.groups.get(group)
+    job = None if jid is None else step.draft.jobs.get(jid)
+    # Its name stays taken until the last task has left: two jobs of one name could hold nodes at
+    # once (decision 0014).
+    if jid is not None and job is None:
+        message = "this PodGroup is being deleted; wait until it is gone, or name another one"
+        raise InvalidInput(f"metadata.annotations.{GROUP_NAME}", new.group, message)
+    if not step.planting and (job is None or job.dangling):
+        message = (
+            f"PodGroup {group} does not exist, so nobody knows which queue its pods go to; create "
+            "it first, or in the same list (pods that wait for one need a token for all queues)"
+        )
+        field = f"metadata.annotations.{GROUP_NAME}"
+        raise InvalidInput(field, new.group, message, reason="Forbidden")
+    return job
 
 
 def join_members(step: AdmissionStep) -> None:
@@ -239,12 +251,21 @@ def _again(step: AdmissionStep, key: str, new: PodManifest) -> None:
         raise on_its_way_out(new.name)
     jid, tix = unpack_task(task)
     job = draft.job(jid)
+    names_group = job.kind == "Pod" and bool(new.group)
+    is_bound = names_group and bool(step.node_of(new.namespace, new.name))
+    if names_group and not is_bound:
+        _name_group(step, job, new)
+        return
     if not _same(step, job, tix, new):
+        is_late = is_bound and _same(step, job, tix, _as_before(job, new))
         if not _is_itself(step, new):
-            raise _another(new)
+            raise _late(new) if is_late else _another(new)
+        step.same.add(id(new))
+        if is_late:
+            step.notice(new, GROUP_AFTER_BINDING)
+            return
         step.notice(new, CHANGED_IN_PLACE)
         step.changed_pods[key] = draft.requests_of(job.role_of(tix).cid)
-        step.same.add(id(new))
         return
     role, more = job.role_of(tix), _more(step, new)
     if more.gated and not role.gated:
@@ -257,6 +278,29 @@ def _again(step: AdmissionStep, key: str, new: PodManifest) -> None:
     step.draft.jobs[jid] = _like(step, job, more) if job.kind == "Pod" else job
 
 
+def _name_group(step: AdmissionStep, job: Job, new: PodManifest) -> None:
+    """Note the group that a job of one pod is to join: pod groupers name it after the pod was
+    created. No turn is opened for the job from then on. Once none is open, and if none has placed
+    it, the pod is moved (:mod:`coordinator.intake.admission.late_groups`)."""
+    (role,) = job.roles
+    if not (_same(step, job, 0, _as_before(job, new)) or _is_itself(step, new)):
+        raise _another(new)
+    if not step.planting:
+        _job_of_group(step, new)
+    more = _more(step, new)
+    annotations = (*more.annotations, (LATE_GROUP, new.group))
+    more = replace(more, annotations=tuple(sorted(annotations)))
+    if with_more(role, more) == role:
+        step.same.add(id(new))
+    else:
+        step.draft.jobs[job.jid] = _like(step, amend(job, 0, more), more)
+
+
+def _as_before(job: Job, new: PodManifest) -> PodManifest:
+    """The pod of a job of one without the group that it names now, and what comes with that."""
+    return replace(new, group="", role=job.role_of(0).name, queue=job.queue)
+
+
 def _is_itself(step: AdmissionStep, new: PodManifest) -> bool:
     """Whether a cluster that is watched says so, by its uid. It lets a pod's resources, tolerations
     and images change where it is: refused, it would be taken for gone by the next leader."""
@@ -264,6 +308,11 @@ def _is_itself(step: AdmissionStep, new: PodManifest) -> bool:
     if not step.dated or not new.uid or document is None:
         return False
     return bool(document.object()["metadata"].get("uid") == new.uid)
+
+
+def _late(new: PodManifest) -> InvalidInput:
+    message = "the pod is on its node, and joins no group any more; leave it out, or delete the pod"
+    return InvalidInput("metadata.annotations", new.group, message)
 
 
 def _another(new: PodManifest) -> InvalidInput:

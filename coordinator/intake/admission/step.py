@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +85,8 @@ class AdmissionStep:
     """The scheduler names that are ours; None: all."""
     dialect: Dialect = Dialect.VOLCANO
     """Dialect of the policy in force."""
+    node_of: Callable[[str, str], str] = lambda namespace, name: ""
+    """Returns the node of a pod, "" for none."""
     refused: list[Refusal] = field(default_factory=list)
     out: set[int] = field(default_factory=set)
     """``id()`` of the refused manifests."""

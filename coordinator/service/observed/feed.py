@@ -20,7 +20,7 @@ from coordinator.cluster.kubernetes.state.mirror import POD, ObjectDelta, Object
 from coordinator.cluster.kubernetes.state.pods import PodKey, Task
 from coordinator.errors import Problem
 from coordinator.intake.admission.documents import DEFAULT_QUEUE, body_of
-from coordinator.intake.admission.pods import CHANGED_IN_PLACE
+from coordinator.intake.admission.pods import CHANGED_IN_PLACE, GROUP_AFTER_BINDING
 from coordinator.intake.admission.registry import unpack_task
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.documents.document import Key
@@ -203,7 +203,7 @@ class ClusterFeed:
                 booked = admission.changed_pods.get(f"{namespace}/{name}")
                 self._source.resized(delta.items[i], booked)
         for notice in admission.notices:
-            if notice.message == CHANGED_IN_PLACE:
+            if notice.message in (CHANGED_IN_PLACE, GROUP_AFTER_BINDING):
                 log.warning("A pod changed", pod=notice.name, pods=notice.count, why=notice.message)
                 at = {_named(delta.keys[i]): i for i in positions}[notice.kind, notice.name]
                 self._not_understood(delta.keys[at], delta.items[at], notice.message)

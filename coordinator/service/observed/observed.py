@@ -30,6 +30,8 @@ from coordinator.controllers.volume_controller import ClaimBinding
 from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.reasons import why
 from coordinator.errors import Problem
+from coordinator.intake.admission.registry import unpack_task
+from coordinator.intake.documents.document import Document
 from coordinator.intake.documents.kinds import KINDS
 from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeWriter
@@ -137,6 +139,21 @@ class ObservedCluster:
                 group.create_task(reports.run_forever())
             if self.book is not None:
                 group.create_task(_flush_forever(self.book))
+
+    def moved(self, intake: Intake, pods: Sequence[Document]) -> None:
+        """These pods are other tasks from now on: they joined the groups that they name."""
+        tasks = intake.registry.pods
+        self.cluster.admitted(
+            [
+                (
+                    (document.key.namespace, document.key.name),
+                    document.object()["metadata"]["uid"],
+                    unpack_task(tasks[document.key.path]),
+                )
+                for document in pods
+                if document.key.path in tasks
+            ]
+        )
 
     def routes(self) -> list[web.RouteDef]:
         return [] if self.book is None else shadow_routes(self.book, self.cluster.mirror)

@@ -33,6 +33,8 @@ EXIT_CODE = "quadrant.dev/exit-code"
 
 SCHEDULER_NAME = "quadrant.dev/scheduler-name"
 """Kept with a job, or its role: ``spec.schedulerName`` as written."""
+LATE_GROUP = "quadrant.dev/late-group"
+"""Kept with a job of one pod: the group that the pod names since it was admitted."""
 NUMA_POLICY = "volcano.sh/numa-topology-policy"
 TASK_INDEX = "volcano.sh/task-index"
 _DOMAINS = frozenset(("volcano.sh", "hami.io", "huawei.com", "nvidia.com"))
@@ -202,6 +204,11 @@ def annotations_of(meta: Metadata, at: str = "metadata") -> Pairs:
 def scheduler_name(annotations: Pairs) -> str:
     """The name that :func:`with_scheduler` kept; "" for none."""
     return next((value for key, value in annotations if key == SCHEDULER_NAME), "")
+
+
+def late_group(annotations: Pairs) -> str:
+    """The group that a job of one pod is to be moved to; "" for none."""
+    return next((value for key, value in annotations if key == LATE_GROUP), "")
 
 
 def with_scheduler(annotations: Pairs, scheduler: str) -> Pairs:

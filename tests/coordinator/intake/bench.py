@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from coordinator.intake.admission.registry import Registry
@@ -103,6 +104,9 @@ class Bench:
 
     def purge(self, *jids: int, pods: list[tuple[int, int]] | None = None) -> Admission:
         return self._keep(self.intake.purge(jids, pods or []))
+
+    def regroup(self, *jids: int, apart: Sequence[int] = (), now: float = 3.0) -> Admission:
+        return self._keep(self.intake.regroup(jids, apart, now))
 
     def _keep(self, admission: Admission) -> Admission:
         self.kept.store(admission)

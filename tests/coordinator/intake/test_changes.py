@@ -45,7 +45,6 @@ def test_the_same_object_again_changes_nothing(bench: Bench, obj: dict[str, Any]
 CHANGED = [
     (pod("p", containers=[container("2")]), "metadata.name", "delete it or use another name"),
     (pod("p", priority=5), "metadata.name", "delete it"),
-    (pod("p", group="g"), "metadata.name", "delete it"),
     (pod("m", group="g", role="other"), "metadata.name", "delete it"),
     (pod("m", group="other", role="w"), "metadata.name", "delete it"),
     (job("j", tasks=[task(replicas=3)]), "metadata.name", "delete it first"),

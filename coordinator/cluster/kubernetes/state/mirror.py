@@ -286,6 +286,8 @@ class Mirror:
         row = self.pods.by_key.get(key[1:])
         if row is None or row.uid != meta.uid:
             row = self.pods.add(pod, ours=self._ours(spec_of(pod.spec).scheduler_name))
+        elif not row.group:
+            self.pods.note_group(row, pod)
         before = row.node, row.ended
         respecified = update(row, pod)
         self._observe(row, *before)

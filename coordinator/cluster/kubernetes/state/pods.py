@@ -128,13 +128,17 @@ class PodTable:
 
     def add(self, pod: PodObject, *, ours: bool) -> PodRow:
         meta = pod.metadata
-        group = (meta.annotations or {}).get(GROUP, "")
         row = PodRow(meta.uid, meta.namespace, meta.name, ours=ours)
-        if group:
-            row.group = f"{meta.namespace}/{group}"
-            self.members[row.group] = self.members.get(row.group, 0) + 1
         self.by_key[row.key] = row
+        self.note_group(row, pod)
         return row
+
+    def note_group(self, row: PodRow, pod: PodObject) -> None:
+        """Take the group that the pod names. A controller may name it once the pod exists."""
+        group = (pod.metadata.annotations or {}).get(GROUP, "")
+        if group and not row.group:
+            row.group = f"{row.namespace}/{group}"
+            self.members[row.group] = self.members.get(row.group, 0) + 1
 
     def add_unread(self, uid: str, namespace: str, name: str) -> PodRow:
         """A pod of which nothing is known but that it exists: not ours, and of no group."""
@@ -143,7 +147,8 @@ class PodTable:
         return row
 
     def named(self, row: PodRow, task: Task) -> None:
-        """The pod is this task."""
+        """The pod is this task, whichever it was before."""
+        self._by_task.pop((row.jid, row.tix), None)
         row.jid, row.tix = task
         self._by_task[task] = row
 

@@ -1,0 +1,86 @@
+"""Pods whose group was named after they were admitted move from a job of one to the group's job.
+
+The job of one ends and the pod joins the group in one store call, so that nobody sees it in both or
+in neither. The job's number and record are gone then: nothing may have placed it, and no turn that
+could place it may be open, which :class:`coordinator.jobs.late_groups.LateGroups` makes sure of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from coordinator.intake.admission.deletion import numbers_of
+from coordinator.intake.admission.draft import Draft
+from coordinator.intake.admission.pods import admit_member, join_members
+from coordinator.intake.admission.registry import Registry
+from coordinator.intake.admission.result import Admission
+from coordinator.intake.admission.step import AdmissionStep
+from coordinator.intake.documents.document import Document, Key
+from shared.codec.packed import replace
+from shared.errors import InvalidInput, Refusal
+from shared.ledger.entries.intake_batch import DropJob, PurgeJob
+from shared.manifests.fields.metadata import LATE_GROUP, late_group
+from shared.manifests.kubernetes.objects import PodManifest
+from shared.manifests.parse import Manifest
+from shared.model.model import Job, Pairs
+
+
+def move_to_groups(
+    step: AdmissionStep,
+    registry: Registry,
+    jids: Iterable[int],
+    parse: Callable[[object], Manifest | Refusal],
+    out: Admission,
+) -> list[Document]:
+    """Move the pods of these jobs to the groups that they name; return their documents. A pod whose
+    group is being deleted is left out: its name is taken until the group is gone."""
+    pods: list[tuple[Document, PodManifest]] = []
+    for jid in jids:
+        job = registry.jobs.get(jid)
+        document = None if job is None else _document(registry, job)
+        pod = None if document is None else parse(document.object())
+        if job is None or document is None or not isinstance(pod, PodManifest) or not pod.group:
+            continue
+        if pod.template.node_name:
+            keep_apart(step.draft, [jid])
+            continue
+        try:
+            admit_member(step, document.key.path, pod)
+        except InvalidInput:
+            continue
+        _end(registry, job, out)
+        pods.append((document, pod))
+    join_members(step)
+    if pods:
+        out.ops.append(numbers_of(registry))
+    return [replace(document, jid=step.jids[id(pod)]) for document, pod in pods]
+
+
+def keep_apart(draft: Draft, jids: Iterable[int]) -> None:
+    """Leave these pods jobs of their own, whatever group they name."""
+    for jid in jids:
+        job = draft.jobs.get(jid)
+        if job is not None and late_group(job.annotations):
+            roles = tuple(replace(role, annotations=_plain(role.annotations)) for role in job.roles)
+            annotations = _plain(job.annotations)
+            draft.jobs[jid] = replace(job, annotations=annotations, roles=roles, spec=job.spec + 1)
+
+
+def _plain(annotations: Pairs) -> Pairs:
+    return tuple(pair for pair in annotations if pair[0] != LATE_GROUP)
+
+
+def _document(registry: Registry, job: Job) -> Document | None:
+    """The document of a job of one pod that is to move."""
+    key = Key("Pod", job.namespace, job.name)
+    return registry.documents.get(key) if late_group(job.annotations) else None
+
+
+def _end(registry: Registry, job: Job, out: Admission) -> None:
+    """Remove a job of one pod at once, without its pod's document."""
+    del registry.jobs[job.jid]
+    del registry.pods[job.key]
+    registry.stop_waiting(job)
+    out.ops += [DropJob(job.jid), PurgeJob(job.jid)]
+    out.jobs_gone.append(job.jid)
+    out.jobs_purged.append(job.jid)
