@@ -21,7 +21,7 @@ from coordinator.dispatch.inquiry_client import Inquiries
 from coordinator.explain.advice import advice, next_step
 from coordinator.explain.ended_job import ended_job, explain_ended
 from coordinator.explain.estimate import estimate, gang, preemption_delay, quota, victims
-from coordinator.explain.job_story import story_of
+from coordinator.explain.job_story import minimum_of, story_of
 from coordinator.explain.past_story import past_story
 from coordinator.explain.probe import WorkerFindings, look, look_here
 from coordinator.explain.queue_position import holders, place_in_queue
@@ -193,7 +193,7 @@ class Explainer:
             "queue": job.queue,
             "phase": _phase(state),
             "ageSeconds": round(max(0.0, now - job.created), 1),
-            "tasks": {"total": job.tasks, "minimum": job.groups[0].minimum, **+counts},
+            "tasks": {"total": job.tasks, "minimum": minimum_of(job), **+counts},
             "position": place.position or None,
             "waiting": place.of,
             "ahead": place.ahead,

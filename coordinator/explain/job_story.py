@@ -10,6 +10,7 @@ from coordinator.jobs.state import JobState
 from coordinator.objects.events import placed_text
 from coordinator.objects.timeline import Audience, Happening, Story
 from shared.messages.messages import UNSUCCESSFUL, TaskState
+from shared.model.model import Job
 from shared.units.amount_text import plural
 from shared.units.times import rfc3339
 
@@ -41,7 +42,7 @@ def story_of(
     ``lastTime`` (RFC 3339), ``count``, ``reason`` (a word), ``message``, ``tasks`` (how many),
     ``names`` (of the first few), ``warning``."""
     job = state.job
-    first = submitted(job.created, job.tasks, job.groups[0].minimum, job.queue)
+    first = submitted(job.created, job.tasks, minimum_of(job), job.queue)
     entries = [(job.created, first), *((event.first, job_event(event)) for event in events)]
     for part in filter(None, (past, story)):
         entries += [(h.first, _happened(core, state, h)) for h in part.happenings if _of(h, tix)]
@@ -56,6 +57,12 @@ def _of(happening: Happening, tix: int) -> bool:
     if tix < 0 or happening.audience is not Audience.TASKS:
         return True
     return tix in happening.named()
+
+
+def minimum_of(job: Job) -> int:
+    """The tasks that must start together; 0 for pods whose PodGroup does not exist: until it does,
+    their minimum is more than they can ever have."""
+    return 0 if job.dangling else job.groups[0].minimum
 
 
 def submitted(created: float, tasks: int, minimum: int, queue: str) -> Entry:

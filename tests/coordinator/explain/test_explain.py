@@ -189,6 +189,16 @@ async def test_without_a_worker_that_answers_the_stored_facts_are_told(
     assert "what follows is what the coordinator remembers" in explanation["incomplete"]
 
 
+async def test_the_story_of_a_pod_without_its_group_has_no_minimum(
+    tmp_path: Path, redis_url: str
+) -> None:
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a"), pod("p", group="absent"))
+        explanation = await explained(service, "p", kind="pods")
+    assert explanation["story"][0]["message"] == "1 task, to queue default"
+    assert explanation["tasks"]["minimum"] == 0
+
+
 async def test_what_does_not_exist_is_not_found(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service, asking(service) as client:
         path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/none/explain"
