@@ -89,7 +89,7 @@ def chaos_kill(
 
     shard = _shard_of(target)
     with as_command_errors(NoRun), session(connection) as api:
-        run = find_run(_directory(run_dir))
+        run = find_run(run_directory(run_dir))
         victim = _target(run, api.client, target, shard)
         with _prober(api.client, wanted=probe) as prober:
             watch = RecoveryWatch(run, victim)
@@ -112,7 +112,7 @@ def _shard_of(target: str) -> int:
     return int(match[1])
 
 
-def _directory(given: Path | None) -> Path:
+def run_directory(given: Path | None) -> Path:
     """The directory of the run: as given, of the kubeconfig that `up` wrote there, or the usual
     one."""
     from coordinator.supervisor.live_run import LOCK

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from coordinator.cli.options.options import Output
+from coordinator.supervisor.live_run import LOCK, claim
 from laboratory.cli.chaos.chaos import app
 from laboratory.cli.chaos.chaos_check import run_check
 from tests.laboratory.checker.story import Story, good_story
@@ -31,6 +34,22 @@ def test_good_file_ends_with_0(good: Path) -> None:
     result = CliRunner().invoke(app, ["check", str(good), "--closed"])
     assert result.exit_code == 0
     assert "Every promise was kept" in result.output
+
+
+def test_without_a_file_the_history_of_the_running_server_is_checked(
+    good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    with (tmp_path / LOCK).open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        claim(lock, good, pid=os.getpid())
+        result = CliRunner().invoke(app, ["check"])
+    assert result.exit_code == 0
+    assert str(good) in result.output.replace("\n", "")
+    assert "Every promise was kept" in result.output
+    without = CliRunner().invoke(app, ["check"])
+    assert without.exit_code != 0
+    assert f"runs in {tmp_path}; start one" in str(without.exception)
 
 
 def test_bad_file_ends_with_1_and_the_event_is_named(bad: Path) -> None:
