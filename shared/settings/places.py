@@ -35,3 +35,10 @@ def durable_dir(run_dir: Path) -> Path:
         return Path.home() / ".local" / "state" / "quadrant"
     except RuntimeError:  # a user without a home, as in a container
         return run_dir
+
+
+def default_history(run_dir: Path, data_dir: Path) -> Path:
+    """The history of a run: beside the ledger's directory, or in it if the user chose that one. A
+    history of two ledgers is none: it would break the promises of both."""
+    durable = durable_dir(run_dir)
+    return (durable if data_dir == durable / DATA else data_dir) / "history.jsonl"

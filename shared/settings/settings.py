@@ -28,7 +28,7 @@ from shared.settings.cluster import (
 )
 from shared.settings.file import read_secret, read_settings_file, variable_of
 from shared.settings.mistakes import VARIABLE_PREFIX, explain, near, unknown_variables
-from shared.settings.places import DATA, default_run_dir, durable_dir
+from shared.settings.places import DATA, default_history, default_run_dir, durable_dir
 
 PREFIX = VARIABLE_PREFIX
 
@@ -73,7 +73,7 @@ class Settings(BaseSettings):
         description="directory of the embedded ledger's files, and of what is known of any ledger",
     )
     history: Path = Field(
-        default_factory=lambda data: durable_dir(data["run_dir"]) / "history.jsonl",
+        default_factory=lambda data: default_history(data["run_dir"], data["data_dir"]),
         description="file the history is appended to",
     )
     policy: Path | None = Field(None, description="configuration file of Volcano or KAI")

@@ -48,6 +48,15 @@ def test_a_run_directory_that_was_chosen_keeps_all(home: Path) -> None:
     assert settings.history == home / "mine" / "history.jsonl"
 
 
+def test_a_ledger_elsewhere_has_a_history_of_its_own(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUADRANT_DATA_DIR", str(home / "ledger"))
+    assert load_settings().history == home / "ledger" / "history.jsonl"
+    monkeypatch.setenv("QUADRANT_HISTORY", str(home / "elsewhere.jsonl"))
+    assert load_settings().history == home / "elsewhere.jsonl"
+
+
 def test_a_user_without_a_home_has_all_in_the_run_directory(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
