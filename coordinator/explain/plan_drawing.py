@@ -9,9 +9,9 @@ from coordinator.core.coordinator import Coordinator
 from coordinator.core.reasons.facts import entry_figures, never
 from coordinator.core.reasons.quota import bounded
 from coordinator.core.reasons.reasons import placeless
-from coordinator.explain.hypothetical_turns import draft_turn, planned_turn
+from coordinator.explain.hypothetical_turns import draft_turn, planned_turn, session_turn
 from coordinator.explain.plan import BEST_FIRST, Plan, Planned, PlanVerdict
-from coordinator.explain.plan_order import FEW_JOBS, PlannedJob, parted
+from coordinator.explain.plan_order import FEW_JOBS, PlannedJob, hold, parted
 from coordinator.explain.verdict import (
     ROOM,
     can_ever,
@@ -208,14 +208,26 @@ class PlanDrawing:
     def parts(self, candidates: Sequence[PlanCandidate]) -> list[PlannedJob]:
         """The candidates with the turns that each would get, in a state of their own."""
         several = len(candidates) <= FEW_JOBS
-        return [
-            PlannedJob(
-                self.state(candidate.planned.job, candidate.queue),
-                candidate.queue,
-                parted(candidate.turn, tuple(candidate.needed.items()), several=several),
-            )
-            for candidate in candidates
-        ]
+        jobs: list[PlannedJob] = []
+        for candidate in candidates:
+            turns = parted(candidate.turn, tuple(candidate.needed.items()), several=several)
+            turns += self._backfilled(candidate, turns)
+            state = self.state(candidate.planned.job, candidate.queue)
+            jobs.append(PlannedJob(state, candidate.queue, turns))
+        return jobs
+
+    def _backfilled(self, candidate: PlanCandidate, before: Sequence[Turn]) -> list[Turn]:
+        """The turn for the members that ask for nothing, where others of the job have turns before:
+        allocate leaves them to backfill."""
+        state = self.state(candidate.planned.job, candidate.queue)
+        if not (state.info.pending and any(state.info.best_effort)):
+            return []
+        if candidate.queue.queue.qid not in self._core.order.lines.queues:
+            return []
+        for turn in before:
+            hold(state, turn.runs, self.classes)
+        turn, _ = draft_turn(self._core, state, self.classes, whole=True)
+        return [session_turn(self._core, state, turn, action="backfill")]
 
     def settle(self, candidates: Sequence[PlanCandidate]) -> None:
         """Tell a lack of room by the word that everybody else tells once the plan has happened:

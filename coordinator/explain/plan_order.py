@@ -82,7 +82,7 @@ def picked(
             continue
         result.turns.append((first, at, turn))
         if (first, at) not in misses:
-            _hold(job.state, turn.runs, classes)
+            hold(job.state, turn.runs, classes)
             charge(queue, requests.items(), 1)
         out.add(first)
         remaining[first] = at + 1
@@ -181,7 +181,7 @@ def within_capability(queue: QueueInfo, asked: Amounts) -> bool:
     )
 
 
-def _hold(state: JobState, runs: Sequence[TaskRun], classes: dict[int, TaskClass]) -> None:
+def hold(state: JobState, runs: Sequence[TaskRun], classes: dict[int, TaskClass]) -> None:
     """Count the tasks of a turn as placed."""
     for run in runs:
         for tix in run.tasks:

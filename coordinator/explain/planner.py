@@ -186,8 +186,11 @@ class Planner:
 
 
 def _whole(findings: list[InquiryFinding]) -> InquiryFinding:
-    """The finding for a job's minimum, with the places that its elastic tasks got."""
+    """The finding for a job's minimum, with the places that its other tasks got: none without the
+    minimum."""
     first, *rest = findings
+    if first.code not in _FOUND_A_PLACE:
+        return first
     placements = [placement for finding in rest for placement in finding.placements]
     displaced = sorted({jid for finding in findings for jid in finding.displaced})
     return replace(first, placements=[*first.placements, *placements], displaced=displaced)

@@ -73,6 +73,38 @@ async def test_what_fits_now_tells_nodes_and_levels_and_is_counted_for_the_next(
     assert third["jobs"][1]["reason"] in ("Fragmented", "NotEnoughResources")
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+async def test_members_that_ask_for_nothing_are_placed_with_the_others(
+    tmp_path: Path, redis_url: str, replicas: int
+) -> None:
+    roles = [role("worker", 2, {"cpu": "1"}), role("driver", replicas, {})]
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a"), node("b"))
+        await settled(service, bound=0)
+        item = gang("mixed", roles, minimum=2 + replicas)
+        row = one(await planned(service, item))
+        await send(service, item)
+        await settled(service, bound=2 + replicas)
+    assert row["verdict"] == "now"
+    assert row["tasks"] == {"total": 2 + replicas, "minimum": 2 + replicas} | {
+        "now": 2 + replicas,
+        "later": 0,
+    }
+
+
+async def test_members_that_ask_for_nothing_wait_with_the_others(
+    tmp_path: Path, redis_url: str
+) -> None:
+    roles = [role("worker", 2, {"cpu": "2"}), role("driver", 1, {})]
+    async with running(redis_url, tmp_path) as service:
+        await send(service, node("a", cpu="3"))
+        await settled(service, bound=0)
+        row = one(await planned(service, gang("mixed", roles, minimum=3)))
+    assert row["verdict"] == "never"
+    assert row["tasks"] == {"total": 3, "minimum": 3, "now": 0, "later": 0}
+    assert row["nodes"] == []
+
+
 async def test_an_elastic_job_tells_how_many_would_start(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
         await send(service, node("a", gpus=8))
