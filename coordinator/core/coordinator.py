@@ -471,6 +471,6 @@ def order_records(order: Order) -> list[Instruction]:
         out.append(StoreUsage(usage))
     if gates := order.accounts.gates.take():
         out.append(RemoveGates(gates))
-    if moves := order.late_groups.take(order.jobs):
-        out.append(Regroup(moves.move, moves.apart))
+    if moves := order.late_groups.take(order.jobs, order.now):
+        out.append(Regroup(moves.move, moves.apart, moves.expired))
     return out

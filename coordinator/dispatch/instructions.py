@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator.dispatch.dispatcher import SendTurns
 from coordinator.jobs.state import JobState
@@ -116,11 +116,13 @@ class RemoveGates:
 
 @dataclass(frozen=True, slots=True)
 class Regroup:
-    """Instruction: move the pods of these jobs of one to the groups that they name, and leave those
-    of ``apart`` jobs of their own; then call :meth:`LateGroups.stored`."""
+    """Instruction: move the pods of these jobs of one to the groups that they name, leave those of
+    ``apart`` jobs of their own, and let those of ``expired`` wait for no group any more; then call
+    :meth:`LateGroups.stored`."""
 
     move: list[int]
-    apart: list[int]
+    apart: list[int] = field(default_factory=list)
+    expired: list[int] = field(default_factory=list)
 
 
 NOWHERE = 0

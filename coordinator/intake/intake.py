@@ -57,6 +57,7 @@ from coordinator.intake.documents.document import Document, Key
 from shard_worker.session_model.queue_totals import opens_gate
 from shared.errors import InvalidInput, Refusal
 from shared.ledger.entries.snapshot import Snapshot
+from shared.manifests.fields.metadata import GROUP_DEADLINE, LATE_GROUP
 from shared.manifests.kubernetes.inert import InertObject, without_secrets
 from shared.manifests.kubernetes.objects import NodeManifest, PodManifest
 from shared.manifests.parse import Manifest, parse
@@ -70,6 +71,12 @@ from shared.slices import Steps, at_once
 
 FEW_BYTES = 8 << 10
 """An object up to this size cannot exceed the limit on values, so they need not be counted."""
+
+GROUP_WAIT_SECONDS = 10.0
+"""KAI's pod grouper and Volcano's PodGroup controller name a group within a second, or some under
+load."""
+
+_OWNERS = b'"ownerReferences"'
 
 _KAI: dict[type, Callable[[AdmissionStep, Any], None]] = {
     KaiTopology: admit_kai_topology,
@@ -119,8 +126,11 @@ class Intake:
         dialect: Dialect = Dialect.VOLCANO,
         flat: bool = False,
         dated: bool = False,
+        group_wait: float | None = 0.0,
     ) -> None:
         """``dialect``: of the policy in force. ``flat``: it counts no queue above another.
+        ``group_wait``: how many seconds a pod without a group waits for a controller to name one;
+        None: :data:`GROUP_WAIT_SECONDS`, once a PodGroup with an owner shows such a controller.
         ``ours``: the scheduler names that are ours; None: all. ``dated``: take creation times as
         written (default: as ``observe``). ``images``: keep which images nodes have and tasks need
         (default: as ``observe``). Tasks with different images are then in different classes."""
@@ -130,6 +140,7 @@ class Intake:
         self._observe = observe
         self._dated = dated or observe
         self._ours = ours
+        self._group_wait, self._sees_grouper = group_wait, False
         self.node_of: Callable[[str, str], str] = lambda namespace, name: ""
         """Returns the node of a pod, "" for none; replaced by the owner of that knowledge."""
 
@@ -231,6 +242,10 @@ class Intake:
         for manifest, _, _ in items_parsed:
             manifests.setdefault(type(manifest), []).append(manifest)
         draft = Draft(self.registry)
+        if self._group_wait is None and not self._sees_grouper:
+            self._sees_grouper = any(
+                _has_owner(manifest, sent) for manifest, sent, _ in items_parsed
+            )
         step = self._step(draft, now, planting=planting)
         if KaiQueue in manifests:
             step.sent = {id(m): sent for m, sent, _ in items_parsed if type(m) is KaiQueue}
@@ -274,7 +289,14 @@ class Intake:
             self._ours,
             self._dialect,
             self.node_of,
+            self._waits_for_groups(),
         )
+
+    def _waits_for_groups(self) -> float:
+        """How many seconds a new pod without a group waits for a controller to name one."""
+        if self._group_wait is not None:
+            return self._group_wait
+        return GROUP_WAIT_SECONDS if self._sees_grouper else 0.0
 
     def _repeated(self, manifest: Manifest, sent: dict[str, Any]) -> dict[str, Any] | None:
         return repeated(manifest, sent, self.documents, self.node_of)
@@ -354,13 +376,17 @@ class Intake:
         self._keep(draft, out, *map(document_without_gate, pods))
         return out
 
-    def regroup(self, move: Sequence[int], apart: Sequence[int], now: float) -> Admission:
+    def regroup(
+        self, move: Sequence[int], apart: Sequence[int], expired: Sequence[int], now: float
+    ) -> Admission:
         """Move the pods of these jobs of one to the groups that they name by now; those of
-        ``apart`` stay jobs of their own. What cannot be moved yet stays as it is."""
+        ``apart`` stay jobs of their own, and those of ``expired``, whose group nobody named in
+        time, become such. What cannot be moved yet stays as it is."""
         draft, out = Draft(self.registry), Admission()
         step = self._step(draft, now)
         documents = move_to_groups(step, self.registry, move, self._parse, out)
-        keep_apart(draft, apart)
+        keep_apart(draft, apart, LATE_GROUP)
+        keep_apart(draft, expired, GROUP_DEADLINE)
         self._keep(draft, out, *documents)
         return out
 
@@ -404,6 +430,8 @@ class Intake:
         self.registry = self._empty()
         take_up(self.registry, decode(snapshot))
         mark_deleting(self.registry)
+        groups = (d for key, d in self.documents.items() if key.kind == self.registry.group_kind)
+        self._sees_grouper = any(_OWNERS in group.body for group in groups)
         return list(self.registry.hyper_nodes.values())
 
 
@@ -416,3 +444,9 @@ def _each(
             judge(step, manifest)
         except InvalidInput as error:
             step.refuse(manifest, error)
+
+
+def _has_owner(manifest: Manifest, sent: dict[str, Any]) -> bool:
+    """Whether it is a PodGroup that a controller made for something else."""
+    is_group = isinstance(manifest, PodGroupManifest | KaiPodGroup)
+    return is_group and bool(sent["metadata"].get("ownerReferences"))

@@ -197,10 +197,12 @@ class IntakeWriter:
         """Take Volcano's scheduling gate off these pods of a job."""
         return await self.apply(lambda now: self._intake.remove_gates(jid, tasks))
 
-    async def regroup(self, move: Sequence[int], apart: Sequence[int]) -> Admission:
+    async def regroup(
+        self, move: Sequence[int], apart: Sequence[int], expired: Sequence[int]
+    ) -> Admission:
         """Move the pods of these jobs of one to the groups that they name; see
         :meth:`Intake.regroup`."""
-        return await self.apply(lambda now: self._intake.regroup(move, apart, now))
+        return await self.apply(lambda now: self._intake.regroup(move, apart, expired, now))
 
     async def apply(self, work: Callable[[float], Admission]) -> Admission:
         """Store what a controller makes of what is known, in order with everything else."""

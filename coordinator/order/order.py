@@ -182,6 +182,7 @@ class Order(Sessions):
         due = [self.nominations.next_due(), self.lines.next_due(), self.departures.next_due()]
         due += [self.parking.next_due(), self.gangs.next_due(), self.admission.next_due()]
         due += [self.contention.next_due(self.now), self.stale_gangs.next_due()]
+        due += [self.late_groups.next_due()]
         due += [self._later[0][0]] if self._later else []
         return min((at for at in due if at is not None), default=None)
 

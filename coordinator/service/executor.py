@@ -248,7 +248,9 @@ class Executor:
 
     async def _regroup(self, instruction: Regroup) -> None:
         try:
-            admission = await self._writer.regroup(instruction.move, instruction.apart)
+            admission = await self._writer.regroup(
+                instruction.move, instruction.apart, instruction.expired
+            )
         except StoreRefused:  # logged and counted
             await asyncio.sleep(AGAIN_SECONDS)
         else:
@@ -256,7 +258,8 @@ class Executor:
             if len(admission.documents) < len(instruction.move):
                 await asyncio.sleep(REGROUP_SECONDS)
         order = self._core.order
-        order.late_groups.stored([*instruction.move, *instruction.apart], order.jobs)
+        jids = [*instruction.move, *instruction.apart, *instruction.expired]
+        order.late_groups.stored(jids, order.jobs)
         self._kick()
 
     async def _store_partition(self, instruction: Repartition) -> None:

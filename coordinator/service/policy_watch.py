@@ -44,6 +44,7 @@ class PolicyFollower:
         self._named_ours = settings.our_scheduler_names
         self.ours = self._named_ours
         """The values of schedulerName that are ours, that of the policy in force included."""
+        self._group_wait = settings.group_wait
         self.file = settings.policy
         self.content: dict[str, Any] | None = None
         self.generation = 0
@@ -128,6 +129,7 @@ class PolicyFollower:
             dialect=policy.dialect,
             flat=flattens_queues(policy.kai),
             dated=observed,
+            group_wait=self._group_wait if observed else 0.0,
         )
 
     def _check_dialect(self, policy: Policy) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from shard_worker.session_model.demands import Served, unknown_tier, unserved
 from shard_worker.session_model.other_schedulers import other_scheduler
 from shard_worker.session_model.workload import ClusterInfo, JobInfo
-from shared.manifests.fields.metadata import late_group
+from shared.manifests.fields.metadata import group_deadline, late_group
 from shared.messages.reason import Reason
 from shared.model.model import Job
 from shared.model.node_pool import NodePool, labels_of_job
@@ -43,11 +43,23 @@ class Eligibility:
         if self.pool is not None and not self.in_pool(info.job):
             where = self.pool.why_not(labels_of_job(info.job))
             return Reason.OTHER_SCHEDULER, f"it is {where}"
-        if info.job.kind == "Pod" and (group := late_group(info.job.annotations)):
-            return Reason.GATED, f"its controller named PodGroup {group}: it joins that now"
+        if info.job.kind == "Pod" and (waits := _waits_for_group(info.job)):
+            return Reason.GATED, waits
         if self.ours is None:
             return None
         if name := other_scheduler(info.job, self.ours):
             return Reason.OTHER_SCHEDULER, f"its schedulerName is {name}: {name} places it, not we"
         lacks = unserved(info, cluster, self.served) or unknown_tier(info.job, cluster.tiers)
         return None if lacks is None else (Reason.NOT_SERVED, lacks)
+
+
+def _waits_for_group(job: Job) -> str:
+    """Why a job of one pod waits for a group; "" where it does not."""
+    if group := late_group(job.annotations):
+        return f"its controller named PodGroup {group}: it joins that now"
+    if group_deadline(job.annotations) is None:
+        return ""
+    return (
+        "no controller has named its PodGroup yet; it waits for that for some seconds, and then "
+        "counts as a job of its own"
+    )

@@ -133,6 +133,14 @@ class Settings(BaseSettings):
         description="who binds pods of a Kubernetes cluster: quadrant, or kai = KAI's binder, by "
         "BindRequests, under a policy of KAI's",
     )
+    group_wait: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="seconds that a pod of a Kubernetes cluster without a PodGroup waits for a "
+        "controller to name one, then it counts as a job of its own; unset = 10 once a PodGroup "
+        "with an owner shows such a controller, before that 0",
+    )
     cluster_faults: str = Field(
         "", description="faults of the simulated cluster, e.g. refuse=0.01,duplicate=0.1"
     )

@@ -42,7 +42,7 @@ def move_to_groups(
         if job is None or document is None or not isinstance(pod, PodManifest) or not pod.group:
             continue
         if pod.template.node_name:
-            keep_apart(step.draft, [jid])
+            keep_apart(step.draft, [jid], LATE_GROUP)
             continue
         try:
             admit_member(step, document.key.path, pod)
@@ -56,18 +56,24 @@ def move_to_groups(
     return [replace(document, jid=step.jids[id(pod)]) for document, pod in pods]
 
 
-def keep_apart(draft: Draft, jids: Iterable[int]) -> None:
-    """Leave these pods jobs of their own, whatever group they name."""
+def keep_apart(draft: Draft, jids: Iterable[int], mark: str) -> None:
+    """Leave these pods jobs of their own: as far as they still have it, take this mark away."""
     for jid in jids:
         job = draft.jobs.get(jid)
-        if job is not None and late_group(job.annotations):
-            roles = tuple(replace(role, annotations=_plain(role.annotations)) for role in job.roles)
-            annotations = _plain(job.annotations)
-            draft.jobs[jid] = replace(job, annotations=annotations, roles=roles, spec=job.spec + 1)
+        if job is not None and mark in dict(job.annotations):
+            draft.jobs[jid] = replace(
+                job,
+                annotations=_without(job.annotations, mark),
+                roles=tuple(
+                    replace(role, annotations=_without(role.annotations, mark))
+                    for role in job.roles
+                ),
+                spec=job.spec + 1,
+            )
 
 
-def _plain(annotations: Pairs) -> Pairs:
-    return tuple(pair for pair in annotations if pair[0] != LATE_GROUP)
+def _without(annotations: Pairs, mark: str) -> Pairs:
+    return tuple(pair for pair in annotations if pair[0] != mark)
 
 
 def _document(registry: Registry, job: Job) -> Document | None:

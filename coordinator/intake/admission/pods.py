@@ -28,7 +28,12 @@ from coordinator.intake.admission.step import (
 from coordinator.intake.documents.document import Key
 from shared.codec.packed import replace
 from shared.errors import InvalidInput
-from shared.manifests.fields.metadata import GROUP_NAME, LATE_GROUP
+from shared.manifests.fields.metadata import (
+    GROUP_DEADLINE,
+    GROUP_NAME,
+    LATE_GROUP,
+    group_deadline,
+)
 from shared.manifests.kubernetes.objects import PodManifest
 from shared.manifests.kubernetes.pods import read_status
 from shared.manifests.parse import parse_stored
@@ -82,7 +87,9 @@ def _alone(step: AdmissionStep, key: str, new: PodManifest) -> None:
     of_job = _priority(step, new)
     cid = draft.class_of(new.template, protected=step.protects(of_job))
     priority = step.task_priority(new, new)
-    more = _more(step, new)
+    more, created = _more(step, new), step.created(new.created)
+    if created + step.group_wait > step.now and not new.template.node_name:
+        more = _marked(more, GROUP_DEADLINE, repr(created + step.group_wait))
     role = Role(
         new.role,
         cid,
@@ -107,7 +114,7 @@ def _alone(step: AdmissionStep, key: str, new: PodManifest) -> None:
         "Pod",
         new.uid or make_uid(key, jid),
         new.queue or DEFAULT,
-        step.created(new.created),
+        created,
         of_job,
         _ALONE,
         (role,),
@@ -119,6 +126,10 @@ def _alone(step: AdmissionStep, key: str, new: PodManifest) -> None:
     if draft.best_effort(cid):
         draft.hold(jid, 0, 1)
     _place(step, new, jid, 0)
+
+
+def _marked(more: RoleAttributes, mark: str, value: str) -> RoleAttributes:
+    return replace(more, annotations=tuple(sorted((*more.annotations, (mark, value)))))
 
 
 def _more(step: AdmissionStep, new: PodManifest) -> RoleAttributes:
@@ -268,6 +279,8 @@ def _again(step: AdmissionStep, key: str, new: PodManifest) -> None:
         step.changed_pods[key] = draft.requests_of(job.role_of(tix).cid)
         return
     role, more = job.role_of(tix), _more(step, new)
+    if job.kind == "Pod" and (deadline := group_deadline(job.annotations)) is not None:
+        more = _marked(more, GROUP_DEADLINE, repr(deadline))
     if more.gated and not role.gated:
         message = "a pod that has none gets none; leave it out, or delete the pod"
         raise InvalidInput("spec.schedulingGates", None, message)
@@ -288,8 +301,7 @@ def _name_group(step: AdmissionStep, job: Job, new: PodManifest) -> None:
     if not step.planting:
         _job_of_group(step, new)
     more = _more(step, new)
-    annotations = (*more.annotations, (LATE_GROUP, new.group))
-    more = replace(more, annotations=tuple(sorted(annotations)))
+    more = _marked(more, LATE_GROUP, new.group)
     if with_more(role, more) == role:
         step.same.add(id(new))
     else:

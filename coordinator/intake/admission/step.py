@@ -87,6 +87,8 @@ class AdmissionStep:
     """Dialect of the policy in force."""
     node_of: Callable[[str, str], str] = lambda namespace, name: ""
     """Returns the node of a pod, "" for none."""
+    group_wait: float = 0.0
+    """Seconds from its creation that a pod without a group waits for a controller to name one."""
     refused: list[Refusal] = field(default_factory=list)
     out: set[int] = field(default_factory=set)
     """``id()`` of the refused manifests."""

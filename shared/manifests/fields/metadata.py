@@ -35,6 +35,9 @@ SCHEDULER_NAME = "quadrant.dev/scheduler-name"
 """Kept with a job, or its role: ``spec.schedulerName`` as written."""
 LATE_GROUP = "quadrant.dev/late-group"
 """Kept with a job of one pod: the group that the pod names since it was admitted."""
+GROUP_DEADLINE = "quadrant.dev/group-deadline"
+"""Kept with a job of one pod: until when it waits for a controller to name its group, in seconds
+since 1970."""
 NUMA_POLICY = "volcano.sh/numa-topology-policy"
 TASK_INDEX = "volcano.sh/task-index"
 _DOMAINS = frozenset(("volcano.sh", "hami.io", "huawei.com", "nvidia.com"))
@@ -209,6 +212,11 @@ def scheduler_name(annotations: Pairs) -> str:
 def late_group(annotations: Pairs) -> str:
     """The group that a job of one pod is to be moved to; "" for none."""
     return next((value for key, value in annotations if key == LATE_GROUP), "")
+
+
+def group_deadline(annotations: Pairs) -> float | None:
+    """Until when a job of one pod waits for its group's name; None where it does not."""
+    return next((float(value) for key, value in annotations if key == GROUP_DEADLINE), None)
 
 
 def with_scheduler(annotations: Pairs, scheduler: str) -> Pairs:

@@ -106,7 +106,7 @@ class Bench:
         return self._keep(self.intake.purge(jids, pods or []))
 
     def regroup(self, *jids: int, apart: Sequence[int] = (), now: float = 3.0) -> Admission:
-        return self._keep(self.intake.regroup(jids, apart, now))
+        return self._keep(self.intake.regroup(jids, apart, [], now))
 
     def _keep(self, admission: Admission) -> Admission:
         self.kept.store(admission)

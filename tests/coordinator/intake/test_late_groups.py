@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from coordinator.intake.admission.pods import GROUP_AFTER_BINDING
 from coordinator.intake.documents.document import Key
-from coordinator.intake.intake import Intake
+from coordinator.intake.intake import GROUP_WAIT_SECONDS, Intake
 from shared.ledger.entries.intake_batch import DropJob, PurgeJob
-from shared.manifests.fields.metadata import late_group
+from shared.manifests.fields.metadata import group_deadline, late_group
 from tests.coordinator.intake.bench import BEST_EFFORT, Bench, members, same, state
 from tests.coordinator.intake.objects import container, pod, pod_group, queue
 
@@ -99,3 +100,46 @@ def test_whoever_may_not_plant_names_no_group_that_does_not_exist() -> None:
     intake.admit([pod("p")], 1.0)
     (refusal,) = intake.admit([pod("p", group="g")], 2.0, planting=False).refused
     assert refusal.reason == "Forbidden"
+
+
+def watched(name: str, created: float, **metadata: Any) -> dict[str, Any]:
+    stamp = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    item = pod(name, **metadata)
+    item["metadata"] |= {"uid": name, "creationTimestamp": stamp}
+    return item
+
+
+def owned(item: dict[str, Any]) -> dict[str, Any]:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p"}
+    return item | {"metadata": item["metadata"] | {"ownerReferences": [owner]}}
+
+
+def test_a_new_pod_waits_for_its_group_where_a_controller_names_groups() -> None:
+    intake = Intake(dated=True, group_wait=None)
+    (first,) = intake.admit([watched("first", 100)], 100.0).jobs
+    assert group_deadline(first.annotations) is None, "nothing shows such a controller"
+    intake.admit([pod_group("of-a-user"), watched("second", 100)], 100.0)
+    intake.admit([owned(pod_group("pg"))], 100.0)
+    (waits,) = intake.admit([watched("p", 100)], 101.0).jobs
+    assert group_deadline(waits.annotations) == 100.0 + GROUP_WAIT_SECONDS
+    (old,) = intake.admit([watched("old", 50)], 101.0).jobs
+    assert group_deadline(old.annotations) is None, "it was there long before"
+    jobs = {job.name: job for job in intake.registry.jobs.values()}
+    assert group_deadline(jobs["second"].annotations) is None
+
+    relabelled = watched("p", 100)
+    relabelled["metadata"]["labels"] = {"a": "b"}
+    (again,) = intake.admit([relabelled], 102.0).jobs
+    assert group_deadline(again.annotations) == group_deadline(waits.annotations)
+    (alone,) = intake.regroup([], [], [waits.jid], 110.0).jobs
+    assert group_deadline(alone.annotations) is None
+
+
+def test_a_group_that_is_named_at_the_deadline_counts() -> None:
+    intake = Intake(dated=True, group_wait=5.0)
+    (waits,) = intake.admit([watched("p", 100)], 100.0).jobs
+    (named,) = intake.admit([watched("p", 100, group="g")], 104.0).jobs
+    assert (late_group(named.annotations), group_deadline(named.annotations)) == ("g", None)
+    assert intake.regroup([], [], [waits.jid], 105.0).jobs == [], "what was asked before the name"
+    (gang,) = intake.regroup([waits.jid], [], [], 106.0).jobs
+    assert members(gang) == ["p"]

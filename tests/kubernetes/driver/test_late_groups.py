@@ -70,6 +70,40 @@ async def test_pods_that_kais_pod_grouper_groups_are_a_gang(
         await check_gang(cluster, running, kai_pod, kai_gang("gang", 10), "pod-group-name")
 
 
+@pytest.mark.parametrize("form", ["volcano", "kai"])
+async def test_pods_wait_for_their_group_beside_a_controller_that_names_groups(
+    cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path, form: str
+) -> None:
+    """There is room from the start: without a wait each pod would be bound at once. A PodGroup with
+    an owner shows the controller. A pod that it passes over is bound all the same."""
+    make: Callable[[str], Json] = pod
+    annotation, group, policy = "scheduling.k8s.io/group-name", pod_group("gang", 10), None
+    await install(cluster, *(KAI if form == "kai" else VOLCANO))
+    if form == "kai":
+        make, annotation, group = kai_pod, "pod-group-name", kai_gang("gang", 10)
+        await cluster.create(*QUEUES)
+        policy = short_dir / "policy.yaml"
+        policy.write_text("dialect: kai\n")
+    (owner,) = await cluster.create(pod("owner", scheduler="other"))
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "owner"}
+    reference["uid"] = owner["metadata"]["uid"]
+    metadata = group["metadata"] | {"name": "before", "ownerReferences": [reference]}
+    before = group | {"metadata": metadata}
+    await cluster.create(before, node("n1", cpu=8))
+    kubeconfig = control_plane.admin.kubeconfig
+    async with followed(redis_url, short_dir, cluster, kubeconfig, policy=policy) as running:
+        await until(lambda: running.jobs())
+        await cluster.create(*map(make, NAMES), make("alone"))
+        await until(lambda: len(running.jobs()) == 12)
+        await cluster.create(group)
+        for name in NAMES:
+            await name_group(cluster, name, "gang", annotation)
+        await running.until_bound("alone")
+        assert set(await running.nodes_of()) == {"alone"}, "there is room for seven of ten"
+        await cluster.create(node("n2", cpu=3))
+        await running.until_bound(*NAMES)
+
+
 async def test_a_pod_that_is_bound_stays_a_job_of_its_own_and_an_event_says_so(
     cluster: ApiClient, control_plane: ControlPlane, redis_url: str, short_dir: Path
 ) -> None:
