@@ -55,7 +55,8 @@ DeleteOptions - How to delete.
   kind: string               Always DeleteOptions.
   dryRun: []string           All: say what would happen, and do nothing.
   gracePeriodSeconds: integer  How long the end may take. Not looked at.
-  orphanDependents: boolean  An old field. Not looked at.
+  orphanDependents: boolean  An old field: true is the policy Orphan.
   preconditions: any         uid and resourceVersion that the object must have.
-  propagationPolicy: string  What becomes of the objects that belong to it. They always go too.
+  propagationPolicy: string  What becomes of the objects that belong to it. They always go too;
+                             Orphan is refused where there may be some.
 """

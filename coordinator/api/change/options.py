@@ -77,17 +77,18 @@ _REQUIRED = "FieldValueRequired"
 @dataclass(frozen=True, slots=True)
 class Deletion:
     """``uid`` and ``version``: delete only this incarnation, and only if nobody wrote it after
-    this version; "" for any."""
+    this version; "" for any. ``orphans``: its pods are to stay."""
 
     dry_run: bool
     uid: str
     version: str
+    orphans: bool = False
 
 
 def read_deletion(body: dict[str, Any], *, dry_run: bool) -> Deletion:
     """Parse ``DeleteOptions``. Raises Problem.
 
-    Grace period and propagation have no effect: dependents are deleted with the object.
+    The grace period has no effect: dependents are deleted with the object.
     """
     conditions = body.get("preconditions") or {}
     again = body.get("dryRun") or []
@@ -99,4 +100,6 @@ def read_deletion(body: dict[str, Any], *, dry_run: bool) -> Deletion:
         if not isinstance(value, str):
             raise bad(f"preconditions.{name} is {shown(value)}; write a text")
         texts.append(value)
-    return Deletion(dry_run or _dry_run(again), *texts)
+    orphans = body.get("propagationPolicy") == "Orphan" or body.get("orphanDependents") is True
+    uid, version = texts
+    return Deletion(dry_run or _dry_run(again), uid, version, orphans)

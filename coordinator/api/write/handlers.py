@@ -60,7 +60,15 @@ from coordinator.errors import Problem
 from coordinator.intake.admission.result import Admission
 from coordinator.intake.admission.step import Notice
 from coordinator.intake.documents.document import Document, Key, implied_namespace
-from coordinator.intake.documents.kinds import KINDS, NAMESPACE, POD, Kind
+from coordinator.intake.documents.kinds import (
+    JOB,
+    KAI_POD_GROUP,
+    KINDS,
+    NAMESPACE,
+    POD,
+    POD_GROUP,
+    Kind,
+)
 from coordinator.intake.writer import ChangeResult, IntakeFull, Make
 from shared.manifests.text.errors import TextError
 from shared.units.times import rfc3339
@@ -70,6 +78,8 @@ TRIES = 5
 """Maximum attempts for a large object that changes meanwhile; then its author gets an error."""
 _MOST_WARNINGS = 20
 _ALWAYS = "nobody created it: it exists as long as an object is in it, and default always"
+_WITH_PODS = (JOB, POD_GROUP, KAI_POD_GROUP)
+"""Kinds that are deleted with all their pods."""
 _OBJECTS_STAY = "objects in this namespace stay, and it is shown until they are gone; delete them"
 
 
@@ -219,6 +229,8 @@ class WriteDependencies:
             raise bad(f"options of a deletion have at most {SMALL_JSON} bytes; send less")
         options_sent = object_of(body, request.content_type) if body.strip() else {}
         deletion = read_deletion(options_sent, dry_run=options.dry_run)
+        if deletion.orphans and kind in _WITH_PODS:
+            raise bad(f"the pods of a {kind.written} are deleted with it: leave Orphan out")
         return await self._delete(request, kind, key, deletion)
 
     async def _delete(

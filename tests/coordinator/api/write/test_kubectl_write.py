@@ -206,6 +206,16 @@ async def test_dry_run(kubectl: Kubectl) -> None:
     assert "deletionTimestamp" not in (await read(kubectl, "pod", "one"))["metadata"]
 
 
+async def test_deletion_without_the_pods_is_refused(kubectl: Kubectl) -> None:
+    await kubectl.ok("create", "-f", "-", text=ALL)
+    result = await kubectl("delete", "vcjob", "train", "--cascade=orphan")
+    assert result.code == 1
+    assert "the pods of a Job are deleted with it: leave Orphan out" in result.err
+    assert "train" in await kubectl.ok("get", "vcjob", "train")
+    await kubectl.ok("create", "priorityclass", "high", "--value=1")
+    await kubectl.ok("delete", "priorityclass", "high", "--cascade=orphan")  # it has no pods
+
+
 async def test_create_twice(kubectl: Kubectl) -> None:
     out = await kubectl.ok("create", "-f", "-", text=ALL)
     assert out.splitlines()[0] == "queue.scheduling.volcano.sh/research created"
