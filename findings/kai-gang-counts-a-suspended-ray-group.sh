@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # KAI, pod grouper for RayCluster: a suspended worker group still belongs to the gang.
 #
-# KubeRay's field for a worker group that shall have no pods is `suspend`. KAI leaves suspended groups
-# out of a cluster's minimum, but looks for a field `suspended`, which KubeRay does not have. So KubeRay
-# makes the head alone, KAI waits for the head and the workers that nobody makes, and neither the head
-# nor any other group of the cluster starts until the group is resumed or its replicas are set to 0.
+# KubeRay's field for a worker group that shall have no pods is `suspend`; with its feature gate
+# RayJobDeletionPolicy, a RayJob that keeps its head and deletes its workers sets it. KAI leaves suspended
+# groups out of a cluster's minimum, but looks for a field `suspended`, which KubeRay does not have. So
+# KubeRay makes the head alone, KAI waits for the head and the workers that nobody makes, and a head that
+# runs already belongs to a gang below its minimum, which KAI evicts as stale after its grace period.
 # The cluster is built with KubeRay's own types here, and its own function says how many workers it wants.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
