@@ -170,11 +170,17 @@ def embedded_server() -> Iterator[EmbeddedServer]:
     shutil.rmtree(path, ignore_errors=True)
 
 
+def flush(server: EmbeddedServer | str) -> None:
+    """Empty a ledger, named by its server or its URL."""
+    url = server if isinstance(server, str) else server.url
+    with redis.Redis.from_url(url, protocol=2) as client:
+        client.flushall()
+
+
 @pytest.fixture
 def redis_url(embedded_server: EmbeddedServer) -> str:
     """The address of the session's server, which is emptied first."""
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
+    flush(embedded_server)
     return embedded_server.url
 
 

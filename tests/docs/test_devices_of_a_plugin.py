@@ -25,13 +25,12 @@ from shared.ledger.redis.server import EmbeddedServer
 from shared.model.named_devices import ASSIGNED_DEVICES, DEVICES, read_devices, written_devices
 from shared.policy.model import PluginOption
 from shared.units.things import Things
-from tests.conftest import ROOT
+from tests.conftest import ROOT, flush
 from tests.docs.pages import blocks
 from tests.docs.terminal import Up
 from tests.end_to_end.one_process.harness import PATIENCE, running
 from tests.laboratory.replay.build import case, gang, node, sessions
 from tests.shard_worker.framework.installed import package
-from tests.shared.ledger.conftest import flush
 
 Item = dict[str, Any]
 PAGE = ROOT / "docs" / "plugins.md"

@@ -7,35 +7,27 @@ import pytest
 
 from laboratory.local_kubernetes.client import ApiClient, client_of
 from laboratory.local_kubernetes.control_plane import ControlPlane
+from tests.builders.objects import budget, priority_class
 from tests.coordinator.api.client import Json
 from tests.kubernetes.access import account, grant, token_of, user, username
 from tests.kubernetes.audit import Request, entries, requests_of
+from tests.kubernetes.driver import harness
+from tests.kubernetes.driver.harness import node
 from tests.kubernetes.emptying import empty
 
 PODS = "/api/v1/namespaces/default/pods"
 READ_PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
 
 
-def node(name: str) -> Json:
-    amounts = {"cpu": "32", "memory": "128Gi", "pods": "110"}
-    status = {"allocatable": amounts, "capacity": amounts}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
-
-
 def pod(name: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"schedulerName": "ours", "containers": [{"name": "c", "image": "none"}]},
-    }
+    return harness.pod(name, scheduler="ours")
 
 
 async def test_a_pod_is_bound_once_and_the_audit_log_has_it(
     cluster: ApiClient, control_plane: ControlPlane
 ) -> None:
     name = "audited"  # the log has the pods of other tests, too
-    created, stored = await cluster.create(node("n1"), pod(name))
+    created, stored = await cluster.create(node("n1", cpu=32), pod(name))
     assert "taints" not in created["spec"]
     assert created["status"]["allocatable"]["cpu"] == "32"
 
@@ -87,20 +79,10 @@ async def test_what_a_test_left_is_taken_away(cluster: ApiClient) -> None:
     finalized["metadata"]["finalizers"] = ["quadrant.dev/test"]
     elsewhere = pod("p3")
     elsewhere["metadata"]["namespace"] = "team"
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "keep"},
-        "spec": {"minAvailable": 1},
-    }
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
-    important = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "high"},
-        "value": 7,
-    }
-    await cluster.create(namespace, important, node("n1"), finalized, elsewhere, budget)
+    important, kept = priority_class("high", 7), budget("keep", 1)
+    kept["metadata"]["namespace"] = "default"
+    await cluster.create(namespace, important, node("n1"), finalized, elsewhere, kept)
     await empty(cluster)
     for path in ("/api/v1/nodes", "/api/v1/pods", "/apis/policy/v1/poddisruptionbudgets"):
         assert await cluster.names(path) == []

@@ -6,8 +6,8 @@ import copy
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.definitions import KAI, VOLCANO, install, remove
+from tests.builders import objects
 from tests.coordinator.api.client import Json
-from tests.coordinator.intake import objects
 
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"

@@ -12,6 +12,7 @@ from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.kubelets import LEASES, HollowKubelets
 from tests.coordinator.api.client import Json
+from tests.kubernetes.driver.harness import pod
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -37,16 +38,7 @@ async def running(kubelets: HollowKubelets) -> AsyncIterator[HollowKubelets]:
 async def bound(cluster: ApiClient, name: str, node: str, cpu: str = "1", **notes: str) -> Json:
     """A pod that was created and bound; ``notes`` are annotations of the prefix quadrant.dev."""
     annotations = {f"quadrant.dev/{key.replace('_', '-')}": text for key, text in notes.items()}
-    resources = {"requests": {"cpu": cpu}}
-    item = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {
-            "schedulerName": "ours",
-            "containers": [{"name": "c", "image": "none", "resources": resources}],
-        },
-    }
+    item = pod(name, cpu=cpu, scheduler="ours", annotations=annotations)
     (stored,) = await cluster.create(item)
     await cluster.bind(stored, node)
     return stored

@@ -19,6 +19,7 @@ from typing import Any
 
 from laboratory.local_kubernetes.authority import Authority
 from shared.secrets.secret_file import new_secret, write_secret
+from tests.builders.objects import a_list
 from tests.machines.machine import ENTERING, RAY, Machine, machines
 
 LEDGER_PORT, RAY_PORT, API_PORT = 6380, 6379, 8080
@@ -161,7 +162,7 @@ class Cluster:
     def apply(self, *items: Json) -> None:
         """Tried again where a coordinator was lost on the way: it takes what is there already."""
         path = self.head.folder / "objects.json"
-        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        path.write_text(json.dumps(a_list(*items)))
         deadline = time.monotonic() + START_SECONDS
         while (result := self.quadrant("apply", "-f", path)).returncode != 0:
             assert time.monotonic() < deadline, result.stderr

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from laboratory.checker.check import check
+from tests.builders.objects import node, simple_job
 from tests.machines.cluster import CUT_SECONDS, SHARDS, Cluster, all_up, three_machines
 from tests.machines.machine import possible
 
@@ -31,38 +32,15 @@ def cluster() -> Iterator[Cluster]:
     try:
         with three_machines(folder) as cluster:
             cluster.begin()
-            cluster.apply(*(node(f"n{i}") for i in range(NODES)))
+            cluster.apply(*(node(f"n{i}", cpu=CORES, memory="64Gi") for i in range(NODES)))
             cluster.until(lambda status: sum(s["nodes"] for s in status["shards"]) == NODES)
             yield cluster
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def node(name: str) -> Json:
-    amounts = {"cpu": str(CORES), "memory": "64Gi", "pods": "110"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "status": {"allocatable": amounts},
-    }
-
-
 def gang(name: str, width: int, seconds: float = 1.0) -> Json:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-    template = {
-        "metadata": {"annotations": {"quadrant.dev/duration": str(seconds)}},
-        "spec": {"containers": [container]},
-    }
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "minAvailable": width,
-            "tasks": [{"name": "work", "replicas": width, "template": template}],
-        },
-    }
+    return simple_job(name, width, namespace="default", seconds=seconds)
 
 
 def finished(jobs: int) -> Callable[[Json], bool]:

@@ -23,7 +23,8 @@ from coordinator.supervisor.supervisor import Supervisor
 from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import lists
 from shared.settings.settings import load_settings
-from tests.many_needs.objects import Item, job, need, node, own_term
+from tests.builders.objects import Item
+from tests.many_needs.objects import job, need, node, own_term
 
 NODES = 160
 LISTS = "/apis/quadrant.dev/v1alpha1/lists"

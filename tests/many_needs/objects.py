@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from laboratory.workloads.generators import GPU
-
-Item = dict[str, Any]
+from tests.builders import objects
+from tests.builders.objects import Item, simple_job
 
 
 def node(number: int) -> Item:
     name = f"n{number}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "status": {"allocatable": {"cpu": "64", "pods": "200", GPU: "1"}},
-    }
+    labels = {"kubernetes.io/hostname": name}
+    return objects.node(name, cpu=64, pods=200, gpus=1, labels=labels)
 
 
 def job(name: str, cpu: str, *, gpus: int = 0, tasks: int = 1, apart: bool = False) -> Item:
     """``apart``: no two of its tasks on one node."""
-    asked = {"cpu": cpu, GPU: str(gpus)} if gpus else {"cpu": cpu}
-    container = {"name": "c", "resources": {"requests": asked}}
-    spec: Item = {"containers": [container]}
+    pod_spec: Item = {}
     if apart:
         term = {
             "topologyKey": "kubernetes.io/hostname",
             "labelSelector": {"matchLabels": {"app": name}},
         }
         rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-        spec["affinity"] = {"podAntiAffinity": rule}
-    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {
-            "minAvailable": tasks,
-            "tasks": [{"name": "a", "replicas": tasks, "template": template}],
-        },
-    }
+        pod_spec["affinity"] = {"podAntiAffinity": rule}
+    return simple_job(name, tasks, cpu=cpu, gpus=gpus, labels={"app": name}, pod_spec=pod_spec)
 
 
 def need(number: int) -> Item:

@@ -12,7 +12,8 @@ from laboratory.workloads.drawn_objects import (
     queue_spec,
 )
 from shared.model.model import Node
-from tests.laboratory.replay.build import Json, foreign, node, priority, queue
+from tests.builders.objects import priority_class, queue
+from tests.laboratory.replay.build import Json, foreign, node
 from tests.random_clusters.pods import group_of
 
 
@@ -21,7 +22,7 @@ def cluster(draw: Random, *, tree: bool) -> list[Json]:
     names = [obj["metadata"]["name"] for obj in nodes]
     named = ("red", "green", "blue")[: draw.randint(1, 3)]
     queues = [queue(name, **queue_spec(draw)) for name in named]
-    items = [*nodes, *queues, priority("mid", 10), priority("top", 100)]
+    items = [*nodes, *queues, priority_class("mid", 10), priority_class("top", 100)]
     if tree:
         items += [queue("root"), queue("half", parent="root")]
         for obj in queues:

@@ -6,7 +6,7 @@ from random import Random
 
 from laboratory.workloads.drawn_demands import APPS, ask_for_more
 from laboratory.workloads.drawn_objects import job_marks
-from tests.laboratory.replay.build import Json, pod
+from tests.laboratory.replay.build import Json, group, pod
 
 
 def group_of(draw: Random, name: str, queues: list[str], room: dict[str, int]) -> list[Json]:
@@ -31,13 +31,9 @@ def group_of(draw: Random, name: str, queues: list[str], room: dict[str, int]) -
 
 def _group_object(draw: Random, name: str, spec: Json, marks: Json, *, runs: bool) -> Json:
     phase = "Running" if runs else draw.choice(["Inqueue", "Inqueue", "Pending"])
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "ns", "annotations": marks},
-        "spec": spec,
-        "status": {"phase": phase},
-    }
+    item = group(name, phase=phase, **spec)
+    item["metadata"]["annotations"] = marks
+    return item
 
 
 def _pod(draw: Random, name: str, group: str, room: dict[str, int]) -> Json:

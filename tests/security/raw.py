@@ -7,15 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-import redis
-
 from shared.ledger.redis.server import EmbeddedServer
+from tests.conftest import flush
 
 
 def empty(server: EmbeddedServer) -> str:
     """The address of the session's server, with nothing in it."""
-    with redis.Redis.from_url(server.url) as ledger:
-        ledger.flushall()
+    flush(server)
     return server.url
 
 

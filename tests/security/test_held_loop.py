@@ -19,11 +19,11 @@ from aiohttp import ClientSession, ClientTimeout
 
 from coordinator.api.auth.tokens import new_token
 from shared.ledger.redis.server import EmbeddedServer
+from tests.conftest import flush
 from tests.coordinator.api.auth.files import entry, write_tokens
 from tests.coordinator.service.metrics.scrape import Series, read, total
 from tests.end_to_end.one_process import hostile
 from tests.end_to_end.one_process.apart import apart
-from tests.shared.ledger.conftest import flush
 
 CONNECTIONS = 10
 PLANS = "/apis/quadrant.dev/v1alpha1/plans"

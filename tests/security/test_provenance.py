@@ -14,7 +14,7 @@ from coordinator.api.listener.provenance import AllowedHosts
 from coordinator.api.server import StandbyServer
 from shared.ledger.redis.server import EmbeddedServer
 from shared.settings.settings import SettingsError, load_settings
-from tests.coordinator.api.auth.objects import node
+from tests.builders.objects import node
 from tests.end_to_end.one_process.harness import Running, free_port, running
 from tests.security.raw import ask, empty
 

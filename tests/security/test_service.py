@@ -18,7 +18,7 @@ from shared.ledger.errors import LedgerAltered, LedgerError
 from shared.ledger.keys import key
 from shared.ledger.redis.client import RedisLedger
 from shared.settings.settings import load_settings
-from tests.coordinator.api.auth.objects import a_list, node
+from tests.builders.objects import a_list, node
 from tests.end_to_end.one_process.harness import (
     PATIENCE,
     DirectCluster,

@@ -8,7 +8,6 @@ from shutil import which
 from typing import Any
 
 import pytest
-import redis
 
 from laboratory.local_kubernetes.authority import Authority
 from shared.ledger.errors import LedgerUnavailable
@@ -18,6 +17,7 @@ from shared.ledger.redis.renewal import RedisRenewal
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Verdict
 from shared.settings.settings import SettingsError, load_settings
+from tests.conftest import flush
 from tests.security.tls import tls_before
 from tests.shared.ledger.support import Desk, cluster
 
@@ -36,8 +36,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def server(embedded_server: EmbeddedServer) -> EmbeddedServer:
-    with redis.Redis.from_url(embedded_server.url) as client:
-        client.flushall()
+    flush(embedded_server)
     return embedded_server
 
 

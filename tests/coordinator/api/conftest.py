@@ -7,17 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import orjson
 import pytest
 import pytest_asyncio
 
-from coordinator.api.write.bulk import BASE
 from coordinator.intake.documents.kinds import EVENT
+from tests.builders.objects import (
+    Item,
+    budget,
+    hyper_node,
+    node,
+    pod,
+    pod_group,
+    priority_class,
+    queue,
+    simple_job,
+)
 from tests.coordinator.api.client import Client
 from tests.coordinator.api.kubectl import Kubectl, found
-from tests.coordinator.intake.objects import node, pod, pod_group, queue
 from tests.coordinator.intake.world_objects import WORLD
-from tests.end_to_end.one_process.harness import Running, running
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 DURATION = {"quadrant.dev/duration": "600"}
 
@@ -29,21 +37,8 @@ def running_pod(name: str, /, *, group: str = "", **labels: str) -> dict[str, An
     return pod_item
 
 
-def job(name: str, replicas: int, /, **labels: str) -> dict[str, Any]:
-    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
-    template = {
-        "metadata": {"labels": labels, "annotations": DURATION},
-        "spec": {"containers": [container]},
-    }
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {
-            "minAvailable": replicas,
-            "tasks": [{"name": "w", "replicas": replicas, "template": template}],
-        },
-    }
+def job(name: str, replicas: int, /, **labels: str) -> Item:
+    return simple_job(name, replicas, seconds=600, labels=labels)
 
 
 ITEMS = [
@@ -55,30 +50,9 @@ ITEMS = [
     running_pod("p2", group="gang", tier="db"),
     job("train", 3, tier="train"),
     pod("big", containers=[{"name": "c", "resources": {"requests": {"cpu": "100"}}}]),
-    {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "high"},
-        "value": 1000,
-    },
-    {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "keep", "namespace": "ns"},
-        "spec": {"minAvailable": "50%", "selector": {"matchLabels": {"tier": "web"}}},
-    },
-    {
-        "apiVersion": "topology.volcano.sh/v1alpha1",
-        "kind": "HyperNode",
-        "metadata": {"name": "rack"},
-        "spec": {
-            "tier": 1,
-            "members": [
-                {"type": "Node", "selector": {"exactMatch": {"name": name}}}
-                for name in ("n1", "n2")
-            ],
-        },
-    },
+    priority_class("high", 1000),
+    budget("keep", "50%", tier="web"),
+    hyper_node("rack", "n1", "n2"),
     *(
         {"apiVersion": "v1", "kind": kind, "metadata": {"name": "beside", "namespace": "ns"}}
         for kind in ("ConfigMap", "Secret", "Service", "ServiceAccount")
@@ -95,7 +69,7 @@ async def service(
     # What it finds is waited for below.
     monkeypatch.setattr("coordinator.service.service.SWEEP_SECONDS", 0.02)
     async with running(redis_url, short_dir) as service:
-        await put(service, *ITEMS)
+        await submit(service, *ITEMS)
         await service.until(lambda status: status["tasks"]["running"] == 5)
         await service.until(lambda _: "FailedScheduling" in happened(service))
         yield service
@@ -105,17 +79,6 @@ def happened(service: Running) -> set[str]:
     """Reasons of all events."""
     page = service.service.objects.list(EVENT, namespace=None, limit=None)
     return {entry.field("reason") for entry in page.items}
-
-
-async def put(service: Running, *items: dict[str, Any]) -> None:
-    body = orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    headers = {"Content-Type": "application/json"}
-    async with (
-        aiohttp.ClientSession(service.url) as session,
-        session.post(f"{BASE}/lists", data=body, headers=headers) as answer,
-    ):
-        output = await answer.json()
-    assert output["refused"] == [], output
 
 
 @pytest_asyncio.fixture

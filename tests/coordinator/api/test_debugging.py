@@ -17,8 +17,8 @@ from coordinator.api.debugging import BASE as ROUTE
 from coordinator.intake.principal import TokenRole
 from laboratory.cli.app import run
 from shared.telemetry.profiler import OTHERS, sample
-from tests.coordinator.explain.cluster import job, node, send, settled
-from tests.end_to_end.one_process.harness import running
+from tests.coordinator.explain.cluster import job, node, settled
+from tests.end_to_end.one_process.harness import running, submit
 
 BASE = "/apis/quadrant.dev/v1alpha1/debug"
 
@@ -54,9 +54,9 @@ def test_a_profile_names_the_function_that_works() -> None:
 
 async def test_dumps_of_coordinator_and_worker_agree(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path, shards=2) as service:
-        await send(service, node("a", gpus=8), node("b"), job("runs", 2, gpus=2))
+        await submit(service, node("a", gpus=8), node("b"), job("runs", 2, gpus=2))
         await settled(service, bound=2)
-        await send(service, job("waits", 1, gpus=9))
+        await submit(service, job("waits", 1, gpus=9))
         await service.until(lambda s: s["jobs"]["pending"] == 1)
         async with ClientSession(service.url) as client:
 
@@ -100,7 +100,7 @@ async def test_the_commands_show_profile_dump_and_level(
             return out.out
 
         try:
-            await send(service, node("a"))
+            await submit(service, node("a"))
             began = time.monotonic()
             profile = await typed("debug", "profile", "coordinator", "--seconds", "1")
             assert time.monotonic() - began >= 1

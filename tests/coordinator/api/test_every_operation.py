@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import redis
 import requests
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -23,8 +22,10 @@ from coordinator.api.read import trace, watch
 from coordinator.intake.documents.kinds import KINDS, Kind
 from shared.ledger.redis.server import EmbeddedServer
 from shared.telemetry import profiler
-from tests.coordinator.api.conftest import ITEMS, put
-from tests.end_to_end.one_process.harness import running
+from tests.builders.objects import a_list
+from tests.conftest import flush
+from tests.coordinator.api.conftest import ITEMS
+from tests.end_to_end.one_process.harness import running, submit
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -53,14 +54,13 @@ def exploring(number: int = EXAMPLES) -> settings:
 @pytest.fixture(scope="module")
 def url(embedded_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service in a thread of its own, so that clients that wait may ask it."""
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
+    flush(embedded_server)
     began, result = threading.Event(), list[str]()
     loop, ending = asyncio.new_event_loop(), asyncio.Event()
 
     async def serve() -> None:
         async with running(embedded_server.url, Path(tmp_path_factory.mktemp("s"))) as service:
-            await put(service, *ITEMS)
+            await submit(service, *ITEMS)
             await service.until(lambda status: status["tasks"]["running"] == 5)
             result.append(service.url)
             began.set()
@@ -87,8 +87,9 @@ def url(embedded_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(autouse=True)
 def again(url: str) -> None:
     """Restore the objects that the test before may have deleted."""
-    items: Any = {"apiVersion": "v1", "kind": "List", "items": ITEMS}
-    answer = requests.post(f"{url}/apis/quadrant.dev/v1alpha1/lists", json=items, timeout=SECONDS)
+    answer = requests.post(
+        f"{url}/apis/quadrant.dev/v1alpha1/lists", json=a_list(*ITEMS), timeout=SECONDS
+    )
     assert answer.status_code == 200, answer.text
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from coordinator.cli.run.up import KUBECONFIG
+from tests.builders.objects import a_list, node, pod
 from tests.coordinator.api.conftest import job, running_pod
 from tests.coordinator.api.kubectl import KubectlOutput, found
-from tests.coordinator.intake.objects import node, pod
 
 pytestmark = [pytest.mark.all, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -68,8 +68,7 @@ class UpKubectl:
 
     def file(self, name: str, *objects: object) -> str:
         path = self.home / f"{name}.json"
-        items = {"apiVersion": "v1", "kind": "List", "items": [*objects]}
-        path.write_text(json.dumps(objects[0] if len(objects) == 1 else items))
+        path.write_text(json.dumps(objects[0] if len(objects) == 1 else a_list(*objects)))
         return str(path)
 
 

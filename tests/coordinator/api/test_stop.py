@@ -13,15 +13,15 @@ import pytest
 from coordinator.api.write.bulk import BASE
 from tests.conftest import ROOT
 from tests.coordinator.api.client import PODS, Client, Lines
-from tests.coordinator.api.conftest import ITEMS, put
-from tests.end_to_end.one_process.harness import running
+from tests.coordinator.api.conftest import ITEMS
+from tests.end_to_end.one_process.harness import running, submit
 
 NOT_LONG = 20.0
 
 
 async def test_open_streams_are_told_and_end(redis_url: str, short_dir: Path) -> None:
     async with running(redis_url, short_dir) as service:
-        await put(service, *ITEMS)
+        await submit(service, *ITEMS)
         session = aiohttp.ClientSession(service.url)
         watch = await session.get(PODS, params={"watch": "1", "allowWatchBookmarks": "1"})
         stream = await session.get("/stream")
@@ -36,7 +36,7 @@ async def test_open_streams_are_told_and_end(redis_url: str, short_dir: Path) ->
 
 async def test_while_it_stops_it_reads_and_takes_nothing(redis_url: str, short_dir: Path) -> None:
     async with running(redis_url, short_dir) as service:
-        await put(service, *ITEMS)
+        await submit(service, *ITEMS)
         here = service.service._serving
         assert here is not None
         here.stop()

@@ -13,7 +13,7 @@ from coordinator.bind.binder import (
 from coordinator.cluster.protocol import BindAnswer, BindAnswers, Report, Reports
 from shared.ledger.entries.stored import BindEntry, TaskRecord
 from shared.messages.messages import StatusItem, TaskState
-from tests.coordinator.order.helpers import job
+from tests.builders.rows import job
 
 ENTRIES = [BindEntry(id="1-0", binds=[(1, 0, [0, 1], [5, 6]), (2, 0, [0], [7])])]
 

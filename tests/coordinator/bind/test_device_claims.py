@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import orjson
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.core.reasons.reasons import why
-from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.demands import ask_device, claim_template, devices
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import job, node, pod, task
-from tests.end_to_end.one_process.harness import Running, running
-from tests.shared.ledger.conftest import flush
+from tests.builders.objects import job, node, pod, task
+from tests.conftest import flush
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 Json = dict[str, Any]
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims"
@@ -47,12 +45,6 @@ def claim(name: str) -> Json:
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {"devices": {"requests": [request]}},
     }
-
-
-async def submit(parts: Running, *items: Json) -> None:
-    async with BulkClient(parts.url) as api:
-        taken = await api.submit(orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
-    assert not taken.refused, taken.refused
 
 
 async def read(parts: Running, path: str) -> dict[str, Json]:

@@ -28,6 +28,7 @@ from shared.messages.messages import (
     StatusItem,
     TaskState,
 )
+from tests.builders.rows import job
 from tests.coordinator.jobs.leaving import (
     BOUND,
     FAILED,
@@ -46,7 +47,7 @@ from tests.coordinator.jobs.leaving import (
     stop_of,
     stopped,
 )
-from tests.coordinator.order.helpers import job, placed
+from tests.coordinator.order.helpers import placed
 
 VICTIM, WINNER = 1, 2
 

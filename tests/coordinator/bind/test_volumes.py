@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import orjson
 import pytest
 
 from coordinator.cluster.simulated.cluster import LocalCluster
@@ -14,13 +13,12 @@ from coordinator.controllers.prebind import StoredPreBind
 from coordinator.controllers.volume_controller import WITHDRAWN, ClaimBinding
 from coordinator.core.pod_evictions import EvictionObstacle
 from coordinator.intake.admission.result import Admission
-from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.demands import HOSTNAME, disk, storage_class, volume_claim
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import job, node, task
+from tests.builders.objects import job, node, task
+from tests.conftest import flush
 from tests.end_to_end.one_process.drain.support import cordon, evict
-from tests.end_to_end.one_process.harness import Running, running
-from tests.shared.ledger.conftest import flush
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 Json = dict[str, Any]
 NODES = [node(name, labels={HOSTNAME: name}) for name in ("n0", "n1")]
@@ -34,12 +32,6 @@ def asking(name: str, *claims: str) -> Json:
         for i, claim in enumerate(claims)
     ]
     return job(name, tasks=[role])
-
-
-async def submit(parts: Running, *items: Json) -> None:
-    async with BulkClient(parts.url) as api:
-        taken = await api.submit(orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
-    assert not taken.refused, taken.refused
 
 
 async def read(parts: Running, path: str) -> list[Json]:

@@ -18,7 +18,7 @@ from shared.ledger.errors import Deposed, LedgerArgument, LedgerError, LedgerFau
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, StatusReply, TaskState
-from tests.coordinator.intake.objects import node, pod
+from tests.builders.objects import node, pod
 
 INTAKE = "intake"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import redis
 from aiohttp import web
 
 from coordinator.api.auth.access import PathAccess, ResourceAccess, access_of
 from coordinator.cli.access_reference import REQUESTS
 from coordinator.intake.documents.kinds import KINDS
 from shared.ledger.redis.server import EmbeddedServer
+from tests.conftest import flush
 from tests.end_to_end.one_process.harness import running
 
 OBJECTS = {(kind.group, kind.plural) for kind in KINDS}
@@ -18,8 +18,7 @@ READS = ("GET", "HEAD", "OPTIONS")
 
 
 async def routes(server: EmbeddedServer, path: Path) -> list[tuple[str, str]]:
-    with redis.Redis.from_url(server.url) as ledger:
-        ledger.flushall()
+    flush(server)
     async with running(server.url, path) as quadrant:
         serving = quadrant.service._serving
         assert serving is not None

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders import objects
+from tests.builders.objects import a_list
 from tests.coordinator.cli.conftest import Quadrant
 from tests.coordinator.cli.stand_in import QUEUES, listed, pod, serving, status
 
@@ -119,11 +121,10 @@ def test_many_go_side_by_side_and_are_told_in_order(quadrant: Quadrant) -> None:
     answers: dict[tuple[str, str], Any] = {("GET", f"{PODS}/{n}"): MISSING for n in names}
     answers |= {("PATCH", f"{PODS}/{n}"): (201, pod(n)) for n in names}
     answers |= {("GET", f"{QUEUES}/q"): MISSING, ("PATCH", f"{QUEUES}/q"): (201, pod("q"))}
-    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
-    items = [queue | {"metadata": {"name": "q"}}, *map(pod, names)]
+    items = [objects.queue("q"), *map(pod, names)]
     with serving(answers) as server:
         server.slow = 0.02
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+        text = json.dumps(a_list(*items))
         result = quadrant("apply", "-f", "-", "-s", server.url, stdin=text)
     assert server.most_at_once > 4
     label = "queue.scheduling.volcano.sh/q"

@@ -17,15 +17,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import orjson
 import pytest
 
 from coordinator.supervisor.child_process import descendants
-from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import container, node, pod
-from tests.end_to_end.one_process.harness import Running, running
-from tests.shared.ledger.conftest import flush
+from tests.builders.objects import container, node, pod
+from tests.conftest import flush
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 PATIENCE = 60.0
 AT_ONCE = 20.0
@@ -35,9 +33,7 @@ AT_ONCE = 20.0
 async def _served(service: Running) -> None:
     """A pod that runs, and one that waits for ever."""
     items = [node("n0"), pod("runs"), pod("waits", containers=[container(cpu="999")])]
-    async with BulkClient(service.url) as api:
-        body = {"kind": "List", "apiVersion": "v1", "items": items}
-        assert not (await api.submit(orjson.dumps(body))).refused
+    await submit(service, *items)
     await service.until(lambda status: status["tasks"]["running"] == 1)
 
 

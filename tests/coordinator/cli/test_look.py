@@ -18,6 +18,7 @@ from typer.core import TyperArgument
 from laboratory.cli.catalogue import ENTRIES
 from shared.ledger.schema import SCHEMA
 from shared.wire_digest import WIRE
+from tests.builders.objects import queue
 from tests.coordinator.cli.conftest import Quadrant
 from tests.coordinator.cli.stand_in import QUEUES, listed, pod, serving, status
 
@@ -307,13 +308,7 @@ quadrant_unadmitted_jobs{queue="",reason="Misconfigured"} 2.0
 
 
 def _queue(name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"weight": 3},
-        "status": {"state": "Open"},
-    }
+    return queue(name, weight=3)
 
 
 @pytest.fixture

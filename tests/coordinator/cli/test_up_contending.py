@@ -22,14 +22,9 @@ from typing import Any
 import pytest
 
 from coordinator.cli.run.up import KUBECONFIG
+from tests.builders.objects import a_list, hyper_node, priority_class, queue
 from tests.coordinator.cli.conftest import Quadrant
-from tests.laboratory.simulation.contending import (
-    hyper_node,
-    job,
-    named_node,
-    priority,
-    queue,
-)
+from tests.laboratory.simulation.contending import job, named_node
 
 pytestmark = [pytest.mark.all, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -107,7 +102,7 @@ class ContendingUsers:
         self._file = directory / "objects.json"
 
     def apply(self, *items: dict[str, Any]) -> None:
-        self._file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*items]}))
+        self._file.write_text(json.dumps(a_list(*items)))
         result = self._quadrant("apply", "-f", str(self._file))
         assert result.code == 0, result
 
@@ -154,9 +149,9 @@ def test_every_action_at_work(
     users = ContendingUsers(quadrant, tmp_path)
     users.apply(
         *map(named_node, range(NODES)),
-        hyper_node("rack-0", 1, "n0", "n1"),
-        hyper_node("rack-1", 1, "n2", "n3"),
-        priority("high", 1000),
+        hyper_node("rack-0", "n0", "n1"),
+        hyper_node("rack-1", "n2", "n3"),
+        priority_class("high", 1000),
         queue("red"),
         queue("blue"),
     )

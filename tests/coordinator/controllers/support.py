@@ -7,18 +7,9 @@ from typing import Any
 from coordinator.intake.documents.kinds import JOB
 from coordinator.intake.writer import IntakeWriter
 from shared.ledger.entries.snapshot import Snapshot
+from tests.builders import objects
+from tests.builders.objects import Item, container
 from tests.end_to_end.one_process.harness import PATIENCE, Running
-
-Item = dict[str, Any]
-
-
-def node(name: str = "n0", cpu: int = 8) -> Item:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "status": {"allocatable": {"cpu": str(cpu), "pods": "110"}},
-    }
 
 
 def task(
@@ -36,11 +27,13 @@ def task(
     annotations = {"quadrant.dev/exit-code": str(code)}
     if runs is not None:
         annotations["quadrant.dev/duration"] = str(runs)
-    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     items: Item = {
         "name": name,
         "replicas": count,
-        "template": {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}},
+        "template": {
+            "metadata": {"annotations": annotations},
+            "spec": {"containers": [container()]},
+        },
     }
     if policies is not None:
         items["policies"] = policies
@@ -56,12 +49,7 @@ def when(event: str, action: str) -> Item:
 
 
 def job(name: str, *tasks: Item, **spec: Any) -> Item:
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"tasks": list(tasks), **spec},
-    }
+    return objects.job(name, tasks=list(tasks), **spec)
 
 
 def writer(service: Running) -> IntakeWriter:

@@ -18,21 +18,17 @@ from shared.errors import Refusal
 from shared.manifests.parse import parse
 from shared.model.model import Job, Role
 from shared.records.specs_jobs import decode_job, encode_job
-from tests.coordinator.controllers.support import Item, node, submit, writer
+from tests.builders import objects
+from tests.builders.objects import Item, node, pod_group
+from tests.coordinator.controllers.support import submit, writer
 from tests.end_to_end.one_process.harness import running
 
 
 def pod(name: str, code: object, group: str = "") -> Item:
     annotations: Item = {"quadrant.dev/duration": "0.01", "quadrant.dev/exit-code": code}
-    if group:
-        annotations["scheduling.k8s.io/group-name"] = group
-    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "ns", "annotations": annotations},
-        "spec": {"containers": [container]},
-    }
+    item = objects.pod(name, group=group)
+    item["metadata"]["annotations"] |= annotations
+    return item
 
 
 @pytest.mark.parametrize("code", ["256", "-1", "one", 1, ""])
@@ -51,12 +47,7 @@ def test_it_is_durable_with_the_role(code: int) -> None:
 
 
 async def test_only_pods_that_say_so_fail(tmp_path: Path, redis_url: str) -> None:
-    group: Item = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": "g", "namespace": "ns"},
-        "spec": {"minMember": 3},
-    }
+    group = pod_group("g", minMember=3)
     async with running(redis_url, tmp_path, grace=0.01) as service:
         pods = [pod("a", "0", "g"), pod("b", "7", "g"), pod("c", "0", "g"), pod("alone", "1")]
         await submit(service, node(), group, *pods)

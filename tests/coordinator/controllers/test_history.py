@@ -12,7 +12,8 @@ from coordinator.cluster.simulated.faulty import Faults, FaultyCluster
 from laboratory.checker.check import check
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.client import RedisLedger
-from tests.coordinator.controllers.support import gone, job, node, phase, status, submit, task, when
+from tests.builders.objects import node
+from tests.coordinator.controllers.support import gone, job, phase, status, submit, task, when
 from tests.end_to_end.one_process.harness import running
 
 

@@ -17,7 +17,8 @@ from coordinator.controllers.job_controller import (
 from shared.codec.packed import replace
 from shared.manifests.volcano.topology import PARTITION_ID
 from shared.messages.messages import TaskState
-from tests.coordinator.controllers.support import Item, job, task, when
+from tests.builders.objects import Item
+from tests.coordinator.controllers.support import job, task, when
 from tests.coordinator.controllers.test_rules import KEY, Standing, controller, document
 
 

@@ -10,17 +10,8 @@ from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.intake.documents.kinds import POD
 from shared.codec.packed import replace
 from shared.messages.messages import TaskState
-from tests.coordinator.controllers.support import (
-    Item,
-    job,
-    ledger_of,
-    node,
-    phase,
-    status,
-    submit,
-    task,
-    when,
-)
+from tests.builders.objects import Item, node
+from tests.coordinator.controllers.support import job, ledger_of, phase, status, submit, task, when
 from tests.end_to_end.one_process.harness import Running, running
 
 RESTART_POD = [when("PodFailed", "RestartPod")]

@@ -18,7 +18,8 @@ from shared.manifests.volcano.objects import JobManifest
 from shared.manifests.volcano.policies import ACTIONS, EVENTS
 from shared.messages.messages import Group, TaskState
 from shared.model.model import Job, Role
-from tests.coordinator.controllers.support import Item, job, task, when
+from tests.builders.objects import Item
+from tests.coordinator.controllers.support import job, task, when
 
 KEY = Key("Job", "ns", "j")
 SIGNS = {

@@ -9,11 +9,11 @@ from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import EVENT, POD, POD_GROUP
 from shared.codec.packed import replace
+from tests.builders.objects import node, pod
 from tests.coordinator.controllers.support import (
     gone,
     job,
     ledger_of,
-    node,
     phase,
     shown,
     status,
@@ -165,15 +165,9 @@ async def test_a_job_whose_pods_names_are_taken_meanwhile_does_not_begin_anew(
 ) -> None:
     """A role that waits reserves no names: neither its creation nor a restart may take them."""
     async with running(redis_url, tmp_path, grace=0.01) as service:
-        taken = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "j-then-0", "namespace": "ns"},
-            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-        }
         tasks = [task("then", 1, after=["first"]), task("first", 1, runs=0.5, code=1)]
         await submit(service, node(cpu=0), job("j", *tasks, policies=RESTART, minAvailable=1))
-        await submit(service, taken)
+        await submit(service, pod("j-then-0"))
         await submit(service, node())
         # Its only pod has failed for a moment before its policy is carried out.
         await service.until(lambda _: told(service, "j") >= {"Restarting", "Failed"})

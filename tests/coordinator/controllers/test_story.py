@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from coordinator.intake.documents.document import Key
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.memory.synchronous import at_once
+from tests.builders.objects import job, pod, queue, task
 from tests.coordinator.intake.bench import same, state
-from tests.coordinator.intake.objects import job, pod, queue, task
 from tests.coordinator.intake.test_story import IntakeStory
 from tests.examples import examples
 

@@ -12,7 +12,8 @@ import yaml
 
 from shared.manifests.parse import parse
 from shared.manifests.volcano.objects import JobManifest
-from tests.coordinator.controllers.support import node, submit
+from tests.builders.objects import node
+from tests.coordinator.controllers.support import submit
 from tests.end_to_end.one_process.harness import running
 
 JOBS: list[dict[str, Any]] = list(

@@ -24,8 +24,9 @@ from shared.model.constraints import Constraints, Requirement
 from shared.model.model import Node, TaskClass
 from shared.model.objects import ClusterObjects
 from shared.model.storage import StorageClass, Volume, VolumeClaim
+from tests.builders.rows import ONE, job
 from tests.coordinator.jobs.leaving import coordinator, opened
-from tests.coordinator.order.helpers import ONE, job, placed
+from tests.coordinator.order.helpers import placed
 
 NODE = Node(0, "n0", (), {"zone": "a"})
 LATE = StorageClass("late", "kubernetes.io/no-provisioner", waits=True)

@@ -14,18 +14,16 @@ from shared.ledger.entries.snapshot import Nomination
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.ledger.errors import Deposed
 from shared.messages.messages import Epoch, Group, OutcomeCode, StatusItem, TaskState
-from shared.model.model import Node
-from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import ONE, answer, job, order, placed
+from shared.units.slots import CPU
+from tests.builders.rows import ONE, job, node
+from tests.coordinator.order.helpers import answer, order, placed
 
 EPOCH = Epoch(1, "x")
 
 
 def coordinator(shards: int = 2, jobs: int = 4, *, walls: bool = False) -> Coordinator:
     core = Coordinator(order(nodes=0, window=16, walls=walls), Dispatcher(shards))
-    nodes = [
-        Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(shards)
-    ]
+    nodes = [node(r) for r in range(shards)]
     core.admitted(Changes(classes={0: ONE}, nodes=nodes, jobs=[job(j) for j in range(jobs)]))
     core.repartition()
     for shard in range(shards):

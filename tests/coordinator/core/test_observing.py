@@ -15,11 +15,11 @@ from shard_worker.worker.transport import REPLY, PlaceReply
 from shared.codec.packed import replace
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import Epoch, Group, Outcome, OutcomeCode, StatusItem, TaskState, Turn
-from shared.model.model import Node, Queue
+from shared.model.model import Queue
 from shared.model.topology import HyperNode
 from shared.records.quarantine import Quarantine
-from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import ONE, answer, job, order, placed
+from tests.builders.rows import ONE, job, node
+from tests.coordinator.order.helpers import answer, order, placed
 
 
 class Notes:
@@ -60,9 +60,7 @@ class Notes:
 
 def coordinator(*, shards: int = 1, count: int = 3, nodes: int = 4) -> tuple[Coordinator, Notes]:
     core, notes = Coordinator(order(nodes=0, window=16), Dispatcher(shards)), Notes()
-    offered = [
-        Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(nodes)
-    ]
+    offered = [node(r) for r in range(nodes)]
     core.admitted(Changes(classes={0: ONE}, nodes=offered, jobs=[job(1, count=count, minimum=1)]))
     core.observe(notes)
     core.repartition()

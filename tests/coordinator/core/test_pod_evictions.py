@@ -15,7 +15,8 @@ from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import GUARD_GANG, GUARD_REST, TaskState
 from shared.model.constraints import Selector
 from shared.model.storage import Budget
-from tests.coordinator.order.helpers import job, order, placed, turns
+from tests.builders.rows import job
+from tests.coordinator.order.helpers import order, placed, turns
 
 
 @pytest.mark.parametrize(("minimum", "rest"), [(2, 0), (4, 2)], ids=["keeps", "in part"])

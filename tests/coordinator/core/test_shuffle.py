@@ -8,8 +8,8 @@ from coordinator.dispatch.dispatcher import SendTurns
 from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
 from shared.messages.messages import NOBODY, Epoch, EvictRun, Outcome, OutcomeCode
+from tests.builders.rows import job
 from tests.coordinator.jobs.leaving import coordinator, opened, run, step
-from tests.coordinator.order.helpers import job
 
 
 def examined() -> Coordinator:

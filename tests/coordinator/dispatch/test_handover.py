@@ -15,16 +15,12 @@ from coordinator.dispatch.rebalance import PAUSE_SECONDS
 from coordinator.intake.changes import Changes
 from shared.ledger.entries.intake_batch import Move, PutPartition
 from shared.messages.messages import Epoch
-from shared.model.model import Node
 from shared.model.topology import HyperNode
-from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import ONE, job, order
+from shared.units.slots import CPU
+from tests.builders.rows import ONE, job, node
+from tests.coordinator.order.helpers import order
 
 EPOCH = Epoch(1, "x")
-
-
-def node(row: int) -> Node:
-    return Node(row=row, name=f"n{row}", allocatable=((CPU, 4000), (PODS, 110)))
 
 
 class HandoverStage:

@@ -9,7 +9,7 @@ from coordinator.intake.changes import Changes
 from shared.messages.messages import Epoch
 from shared.model.kai import KaiLevel, KaiTopology
 from shared.model.model import Node
-from shared.units.slots import CPU, PODS
+from tests.builders import rows
 from tests.coordinator.order.helpers import order
 
 SHARDS, RACKS, NODES = 3, 6, 24
@@ -19,7 +19,7 @@ TOPOLOGY = KaiTopology("hall", (KaiLevel("row"), KaiLevel("rack")))
 def node(row: int, *, rack: int | None) -> Node:
     """Rows of two racks; one without a rack has no label of the lower level."""
     labels = {} if rack is None else {"row": str(rack // 2), "rack": str(rack)}
-    return Node(row=row, name=f"n{row}", allocatable=((CPU, 4000), (PODS, 110)), labels=labels)
+    return rows.node(row, labels=labels)
 
 
 def started(nodes: list[Node], *, topology: KaiTopology | None) -> Coordinator:

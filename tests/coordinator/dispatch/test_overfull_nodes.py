@@ -10,11 +10,12 @@ from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.intake.changes import Changes
 from coordinator.jobs.accounts import ClusterCapacity
 from shared.messages.messages import Epoch, TaskState
-from shared.model.model import Node, Requests
-from shared.units.slots import CPU, PODS
+from shared.model.model import Requests
+from shared.units.slots import CPU
+from tests.builders.rows import ONE, job, node
 from tests.coordinator.core.test_core import sends
 from tests.coordinator.jobs.leaving import run
-from tests.coordinator.order.helpers import ONE, job, order
+from tests.coordinator.order.helpers import order
 
 ROWS, SHARDS, SLOTS = 3, 2, (0, 1)
 
@@ -79,11 +80,11 @@ def test_sums_are_those_of_a_naive_count_by_node(taken: list[Step], need: Reques
 
 def test_a_gang_gets_a_turn_for_what_another_node_has() -> None:
     core = Coordinator(order(nodes=0), Dispatcher(1))
-    core.admitted(Changes(classes={0: ONE}, nodes=[_node(0, cpus=4)], jobs=[job(1, count=4)]))
+    core.admitted(Changes(classes={0: ONE}, nodes=[node(0, cpus=4)], jobs=[job(1, count=4)]))
     core.repartition()
     core.worker_up(0, Epoch(1, "x"))
     run(core, 1)
-    core.admitted(Changes(nodes=[_node(0, cpus=1), _node(1, cpus=4)], jobs=[job(2, count=4)]))
+    core.admitted(Changes(nodes=[node(0, cpus=1), node(1, cpus=4)], jobs=[job(2, count=4)]))
     assert core.order.accounts.capacity.idle[CPU] == 1000
     assert [turn.jid for send in sends(core) for turn in send.turns] == [2]
     core.validate()
@@ -91,16 +92,12 @@ def test_a_gang_gets_a_turn_for_what_another_node_has() -> None:
 
 def test_a_node_that_is_deleted_under_its_tasks_hides_nothing_either() -> None:
     core = Coordinator(order(nodes=0), Dispatcher(1))
-    core.admitted(Changes(classes={0: ONE}, nodes=[_node(0, cpus=4)], jobs=[job(1, count=4)]))
+    core.admitted(Changes(classes={0: ONE}, nodes=[node(0, cpus=4)], jobs=[job(1, count=4)]))
     core.repartition()
     core.worker_up(0, Epoch(1, "x"))
     run(core, 1)
-    core.admitted(Changes(nodes=[_node(1, cpus=4)], nodes_gone=[0], jobs=[job(2, count=4)]))
+    core.admitted(Changes(nodes=[node(1, cpus=4)], nodes_gone=[0], jobs=[job(2, count=4)]))
     assert core.order.accounts.capacity.could_give(CPU) == 4000
     assert [turn.jid for send in sends(core) for turn in send.turns] == [2]
     assert core.order.accounts.tasks[TaskState.RUNNING] == 4
     core.validate()
-
-
-def _node(row: int, *, cpus: int) -> Node:
-    return Node(row=row, name=f"n{row}", allocatable=((CPU, 1000 * cpus), (PODS, 110)))

@@ -7,35 +7,14 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from laboratory.cli.stack import Sender
-from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.client import RedisLedger
+from tests.builders import objects
+from tests.builders.objects import Item, container, simple_job
 from tests.end_to_end.one_process.harness import Running
 
-GPU = "nvidia.com/gpu"
-Item = dict[str, Any]
 
-
-def node(
-    name: str, *, gpus: int = 0, cpu: str = "64", labels: dict[str, str] | None = None, **spec: Any
-) -> Item:
-    offer = {"cpu": cpu, "memory": "256Gi", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels or {}},
-        "spec": spec,
-        "status": {"allocatable": offer},
-    }
-
-
-def queue(name: str, **spec: Any) -> Item:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"weight": 1} | spec,
-    }
+def node(name: str, *, cpu: str = "64", **more: Any) -> Item:
+    return objects.node(name, cpu=cpu, memory="256Gi", **more)
 
 
 def role(name: str, tasks: int, requests: dict[str, str], **spec: Any) -> Item:
@@ -54,44 +33,30 @@ def job(
     **spec: Any,
 ) -> Item:
     """A gang of ``tasks`` pods of one role, for ever."""
-    requests = {"cpu": cpu} | ({GPU: str(gpus)} if gpus else {})
-    return gang(
-        name, [role("worker", tasks, requests, **spec)], queue=queue, minimum=minimum or tasks
+    return simple_job(
+        name,
+        tasks,
+        namespace="default",
+        role="worker",
+        cpu=cpu,
+        gpus=gpus,
+        minimum=minimum,
+        queue=queue,
+        pod_spec=spec,
     )
 
 
 def gang(name: str, roles: list[Item], *, minimum: int, queue: str = "default") -> Item:
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minAvailable": minimum, "queue": queue, "tasks": roles},
-    }
+    return objects.job(name, namespace="default", tasks=roles, minAvailable=minimum, queue=queue)
 
 
 def pod(name: str, *, cpu: str = "1", group: str = "") -> Item:
-    notes = {"scheduling.k8s.io/group-name": group} if group else {}
-    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": notes},
-        "spec": {"schedulerName": "volcano", "containers": [container]},
-    }
+    containers = [container(cpu, "")]
+    return objects.pod(name, namespace="default", group=group, containers=containers)
 
 
 def pod_group(name: str, minimum: int) -> Item:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minMember": minimum, "queue": "default"},
-    }
-
-
-async def send(service: Running, *items: Item) -> None:
-    async with BulkClient(service.url) as api:
-        await Sender(api).send(list(items))
+    return objects.pod_group(name, namespace="default", minMember=minimum, queue="default")
 
 
 async def settled(service: Running, *, bound: int) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from tests.coordinator.explain.cluster import GPU, Item, job, node, queue, send
-from tests.end_to_end.one_process.harness import Running
+from tests.builders.objects import GPU, Item, queue
+from tests.coordinator.explain.cluster import job, node
+from tests.end_to_end.one_process.harness import Running, submit
 from tests.examples import examples
 
 COMPARED = settings(
@@ -71,9 +72,9 @@ def clusters(draw: st.DrawFn, *, prefix: str = "j", most: int = 6) -> RandomClus
 
 async def filled(service: Running, cluster: RandomCluster) -> None:
     """Send the cluster, and wait until its jobs have what they can have."""
-    await send(service, *cluster.nodes, *cluster.queues)
+    await submit(service, *cluster.nodes, *cluster.queues)
     await at_rest(service)
-    await send(service, *cluster.jobs)
+    await submit(service, *cluster.jobs)
     await at_rest(service)
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from coordinator.cli.scheduling.explain_text import explanation
 from laboratory.cli.app import run
-from tests.coordinator.explain.cluster import GPU, Item, job, node, queue, send, settled
-from tests.end_to_end.one_process.harness import Running, running
+from tests.builders.objects import GPU, Item, a_list, queue
+from tests.coordinator.explain.cluster import job, node, settled
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 
 @pytest.fixture(autouse=True)
@@ -41,10 +42,10 @@ async def test_explain_in_text_and_json(
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
         shell = Shell(service, capsys)
-        await send(service, node("a", gpus=8), node("b", gpus=8), node("c"))
-        await send(service, job("runs", 2, gpus=5))
+        await submit(service, node("a", gpus=8), node("b", gpus=8), node("c"))
+        await submit(service, job("runs", 2, gpus=5))
         await settled(service, bound=2)
-        await send(service, job("wide", 3, gpus=2))
+        await submit(service, job("wide", 3, gpus=2))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         code, text, _ = await shell.type("explain", "job", "default/wide")
         pod, pod_text, _ = await shell.type("explain", "pod", "wide-worker-2", "-n", "default")
@@ -72,8 +73,8 @@ async def test_plan_ends_with_what_it_found(
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
         shell = Shell(service, capsys)
-        await send(service, node("a", gpus=8), queue("lab", capability={GPU: "4"}))
-        await send(service, job("runs", 1, gpus=5))
+        await submit(service, node("a", gpus=8), queue("lab", capability={GPU: "4"}))
+        await submit(service, job("runs", 1, gpus=5))
         await settled(service, bound=1)
         results = {
             name: await shell.type("plan", "-f", write(tmp_path / f"{name}.json", *items))
@@ -105,7 +106,7 @@ async def test_plan_ends_with_what_it_found(
 
 
 def write(path: Path, *items: Item) -> str:
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(items)}))
+    path.write_text(json.dumps(a_list(*items)))
     return str(path)
 
 

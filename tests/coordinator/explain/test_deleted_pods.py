@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.coordinator.explain.cluster import (
-    asking,
-    explained,
-    node,
-    pod,
-    pod_group,
-    send,
-    settled,
-)
-from tests.end_to_end.one_process.harness import running
+from tests.coordinator.explain.cluster import asking, explained, node, pod, pod_group, settled
+from tests.end_to_end.one_process.harness import running, submit
 
 GROUP = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups/g"
 
@@ -22,8 +14,8 @@ async def test_a_running_and_a_waiting_pod_that_are_deleted_are_not_failed(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service, asking(service) as http:
-        await send(service, node("a", cpu="64"), pod_group("g", 1))
-        await send(service, *[pod(f"p{i}", group="g", cpu="20") for i in range(4)])
+        await submit(service, node("a", cpu="64"), pod_group("g", 1))
+        await submit(service, *[pod(f"p{i}", group="g", cpu="20") for i in range(4)])
         await settled(service, bound=3)
         pods = "/api/v1/namespaces/default/pods"
         async with http.get(pods) as answer:

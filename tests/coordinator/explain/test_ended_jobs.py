@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.controllers.support import job, node, phase, submit, task, when
-from tests.coordinator.explain.cluster import Item, asking
+from tests.builders.objects import Item, node
+from tests.coordinator.controllers.support import job, phase, submit, task, when
+from tests.coordinator.explain.cluster import asking
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 
 

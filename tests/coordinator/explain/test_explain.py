@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.builders.objects import GPU, Item, queue
 from tests.coordinator.explain.cluster import (
-    GPU,
-    Item,
     asking,
     explained,
     gang,
@@ -14,12 +13,10 @@ from tests.coordinator.explain.cluster import (
     node,
     pod,
     pod_group,
-    queue,
     role,
-    send,
     settled,
 )
-from tests.end_to_end.one_process.harness import running
+from tests.end_to_end.one_process.harness import running, submit
 
 
 def adds_up(told: Item) -> None:
@@ -32,15 +29,15 @@ async def test_a_fragmented_gang_is_told_what_is_short_near_and_would_help(
 ) -> None:
     infer = [{"key": "dedicated", "value": "infer", "effect": "NoSchedule"}]
     async with running(redis_url, tmp_path) as service:
-        await send(
+        await submit(
             service,
             *[node(f"full-{n}", gpus=8) for n in range(4)],
             *[node(f"infer-{n}", gpus=8, taints=infer) for n in range(2)],
             *[node(f"cpu-{n}") for n in range(3)],
         )
-        await send(service, job("small", 4, gpus=5))
+        await submit(service, job("small", 4, gpus=5))
         await settled(service, bound=4)
-        await send(service, job("wide", 3, gpus=4))
+        await submit(service, job("wide", 3, gpus=4))
         await service.until(
             lambda s: s["outcomes"].get("infeasible", 0) > 0 and not s["open_turns"]
         )
@@ -74,8 +71,8 @@ async def test_a_fragmented_gang_is_told_what_is_short_near_and_would_help(
 
 async def test_no_node_matches(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", labels={"zone": "x"}), node("b"))
-        await send(service, job("picky", nodeSelector={"zone": "y"}))
+        await submit(service, node("a", labels={"zone": "x"}), node("b"))
+        await submit(service, job("picky", nodeSelector={"zone": "y"}))
         explanation = await explained(service, "picky")
     adds_up(explanation)
     assert explanation["reason"] == "NoMatchingNodes"
@@ -90,9 +87,11 @@ async def test_a_resource_nobody_has_and_a_task_larger_than_any_node(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", labels={"zone": "x"}, cpu="96"), node("b"))
-        await send(service, job("gpus", gpus=1), job("huge", cpu="100"))
-        await send(service, job("large-here", cpu="80", nodeSelector={"kubernetes.io/os": "linux"}))
+        await submit(service, node("a", labels={"zone": "x"}, cpu="96"), node("b"))
+        await submit(service, job("gpus", gpus=1), job("huge", cpu="100"))
+        await submit(
+            service, job("large-here", cpu="80", nodeSelector={"kubernetes.io/os": "linux"})
+        )
         gpus, huge = await explained(service, "gpus"), await explained(service, "huge")
     assert gpus["reason"] == "NoMatchingNodes"
     assert huge["reason"] == "ExceedsNodeCapacity"
@@ -101,10 +100,10 @@ async def test_a_resource_nobody_has_and_a_task_larger_than_any_node(
 
 async def test_not_enough_in_total(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", gpus=8))
-        await send(service, job("runs", 6, gpus=1))
+        await submit(service, node("a", gpus=8))
+        await submit(service, job("runs", 6, gpus=1))
         await settled(service, bound=6)
-        await send(service, job("waits", 4, gpus=1))
+        await submit(service, job("waits", 4, gpus=1))
         explanation = await explained(service, "waits")
     adds_up(explanation)
     assert explanation["reason"] == "NotEnoughResources"
@@ -117,8 +116,8 @@ async def test_not_enough_in_total(tmp_path: Path, redis_url: str) -> None:
 async def test_the_role_that_fails_decides(tmp_path: Path, redis_url: str) -> None:
     roles = [role("ps", 1, {"cpu": "1"}), role("worker", 2, {GPU: "8", "cpu": "1"})]
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", gpus=8))
-        await send(service, gang("two-roles", roles, minimum=3))
+        await submit(service, node("a", gpus=8))
+        await submit(service, gang("two-roles", roles, minimum=3))
         explanation = await explained(service, "two-roles")
     assert explanation["role"] == "worker"
     assert "short by 8" in explanation["message"]
@@ -128,10 +127,10 @@ async def test_the_role_that_fails_decides(tmp_path: Path, redis_url: str) -> No
 
 async def test_quota_capability_closed_and_missing_queues(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", gpus=8), queue("lab", capability={GPU: "4"}))
-        await send(service, job("runs", 3, gpus=1, queue="lab"))
+        await submit(service, node("a", gpus=8), queue("lab", capability={GPU: "4"}))
+        await submit(service, job("runs", 3, gpus=1, queue="lab"))
         await settled(service, bound=3)
-        await send(
+        await submit(
             service,
             job("quota", 2, gpus=1, queue="lab"),
             job("never", 5, gpus=1, queue="lab"),
@@ -156,8 +155,8 @@ async def test_quota_capability_closed_and_missing_queues(tmp_path: Path, redis_
 
 async def test_a_placed_job_says_where(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("a", gpus=8))
-        await send(service, job("runs", 3, gpus=1))
+        await submit(service, node("a", gpus=8))
+        await submit(service, job("runs", 3, gpus=1))
         await settled(service, bound=3)
         explanation = await explained(service, "runs")
         pod = await explained(service, "runs-worker-1", kind="pods")
@@ -179,8 +178,8 @@ async def test_without_a_worker_that_answers_the_stored_facts_are_told(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", gpus=8))
-        await send(service, job("waits", 9, gpus=1))
+        await submit(service, node("a", gpus=8))
+        await submit(service, job("waits", 9, gpus=1))
         await settled(service, bound=0)
         service.shards.mute = True
         explanation = await explained(service, "waits")
@@ -193,7 +192,7 @@ async def test_the_story_of_a_pod_without_its_group_has_no_minimum(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a"), pod("p", group="absent"))
+        await submit(service, node("a"), pod("p", group="absent"))
         explanation = await explained(service, "p", kind="pods")
     assert explanation["story"][0]["message"] == "1 task, to queue default"
     assert explanation["tasks"]["minimum"] == 0
@@ -214,12 +213,12 @@ async def test_behind_walls_a_gang_that_no_shard_could_ever_hold(
 ) -> None:
     """One node of each shard has the label that it asks for: together they would do."""
     async with running(redis_url, tmp_path, shards=2, mode="hard") as service:
-        await send(service, *[node(f"n{n}", gpus=8) for n in range(4)])
+        await submit(service, *[node(f"n{n}", gpus=8) for n in range(4)])
         await settled(service, bound=0)
         core = service.service.core
         one_of_each = {shard: core.names[row] for row, shard in core.dispatcher.shard_of.items()}
         fast = [node(name, gpus=8, labels={"fast": "yes"}) for name in one_of_each.values()]
-        await send(service, *fast, job("wide", 2, gpus=8, nodeSelector={"fast": "yes"}))
+        await submit(service, *fast, job("wide", 2, gpus=8, nodeSelector={"fast": "yes"}))
         explanation = await explained(service, "wide")
     adds_up(explanation)
     assert explanation["reason"] == "LargerThanShard"
@@ -231,8 +230,8 @@ async def test_a_lone_pod_is_its_own_job_and_a_member_is_told_with_its_group(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a"))
-        await send(service, pod("lone", cpu="80"), pod_group("pg", 3), pod("m-0", group="pg"))
+        await submit(service, node("a"))
+        await submit(service, pod("lone", cpu="80"), pod_group("pg", 3), pod("m-0", group="pg"))
         lone = await explained(service, "lone", kind="pods")
         member = await explained(service, "m-0", kind="pods")
         whole = await explained(service, "pg", kind="podgroups")
@@ -246,8 +245,8 @@ async def test_a_lone_pod_is_its_own_job_and_a_member_is_told_with_its_group(
 
 async def test_a_job_that_is_being_deleted_says_so(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path, grace=5.0) as service:
-        await send(service, node("a"))
-        await send(service, job("runs", 2))
+        await submit(service, node("a"))
+        await submit(service, job("runs", 2))
         await settled(service, bound=2)
         path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/runs"
         async with asking(service) as client, client.delete(path) as answer:

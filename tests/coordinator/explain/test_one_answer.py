@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from hypothesis import HealthCheck, Phase, given, settings
 
 from coordinator.cli.objects.description import waiting_for
@@ -17,9 +16,11 @@ from coordinator.objects.context import NOT_TRIED
 from coordinator.service.metrics.pending_counts import reasons_in_steps, waiting_in_steps
 from shared.ledger.redis.server import EmbeddedServer
 from shared.slices import at_once
-from tests.coordinator.explain.cluster import Item, asking, explained, send
+from tests.builders.objects import Item
+from tests.conftest import flush
+from tests.coordinator.explain.cluster import asking, explained
 from tests.coordinator.explain.random_clusters import RandomCluster, at_rest, clusters
-from tests.end_to_end.one_process.harness import Running, running
+from tests.end_to_end.one_process.harness import Running, running, submit
 from tests.examples import examples
 
 BATCH = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
@@ -41,8 +42,7 @@ UNTRIED = {reason.value for reason in NOT_TRIED}
 def test_every_answer_about_a_job_is_the_same(
     cluster: RandomCluster, tmp_path: Path, embedded_server: EmbeddedServer
 ) -> None:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
+    flush(embedded_server)
     asyncio.run(_compare(cluster, tmp_path, embedded_server.url))
 
 
@@ -56,8 +56,8 @@ class _ServiceAnswers:
 
 async def _compare(cluster: RandomCluster, path: Path, url: str) -> None:
     async with running(url, path) as service:
-        await send(service, *cluster.nodes, *cluster.queues)
-        await send(service, *cluster.jobs)
+        await submit(service, *cluster.nodes, *cluster.queues)
+        await submit(service, *cluster.jobs)
         names = [job["metadata"]["name"] for job in cluster.jobs]
         for _ in range(20):
             await at_rest(service)

@@ -11,7 +11,7 @@ from coordinator.jobs.wait_times import RecentWaits
 from shard_worker.dialects.volcano.actions.run import run_actions
 from shard_worker.harness import Cluster
 from shared.messages.messages import TaskState
-from tests.coordinator.intake.objects import job, node, queue, task
+from tests.builders.objects import job, node, queue, task
 from tests.coordinator.objects.world import World
 
 NAMES = ("cpu", "memory", "pods")

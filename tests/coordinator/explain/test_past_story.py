@@ -12,9 +12,10 @@ from coordinator.cluster.simulated.cluster import LocalCluster
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.explain.cluster import Item, explained, job, node, send
-from tests.end_to_end.one_process.harness import running
-from tests.shared.ledger.conftest import flush
+from tests.builders.objects import Item
+from tests.conftest import flush
+from tests.coordinator.explain.cluster import explained, job, node
+from tests.end_to_end.one_process.harness import running, submit
 
 FROM_HISTORY = ("Submitted", "Scheduled", "Started")
 
@@ -50,12 +51,12 @@ async def test_the_next_leader_tells_what_happened_before_it(
     cluster = LocalCluster()
     async with recorded(url, path):
         async with running(url, tmp_path, kubelets=cluster, history=path) as first:
-            await send(first, node("a", gpus=4), job("train", 3, gpus=1))
+            await submit(first, node("a", gpus=4), job("train", 3, gpus=1))
             await first.until(lambda s: s["tasks"]["running"] == 3)
             before = (await explained(first, "train"))["story"]
             of_pod = (await explained(first, "train-worker-1", kind="pods"))["story"]
         async with running(url, tmp_path, kubelets=cluster, history=path) as second:
-            await send(second, job("late", 1, gpus=1))
+            await submit(second, job("late", 1, gpus=1))
             await second.until(lambda s: s["tasks"]["running"] == 4)
             after = (await explained(second, "train"))["story"]
             pod_after = (await explained(second, "train-worker-1", kind="pods"))["story"]

@@ -14,9 +14,8 @@ from coordinator.errors import Problem
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import StatusItem, TaskState
+from tests.builders.objects import GPU, Item, a_list, queue
 from tests.coordinator.explain.cluster import (
-    GPU,
-    Item,
     asking,
     explained,
     gang,
@@ -24,20 +23,18 @@ from tests.coordinator.explain.cluster import (
     node,
     pod,
     pod_group,
-    queue,
     role,
-    send,
     settled,
 )
 from tests.coordinator.explain.random_clusters import at_rest
-from tests.end_to_end.one_process.harness import Running, running
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 PLANS = "/apis/quadrant.dev/v1alpha1/plans"
 
 
 async def planned(service: Running, *items: Item) -> Item:
     """The plan; asked for again where no shard answered in time, as it says."""
-    body = {"apiVersion": "v1", "kind": "List", "items": list(items)}
+    body = a_list(*items)
     async with asking(service) as client:
         for _ in range(5):
             async with client.post(PLANS, json=body) as answer:
@@ -58,7 +55,7 @@ async def test_what_fits_now_tells_nodes_and_levels_and_is_counted_for_the_next(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("a", gpus=8), node("b", gpus=8))
+        await submit(service, node("a", gpus=8), node("b", gpus=8))
         await settled(service, bound=0)
         plan = await planned(service, job("first", 2, gpus=6), job("second", 2, gpus=2))
         third = await planned(service, job("first", 2, gpus=6), job("second", 3, gpus=2))
@@ -107,7 +104,7 @@ async def test_members_that_ask_for_nothing_wait_with_the_others(
 
 async def test_an_elastic_job_tells_how_many_would_start(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", gpus=8))
+        await submit(service, node("a", gpus=8))
         row = one(await planned(service, job("wide", 20, minimum=2, gpus=1)))
     assert row["verdict"] == "now"
     assert row["tasks"] == {"total": 20, "minimum": 2, "now": 8, "later": 0}
@@ -115,8 +112,8 @@ async def test_an_elastic_job_tells_how_many_would_start(tmp_path: Path, redis_u
 
 async def test_not_now_and_never_and_why(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", gpus=8), queue("lab", capability={GPU: "4"}))
-        await send(service, job("runs", 3, gpus=1, queue="lab"))
+        await submit(service, node("a", gpus=8), queue("lab", capability={GPU: "4"}))
+        await submit(service, job("runs", 3, gpus=1, queue="lab"))
         await settled(service, bound=3)
         waits = one(await planned(service, job("waits", 2, gpus=4)))
         quota = one(await planned(service, job("quota", 2, gpus=1, queue="lab")))
@@ -150,9 +147,9 @@ async def test_a_plan_says_in_the_sentence_of_explain_that_no_node_matches(
         gang("two", [role("plain", 1, {"cpu": "1"}), picky], minimum=2),
     ]
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a"), node("b"))
+        await submit(service, node("a"), node("b"))
         plan = await planned(service, *jobs)
-        await send(service, *jobs)
+        await submit(service, *jobs)
         await at_rest(service)
         explanations = [await explained(service, job["name"]) for job in plan["jobs"]]
     assert [job["verdict"] for job in plan["jobs"]] == ["never", "never"]
@@ -168,7 +165,7 @@ async def test_a_plan_says_that_shards_compete_for_room(
 ) -> None:
     both = [job("one", cpu="3"), job("two", cpu="3"), job("huge", cpu="9")]
     async with running(redis_url, tmp_path, shards=shards) as service:
-        await send(service, node("a", cpu="4"))
+        await submit(service, node("a", cpu="4"))
         alone = await planned(service, both[0])
         plan = await planned(service, *both)
     assert one(alone)["certain"]
@@ -184,7 +181,7 @@ async def test_a_job_to_a_queue_of_the_same_list_counts_its_capability(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", gpus=8))
+        await submit(service, node("a", gpus=8))
         plan = await planned(
             service,
             queue("new", capability={GPU: "4"}),
@@ -200,7 +197,7 @@ async def test_host_ports_that_nobody_used_before(tmp_path: Path, redis_url: str
     port = {"name": "main", "ports": [{"hostPort": 8443, "containerPort": 1}]}
     port["resources"] = {"requests": {"cpu": "1"}}  # type: ignore[assignment]
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a"), node("b"))
+        await submit(service, node("a"), node("b"))
         await settled(service, bound=0)
         two = one(await planned(service, job("two", 2, containers=[port])))
         three = one(await planned(service, job("three", 3, containers=[port])))
@@ -213,8 +210,8 @@ async def test_what_is_leaving_makes_room_after_these_finish(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=1, grace=5.0) as service:
-        await send(service, node("a", gpus=8))
-        await send(service, job("old", 1, gpus=8))
+        await submit(service, node("a", gpus=8))
+        await submit(service, job("old", 1, gpus=8))
         await settled(service, bound=1)
         core = service.service.core
         (jid,) = core.order.jobs
@@ -231,7 +228,7 @@ async def test_behind_walls_the_first_shard_with_room_takes_it(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=2, mode="hard") as service:
-        await send(service, node("a", gpus=8), node("b", gpus=8))
+        await submit(service, node("a", gpus=8), node("b", gpus=8))
         await settled(service, bound=0)
         plan = await planned(
             service, job("one", 1, gpus=8), job("two", 1, gpus=8), job("three", 1, gpus=8)
@@ -246,7 +243,7 @@ async def test_refused_objects_are_told_with_the_field(tmp_path: Path, redis_url
     bad = job("bad")
     bad["spec"]["tasks"][0]["replicas"] = -1
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a"))
+        await submit(service, node("a"))
         plan = await planned(service, bad, job("good"))
     assert plan["verdict"] == "never"
     (refused,) = plan["refused"]
@@ -256,8 +253,8 @@ async def test_refused_objects_are_told_with_the_field(tmp_path: Path, redis_url
 
 async def test_nothing_of_a_plan_or_an_explanation_stays(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("a", gpus=8), node("b", gpus=4))
-        await send(service, job("runs", 1, gpus=6), job("waits", 2, gpus=6))
+        await submit(service, node("a", gpus=8), node("b", gpus=4))
+        await submit(service, job("runs", 1, gpus=6), job("waits", 2, gpus=6))
         await settled(service, bound=1)
         inner = service.service
         before = await _facts(service)
@@ -326,7 +323,7 @@ async def test_a_job_that_exists_is_planned_for_what_is_not_placed_yet(
         return [pod(f"m-{n}", group="pg") for n in range(count)]
 
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", cpu="4"), pod_group("pg", 2), *members(2))
+        await submit(service, node("a", cpu="4"), pod_group("pg", 2), *members(2))
         await settled(service, bound=2)
         same = await planned(service, pod_group("pg", 2), *members(2))
         grown = one(await planned(service, *members(6)))
@@ -338,7 +335,7 @@ async def test_a_job_that_exists_is_planned_for_what_is_not_placed_yet(
 async def test_odd_lists(tmp_path: Path, redis_url: str) -> None:
     """Odd lists are the sender's mistake or say what is odd; none is an error of the server."""
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a"))
+        await submit(service, node("a"))
         empty = await planned(service)
         nothing = await planned(service, job("none", 0, minimum=1))
         lonely = one(await planned(service, pod("lonely", group="no-such-group")))
@@ -362,10 +359,10 @@ async def test_what_is_being_stored_right_now_may_be_of_the_same_class(
         return await store(self, batch)
 
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("n1"))
+        await submit(service, node("n1"))
         monkeypatch.setattr(RedisLedger, "store", slow)
         async with asyncio.TaskGroup() as group:
-            group.create_task(send(service, job("first")))
+            group.create_task(submit(service, job("first")))
             await storing.wait()
             plan = await planned(service, job("second"))
             go_on.set()

@@ -7,25 +7,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.ledger.entries.log import CommitEntry
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.explain.cluster import (
-    Item,
-    asking,
-    job,
-    node,
-    queue,
-    send,
-    settled,
-)
+from tests.builders.objects import Item, priority_class, queue
+from tests.conftest import flush
+from tests.coordinator.explain.cluster import asking, job, node, settled
 from tests.coordinator.explain.random_clusters import COMPARED, RandomCluster, at_rest, filled
 from tests.coordinator.explain.test_plan import one, planned
-from tests.end_to_end.one_process.harness import Running, running
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 EVICTING = """
 actions: "allocate, preempt, reclaim"
@@ -52,12 +45,7 @@ def policy(tmp_path: Path) -> Path:
 
 
 def important(value: int) -> Item:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": f"p{value}"},
-        "value": value,
-    }
+    return priority_class(f"p{value}", value)
 
 
 def ranked(item: Item, value: int) -> Item:
@@ -82,13 +70,13 @@ async def test_a_preemption_is_foreseen_and_happens(
     tmp_path: Path, redis_url: str, policy: Path
 ) -> None:
     async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
-        await send(service, node("a", cpu="4"), important(10), important(20))
-        await send(service, ranked(job("low", 4, minimum=1), 10))
+        await submit(service, node("a", cpu="4"), important(10), important(20))
+        await submit(service, ranked(job("low", 4, minimum=1), 10))
         await settled(service, bound=4)
         high = ranked(job("high", 2, cpu="1"), 20)
         plan = await planned(service, high)
         again = await planned(service, high)
-        await send(service, high)
+        await submit(service, high)
         await at_rest(service)
         runs = await nodes_of(service)
     assert plan == again
@@ -105,12 +93,12 @@ async def test_a_reclaim_is_foreseen_and_happens(
     tmp_path: Path, redis_url: str, policy: Path
 ) -> None:
     async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
-        await send(service, node("a", cpu="4"), queue("rich"), queue("poor"))
-        await send(service, job("many", 4, minimum=1, queue="rich"))
+        await submit(service, node("a", cpu="4"), queue("rich"), queue("poor"))
+        await submit(service, job("many", 4, minimum=1, queue="rich"))
         await settled(service, bound=4)
         own = [job("first", 1, queue="poor"), job("second", 1, queue="poor")]
         plan = await planned(service, *own, job("third", 2, queue="poor"))
-        await send(service, *own)
+        await submit(service, *own)
         await at_rest(service)
         runs = await nodes_of(service)
     first, second, third = plan["jobs"]
@@ -126,8 +114,8 @@ async def test_nobody_is_evicted_for_what_may_evict_nobody(
     tmp_path: Path, redis_url: str, policy: Path
 ) -> None:
     async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
-        await send(service, node("a", cpu="4"), important(10), important(20))
-        await send(service, ranked(job("high", 4), 20))
+        await submit(service, node("a", cpu="4"), important(10), important(20))
+        await submit(service, ranked(job("high", 4), 20))
         await settled(service, bound=4)
         low, huge = ranked(job("low", 1), 10), ranked(job("huge", 5), 20)
         plan = await planned(service, low, huge)
@@ -140,14 +128,14 @@ async def test_behind_walls_each_shard_is_asked(
 ) -> None:
     async with running(redis_url, tmp_path, shards=2, mode="hard", policy=policy) as service:
         zones = {name: {"zone": name} for name in "ab"}
-        await send(service, *(node(name, cpu="4", labels=zones[name]) for name in zones))
-        await send(service, important(10), important(20))
+        await submit(service, *(node(name, cpu="4", labels=zones[name]) for name in zones))
+        await submit(service, important(10), important(20))
         low = [job(f"low-{z}", 4, minimum=1, nodeSelector=zones[z]) for z in zones]
-        await send(service, *(ranked(each, 10) for each in low))
+        await submit(service, *(ranked(each, 10) for each in low))
         await settled(service, bound=8)
         jobs = [ranked(job(f"high-{z}", 3, nodeSelector=zones[z]), 20) for z in zones]
         plan = await planned(service, *jobs)
-        await send(service, *jobs)
+        await submit(service, *jobs)
         for _ in range(200):
             if (runs := await nodes_of(service))["high-a"] + runs["high-b"] == 6:
                 break
@@ -204,8 +192,7 @@ def test_what_is_planned_happens(
     policy: Path,
     embedded_server: EmbeddedServer,
 ) -> None:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
+    flush(embedded_server)
     asyncio.run(_compare(cluster, new, tmp_path, policy, embedded_server.url))
 
 
@@ -216,7 +203,7 @@ async def _compare(
         await filled(service, cluster)
         before = await evictions(service)
         plan = await planned(service, *new)
-        await send(service, *new)
+        await submit(service, *new)
         await at_rest(service)
         runs = await nodes_of(service)
         after = await evictions(service)

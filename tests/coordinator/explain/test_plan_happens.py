@@ -6,12 +6,13 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
-import redis
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.explain.cluster import Item, asking, explained, job, node, queue, send
+from tests.builders.objects import Item, queue
+from tests.conftest import flush
+from tests.coordinator.explain.cluster import asking, explained, job, node
 from tests.coordinator.explain.random_clusters import (
     COMPARED,
     RandomCluster,
@@ -21,7 +22,7 @@ from tests.coordinator.explain.random_clusters import (
     jobs,
 )
 from tests.coordinator.explain.test_plan import planned
-from tests.end_to_end.one_process.harness import running
+from tests.end_to_end.one_process.harness import running, submit
 
 ROOM_OR_SHARE = {"NotEnoughResources", "Fragmented", "WaitingForQuota"}
 PODS = "/api/v1/namespaces/default/pods"
@@ -48,8 +49,7 @@ def test_what_is_planned_happens(
     tmp_path: Path,
     embedded_server: EmbeddedServer,
 ) -> None:
-    with redis.Redis.from_url(embedded_server.url, protocol=2) as client:
-        client.flushall()
+    flush(embedded_server)
     asyncio.run(_compare(cluster, new, shards, tmp_path, embedded_server.url))
 
 
@@ -59,7 +59,7 @@ async def _compare(
     async with running(url, path, shards=shards) as service:
         await filled(service, cluster)
         plan = await planned(service, *new)
-        await send(service, *new)
+        await submit(service, *new)
         await at_rest(service)
         async with asking(service) as client, client.get(PODS) as answer:
             pods = (await answer.json())["items"]

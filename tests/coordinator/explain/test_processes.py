@@ -13,7 +13,8 @@ from coordinator.supervisor.supervisor import Supervisor
 from laboratory.cli.stack import Sender, until_nodes_are_shared_out
 from laboratory.workloads.bulk_client import BulkClient
 from shared.settings.settings import load_settings
-from tests.coordinator.explain.cluster import Item, job, node
+from tests.builders.objects import Item, a_list
+from tests.coordinator.explain.cluster import job, node
 from tests.coordinator.explain.test_plan import PLANS
 
 pytestmark = pytest.mark.all
@@ -43,7 +44,7 @@ async def test_workers_in_other_processes_answer_and_one_that_is_gone_is_told(
         report = await ask(EXPLAIN)
         assert report["nodes"]["total"] == 1
         assert report["reason"] == "NotEnoughResources"
-        listed = {"apiVersion": "v1", "kind": "List", "items": [job("new", 2, gpus=4)]}
+        listed = a_list(job("new", 2, gpus=4))
         assert (await ask(PLANS, listed))["jobs"][0]["nodes"] == [{"node": "a", "tasks": 2}]
 
         (worker,) = running.worker_pids()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from coordinator.explain.queue_tree import order_of, tree_of
-from tests.coordinator.intake.objects import node
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue, node
 from tests.coordinator.objects.test_kai import GPUS, KAI, member
 from tests.coordinator.objects.world import World, placed
 

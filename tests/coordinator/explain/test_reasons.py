@@ -14,10 +14,11 @@ from shard_worker.dialects.open_session import open_session
 from shared.codec.packed import replace
 from shared.messages.messages import Epoch, Outcome, OutcomeCode
 from shared.messages.reason import HoldReason, Reason
-from shared.model.model import Job, Node, Queue, TaskClass
+from shared.model.model import Job, Queue, TaskClass
 from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import ONE, POLICY, TWO, answer, job, order, placed
+from tests.builders.rows import ONE, TWO, job, node
+from tests.coordinator.order.helpers import POLICY, answer, order, placed
 
 NAMES = ("cpu", "memory", "pods", "nvidia.com/gpu")
 GPU = 3
@@ -28,9 +29,7 @@ FIVE = TaskClass(requests=((CPU, 5000), (PODS, 1)))
 def cluster(*jobs: Job, nodes: int = 2, shards: int = 1, walls: bool = False) -> Coordinator:
     """``nodes`` nodes of 4 cores; classes 0, 1, 3 ask for 1, 2, 5 cores, class 2 for a GPU."""
     core = Coordinator(order(nodes=0, window=16, walls=walls), Dispatcher(shards))
-    items = [
-        Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(nodes)
-    ]
+    items = [node(r) for r in range(nodes)]
     classes = {0: ONE, 1: TWO, 2: FAST, 3: FIVE}
     core.admitted(Changes(classes=classes, nodes=items, jobs=list(jobs)))
     core.repartition()
@@ -45,7 +44,7 @@ def preempting(*, quota: int) -> Coordinator:
     order = Order(open_session(parse_policy(policy)))
     order.put_queue(Queue(qid=0, name="a", capability=((CPU, quota),)))
     core = Coordinator(order, Dispatcher(1))
-    nodes = [Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(2)]
+    nodes = [node(r) for r in range(2)]
     core.admitted(Changes(classes={0: ONE}, nodes=nodes))
     core.repartition()
     core.worker_up(0, Epoch(7, "x"))
@@ -97,7 +96,7 @@ def test_one_task_that_is_larger_than_any_node() -> None:
 def test_the_largest_node_is_measured_anew_when_nodes_change() -> None:
     core = cluster(job(1, cid=3))
     assert judged(core, 1).reason is Reason.EXCEEDS_NODE_CAPACITY
-    large = Node(row=9, name="n9", allocatable=((CPU, 6000), (PODS, 110)))
+    large = node(9, cpus=6)
     core.admitted(Changes(nodes=[large]))
     assert judged(core, 1).reason is Reason.PENDING_EVALUATION
 

@@ -9,20 +9,9 @@ from typing import Any
 
 from coordinator.service.metrics.pending_counts import reasons_in_steps
 from shared.slices import at_once
-from tests.coordinator.explain.cluster import (
-    GPU,
-    Item,
-    asking,
-    explained,
-    gang,
-    job,
-    node,
-    queue,
-    role,
-    send,
-    settled,
-)
-from tests.end_to_end.one_process.harness import Running, running
+from tests.builders.objects import GPU, Item, a_list, hyper_node, queue
+from tests.coordinator.explain.cluster import asking, explained, gang, job, node, role, settled
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 NEAR = """
 actions: "enqueue, allocate, backfill"
@@ -36,17 +25,6 @@ tiers:
   - name: nodeorder
   - name: network-topology-aware
 """
-
-
-def rack(name: str, *nodes: str, tier: int = 1, hyper: bool = False) -> Item:
-    kind = "HyperNode" if hyper else "Node"
-    members = [{"type": kind, "selector": {"exactMatch": {"name": one}}} for one in nodes]
-    return {
-        "apiVersion": "topology.volcano.sh/v1alpha1",
-        "kind": "HyperNode",
-        "metadata": {"name": name},
-        "spec": {"tier": tier, "members": members},
-    }
 
 
 def close(made: Item, tier: int) -> Item:
@@ -83,15 +61,15 @@ async def test_a_gang_that_no_rack_holds_is_told_so_and_what_would_help(
     policy = tmp_path / "policy.yaml"
     policy.write_text(NEAR)
     async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
-        await send(
+        await submit(
             service,
             *[node(f"n{n}", gpus=4) for n in range(4)],
-            rack("r0", "n0", "n1"),
-            rack("r1", "n2", "n3"),
-            rack("row", "r0", "r1", tier=2, hyper=True),
+            hyper_node("r0", "n0", "n1"),
+            hyper_node("r1", "n2", "n3"),
+            hyper_node("row", "r0", "r1", tier=2, kind="HyperNode"),
         )
         await settled(service, bound=0)
-        await send(service, close(job("near", 3, gpus=4), 1))
+        await submit(service, close(job("near", 3, gpus=4), 1))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         explanation = await explained(service, "near")
         everywhere = await words(service, "near")
@@ -122,9 +100,9 @@ async def test_pods_that_keep_apart_are_counted_by_what_keeps_them(
     web["template"]["metadata"] = {"labels": {"app": "web"}}
     async with running(redis_url, tmp_path, shards=1) as service:
         hosts = [node(n, labels={"kubernetes.io/hostname": n}) for n in ("a", "b")]
-        await send(service, *hosts)
+        await submit(service, *hosts)
         await settled(service, bound=0)
-        await send(service, gang("spread", [web], minimum=3))
+        await submit(service, gang("spread", [web], minimum=3))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         explanation = await explained(service, "spread")
         everywhere = await words(service, "spread")
@@ -139,11 +117,11 @@ async def test_a_selector_whose_nodes_are_full_and_one_whose_nodes_are_small(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("fast", gpus=4, labels={"fast": "yes"}), node("slow", gpus=8))
-        await send(service, job("runs", 1, gpus=3, nodeSelector={"fast": "yes"}))
+        await submit(service, node("fast", gpus=4, labels={"fast": "yes"}), node("slow", gpus=8))
+        await submit(service, job("runs", 1, gpus=3, nodeSelector={"fast": "yes"}))
         await settled(service, bound=1)
         for name, gpus in (("full", 2), ("small", 6)):
-            await send(service, job(name, 1, gpus=gpus, nodeSelector={"fast": "yes"}))
+            await submit(service, job(name, 1, gpus=gpus, nodeSelector={"fast": "yes"}))
         core = service.service.core
         await service.until(
             lambda s: all(state.last for state in core.order.jobs.values() if state.info.pending)
@@ -162,9 +140,11 @@ async def test_why_a_pod_is_where_it_is_with_each_plugins_part(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("small", cpu="8"), node("large", cpu="64"), node("other", cpu="4"))
+        await submit(
+            service, node("small", cpu="8"), node("large", cpu="64"), node("other", cpu="4")
+        )
         await settled(service, bound=0)
-        await send(service, job("runs", 1, cpu="2"))
+        await submit(service, job("runs", 1, cpu="2"))
         await settled(service, bound=1)
         explanation = await explained(service, "runs-worker-0", kind="pods")
         whole = await explained(service, "runs")
@@ -185,11 +165,11 @@ async def test_more_quota_is_tried_by_a_session_too(tmp_path: Path, redis_url: s
     policy.write_text(NEAR)
     async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
         lab = queue("lab", capability={GPU: "4"})
-        await send(service, node("a", gpus=8), rack("r0", "a"), lab)
+        await submit(service, node("a", gpus=8), hyper_node("r0", "a"), lab)
         await settled(service, bound=0)
-        await send(service, close(job("runs", 3, gpus=1, queue="lab"), 1))
+        await submit(service, close(job("runs", 3, gpus=1, queue="lab"), 1))
         await settled(service, bound=3)
-        await send(service, close(job("more", 2, gpus=1, queue="lab"), 1))
+        await submit(service, close(job("more", 2, gpus=1, queue="lab"), 1))
         explanation = await explained(service, "more")
     assert explanation["reason"] == "WaitingForQuota"
     assert explanation["if"][0] == {
@@ -216,11 +196,11 @@ async def test_a_plan_asks_a_session_about_what_sessions_place(
     db["template"]["metadata"] = {"labels": {"app": "db"}}
     nothing = gang("nothing", [role("worker", 1, {})], minimum=1)
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("a", labels={"kubernetes.io/hostname": "a"}))
+        await submit(service, node("a", labels={"kubernetes.io/hostname": "a"}))
         await settled(service, bound=0)
         before = service.service.core.order.spanning.any
         empty = await planned(service, beside)
-        await send(service, gang("db", [db], minimum=1))
+        await submit(service, gang("db", [db], minimum=1))
         await settled(service, bound=1)
         full = await planned(service, beside)
         best_effort = await planned(service, nothing)
@@ -232,10 +212,9 @@ async def test_a_plan_asks_a_session_about_what_sessions_place(
 
 
 async def planned(service: Running, item: Item) -> Item:
-    body = {"apiVersion": "v1", "kind": "List", "items": [item]}
     async with (
         asking(service) as client,
-        client.post("/apis/quadrant.dev/v1alpha1/plans", json=body) as answer,
+        client.post("/apis/quadrant.dev/v1alpha1/plans", json=a_list(item)) as answer,
     ):
         result: Item = await answer.json()
         assert answer.status == 200, result
@@ -249,9 +228,9 @@ async def test_a_pod_that_asks_for_nothing_is_explained_by_backfill(
     policy = tmp_path / "policy.yaml"
     policy.write_text(NEAR)
     async with running(redis_url, tmp_path, shards=1, policy=policy) as service:
-        await send(service, node("a", unschedulable=True))
+        await submit(service, node("a", unschedulable=True))
         await settled(service, bound=0)
-        await send(service, gang("nothing", [role("worker", 1, {})], minimum=1))
+        await submit(service, gang("nothing", [role("worker", 1, {})], minimum=1))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         explanation = await explained(service, "nothing")
         everywhere = await words(service, "nothing")

@@ -16,11 +16,12 @@ from shared.codec.packed import replace
 from shared.messages import skips
 from shared.messages.messages import Epoch, OutcomeCode
 from shared.messages.reason import Reason
-from shared.model.model import Job, Node, Queue, TaskClass
+from shared.model.model import Job, Queue, TaskClass
 from shared.policy.dialect import parse_policy
 from shared.slices import at_once
 from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import ONE, TWO, answer, job
+from tests.builders.rows import ONE, TWO, job, node
+from tests.coordinator.order.helpers import answer
 from tests.deploy.rendered import ROOT
 
 NAMES = ("cpu", "memory", "pods", "nvidia.com/gpu")
@@ -35,7 +36,7 @@ def cluster(
     policy = {"actions": actions, "tiers": [{"plugins": [{"name": name} for name in plugins]}]}
     order = Order(open_session(parse_policy(policy)), window=16)
     core = Coordinator(order, Dispatcher(1))
-    nodes = [Node(row=r, name=f"n{r}", allocatable=((CPU, 4000), (PODS, 110))) for r in range(2)]
+    nodes = [node(r) for r in range(2)]
     queues = [Queue(qid=0, name="a", **queue)]  # type: ignore[arg-type]
     classes = {0: ONE, 1: TWO, 2: NOTHING}
     core.admitted(Changes(queues=queues, classes=classes, nodes=nodes, jobs=list(jobs)))

@@ -10,13 +10,13 @@ import pytest
 
 from coordinator.cli.scheduling.explain_text import explanation
 from coordinator.explain.job_story import story_of
-from tests.coordinator.explain.cluster import job, node, send, settled
+from tests.builders.objects import job as written
+from tests.builders.objects import node as machine
+from tests.builders.objects import task
+from tests.coordinator.explain.cluster import job, node, settled
 from tests.coordinator.explain.test_commands import Shell, plain_terminal
-from tests.coordinator.intake.objects import job as written
-from tests.coordinator.intake.objects import node as machine
-from tests.coordinator.intake.objects import task
 from tests.coordinator.objects.world import World, infeasible
-from tests.end_to_end.one_process.harness import running
+from tests.end_to_end.one_process.harness import running, submit
 
 __all__ = ["plain_terminal"]
 
@@ -26,8 +26,8 @@ async def test_a_job_is_told_from_its_submission_to_its_end(
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
         shell = Shell(service, capsys)
-        await send(service, node("a", gpus=2))
-        await send(service, job("runs", 2, gpus=1))
+        await submit(service, node("a", gpus=2))
+        await submit(service, job("runs", 2, gpus=1))
         await settled(service, bound=2)
         code, text, _ = await shell.type("story", "job", "default/runs")
         pod_code, pod, _ = await shell.type("story", "pod", "runs-worker-1")

@@ -12,8 +12,9 @@ import pytest
 from coordinator.cli.scheduling.trace import lines
 from coordinator.explain.job_trace import MOST_TRACES
 from laboratory.cli.app import run
-from tests.coordinator.explain.cluster import GPU, asking, job, node, queue, send, settled
-from tests.end_to_end.one_process.harness import Running, running
+from tests.builders.objects import GPU, queue
+from tests.coordinator.explain.cluster import asking, job, node, settled
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 Step = dict[str, Any]
 ROOT = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
@@ -45,13 +46,13 @@ async def test_a_flat_turn_is_told_from_the_queue_to_the_commit(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=2, mode="soft") as service:
-        await send(service, node("a", gpus=8), node("b", gpus=8), node("c"))
+        await submit(service, node("a", gpus=8), node("b", gpus=8), node("c"))
         await settled(service, bound=0)
-        await send(service, job("wide", 3, gpus=5))
+        await submit(service, job("wide", 3, gpus=5))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         trace = asyncio.create_task(traced(service, "wide", turns=1, timeoutSeconds=30))
         await until_traced(service)
-        await send(service, node("d", gpus=8))
+        await submit(service, node("d", gpus=8))
         steps = await trace
         traced_jobs = set(service.service.core.order.traced)
     waits, *_ = of(steps, "job")
@@ -83,16 +84,16 @@ async def test_a_turn_that_finds_nothing_says_why_it_was_discarded(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("a", gpus=8))
+        await submit(service, node("a", gpus=8))
         await settled(service, bound=0)
-        await send(service, job("first", 1, gpus=6))
+        await submit(service, job("first", 1, gpus=6))
         await settled(service, bound=1)
-        await send(service, job("wide", 2, gpus=2))
+        await submit(service, job("wide", 2, gpus=2))
         await service.until(lambda s: s["pending_reasons"].get("NotEnoughResources") == 1)
         trace = asyncio.create_task(traced(service, "wide", turns=1, timeoutSeconds=30))
         await until_traced(service)
         # Enough in all, and in no place: worth a turn, which finds that out.
-        await send(service, node("b", gpus=1), node("c", gpus=1))
+        await submit(service, node("b", gpus=1), node("c", gpus=1))
         steps = await trace
     (placement,) = of(steps, "placement")
     assert placement["message"].startswith("discarded")
@@ -104,11 +105,11 @@ async def test_a_queue_that_is_skipped_is_told_with_the_plugin(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("a", gpus=8), queue("small", capability={"cpu": "4", GPU: "1"}))
+        await submit(service, node("a", gpus=8), queue("small", capability={"cpu": "4", GPU: "1"}))
         await settled(service, bound=0)
-        await send(service, job("holds", 1, gpus=1, queue="small"))
+        await submit(service, job("holds", 1, gpus=1, queue="small"))
         await settled(service, bound=1)
-        await send(service, job("more", 1, gpus=1, queue="small"))
+        await submit(service, job("more", 1, gpus=1, queue="small"))
         await service.until(lambda s: s["pending_reasons"].get("WaitingForQuota", 0) == 1)
         steps = await traced(service, "more", timeoutSeconds=1)
     assert any("small" in step["message"] for step in of(steps, "queue")), steps
@@ -119,7 +120,7 @@ async def test_a_queue_that_is_skipped_is_told_with_the_plugin(
 
 async def test_what_cannot_be_traced_is_refused(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("a", gpus=1), job("waits", 1, gpus=2), job("runs", 1, gpus=1))
+        await submit(service, node("a", gpus=1), job("waits", 1, gpus=2), job("runs", 1, gpus=1))
         await settled(service, bound=1)
         ended = await traced(service, "runs")
         assert ended == [{"stage": "end", "message": "nothing of it is left to place"}]
@@ -142,7 +143,7 @@ async def test_the_command_shows_lines_and_json(
     tmp_path: Path, redis_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, node("a", gpus=1), job("waits", 1, gpus=2))
+        await submit(service, node("a", gpus=1), job("waits", 1, gpus=2))
         await service.until(lambda s: s["jobs"].get("total", 1) > 0)
 
         async def typed(*words: str) -> tuple[int, str, str]:

@@ -15,8 +15,7 @@ from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from shared.ledger.entries.intake_batch import DropJob, PurgeJob
 from shared.records.specs import GONE_NODE_KEY, decode_class
-from tests.coordinator.intake.bench import Bench, members, same, state
-from tests.coordinator.intake.objects import (
+from tests.builders.objects import (
     EVERY_KIND,
     container,
     hyper_node,
@@ -28,6 +27,7 @@ from tests.coordinator.intake.objects import (
     queue,
     task,
 )
+from tests.coordinator.intake.bench import Bench, members, same, state
 
 # --- the same and another ---------------------------------------------------------------------
 

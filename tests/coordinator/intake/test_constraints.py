@@ -11,16 +11,8 @@ from shared.manifests.kubernetes.objects import PodManifest
 from shared.manifests.parse import parse
 from shared.manifests.volcano.objects import JobManifest
 from shared.model.constraints import Constraints, PodTerm, Requirement, Spread
+from tests.builders.objects import container, job, node, pod, pod_group, priority_class, task
 from tests.coordinator.intake.bench import Bench
-from tests.coordinator.intake.objects import (
-    container,
-    job,
-    node,
-    pod,
-    pod_group,
-    priority_class,
-    task,
-)
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

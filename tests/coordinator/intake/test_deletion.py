@@ -10,8 +10,7 @@ from coordinator.intake.admission.pod_names import owner_of
 from coordinator.intake.documents.document import Key
 from shared.ledger.entries.intake_batch import DropJob, DropQueue, PurgeJob
 from shared.records.specs import GONE_NODE_KEY
-from tests.coordinator.intake.bench import Bench, put_jobs, same, state
-from tests.coordinator.intake.objects import (
+from tests.builders.objects import (
     EVERY_KIND,
     hyper_node,
     job,
@@ -22,6 +21,7 @@ from tests.coordinator.intake.objects import (
     queue,
     task,
 )
+from tests.coordinator.intake.bench import Bench, put_jobs, same, state
 
 
 def refusal(bench: Bench, kind: str, name: str) -> tuple[str, str]:

@@ -9,8 +9,8 @@ from shared.ledger.entries.intake_batch import DropNode, PutNode
 from shared.model.named_devices import DEVICES
 from shared.model.node_devices import GPU_MEMORY, GPU_NUMBER, REGISTER
 from shared.units.things import Things
+from tests.builders.objects import node
 from tests.coordinator.intake.bench import Bench
-from tests.coordinator.intake.objects import node
 
 NONE = (0, 0, 0)
 

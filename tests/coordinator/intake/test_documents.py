@@ -11,8 +11,8 @@ from coordinator.intake.documents.document import Document, Key
 from shared.ledger.entries.intake_batch import PutObject
 from shared.model.constraints import Requirement
 from shared.model.storage import Budget
+from tests.builders.objects import EVERY_KIND, container, job, node, pod, pod_group, queue
 from tests.coordinator.intake.bench import Bench, same, state
-from tests.coordinator.intake.objects import EVERY_KIND, container, job, node, pod, pod_group, queue
 
 POD = Key("Pod", "ns", "p")
 NAMESPACED = ("Pod", "PodGroup", "Job")

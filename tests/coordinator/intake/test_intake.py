@@ -8,8 +8,7 @@ from shared.ledger.entries.stored import ThingAsk
 from shared.messages.messages import Group
 from shared.model.model import TaskClass
 from shared.records.specs import decode_queue
-from tests.coordinator.intake.bench import BEST_EFFORT, Bench, members, put_jobs
-from tests.coordinator.intake.objects import (
+from tests.builders.objects import (
     EVERY_KIND,
     container,
     job,
@@ -20,6 +19,7 @@ from tests.coordinator.intake.objects import (
     queue,
     task,
 )
+from tests.coordinator.intake.bench import BEST_EFFORT, Bench, members, put_jobs
 
 # --- numbers ----------------------------------------------------------------------------------
 

@@ -13,31 +13,10 @@ from shared.model.kai import KaiPodGroup, KaiQueue, KaiTopology
 from shared.model.model import Job
 from shared.policy.model import Dialect
 from shared.units.queue_slots import GPU_SHARE, NON_PREEMPTIBLE
-from tests.coordinator.intake.objects import pod, pod_group
+from tests.builders.objects import kai_group, kai_queue, pod, pod_group
+from tests.builders.objects import queue as volcano_queue
 
-FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 NOW = 1000.0
-
-
-def kai_queue(name: str, parent: str = "", **resources: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {
-            "resources": {"cpu": FREE, "memory": FREE, "gpu": FREE} | resources,
-            **({"parentQueue": parent} if parent else {}),
-        },
-    }
-
-
-def kai_group(name: str, queue: str = "team", **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "scheduling.run.ai/v2alpha2",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"queue": queue, **spec},
-    }
 
 
 TOPOLOGY = {
@@ -76,8 +55,7 @@ def test_they_are_stored_and_not_looked_at() -> None:
 
 def test_they_do_not_meet_volcanos_of_the_same_name() -> None:
     intake = Intake()
-    volcano = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
-    admitted(intake, kai_queue("team"), volcano | {"metadata": {"name": "team"}, "spec": {}})
+    admitted(intake, kai_queue("team"), volcano_queue("team"))
     assert {Key("Queue", "", "team"), Key("KaiQueue", "", "team")} <= intake.documents.keys()
     assert intake.remove("KaiQueue", "", "team", NOW).accepted == 1
     assert "team" in intake.registry.queues

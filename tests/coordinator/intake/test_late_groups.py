@@ -12,8 +12,8 @@ from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import GROUP_WAIT_SECONDS, Intake
 from shared.ledger.entries.intake_batch import DropJob, PurgeJob
 from shared.manifests.fields.metadata import group_deadline, late_group
+from tests.builders.objects import container, pod, pod_group, queue
 from tests.coordinator.intake.bench import BEST_EFFORT, Bench, members, same, state
-from tests.coordinator.intake.objects import container, pod, pod_group, queue
 
 
 def test_the_move_ends_the_job_of_one_and_adds_a_member(bench: Bench) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from coordinator.intake.intake import Intake
 from coordinator.intake.pending_limit import COUNT_SECONDS, MOST_TASKS, TOO_MANY, PendingBound
 from coordinator.intake.queue_of import OTHERS, lane_of, queue_of
-from tests.coordinator.api.auth.objects import group, job, node, pod, queue
+from tests.builders.objects import node, queue
+from tests.coordinator.api.auth.objects import group, job, pod
 
 
 @dataclass

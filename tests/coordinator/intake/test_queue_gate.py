@@ -7,8 +7,8 @@ from typing import Any
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
 from shard_worker.session_model.queue_totals import QUEUE_GATE, opens_gate, reserves
+from tests.builders.objects import job, pod, pod_group, task
 from tests.coordinator.intake.bench import Bench
-from tests.coordinator.intake.objects import job, pod, pod_group, task
 
 GATE, OTHER = {"name": QUEUE_GATE}, {"name": "mine"}
 

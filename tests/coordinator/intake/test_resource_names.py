@@ -18,8 +18,8 @@ from shared.ledger.entries.intake_batch import Observe
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 from shared.units.slots import BASE, MOST_ASKED, MOST_RESOURCES, Slots
+from tests.builders.objects import container, job, node, pod, pod_group, queue, task
 from tests.coordinator.intake.bench import Bench, same, state
-from tests.coordinator.intake.objects import container, job, node, pod, pod_group, queue, task
 
 OTHER = "example.com/"
 

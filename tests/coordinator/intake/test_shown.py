@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.messages.messages import TaskState
-from tests.coordinator.intake.objects import EVERY_KIND, node, pod, pod_group, queue
+from tests.builders.objects import EVERY_KIND, node, pod, pod_group, queue
 from tests.coordinator.objects.world import World
 
 CLOSED = queue("closed", state="Closed")

@@ -13,8 +13,8 @@ from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Verdict
+from tests.builders.objects import EVERY_KIND, node, pod, pod_group, queue
 from tests.coordinator.intake.bench import BEST_EFFORT, kept_documents, same, state
-from tests.coordinator.intake.objects import EVERY_KIND, node, pod, pod_group, queue
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(100)]
 

@@ -18,8 +18,7 @@ from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, StatusBatch, StatusItem, TaskState
-from tests.coordinator.intake.bench import BEST_EFFORT, kept_documents, same, state
-from tests.coordinator.intake.objects import (
+from tests.builders.objects import (
     hyper_node,
     job,
     node,
@@ -29,6 +28,7 @@ from tests.coordinator.intake.objects import (
     queue,
     task,
 )
+from tests.coordinator.intake.bench import BEST_EFFORT, kept_documents, same, state
 from tests.examples import examples
 
 

@@ -13,8 +13,7 @@ from coordinator.intake.admission.journal import Journal, JournaledDict, Journal
 from coordinator.intake.admission.registry import Registry, unpack_task
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
-from tests.coordinator.intake.bench import same, state
-from tests.coordinator.intake.objects import (
+from tests.builders.objects import (
     EVERY_KIND,
     hyper_node,
     job,
@@ -25,6 +24,7 @@ from tests.coordinator.intake.objects import (
     queue,
     task,
 )
+from tests.coordinator.intake.bench import same, state
 from tests.examples import examples
 
 STEPS = 60

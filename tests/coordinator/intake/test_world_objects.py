@@ -19,8 +19,8 @@ from shared.model.constraints import Requirement
 from shared.model.model import NodeGroupAffinity
 from shared.model.topology import HyperNode, Member, SubGroupPolicy, Topology
 from shared.records.specs import OBJECT_KEYS, decode_object, encode_object, object_key
+from tests.builders.objects import EVERY_KIND, hyper_node, node, pod, pod_group, queue
 from tests.coordinator.intake.bench import Bench, same, state
-from tests.coordinator.intake.objects import EVERY_KIND, hyper_node, node, pod, pod_group, queue
 from tests.coordinator.intake.world_objects import WORLD, made
 
 WRITTEN = [written for written, _ in WORLD.values()]

@@ -23,8 +23,8 @@ from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerFault
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 from shared.manifests.fields.metadata import QUEUE_NAME
+from tests.builders.objects import EVERY_KIND, job, node, pod, pod_group, queue
 from tests.coordinator.intake.bench import same, state
-from tests.coordinator.intake.objects import EVERY_KIND, job, node, pod, pod_group, queue
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(100)]
 POD, JOB = Key("Pod", "ns", "p"), Key("Job", "ns", "j")

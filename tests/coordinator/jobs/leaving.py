@@ -8,19 +8,17 @@ from coordinator.dispatch.instructions import Instruction, Purge, Stop
 from coordinator.intake.changes import Changes
 from shared.ledger.entries.stored import JobRecord, TaskRecord
 from shared.messages.messages import Epoch, Group, StatusItem, TaskState, Turn
-from shared.model.model import Job, Node
-from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import ONE, order, placed
+from shared.model.model import Job
+from shared.units.slots import CPU
+from tests.builders.rows import ONE, node
+from tests.coordinator.order.helpers import order, placed
 
 PENDING, BINDING, BOUND, RUNNING, RELEASING, SUCCEEDED, FAILED, LOST = TaskState
 
 
 def coordinator(*jobs: Job, nodes: int = 1, cpus: int = 4) -> Coordinator:
     core = Coordinator(order(nodes=0, window=16, queues=("a", "b")), Dispatcher(1))
-    offered = [
-        Node(row=r, name=f"n{r}", allocatable=((CPU, 1000 * cpus), (PODS, 110)))
-        for r in range(nodes)
-    ]
+    offered = [node(r, cpus=cpus) for r in range(nodes)]
     core.admitted(Changes(classes={0: ONE}, nodes=offered, jobs=list(jobs)))
     core.repartition()
     core.worker_up(0, Epoch(1, "x"))

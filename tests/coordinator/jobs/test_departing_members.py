@@ -9,6 +9,7 @@ from coordinator.intake.changes import Changes
 from coordinator.jobs.state import SchedulingStatus
 from shared.codec.packed import replace
 from shared.messages.messages import Epoch, StatusItem
+from tests.builders.rows import job
 from tests.coordinator.jobs.leaving import (
     FAILED,
     PENDING,
@@ -24,7 +25,7 @@ from tests.coordinator.jobs.leaving import (
     stop_of,
     stopped,
 )
-from tests.coordinator.order.helpers import job, placed
+from tests.coordinator.order.helpers import placed
 
 
 def delete_members(core: Coordinator, jid: int, *tasks: int) -> None:

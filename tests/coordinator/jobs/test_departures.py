@@ -17,6 +17,7 @@ from shared.messages.messages import OutcomeCode, StatusItem, TaskState
 from shared.model.model import Queue
 from shared.model.topology import HyperNode
 from shared.units.slots import CPU
+from tests.builders.rows import ONE, job
 from tests.coordinator.jobs.leaving import (
     BINDING,
     BOUND,
@@ -37,7 +38,7 @@ from tests.coordinator.jobs.leaving import (
     stopped,
     truth,
 )
-from tests.coordinator.order.helpers import ONE, answer, job, placed
+from tests.coordinator.order.helpers import answer, placed
 
 # --- jobs -----------------------------------------------------------------------------------------
 

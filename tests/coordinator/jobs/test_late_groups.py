@@ -11,8 +11,9 @@ from shared.manifests.fields.metadata import GROUP_DEADLINE, LATE_GROUP
 from shared.messages.messages import Outcome, OutcomeCode
 from shared.messages.reason import Reason
 from shared.model.model import Job
+from tests.builders.rows import job
 from tests.coordinator.jobs.leaving import BOUND, PENDING, coordinator, opened, record, step
-from tests.coordinator.order.helpers import job, placed
+from tests.coordinator.order.helpers import placed
 
 LONE, GANG = 1, 2
 

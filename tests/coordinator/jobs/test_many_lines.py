@@ -19,7 +19,8 @@ from shared.messages.messages import Outcome, OutcomeCode, TaskState, Turn
 from shared.model.model import Node, Queue, Requests, TaskClass
 from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU, MEMORY, PODS
-from tests.coordinator.order.helpers import answer, job, placed, turns
+from tests.builders.rows import job
+from tests.coordinator.order.helpers import answer, placed, turns
 from tests.examples import examples
 
 GPU = 7

@@ -18,8 +18,9 @@ from shared.model.model import Role
 from shared.model.node_pool import NodePool
 from shared.slices import at_once
 from shared.units.slots import BASE
+from tests.builders.rows import job
 from tests.coordinator.core.test_core import coordinator, sends
-from tests.coordinator.order.helpers import answer, job, order, placed, turns
+from tests.coordinator.order.helpers import answer, order, placed, turns
 
 
 def refuse_bind(o: Order, turn: Turn, *, now: float) -> None:

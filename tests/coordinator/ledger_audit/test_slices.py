@@ -21,10 +21,10 @@ from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import StatusItem, TaskState, Verdict
 from shared.model.model import Role
+from tests.conftest import flush
 from tests.coordinator.ledger_audit.damage import acknowledge, job_of, node_off
 from tests.coordinator.ledger_audit.test_repair import repair
 from tests.examples import THOROUGH
-from tests.shared.ledger.conftest import flush
 from tests.shared.ledger.support import SMALL, Desk, cluster, node, run, statement
 
 NODES, TASKS_A_JOB, EACH = 20_000 if THOROUGH else 5_000, 200, 7

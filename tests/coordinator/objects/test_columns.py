@@ -10,7 +10,7 @@ from coordinator.objects.columns import COLUMNS
 from shared.messages.messages import TaskState
 from shared.units.quantity import amount
 from shared.units.times import moment, rfc3339, span
-from tests.coordinator.intake.objects import job, node, pod, pod_group, priority_class, queue, task
+from tests.builders.objects import job, node, pod, pod_group, priority_class, queue, task
 from tests.coordinator.objects.world import KIND, World, placed
 
 

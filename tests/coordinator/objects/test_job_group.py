@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.manifests.volcano.gangs import read_pod_group
-from tests.coordinator.intake.objects import job, task
+from tests.builders.objects import job, task
 from tests.coordinator.objects.world import World
 
 

@@ -10,8 +10,8 @@ from coordinator.controllers.group_stamps import GroupStamps, write_stamps
 from coordinator.order.stale_gangs import StaleGangs
 from shared.manifests.kai.groups import LAST_EVICTION, LAST_START, STALE_SINCE
 from shared.messages.messages import Outcome, OutcomeCode, StatusItem, TaskState, Turn
-from tests.coordinator.intake.objects import node, pod, pod_group, queue
-from tests.coordinator.intake.test_kai_objects import TOPOLOGY, kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue, node, pod, pod_group, queue
+from tests.coordinator.intake.test_kai_objects import TOPOLOGY
 from tests.coordinator.objects.world import KIND, World
 from tests.coordinator.order.helpers import POLICY
 

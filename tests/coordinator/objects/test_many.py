@@ -15,7 +15,7 @@ from coordinator.intake.documents.index import Keys, KindIndex, Record
 from coordinator.intake.documents.kinds import POD
 from coordinator.objects.entries import JobPodEntry
 from shared.slices import at_once
-from tests.coordinator.intake.objects import job, node, pod, task
+from tests.builders.objects import job, node, pod, task
 from tests.coordinator.objects.steps import longest_step
 from tests.coordinator.objects.world import KIND, World, infeasible
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shared.messages.messages import TaskState
-from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
+from tests.builders.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import World
 
 GATE = [{"name": "mine"}]

@@ -6,28 +6,17 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from coordinator.intake.documents.document import Key
 from coordinator.objects.store import EPOCH_BITS
 from coordinator.objects.watchers import WatchExpired
 from shared.slices import at_once
-from tests.coordinator.intake.objects import job, node, pod, queue, task
+from tests.builders.objects import job, node, pod, queue, task
 from tests.coordinator.objects.world import KIND
-from tests.end_to_end.one_process.harness import Running, running
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 LISTS = "/apis/quadrant.dev/v1alpha1/lists"
-
-
-async def submit(service: Running, *items: dict[str, Any]) -> None:
-    body = {"apiVersion": "v1", "kind": "List", "items": [*items]}
-    async with (
-        aiohttp.ClientSession() as client,
-        client.post(service.url + LISTS, json=body) as answer,
-    ):
-        assert answer.status == 200, await answer.text()
-        assert not (await answer.json())["refused"]
 
 
 def lasting(item: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from coordinator.objects.store import PAGE_BYTES
 from coordinator.objects.watchers import WatchExpired
 from shared.messages.messages import TaskState
 from shared.slices import at_once
-from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
+from tests.builders.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import BASE, KIND, World
 
 ENQUEUE = {

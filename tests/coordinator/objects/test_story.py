@@ -8,7 +8,7 @@ from coordinator.core.observer import EventReason
 from coordinator.objects import recorder, timeline
 from shared.codec.packed import replace
 from shared.messages.messages import Outcome, TaskState, Turn
-from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
+from tests.builders.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import KIND, World, infeasible, nominated, placed
 
 

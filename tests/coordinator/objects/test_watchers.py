@@ -14,7 +14,7 @@ from coordinator.objects import changes
 from coordinator.objects.watchers import WatchExpired
 from shared.messages.messages import HOLDING, TaskState
 from shared.slices import Steps, at_once
-from tests.coordinator.intake.objects import job, node, pod, pod_group, queue, task
+from tests.builders.objects import job, node, pod, pod_group, queue, task
 from tests.coordinator.objects.world import KIND, World, infeasible, nominated, placed
 
 FOLLOWED = ("Pod", "PodGroup", "Job", "Node", "Queue", "Namespace")

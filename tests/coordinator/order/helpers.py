@@ -6,10 +6,10 @@ from typing import Any
 
 from coordinator.order.order import Order
 from shard_worker.dialects.open_session import open_session
-from shared.messages.messages import ALLOCATE, Group, Outcome, OutcomeCode, Placement, Turn
-from shared.model.model import Job, Node, Queue, Role, TaskClass
+from shared.messages.messages import ALLOCATE, Outcome, OutcomeCode, Placement, Turn
+from shared.model.model import Queue
 from shared.policy.dialect import parse_policy
-from shared.units.slots import CPU, PODS
+from tests.builders.rows import ONE, TWO, node
 
 POLICY = {
     "actions": "allocate",
@@ -18,9 +18,6 @@ POLICY = {
         {"plugins": [{"name": "drf"}, {"name": "proportion"}]},
     ],
 }
-
-ONE = TaskClass(requests=((CPU, 1000), (PODS, 1)))
-TWO = TaskClass(requests=((CPU, 2000), (PODS, 1)))
 
 
 def order(
@@ -32,34 +29,8 @@ def order(
     for qid, name in enumerate(queues):
         new_order.put_queue(Queue(qid=qid, name=name))
     for row in range(nodes):
-        new_order.accounts.put_node(
-            Node(row=row, name=f"n{row}", allocatable=((CPU, 1000 * cpus), (PODS, 110)))
-        )
+        new_order.accounts.put_node(node(row, cpus=cpus))
     return new_order
-
-
-def job(
-    jid: int,
-    *,
-    count: int = 1,
-    minimum: int | None = None,
-    queue: str = "a",
-    cid: int = 0,
-    priority: int = 0,
-    created: float = 0.0,
-) -> Job:
-    return Job(
-        jid=jid,
-        namespace="ns",
-        name=f"j{jid}",
-        kind="Job",
-        uid=f"u{jid}",
-        queue=queue,
-        created=created,
-        priority=priority,
-        groups=(Group(parent=-1, minimum=count if minimum is None else minimum),),
-        roles=(Role(name="worker", cid=cid, first=0, count=count),),
-    )
 
 
 def turns(order: Order, now: float = 0.0) -> list[Turn]:

@@ -14,7 +14,8 @@ from shard_worker.dialects.open_session import open_session
 from shard_worker.framework.session import Session
 from shared.messages.messages import OutcomeCode, TaskState
 from shared.policy.dialect import parse_policy
-from tests.coordinator.order.helpers import answer, job, order, placed, turns
+from tests.builders.rows import job
+from tests.coordinator.order.helpers import answer, order, placed, turns
 
 
 def session(*plugins: str) -> Session:

@@ -6,7 +6,8 @@ from coordinator.order.order import Order
 from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, Turn
 from shared.model.model import Role
-from tests.coordinator.order.helpers import answer, job, placed, turns
+from tests.builders.rows import job
+from tests.coordinator.order.helpers import answer, placed, turns
 from tests.coordinator.order.test_sessions import WEB, contending
 
 STEPS = 40

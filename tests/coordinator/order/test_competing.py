@@ -10,7 +10,8 @@ from shared.messages.messages import NOBODY
 from shared.model.constraints import Constraints
 from shared.model.model import Job, Role, TaskClass
 from shared.model.storage import StorageClass, Volume, VolumeClaim
-from tests.coordinator.order.helpers import job, order
+from tests.builders.rows import job
+from tests.coordinator.order.helpers import order
 
 PLAIN = TaskClass(((0, 1000), (2, 1)))
 

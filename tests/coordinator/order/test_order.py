@@ -11,7 +11,8 @@ from shared.codec.packed import replace
 from shared.messages.messages import OutcomeCode, TaskState
 from shared.model.model import Queue, TaskClass
 from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import answer, job, order, placed, turns
+from tests.builders.rows import job
+from tests.coordinator.order.helpers import answer, order, placed, turns
 
 
 def test_with_window_one_the_next_turn_waits_for_the_outcome() -> None:

@@ -17,7 +17,8 @@ from shared.messages.reason import Reason
 from shared.model.model import Job
 from shared.policy.dialect import parse_policy
 from shared.units.slots import CPU
-from tests.coordinator.order.helpers import job, order
+from tests.builders.rows import job
+from tests.coordinator.order.helpers import order
 from tests.shard_worker.framework.installed import frail_policy, install_frail
 
 pytestmark = pytest.mark.usefixtures("_frail")

@@ -6,10 +6,11 @@ from __future__ import annotations
 from coordinator.order.order import Order
 from shard_worker.dialects.open_session import open_session
 from shared.messages.messages import OutcomeCode
-from shared.model.model import Node, Queue
+from shared.model.model import Queue
 from shared.policy.dialect import parse_policy
-from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import ONE, answer, job, placed
+from shared.units.slots import CPU
+from tests.builders.rows import ONE, job, node
+from tests.coordinator.order.helpers import answer, placed
 from tests.coordinator.order.helpers import turns as turns_of
 from tests.coordinator.order.test_sessions import contending, labelled
 
@@ -22,7 +23,7 @@ def order(*queues: Queue, hierarchy: bool = False, **flags: bool) -> Order:
     new_order.accounts.classes[0] = ONE
     for queue in queues:
         new_order.put_queue(queue)
-    new_order.accounts.put_node(Node(row=0, name="n", allocatable=((CPU, 16000), (PODS, 110))))
+    new_order.accounts.put_node(node(0, cpus=16))
     return new_order
 
 

@@ -19,7 +19,8 @@ from shared.model.topology import Topology
 from shared.policy.dialect import parse_policy
 from shared.records.specs_jobs import decode_job
 from shared.units.slots import CPU, PODS
-from tests.coordinator.order.helpers import POLICY, answer, job, order, placed, turns
+from tests.builders.rows import job
+from tests.coordinator.order.helpers import POLICY, answer, order, placed, turns
 
 APP = (Requirement("app", "In", ("web",)),)
 APART = Constraints(pod_terms=(PodTerm("kubernetes.io/hostname", APP, anti=True),))

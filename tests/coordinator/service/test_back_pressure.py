@@ -17,8 +17,10 @@ from coordinator.intake.writer import BATCH_REQUESTS, QUEUE_REQUESTS
 from coordinator.service.bind_loop import CALLS, ENTRIES
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.redis.client import RedisLedger
+from tests.builders.objects import a_list
+from tests.coordinator.controllers.support import submit
 from tests.end_to_end.one_process.harness import PATIENCE, running
-from tests.end_to_end.one_process.test_deletion import job, submit, tasks
+from tests.end_to_end.one_process.test_deletion import job, tasks
 from tests.end_to_end.one_process.test_reconcile import node
 
 FLOOD = 4 * QUEUE_REQUESTS
@@ -86,7 +88,7 @@ async def test_who_asks_while_the_ledger_stands_still_is_turned_away_and_told_wh
         lists = f"{service.url}/apis/quadrant.dev/v1alpha1/lists"
 
         async def ask(number: int) -> tuple[int, str]:
-            body = {"apiVersion": "v1", "kind": "List", "items": [job(f"j{number}", 1)]}
+            body = a_list(job(f"j{number}", 1))
             async with http.post(lists, json=body) as answer:
                 if answer.status == 429:
                     assert float(answer.headers["Retry-After"]) > 0

@@ -16,6 +16,7 @@ from shared.ledger.redis.access import Access
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.identity import LedgerIdentityNote, expected, note, path_of
 from shared.ledger.redis.server import EmbeddedServer
+from tests.conftest import flush
 from tests.shared.ledger.support import Desk, cluster
 
 
@@ -28,11 +29,6 @@ async def url(embedded_server: EmbeddedServer, tmp_path: Path) -> AsyncIterator[
     note(path_of(tmp_path), LedgerIdentityNote(ledger.cluster, ledger.newest))
     await ledger.close()
     yield embedded_server.url
-
-
-def flush(url: str) -> None:
-    with redis.Redis.from_url(url, protocol=2) as server:
-        server.flushall()
 
 
 async def begun(url: str, data_dir: Path, cluster_id: str = "") -> LedgerIdentityNote:

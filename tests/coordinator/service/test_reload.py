@@ -16,13 +16,12 @@ from structlog.typing import EventDict
 from coordinator.service import service
 from coordinator.service.policy_watch import PolicyFollower
 from coordinator.service.worker_lifecycle import WorkerTimes
-from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.server import EmbeddedServer
 from shared.policy.file import ACCEPTED_FILE
 from shared.settings.settings import SettingsError, load_settings
-from tests.coordinator.intake.objects import node, pod
-from tests.end_to_end.one_process.harness import Running, running
-from tests.shared.ledger.conftest import flush
+from tests.builders.objects import node, pod
+from tests.conftest import flush
+from tests.end_to_end.one_process.harness import running, submit
 
 STRICT = "actions: allocate\ntiers: [{plugins: [{name: gang}, {name: predicates}]}]\n"
 LAX = "actions: allocate\ntiers: [{plugins: [{name: gang}]}]\n"
@@ -204,12 +203,6 @@ def bound(count: int) -> Callable[[dict[str, Any]], bool]:
 
 def change(file: Path, text: str) -> None:
     file.write_text(text)
-
-
-async def submit(parts: Running, *items: dict[str, Any]) -> None:
-    async with BulkClient(parts.url) as api:
-        reply = await api.submit(orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
-    assert not reply.refused
 
 
 async def test_waiting_jobs_go_by_the_new_policy_and_then_by_the_next(

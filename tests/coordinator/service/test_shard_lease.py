@@ -15,7 +15,7 @@ from shared.ledger.redis.access import Access
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Epoch
-from tests.shared.ledger.conftest import flush
+from tests.conftest import flush
 from tests.shared.ledger.support import Desk
 
 LEASE = 0.3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shard_worker.session_model.demands import Demand
-from tests.coordinator.intake.objects import container, job, pod, pod_group, queue, task
+from tests.builders.objects import container, job, pod, pod_group, queue, task
 
 Json = dict[str, Any]
 

@@ -26,6 +26,8 @@ from coordinator.service.metrics.loop_time import LoopTime
 from coordinator.service.observed.observed import ObservedCluster
 from coordinator.service.service import Service
 from coordinator.supervisor.readiness import quiet_port
+from laboratory.cli.stack import Sender
+from laboratory.workloads.bulk_client import BulkClient
 from shard_worker.inquiry.findings import FINDINGS, InquiryFindings
 from shard_worker.inquiry.inquiry import INQUIRY, Inquiry
 from shard_worker.worker.debugging import DebugRequest, DebugVerb, answer_of_process
@@ -196,6 +198,12 @@ class Running:
             assert not self._task.done(), self._task.exception()
             await asyncio.sleep(0.02)
         return status
+
+
+async def submit(service: Running, *items: dict[str, Any]) -> None:
+    """Send objects as a client does; none is refused."""
+    async with BulkClient(service.url) as api:
+        await Sender(api).send(items)
 
 
 def free_port() -> int:

@@ -10,8 +10,6 @@ from typing import Any
 
 from coordinator.cluster.history.events import LedgerEvents
 from laboratory.checker.state.ownership import RowOwnership
-from laboratory.cli.stack import Sender
-from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import (
     GPU,
     ClusterShape,
@@ -25,7 +23,8 @@ from shared.ledger.entries.log import EpochEntry
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import Verdict
-from tests.end_to_end.one_process.harness import PATIENCE, Running, running
+from tests.builders.objects import hyper_node
+from tests.end_to_end.one_process.harness import PATIENCE, Running, running, submit
 
 SHAPE = ClusterShape(nodes=8, units=4)
 WIDEST = ClusterShape(nodes=2, units=4)
@@ -37,20 +36,7 @@ def named(members: Iterable[int]) -> tuple[str, ...]:
 
 
 def domain(*members: int) -> dict[str, Any]:
-    selected = [
-        {"type": "Node", "selector": {"exactMatch": {"name": name}}} for name in named(members)
-    ]
-    return {
-        "apiVersion": "topology.volcano.sh/v1alpha1",
-        "kind": "HyperNode",
-        "metadata": {"name": "rack"},
-        "spec": {"tier": 1, "members": selected},
-    }
-
-
-async def send(service: Running, *items: dict[str, Any]) -> None:
-    async with BulkClient(service.url) as api:
-        await Sender(api).send(items)
+    return hyper_node("rack", *named(members))
 
 
 def settled(status: dict[str, Any]) -> bool:
@@ -80,7 +66,7 @@ async def pull_together(service: Running, members: Sequence[int]) -> None:
         known = core.hyper_nodes["rack"].nodes == named(members)
         return known and settled(status) and core.partition.at_rest
 
-    await send(service, domain(*members))
+    await submit(service, domain(*members))
     await service.until(done)
 
 
@@ -89,9 +75,9 @@ async def test_nodes_change_hands_while_jobs_run_and_no_worker_crosses_a_border(
 ) -> None:
     async with running(redis_url, tmp_path, mode="hard", speedup=20000.0, grace=0.01) as service:
         trace = seeded_workload(jobs=200, seed=1, capacity=WIDEST.capacity)
-        await send(service, *node_items(SHAPE), *queue_items(trace))
+        await submit(service, *node_items(SHAPE), *queue_items(trace))
         await service.until(settled)
-        await send(service, *job_items(trace, resource=GPU))
+        await submit(service, *job_items(trace, resource=GPU))
         core = service.service.core
         for members in ((0, 1, 2), (1, 2, 3), (2, 3, 4), (0, 5, 6), (1, 6, 7)):
             await pull_together(service, members)
@@ -116,7 +102,7 @@ async def test_a_successor_finishes_what_was_between_two_phases(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, *node_items(SHAPE))
+        await submit(service, *node_items(SHAPE))
         await service.until(settled)
         before = await owners(service)
     given = next(row for row, shard in before.items() if shard == 1)
@@ -150,7 +136,7 @@ async def test_nodes_of_shards_that_are_no_more_are_others_after_their_epoch_is_
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=3) as service:
-        await send(service, *node_items(SHAPE))
+        await submit(service, *node_items(SHAPE))
         await service.until(settled)
         observed = (await service.service._ledger.read_log("0", count=100_000))[-1].id
     async with running(redis_url, tmp_path, shards=2) as service:

@@ -12,15 +12,14 @@ import pytest
 from coordinator.cluster.protocol import BindAnswers, BindRequests, ClusterTimeout
 from coordinator.cluster.simulated.cluster import LocalCluster
 from coordinator.intake.documents.document import Key
-from coordinator.intake.writer import IntakeWriter
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply, PurgeJob
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.errors import LedgerArgument
 from shared.ledger.records import USED, WIDTH, unpack_node
 from shared.ledger.redis.client import RedisLedger
+from tests.builders.objects import Item, container, node, pod, pod_group, simple_job
+from tests.coordinator.controllers.support import ledger_of, submit, writer
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
-
-Item = dict[str, Any]
 
 
 class Moody(LocalCluster):
@@ -51,60 +50,17 @@ async def cluster() -> AsyncIterator[Moody]:
 # --- objects --------------------------------------------------------------------------------------
 
 
-def node() -> Item:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "n0"},
-        "status": {"allocatable": {"cpu": "4", "pods": "110"}},
-    }
-
-
-def container() -> Item:
-    return {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-
-
 def job(name: str, tasks: int) -> Item:
     """It runs until it is deleted."""
-    role = {"name": "a", "replicas": tasks, "template": {"spec": {"containers": [container()]}}}
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"minAvailable": tasks, "tasks": [role]},
-    }
+    return simple_job(name, tasks, role="a")
 
 
-def group(name: str, minimum: int) -> Item:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"minMember": minimum},
-    }
-
-
-def pod(name: str, of: str) -> Item:
-    annotations = {"scheduling.k8s.io/group-name": of}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "ns", "annotations": annotations},
-        "spec": {"containers": [container()]},
-    }
+def members(count: int) -> list[Item]:
+    """Pods of the PodGroup g."""
+    return [pod(f"g-{i}", group="g", containers=[container(memory="")]) for i in range(count)]
 
 
 # --- asking ---------------------------------------------------------------------------------------
-
-
-def writer(service: Running) -> IntakeWriter:
-    assert service.service._writer is not None
-    return service.service._writer
-
-
-async def submit(service: Running, *items: Item) -> None:
-    admission = await writer(service).submit(list(items))
-    assert not admission.refused
 
 
 async def delete(service: Running, kind: str, name: str) -> None:
@@ -118,10 +74,6 @@ def tasks(**wanted: int) -> Callable[[dict[str, Any]], bool]:
 
 def gone(jobs: int) -> Callable[[dict[str, Any]], bool]:
     return lambda status: bool(status["jobs"]["deleted"] == jobs)
-
-
-async def ledger_of(service: Running) -> Snapshot:
-    return await service.service._ledger.snapshot()
 
 
 def used(snapshot: Snapshot) -> bool:
@@ -147,7 +99,9 @@ async def test_running_and_pending_jobs_go_and_others_get_their_place(
     tmp_path: Path, redis_url: str, cluster: Moody
 ) -> None:
     async with running(redis_url, tmp_path, kubelets=cluster) as service:
-        await submit(service, node(), job("first", 3), job("second", 3), job("never", 40))
+        await submit(
+            service, node("n0", cpu=4), job("first", 3), job("second", 3), job("never", 40)
+        )
         await service.until(tasks(running=3))
         for name in ("first", "never"):
             await delete(service, "Job", name)
@@ -163,7 +117,7 @@ async def test_the_name_is_free_when_the_job_is_gone(
     tmp_path: Path, redis_url: str, cluster: Moody
 ) -> None:
     async with running(redis_url, tmp_path, kubelets=cluster) as service:
-        await submit(service, node(), job("again", 2))
+        await submit(service, node("n0", cpu=4), job("again", 2))
         await service.until(tasks(running=2))
         cluster.deaf_to = {"delete"}
         await delete(service, "Job", "again")
@@ -181,7 +135,7 @@ async def test_a_job_that_is_deleted_while_it_is_bound_gives_back_what_it_got(
 ) -> None:
     async with running(redis_url, tmp_path, kubelets=cluster) as service:
         cluster.deaf_to = {"bind"}
-        await submit(service, node(), job("bound", 4))
+        await submit(service, node("n0", cpu=4), job("bound", 4))
         await service.until(tasks(pending=0))
         assert used(await ledger_of(service))
         await delete(service, "Job", "bound")
@@ -215,7 +169,7 @@ async def test_a_purge_that_the_ledger_refuses_is_asked_again_and_holds_up_nobod
     monkeypatch.setattr(RedisLedger, "store", refusing_once)
     monkeypatch.setattr("coordinator.service.executor.AGAIN_SECONDS", 0.2)
     async with running(redis_url, tmp_path, kubelets=cluster, shards=2) as service:
-        await submit(service, node(), job("first", 2))
+        await submit(service, node("n0", cpu=4), job("first", 2))
         await service.until(tasks(running=2))
         await delete(service, "Job", "first")
         await service.until(lambda _: bool(refused))
@@ -230,8 +184,8 @@ async def test_a_successor_goes_on_with_what_was_being_deleted(
     tmp_path: Path, redis_url: str, cluster: Moody
 ) -> None:
     async with running(redis_url, tmp_path, kubelets=cluster) as service:
-        await submit(service, node(), job("runs", 3), job("waits", 4))
-        await submit(service, group("g", 1), pod("g-0", "g"), pod("g-1", "g"))
+        await submit(service, node("n0", cpu=4), job("runs", 3), job("waits", 4))
+        await submit(service, pod_group("g", minMember=1), *members(2))
         await service.until(tasks(running=4))
         cluster.deaf_to = {"delete"}
         for kind, name in (("Job", "runs"), ("Pod", "g-0"), ("Pod", "g-1")):
@@ -255,8 +209,7 @@ async def test_a_successor_goes_on_with_what_was_being_deleted(
 
 async def test_members_go_one_by_one(tmp_path: Path, redis_url: str, cluster: Moody) -> None:
     async with running(redis_url, tmp_path, kubelets=cluster) as service:
-        pods = [pod(f"g-{i}", "g") for i in range(6)]
-        await submit(service, node(), group("g", 2), *pods)
+        await submit(service, node("n0", cpu=4), pod_group("g", minMember=2), *members(6))
         await service.until(tasks(running=4, pending=2))
         for i in range(4):
             await delete(service, "Pod", f"g-{i}")
@@ -267,7 +220,7 @@ async def test_members_go_one_by_one(tmp_path: Path, redis_url: str, cluster: Mo
         documents = (await ledger_of(service)).documents
         left = [key for key in documents if key.startswith("Pod/")]
         assert left == ["Pod/ns/g-4", "Pod/ns/g-5"]
-        await submit(service, pods[0])
+        await submit(service, *members(1))
         await service.until(tasks(running=3))
         await delete(service, "PodGroup", "g")
         await service.until(gone(1))

@@ -10,22 +10,21 @@ import json
 from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import redis
 
 from coordinator.cluster.simulated.cluster import LocalCluster
-from laboratory.workloads.generators import lists
 from shared.ledger.entries.snapshot import Snapshot
 from shared.ledger.keys import key
 from shared.ledger.records import WIDTH, unpack_thing
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import HOLDING
 from shared.model.node_devices import ASSIGNED, REGISTER
-from tests.end_to_end.one_process.harness import PATIENCE, Running, running
+from tests.builders import objects
+from tests.builders.objects import Item, priority_class
+from tests.end_to_end.one_process.harness import PATIENCE, Running, running, submit
 
-Item = dict[str, Any]
 NODES, PODS, SHARDS = 40, 400, 4
 WHOLE = 1000
 """Memory of a device: the list has thousandths of one."""
@@ -53,20 +52,13 @@ def rows(path: Path, gpus: str, most: int) -> list[dict[str, str]]:
 def node(row: dict[str, str]) -> Item:
     gpus = int(row["gpu"])
     devices = (f"{row['sn']}-{i},100,{WHOLE},{row['model']},true:" for i in range(gpus))
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": row["sn"], "annotations": {REGISTER: "".join(devices)}},
-        "status": {
-            "allocatable": {
-                "cpu": f"{row['cpu_milli']}m",
-                "memory": f"{row['memory_mib']}Mi",
-                "pods": "110",
-                "volcano.sh/vgpu-number": str(100 * gpus),
-                "volcano.sh/vgpu-memory": str(WHOLE * gpus),
-            }
-        },
+    item = objects.node(row["sn"], cpu=f"{row['cpu_milli']}m", memory=f"{row['memory_mib']}Mi")
+    item["metadata"]["annotations"] = {REGISTER: "".join(devices)}
+    item["status"]["allocatable"] |= {
+        "volcano.sh/vgpu-number": str(100 * gpus),
+        "volcano.sh/vgpu-memory": str(WHOLE * gpus),
     }
+    return item
 
 
 def job(row: dict[str, str]) -> Item:
@@ -76,21 +68,7 @@ def job(row: dict[str, str]) -> Item:
         "volcano.sh/vgpu-memory": row["gpu_milli"],
     }
     container = {"name": "c", "resources": {"limits": asked, "requests": asked}}
-    task = {"name": "a", "replicas": 1, "template": {"spec": {"containers": [container]}}}
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": row["name"], "namespace": "ns"},
-        "spec": {"minAvailable": 1, "tasks": [task]},
-    }
-
-
-async def send(http: aiohttp.ClientSession, service: Running, items: list[Item]) -> None:
-    for body in lists(items, limit=250):
-        async with http.post(
-            f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body
-        ) as report:
-            assert report.status == 200, await report.text()
+    return objects.simple_job(row["name"], 1, role="a", pod_spec={"containers": [container]})
 
 
 def held(snapshot: Snapshot) -> Counter[Device]:
@@ -146,8 +124,8 @@ async def test_no_device_is_over_with_four_shards(
         running(redis_url, tmp_path, shards=SHARDS, policy=str(policy)) as service,
         aiohttp.ClientSession() as http,
     ):
-        await send(http, service, [node(row) for row in machines])
-        await send(http, service, [job(row) for row in pods])
+        await submit(service, *[node(row) for row in machines])
+        await submit(service, *[job(row) for row in pods])
         at_rest = await service.until(
             lambda s: s["open_turns"] == 0 and s["tasks"]["running"] + s["tasks"]["pending"] == PODS
         )
@@ -181,22 +159,17 @@ async def test_a_victim_gives_its_device_away(redis_url: str, tmp_path: Path) ->
     share = {"num_gpu": "1", "gpu_milli": "600"}
     first = job({"name": "first", **share})
     first["spec"]["priorityClassName"] = "high"
-    high = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "high"},
-        "value": 100,
-    }
+    high = priority_class("high")
     async with (
         running(redis_url, tmp_path, shards=SHARDS, policy=str(policy), grace=0.05) as service,
         aiohttp.ClientSession() as http,
     ):
         names = [f"n{number}" for number in range(SHARDS)]
-        await send(http, service, [high, *(node({"sn": name, **machine}) for name in names)])
+        await submit(service, *[high, *(node({"sn": name, **machine}) for name in names)])
         low = [job({"name": f"low-{number}", **share}) for number in range(2 * SHARDS)]
-        await send(http, service, low)
+        await submit(service, *low)
         await service.until(lambda s: s["tasks"]["running"] == len(low))
-        await send(http, service, [first])
+        await submit(service, first)
         async with asyncio.timeout(PATIENCE):
             shown: dict[str, Item] = {}
             while not shown or not assigned(shown["first-a-0"]):
@@ -225,7 +198,7 @@ async def test_the_next_leader_knows_who_has_which_and_what_nodes_declare(
         running(redis_url, tmp_path, policy=str(policy), kubelets=kubelets) as service,
         aiohttp.ClientSession() as http,
     ):
-        await send(http, service, [*map(node, machines), job({"name": "one", **share})])
+        await submit(service, *map(node, machines), job({"name": "one", **share}))
         await service.until(lambda s: s["tasks"]["running"] == 1)
         (before,) = await shown_pods(http, service)
     assert assigned(before) == f"{before['spec']['nodeName']}-0,T4,600,0:;"
@@ -236,7 +209,7 @@ async def test_the_next_leader_knows_who_has_which_and_what_nodes_declare(
         running(redis_url, tmp_path, policy=str(policy), kubelets=kubelets) as service,
         aiohttp.ClientSession() as http,
     ):
-        await send(http, service, [job({"name": "two", **share}), job({"name": "three", **share})])
+        await submit(service, job({"name": "two", **share}), job({"name": "three", **share}))
         await service.until(lambda s: s["tasks"]["running"] == 2 and not s["open_turns"])
         shown = {pod["metadata"]["name"]: pod for pod in await shown_pods(http, service)}
     assert assigned(shown["one-a-0"]) == assigned(before)
@@ -257,10 +230,10 @@ async def test_a_watch_tells_which_device_a_pod_got(redis_url: str, tmp_path: Pa
         running(redis_url, tmp_path, policy=str(policy)) as service,
         aiohttp.ClientSession() as http,
     ):
-        await send(http, service, [node({"sn": "n0", **machine})])
+        await submit(service, node({"sn": "n0", **machine}))
         url = f"{service.url}/api/v1/namespaces/ns/pods?watch=true"
         async with http.get(url) as watch, asyncio.timeout(PATIENCE):
-            await send(http, service, jobs)
+            await submit(service, *jobs)
             reports: dict[str, str] = {}
             while len(reports) < len(jobs):
                 pod = json.loads(await watch.content.readline())["object"]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from aiohttp import ClientSession
 
 from coordinator.api.write.bulk import BulkLimits
@@ -16,17 +15,19 @@ from coordinator.intake.writer import QUEUE_REQUESTS
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.api.auth.objects import Json, a_list, group, job, pod, queue
+from tests.builders.objects import Item, a_list, queue
+from tests.conftest import flush
+from tests.coordinator.api.auth.objects import group, job, pod
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 
 LISTS = "/apis/quadrant.dev/v1alpha1/lists"
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 
-Answer = tuple[int, dict[str, str], Json]
+Answer = tuple[int, dict[str, str], Item]
 
 
-async def post(session: ClientSession, url: str, body: Json) -> Answer:
+async def post(session: ClientSession, url: str, body: Item) -> Answer:
     async with session.post(url, json=body) as answer:
         return answer.status, dict(answer.headers), await answer.json()
 
@@ -37,8 +38,7 @@ async def ready(service: Running, session: ClientSession) -> None:
 
 
 def emptied(server: EmbeddedServer) -> str:
-    with redis.Redis.from_url(server.url) as ledger:
-        ledger.flushall()
+    flush(server)
     return server.url
 
 

@@ -17,8 +17,8 @@ from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.identity import LedgerIdentityNote, note, path_of, recall
 from shared.ledger.redis.server import EmbeddedServer
 from shared.settings.settings import Settings, load_settings
+from tests.conftest import flush
 from tests.end_to_end.one_process.harness import DirectCluster, DirectShards, free_port
-from tests.shared.ledger.conftest import flush
 
 
 def settings(server: EmbeddedServer, path: Path) -> Settings:

@@ -9,11 +9,10 @@ from typing import Any
 import aiohttp
 
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import node
-from tests.coordinator.intake.test_kai_objects import kai_queue
+from tests.builders.objects import kai_queue, node
+from tests.conftest import flush
 from tests.end_to_end.one_process.harness import running
 from tests.end_to_end.one_process.test_kai_walk import GPUS, gpu_pod, nodes_of, read, submit
-from tests.shared.ledger.conftest import flush
 
 Json = dict[str, Any]
 

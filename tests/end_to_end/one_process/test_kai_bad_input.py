@@ -12,8 +12,9 @@ import pytest
 
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
-from tests.coordinator.intake.objects import job
-from tests.coordinator.intake.test_kai_objects import TOPOLOGY, kai_group, kai_queue
+from tests.builders.objects import a_list, job, kai_group, kai_queue
+from tests.conftest import flush
+from tests.coordinator.intake.test_kai_objects import TOPOLOGY
 from tests.end_to_end.one_process.harness import Running, running
 from tests.end_to_end.one_process.test_kai_walk import (
     NODES,
@@ -24,7 +25,6 @@ from tests.end_to_end.one_process.test_kai_walk import (
     stored,
     submit,
 )
-from tests.shared.ledger.conftest import flush
 
 Json = dict[str, Any]
 LISTS = "/apis/quadrant.dev/v1alpha1/lists"
@@ -147,7 +147,7 @@ async def test_what_is_wrong_is_refused_whole_with_field_value_and_remedy(
     ):
         await submit(http, service, *queues, RACKS, kai_group("holds", "busy"))
         before = stored(service), set(service.service.intake.documents)
-        body = {"apiVersion": "v1", "kind": "List", "items": [item for item, *_ in BAD]}
+        body = a_list(*(item for item, *_ in BAD))
         async with http.post(f"{service.url}{LISTS}", json=body) as answer:
             output = (await answer.json())["refused"]
         refused = {refusal["name"].rpartition("/")[2]: refusal for refusal in output}

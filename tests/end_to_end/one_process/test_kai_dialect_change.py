@@ -10,8 +10,8 @@ import pytest
 
 from shared.ledger.errors import LedgerIdentity
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import pod, pod_group, queue
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue, pod, pod_group, queue
+from tests.conftest import flush
 from tests.end_to_end.one_process.harness import Running, running
 from tests.end_to_end.one_process.test_kai_walk import (
     NODES,
@@ -20,7 +20,6 @@ from tests.end_to_end.one_process.test_kai_walk import (
     read,
     submit,
 )
-from tests.shared.ledger.conftest import flush
 
 QUEUE = "/apis/scheduling.run.ai/v2/queues"
 GROUP = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups"

@@ -16,11 +16,11 @@ from shared.ledger.redis.server import EmbeddedServer
 from shared.manifests.kai.groups import STALE_SINCE
 from shared.messages.messages import TaskState
 from shared.policy.kai_names import DEFAULT_PLUGINS
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue
+from tests.conftest import flush
 from tests.end_to_end.one_process.harness import Running, running
 from tests.end_to_end.one_process.test_kai_order import delete, gpus, leaf, single
 from tests.end_to_end.one_process.test_kai_walk import NODES, member, nodes_of, read, submit
-from tests.shared.ledger.conftest import flush
 
 Json = dict[str, Any]
 MOVING = "dialect: kai\nactions: allocate, consolidation\n"

@@ -14,8 +14,8 @@ import pytest
 from coordinator.service.observed.kubernetes import names_of_leases
 from shared.ledger.redis.server import EmbeddedServer
 from shared.model.node_pool import NodePool
-from tests.coordinator.intake.objects import node
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue, node
+from tests.conftest import flush
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 from tests.end_to_end.one_process.test_kai_walk import (
     GPUS,
@@ -25,7 +25,6 @@ from tests.end_to_end.one_process.test_kai_walk import (
     read,
     submit,
 )
-from tests.shared.ledger.conftest import flush
 
 Json = dict[str, Any]
 POOL = "kai.scheduler/node-pool"

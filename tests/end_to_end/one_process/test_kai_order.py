@@ -13,8 +13,8 @@ from shard_worker.dialects.kai.service.queues import QueueShares
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import TaskState
 from shared.messages.reason import Reason
-from tests.coordinator.intake.objects import node
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import UNLIMITED, kai_group, kai_queue, node
+from tests.conftest import flush
 from tests.end_to_end.one_process.harness import Running, running
 from tests.end_to_end.one_process.test_kai_walk import (
     GPUS,
@@ -25,11 +25,9 @@ from tests.end_to_end.one_process.test_kai_walk import (
     submit,
     waits_as,
 )
-from tests.shared.ledger.conftest import flush
 
 Json = dict[str, Any]
 TREE = "/apis/quadrant.dev/v1alpha1/queuetree"
-FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 
 
 def gpus(quota: int, limit: int = -1) -> Json:
@@ -37,7 +35,7 @@ def gpus(quota: int, limit: int = -1) -> Json:
 
 
 def leaf(name: str, quota: int, parent: str = "all", limit: int = -1) -> Json:
-    return kai_queue(name, parent, cpu=FREE, memory=FREE, gpu=gpus(quota, limit))
+    return kai_queue(name, parent, cpu=UNLIMITED, memory=UNLIMITED, gpu=gpus(quota, limit))
 
 
 def gang(name: str, queue: str, pods: int) -> list[Json]:

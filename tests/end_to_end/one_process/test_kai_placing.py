@@ -13,8 +13,8 @@ import aiohttp
 
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
-from tests.coordinator.intake.objects import node, pod
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue, node, pod
+from tests.conftest import flush
 from tests.end_to_end.one_process.harness import Running, running
 from tests.end_to_end.one_process.test_kai_walk import (
     GPUS,
@@ -26,7 +26,6 @@ from tests.end_to_end.one_process.test_kai_walk import (
     submit,
     waits_as,
 )
-from tests.shared.ledger.conftest import flush
 
 __all__ = ["policy"]
 Json = dict[str, Any]

@@ -12,11 +12,11 @@ import aiohttp
 
 from coordinator.cli.scheduling.explain_text import explanation
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue
+from tests.conftest import flush
 from tests.coordinator.service.metrics.test_queue_usage import QueuePrometheus, vector
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 from tests.end_to_end.one_process.test_kai_walk import NODES, member, read, submit
-from tests.shared.ledger.conftest import flush
 
 Json = dict[str, Any]
 TREE = "/apis/quadrant.dev/v1alpha1/queuetree"

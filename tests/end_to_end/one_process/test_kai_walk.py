@@ -11,10 +11,10 @@ import pytest
 
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
-from tests.coordinator.intake.objects import node, pod, queue
-from tests.coordinator.intake.test_kai_objects import TOPOLOGY, kai_group, kai_queue
+from tests.builders.objects import a_list, kai_group, kai_queue, node, pod, queue
+from tests.conftest import flush
+from tests.coordinator.intake.test_kai_objects import TOPOLOGY
 from tests.end_to_end.one_process.harness import Running, running
-from tests.shared.ledger.conftest import flush
 
 Json = dict[str, Any]
 GPUS = {"cpu": "8", "memory": "32Gi", "pods": "20", "nvidia.com/gpu": "4"}
@@ -57,8 +57,9 @@ def policy(tmp_path: Path) -> str:
 
 async def submit(http: aiohttp.ClientSession, service: Running, *items: Json) -> Json:
     """The answer to a list of objects that is accepted whole."""
-    body = {"apiVersion": "v1", "kind": "List", "items": items}
-    async with http.post(f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body) as answer:
+    async with http.post(
+        f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=a_list(*items)
+    ) as answer:
         output: Json = await answer.json()
     assert output["refused"] == [], output
     return output

@@ -15,15 +15,13 @@ from coordinator.cli.scheduling.explain_text import explanation
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
 from shared.units.times import moment
-from tests.coordinator.intake.objects import pod_group
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import UNLIMITED, kai_group, kai_queue, pod_group
+from tests.conftest import flush
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 from tests.end_to_end.one_process.test_kai_walk import NODES, member, read, share, submit
-from tests.shared.ledger.conftest import flush
 
 Json = dict[str, Any]
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups"
-NO_BOUND = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 SUBS = [{"name": "lead", "minMember": 1}, {"name": "work", "minMember": 2}]
 
 
@@ -73,7 +71,7 @@ async def service(embedded_server: EmbeddedServer, tmp_path: Path) -> AsyncItera
             kai_queue("all", gpu=share(6)),
             kai_queue("red", "all", gpu=share(-1)),
             kai_queue("blue", "all", gpu=share(3)),
-            kai_queue("free", gpu=NO_BOUND),
+            kai_queue("free", gpu=UNLIMITED),
         ]
         first = [
             kai_group("first", "red", minMember=4),
@@ -264,7 +262,7 @@ async def test_a_failed_group_is_tried_again_without_its_condition(service: Runn
     gang = [kai_group("g", "red", **spec), *(member(f"g{i}", "g") for i in range(3))]
     await asked(service, Reason.ATTEMPTS_EXHAUSTED, *gang)
     async with aiohttp.ClientSession() as http:
-        await submit(http, service, kai_queue("all", gpu=NO_BOUND))
+        await submit(http, service, kai_queue("all", gpu=UNLIMITED))
         headers = {"Content-Type": "application/merge-patch+json"}
         cleared: Json = {"status": {"schedulingConditions": []}}
         url = f"{service.url}{GROUPS}/g"

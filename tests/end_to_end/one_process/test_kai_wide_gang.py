@@ -9,13 +9,12 @@ import aiohttp
 import pytest
 
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import node
-from tests.coordinator.intake.test_kai_objects import kai_group
+from tests.builders.objects import kai_group, node
+from tests.conftest import flush
 from tests.coordinator.service.metrics.scrape import scrape, total
 from tests.end_to_end.one_process.test_kai_evictions import running_pods, service_of
 from tests.end_to_end.one_process.test_kai_order import leaf, single
 from tests.end_to_end.one_process.test_kai_walk import GPUS, member, nodes_of, submit
-from tests.shared.ledger.conftest import flush
 
 NODES = [node(f"n{at}") | {"status": {"allocatable": GPUS}} for at in range(6)]
 WIDE = 5

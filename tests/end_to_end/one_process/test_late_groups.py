@@ -9,19 +9,17 @@ from typing import Any
 import pytest
 
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import node, pod, pod_group, queue
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
-from tests.end_to_end.one_process.harness import Running, running
-from tests.end_to_end.one_process.test_queue_gates import pods, submit
-from tests.shared.ledger.conftest import flush
+from tests.builders.objects import kai_group, kai_queue, node, pod, pod_group, queue
+from tests.conftest import flush
+from tests.end_to_end.one_process.harness import Running, running, submit
+from tests.end_to_end.one_process.test_queue_gates import pods
 
 Json = dict[str, Any]
 NAMES = [f"p{i}" for i in range(10)]
 
 
 def of_cores(name: str, cpu: int) -> Json:
-    amounts = {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}
-    return node(name) | {"status": {"allocatable": amounts}}
+    return node(name, cpu=cpu, memory="64Gi")
 
 
 def volcano(name: str, group: str = "") -> Json:

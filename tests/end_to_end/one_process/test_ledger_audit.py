@@ -31,10 +31,11 @@ from shared.ledger.records import ALLOCATABLE, NOMINATED, OBSERVED, RELEASING, U
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import TaskState
 from shared.units.slots import PODS
+from tests.coordinator.controllers.support import ledger_of, submit
 from tests.coordinator.ledger_audit.damage import held_off, node_off, queue_off, stray_thing
 from tests.coordinator.ledger_audit.looking import write
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
-from tests.end_to_end.one_process.test_deletion import Moody, job, ledger_of, submit, tasks
+from tests.end_to_end.one_process.test_deletion import Moody, job, tasks
 from tests.end_to_end.one_process.test_reconcile import node
 
 pytestmark = pytest.mark.all

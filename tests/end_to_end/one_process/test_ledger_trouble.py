@@ -26,7 +26,7 @@ from shared.ledger.records import USED, WIDTH, unpack_node
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Epoch, TaskState
-from tests.coordinator.intake.objects import node, pod
+from tests.builders.objects import node, pod
 from tests.end_to_end.one_process.cutting import Cutter
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 

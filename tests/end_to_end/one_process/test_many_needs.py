@@ -7,7 +7,7 @@ machine's. The large one is the same with 20,000 needs and 5,000 terms.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ import pytest
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.instructions import Instruction
-from laboratory.workloads.generators import lists
-from tests.end_to_end.one_process.harness import Running, running
-from tests.many_needs.objects import Item, job, need, node, own_term
+from tests.end_to_end.one_process.harness import running, submit
+from tests.many_needs.objects import job, need, node, own_term
 
 pytestmark = pytest.mark.all
 
@@ -34,14 +33,6 @@ With 20,000 of them one pick by a scan takes 20 ms, and a step makes up to a win
 class Size:
     needs: int
     terms: int
-
-
-async def send(http: aiohttp.ClientSession, service: Running, items: Iterable[Item]) -> None:
-    for body in lists(list(items), limit=250):
-        async with http.post(
-            f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body
-        ) as report:
-            assert report.status == 200, await report.text()
 
 
 def looks(core: Coordinator) -> int:
@@ -78,8 +69,8 @@ async def test_many_needs_and_terms_cost_small_jobs_nothing(
     async with running(redis_url, tmp_path) as service, aiohttp.ClientSession() as http:
         core, spent = service.service.core, list[float]()
         monkeypatch.setattr(core, "step", timed(core.step, spent))
-        await send(http, service, map(node, range(NODES)))
-        await send(http, service, map(own_term, range(size.terms)))
+        await submit(service, *map(node, range(NODES)))
+        await submit(service, *map(own_term, range(size.terms)))
         held = 2 * size.terms
         await service.until(lambda s: s["tasks"]["running"] == held, within=300.0)
         terms = core.order.spanning
@@ -87,14 +78,14 @@ async def test_many_needs_and_terms_cost_small_jobs_nothing(
         for state in core.order.jobs.values():
             assert len(set(state.rows)) == 2, state.job.key
 
-        await send(http, service, map(need, range(size.needs)))
+        await submit(service, *map(need, range(size.needs)))
         held += NODES
         await service.until(
             lambda s: s["open_turns"] == 0 and s["tasks"]["running"] == held, within=300.0
         )
         before, turns, steps = looks(core), core.tally.total().outcomes.total(), len(spent)
         for number in range(SMALL):
-            await send(http, service, [job(f"s{number}", "1m")])
+            await submit(service, job(f"s{number}", "1m"))
         await service.until(
             lambda _: all(
                 core.order.jobs[jid].info.using

@@ -13,9 +13,10 @@ import pytest
 
 from coordinator.cluster.simulated.cluster import LocalCluster
 from shared.messages.messages import HOLDING
-from tests.coordinator.explain.cluster import GPU, Item, explained, gang, node, role, send, settled
+from tests.builders.objects import GPU, Item
+from tests.coordinator.explain.cluster import explained, gang, node, role, settled
 from tests.coordinator.explain.test_service_sessions import planned
-from tests.end_to_end.one_process.harness import Running, running
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 ALLOCATE = """
 actions: allocate
@@ -69,11 +70,11 @@ async def test_the_master_is_placed_with_its_workers(
 ) -> None:
     async with running(redis_url, tmp_path, policy=policy, kubelets=LocalCluster()) as service:
         nodes = [node(f"n{i}", gpus=4, labels={"kubernetes.io/hostname": f"n{i}"}) for i in (0, 1)]
-        await send(service, *nodes)
+        await submit(service, *nodes)
         await settled(service, bound=0)
         plan = await planned(service, training(sessions=sessions))
         assert (plan["verdict"], plan["tasks"]["now"]) == ("now", 3)
-        await send(service, training(sessions=sessions))
+        await submit(service, training(sessions=sessions))
         await service.until(lambda s: s["tasks"]["running"] == 3)
         assert service.service.core.tally.total().statements["committed"] == 1
         assert (await explained(service, "train"))["phase"] == "Running"
@@ -88,10 +89,10 @@ async def test_where_the_master_has_no_place_nobody_of_the_gang_holds_one(
     hub: dict[str, Any] = {"nodeSelector": {"disk": "ssd"}}
     async with running(redis_url, tmp_path, policy=policy, kubelets=LocalCluster()) as service:
         nodes = [node(f"n{i}", gpus=4, labels={"kubernetes.io/hostname": f"n{i}"}) for i in (0, 1)]
-        await send(service, *nodes)
+        await submit(service, *nodes)
         await settled(service, bound=0)
         plan = await planned(service, training(sessions=sessions, **hub))
-        await send(service, training(sessions=sessions, **hub))
+        await submit(service, training(sessions=sessions, **hub))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         explanation = await explained(service, "train")
         assert holding(service) == 0
@@ -99,7 +100,7 @@ async def test_where_the_master_has_no_place_nobody_of_the_gang_holds_one(
         assert plan["reason"] == explanation["reason"] == "NoMatchingNodes"
         assert explanation["role"] == "master" and "master" in explanation["story"][-1]["message"]
         assert plan["message"] == explanation["message"] and "role master" in explanation["message"]
-        await send(service, node("hub", labels={"disk": "ssd", "kubernetes.io/hostname": "hub"}))
+        await submit(service, node("hub", labels={"disk": "ssd", "kubernetes.io/hostname": "hub"}))
         await service.until(lambda s: s["tasks"]["running"] == 3)
         service.service.core.validate()
 
@@ -111,13 +112,13 @@ async def test_a_member_that_waits_does_not_make_up_for_one_that_could_run(
     """Three of four are enough: three workers are, two and a master that waits are not."""
     async with running(redis_url, tmp_path, policy=policy, kubelets=LocalCluster()) as service:
         nodes = [node(f"n{i}", gpus=4, labels={"kubernetes.io/hostname": f"n{i}"}) for i in (0, 1)]
-        await send(service, *nodes)
+        await submit(service, *nodes)
         await settled(service, bound=0)
-        await send(service, training(workers=3, sessions=sessions, nodeSelector={"disk": "ssd"}))
+        await submit(service, training(workers=3, sessions=sessions, nodeSelector={"disk": "ssd"}))
         await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         assert holding(service) == 0
         assert (await explained(service, "train"))["role"] == "master"
         more = node("n2", gpus=4, labels={"kubernetes.io/hostname": "n2"})
-        await send(service, more)
+        await submit(service, more)
         await service.until(lambda s: s["tasks"]["running"] == 3)
         service.service.core.validate()

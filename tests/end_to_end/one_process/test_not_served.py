@@ -11,14 +11,14 @@ import aiohttp
 import orjson
 
 from coordinator.core.reasons.reasons import why
-from laboratory.workloads.bulk_client import BASE, BulkClient
+from laboratory.workloads.bulk_client import BASE
 from shard_worker.session_model.demands import DEMANDS, Demand
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.reason import Reason
-from tests.coordinator.intake.objects import container, hyper_node, job, node, pod, task
+from tests.builders.objects import a_list, container, hyper_node, job, node, pod, task
+from tests.conftest import flush
 from tests.end_to_end.one_process.demands import examples
-from tests.end_to_end.one_process.harness import Running, running
-from tests.shared.ledger.conftest import flush
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 PLAIN = """
 actions: "allocate, backfill"
@@ -29,12 +29,6 @@ tiers:
   - name: predicates
 """
 WITH_TOPOLOGY = PLAIN + "  - name: network-topology-aware\n"
-
-
-async def submit(parts: Running, *items: dict[str, Any]) -> None:
-    body = {"kind": "List", "apiVersion": "v1", "items": list(items)}
-    async with BulkClient(parts.url) as api:
-        assert not (await api.submit(orjson.dumps(body))).refused
 
 
 async def nodes_of_pods(parts: Running) -> Counter[str]:
@@ -156,13 +150,10 @@ async def test_they_use_their_nodes_and_are_left_to_the_scheduler_that_they_name
     ours = [pod(f"ours-{i}", schedulerName=name) for i, name in enumerate(names)]
     filling = [pod(f"f{i}", containers=[container("2")]) for i in range(4)]
     async with running(embedded_server.url, short_dir, reconcile_seconds=0.1) as parts:
-        async with BulkClient(parts.url) as api:
-            for items in (nodes, theirs):
-                body = {"kind": "List", "apiVersion": "v1", "items": items}
-                assert not (await api.submit(orjson.dumps(body))).refused
-            await parts.until(lambda _: any(parts.service.core.observed.values()))
-            body = {"kind": "List", "apiVersion": "v1", "items": [*ours, *filling]}
-            assert not (await api.submit(orjson.dumps(body))).refused
+        await submit(parts, *nodes)
+        await submit(parts, *theirs)
+        await parts.until(lambda _: any(parts.service.core.observed.values()))
+        await submit(parts, *ours, *filling)
         status = await parts.until(
             lambda s: s["tasks"]["running"] == 6 and s["pending_reasons"].get("OtherScheduler") == 3
         )
@@ -181,10 +172,8 @@ async def test_they_use_their_nodes_and_are_left_to_the_scheduler_that_they_name
 async def test_the_setting_names_ours(embedded_server: EmbeddedServer, short_dir: Path) -> None:
     flush(embedded_server)
     pods = [pod("a", schedulerName="mine"), pod("b", schedulerName="volcano"), pod("c")]
-    body = {"kind": "List", "apiVersion": "v1", "items": [node("n0"), *pods]}
     async with running(embedded_server.url, short_dir, scheduler_names="mine, yours") as parts:
-        async with BulkClient(parts.url) as api:
-            assert not (await api.submit(orjson.dumps(body))).refused
+        await submit(parts, node("n0"), *pods)
         status = await parts.until(lambda s: s["tasks"]["running"] == 2)
         assert status["pending_reasons"] == {"OtherScheduler": 1}
 
@@ -230,10 +219,11 @@ async def test_the_author_is_warned_of_what_the_policy_does_not_serve(
         assert "add plugin pdb to the policy" in budgets
         assert await posted(parts, BATCH, job("plain", tasks=one)) == []
         body = [job(f"l{i}", tasks=one, networkTopology=hard) for i in range(120)]
-        async with aiohttp.ClientSession(parts.url) as client:
-            whole = {"kind": "List", "apiVersion": "v1", "items": body}
-            async with client.post(f"{BASE}/lists", json=whole) as reply:
-                notices = (await reply.json())["notices"]
+        async with (
+            aiohttp.ClientSession(parts.url) as client,
+            client.post(f"{BASE}/lists", json=a_list(*body)) as reply,
+        ):
+            notices = (await reply.json())["notices"]
         assert [(notice["name"], notice["count"]) for notice in notices] == [("ns/l0", 120)]
         file.write_text(EVERYTHING + "  - name: pdb\n")
         await parts.until(lambda status: "NotServed" not in status["pending_reasons"])

@@ -6,16 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
-import orjson
 import pytest
 from structlog.typing import EventDict
 
-from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import container, node, pod, pod_group, queue
-from tests.end_to_end.one_process.harness import running
+from tests.builders.objects import container, node, pod, pod_group, queue
+from tests.conftest import flush
+from tests.end_to_end.one_process.harness import running, submit
 from tests.shard_worker.framework.installed import frail_policy, install_frail
-from tests.shared.ledger.conftest import flush
 
 
 @pytest.fixture
@@ -43,9 +41,7 @@ async def test_its_jobs_wait_by_name_the_service_is_degraded_and_no_worker_is_lo
     pods = [pod("bad", containers=two), pod("worse", containers=two), pod("good")]
     items = [node("n0"), node("n1"), *pods]
     async with running(embedded_server.url, short_dir, policy=file) as parts:
-        async with BulkClient(parts.url) as api:
-            body = {"kind": "List", "apiVersion": "v1", "items": items}
-            assert not (await api.submit(orjson.dumps(body))).refused
+        await submit(parts, *items)
         status = await parts.until(
             lambda s: s["pending_reasons"].get("PluginError") == 2 and s["tasks"]["pending"] == 2
         )
@@ -102,9 +98,7 @@ async def test_what_raises_in_the_coordinator_holds_its_job_alone(
     bad = [pod(f"bad-{i}", group="bad") for i in range(3)]
     items = [node("n0"), node("n1"), queue("frail"), group, *bad, pod("good")]
     async with running(embedded_server.url, short_dir, policy=file) as parts:
-        async with BulkClient(parts.url) as api:
-            body = {"kind": "List", "apiVersion": "v1", "items": items}
-            assert not (await api.submit(orjson.dumps(body))).refused
+        await submit(parts, *items)
         await parts.until(
             lambda s: s["pending_reasons"].get("PluginError") == 1 and s["jobs"]["running"] == 1
         )
@@ -125,6 +119,5 @@ async def test_what_raises_in_the_coordinator_holds_its_job_alone(
         assert 'quadrant_plugin_errors_total{plugin="frail"}' in metrics
         assert parts.service.status()["workers_lost"] == 0
         # It goes on serving: what comes now runs as well.
-        async with BulkClient(parts.url) as api:
-            await api.submit(orjson.dumps(body | {"items": [pod("later")]}))
+        await submit(parts, pod("later"))
         await parts.until(lambda s: s["jobs"]["running"] == 2)

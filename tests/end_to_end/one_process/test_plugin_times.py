@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import orjson
 import pytest
 
-from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import container, node, pod
+from tests.builders.objects import container, node, pod
+from tests.conftest import flush
 from tests.coordinator.service.metrics.scrape import scrape, total
-from tests.end_to_end.one_process.harness import running
+from tests.end_to_end.one_process.harness import running, submit
 from tests.shard_worker.framework.installed import package
-from tests.shared.ledger.conftest import flush
 
 SLEEP = 0.1
 SLEEPY = f"""
@@ -50,9 +48,7 @@ async def test_the_metrics_name_the_slow_plugin_and_its_extension_point(
     flush(embedded_server)
     pods = [pod(f"p{cpu}", containers=[container(cpu=str(cpu))]) for cpu in (1, 2)]
     async with running(embedded_server.url, short_dir, policy=file, shards=1) as parts:
-        async with BulkClient(parts.url) as api:
-            body = {"kind": "List", "apiVersion": "v1", "items": [node("n0"), *pods]}
-            assert not (await api.submit(orjson.dumps(body))).refused
+        await submit(parts, node("n0"), *pods)
         await parts.until(lambda s: s["tasks"]["bound"] == 2 and not s["open_turns"])
         series = await scrape(parts.url)
     slow = {"plugin": "sleepy", "point": "Predicate", "shard": "0"}

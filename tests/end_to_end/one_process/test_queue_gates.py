@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import orjson
 
 from coordinator.core.reasons.reasons import why
-from laboratory.workloads.bulk_client import BulkClient
 from shard_worker.session_model.queue_totals import QUEUE_GATE
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import container, job, node, pod, queue, task
-from tests.end_to_end.one_process.harness import Running, running
-from tests.shared.ledger.conftest import flush
+from tests.builders.objects import a_list, container, job, node, pod, queue, task
+from tests.conftest import flush
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 Json = dict[str, Any]
 POLICY = """
@@ -38,12 +36,6 @@ def gated(name: str, *gates: Json, cpu: str = "1", opted_in: str = "true") -> Js
     if opted_in:
         new["metadata"]["annotations"][QUEUE_GATE] = opted_in
     return new
-
-
-async def submit(parts: Running, *items: Json) -> None:
-    async with BulkClient(parts.url) as api:
-        taken = await api.submit(orjson.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
-    assert not taken.refused, taken.refused
 
 
 async def pods(parts: Running) -> dict[str, tuple[str, list[str]]]:
@@ -90,9 +82,11 @@ async def change(parts: Running, path: str, patch: Json | None) -> None:
 
 
 async def planned(parts: Running, *items: Json) -> list[Json]:
-    body = {"kind": "List", "apiVersion": "v1", "items": items}
     path = "/apis/quadrant.dev/v1alpha1/plans"
-    async with aiohttp.ClientSession(parts.url) as client, client.post(path, json=body) as reply:
+    async with (
+        aiohttp.ClientSession(parts.url) as client,
+        client.post(path, json=a_list(*items)) as reply,
+    ):
         plans: list[Json] = (await reply.json())["jobs"]
     return plans
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 
 from coordinator.order import turn_contexts
-from laboratory.workloads.generators import lists
 from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import HOLDING
-from tests.end_to_end.one_process.harness import Running, running
+from tests.builders.objects import Item, node, queue, simple_job
+from tests.end_to_end.one_process.harness import Running, running, submit
 
-Item = dict[str, Any]
 NODES, CORES, GANG = 10, 4, 5
 POLICY = """
 actions: enqueue, allocate, reclaim
@@ -27,41 +24,8 @@ tiers:
 """
 
 
-def node(number: int) -> Item:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": f"n{number}"},
-        "status": {"allocatable": {"cpu": str(CORES), "pods": "110"}},
-    }
-
-
-def queue(name: str) -> Item:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"weight": 1, "reclaimable": True},
-    }
-
-
 def job(name: str, of: str, cpu: int, tasks: int) -> Item:
-    container = {"name": "c", "resources": {"requests": {"cpu": str(cpu)}}}
-    task = {"name": "a", "replicas": tasks, "template": {"spec": {"containers": [container]}}}
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"queue": of, "minAvailable": tasks, "tasks": [task]},
-    }
-
-
-async def send(http: aiohttp.ClientSession, service: Running, *items: Item) -> None:
-    for body in lists(list(items), limit=250):
-        async with http.post(
-            f"{service.url}/apis/quadrant.dev/v1alpha1/lists", json=body
-        ) as report:
-            assert report.status == 200, await report.text()
+    return simple_job(name, tasks, cpu=cpu, queue=of)
 
 
 async def residents(service: Running, ledger: RedisLedger) -> None:
@@ -93,16 +57,15 @@ async def test_a_gang_gets_its_share_from_whoever_runs(
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
     ledger = RedisLedger(redis_url)
-    async with (
-        running(redis_url, tmp_path, policy=str(policy), grace=0.05) as service,
-        aiohttp.ClientSession() as http,
-    ):
-        await send(http, service, queue("rich"), queue("poor"), *map(node, range(NODES)))
-        await send(http, service, *(job(f"s{n}", "rich", 1, 1) for n in range(NODES * CORES)))
+    async with running(redis_url, tmp_path, policy=str(policy), grace=0.05) as service:
+        nodes = [node(f"n{number}", cpu=CORES) for number in range(NODES)]
+        queues = [queue(name, reclaimable=True) for name in ("rich", "poor")]
+        await submit(service, *queues, *nodes)
+        await submit(service, *(job(f"s{n}", "rich", 1, 1) for n in range(NODES * CORES)))
         await service.until(lambda s: s["tasks"]["running"] == NODES * CORES)
         await residents(service, ledger)
         service.shards.deaf.add(0)  # its successor reads everything anew
-        await send(http, service, job("whole", "poor", CORES, GANG))
+        await submit(service, job("whole", "poor", CORES, GANG))
         full = GANG + NODES * CORES - GANG * CORES
         await service.until(lambda s: s["tasks"]["running"] == full and not s["open_turns"])
         await residents(service, ledger)

@@ -22,19 +22,17 @@ from shared.ledger.redis.client import RedisLedger
 from shared.messages.messages import StatusItem, TaskState
 from shared.records.quarantine import quarantined_row
 from shared.units.slots import CPU
+from tests.builders import objects
+from tests.builders.objects import Item
+from tests.coordinator.controllers.support import ledger_of, submit
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
-from tests.end_to_end.one_process.test_deletion import Item, job, ledger_of, submit, tasks
+from tests.end_to_end.one_process.test_deletion import job, tasks
 
 OFTEN: dict[str, Any] = {"reconcile_seconds": 0.1}
 
 
 def node(name: str, cpu: int = 4) -> Item:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "status": {"allocatable": {"cpu": str(cpu), "pods": "110"}},
-    }
+    return objects.node(name, cpu=cpu)
 
 
 async def where(service: Running) -> dict[str, tuple[str, str]]:

@@ -34,8 +34,10 @@ from shared.ledger.records import (
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.units.slots import MOST_ASKED
+from tests.builders.objects import a_list, node, queue
+from tests.conftest import flush
 from tests.coordinator.api.auth.files import entry, write_tokens
-from tests.coordinator.api.auth.objects import a_list, node, pod, queue
+from tests.coordinator.api.auth.objects import pod
 from tests.end_to_end.one_process.harness import Running, running
 
 pytestmark = pytest.mark.all
@@ -84,8 +86,7 @@ async def two_tenants(
 ) -> AsyncIterator[WideClient]:
     """Four nodes, the queues of two tenants, and a token each that may submit to its own."""
     if emptied:
-        with redis.Redis.from_url(server.url) as client:
-            client.flushall()
+        flush(server)
     tokens = write_tokens(
         path / "tokens",
         entry("root", "admin", ADMIN),

@@ -17,11 +17,10 @@ from aiohttp.test_utils import TestServer
 
 from coordinator.cli.scheduling.explain_text import explanation
 from coordinator.service.metrics.usage import FORGET_AFTER
-from laboratory.workloads.bulk_client import BulkClient
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import node, pod
-from tests.end_to_end.one_process.harness import Running, running
-from tests.shared.ledger.conftest import flush
+from tests.builders.objects import node, pod
+from tests.conftest import flush
+from tests.end_to_end.one_process.harness import Running, running, submit
 
 Json = dict[str, Any]
 EXPLAIN = "/api/v1/namespaces/ns/pods/p/explain"
@@ -51,12 +50,6 @@ async def listening(server: SilentServer) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
-
-
-async def submit(parts: Running, *items: Json) -> None:
-    body = {"kind": "List", "apiVersion": "v1", "items": items}
-    async with BulkClient(parts.url) as api:
-        assert not (await api.submit(orjson.dumps(body))).refused
 
 
 async def explained(parts: Running) -> Json:

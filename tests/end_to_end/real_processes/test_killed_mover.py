@@ -16,6 +16,7 @@ from coordinator.supervisor.supervisor import COORDINATOR, Supervisor
 from laboratory.checker.check import check
 from laboratory.workloads.bulk_client import BulkClient, BulkError
 from shared.settings.settings import load_settings
+from tests.builders.objects import a_list
 from tests.end_to_end.one_process.test_kai_evictions import MOVING, at, pinned
 from tests.end_to_end.one_process.test_kai_order import leaf, single
 
@@ -36,8 +37,7 @@ class WatchedPods:
         self._api = api
 
     async def submit(self, *items: dict[str, Any]) -> None:
-        body = {"apiVersion": "v1", "kind": "List", "items": items}
-        assert not (await self._api.submit(orjson.dumps(body))).refused
+        assert not (await self._api.submit(orjson.dumps(a_list(*items)))).refused
 
     async def delete(self, name: str) -> None:
         await self._api.delete(f"{PODS}/{name}")

@@ -15,7 +15,7 @@ import pytest
 from coordinator.supervisor.supervisor import COORDINATOR, STANDBY, Supervisor
 from laboratory.workloads.bulk_client import BulkClient
 from shared.settings.settings import load_settings
-from tests.coordinator.intake.objects import node, pod
+from tests.builders.objects import a_list, node, pod
 
 WITHIN = 120.0
 LEASE = 8.0
@@ -23,7 +23,7 @@ LEASE = 8.0
 
 
 def listed(*items: dict[str, object]) -> bytes:
-    return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    return orjson.dumps(a_list(*items))
 
 
 async def until_running(api: BulkClient, tasks: int) -> None:

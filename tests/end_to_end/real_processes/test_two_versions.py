@@ -22,7 +22,7 @@ from shard_worker.worker.transport import WorkerConfig
 from shared.ledger.redis.access import Access
 from shared.messages.messages import Epoch
 from shared.settings.settings import Settings, load_settings
-from tests.coordinator.intake.objects import node, pod
+from tests.builders.objects import a_list, node, pod
 from tests.end_to_end.real_processes.ray_nodes import (
     VERSION_BEFORE,
     RayNodes,
@@ -75,8 +75,7 @@ class VersionedService:
         self.api = api
 
     async def submit(self, *items: dict[str, Any]) -> None:
-        body = {"apiVersion": "v1", "kind": "List", "items": items}
-        assert not (await self.api.submit(orjson.dumps(body))).refused
+        assert not (await self.api.submit(orjson.dumps(a_list(*items)))).refused
 
     async def until(self, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         deadline = time.monotonic() + WITHIN

@@ -15,6 +15,8 @@ from coordinator.service.observed.kubernetes import open_kubernetes
 from coordinator.service.observed.observed import ObservedCluster
 from laboratory.local_kubernetes.client import ApiClient
 from shared.settings.settings import Settings
+from tests.builders import objects
+from tests.builders.objects import container
 from tests.end_to_end.one_process.harness import PATIENCE, Running, running
 
 Json = dict[str, Any]
@@ -91,36 +93,21 @@ async def followed(
 
 
 def node(name: str, *, cpu: int = 4, labels: dict[str, str] | None = None) -> Json:
-    amounts = {"cpu": str(cpu), "memory": "16Gi", "pods": "110"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels or {}},
-        "status": {
-            "allocatable": amounts,
-            "capacity": amounts,
-            "conditions": [{"type": "Ready", "status": "True"}],
-        },
-    }
+    """A node whose kubelet is there."""
+    item = objects.node(name, cpu=cpu, memory="16Gi", labels=labels)
+    item["status"]["capacity"] = item["status"]["allocatable"]
+    item["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+    return item
 
 
 def pod(
-    name: str, *, cpu: int = 1, group: str = "", scheduler: str = QUADRANT, **metadata: Any
+    name: str, *, cpu: float | str = 1, group: str = "", scheduler: str = QUADRANT, **metadata: Any
 ) -> Json:
-    notes = {"scheduling.k8s.io/group-name": group} if group else {}
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": str(cpu)}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": notes} | metadata,
-        "spec": {"schedulerName": scheduler, "containers": [container]},
-    }
+    spec: Json = {"schedulerName": scheduler, "containers": [container(cpu, "", image="i")]}
+    item = objects.pod(name, namespace="default", group=group, **spec)
+    item["metadata"] |= metadata
+    return item
 
 
 def pod_group(name: str, minimum: int, queue: str = "default") -> Json:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"minMember": minimum, "queue": queue},
-    }
+    return objects.pod_group(name, namespace="default", minMember=minimum, queue=queue)

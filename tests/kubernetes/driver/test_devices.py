@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-import redis
 
 from coordinator.cluster.kubernetes.state.mirror import Mirror
 from coordinator.service.observed.devices import LOOK_SECONDS, PROTECTED
@@ -20,6 +19,7 @@ from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.identity import Identity
 from laboratory.local_kubernetes.kubelets import path_of, started
+from tests.conftest import flush
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
 from tests.kubernetes.faults.effects import Answer
 from tests.kubernetes.faults.proxy import FaultyProxy
@@ -248,8 +248,7 @@ async def test_no_device_of_a_running_pod_is_given_to_another_after_a_lost_ledge
     for each in (await first.pods()).values():
         await cluster.patch(f"{path_of(each)}/status", {"status": started()}, form=STRATEGIC_PATCH)
     before = await statuses(cluster)
-    with redis.Redis.from_url(redis_url, protocol=2) as client:
-        client.flushall()
+    flush(redis_url)
     away = proxy.inject(Answer(503), part=late, times=1000)
     async with followed(redis_url, short_dir / "b", cluster, proxied.kubeconfig) as second:
         await proxy.until_met(away)

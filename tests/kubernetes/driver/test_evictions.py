@@ -16,6 +16,7 @@ from coordinator.cluster.overdue import OverdueObstacle
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.identity import Identity
+from tests.builders.objects import priority_class
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 from tests.kubernetes.faults.effects import Answer, Effect, LoseAnswer, LoseRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
@@ -55,7 +56,7 @@ async def quadrant(
     policy = tmp_path / "policy.yaml"
     policy.write_text(POLICY)
     await install(cluster, *VOLCANO)
-    await cluster.create(node("n1"), priority("low", 10), priority("high", 1000))
+    await cluster.create(node("n1"), priority_class("low", 10), priority_class("high", 1000))
     async with followed(
         redis_url, short_dir, cluster, proxied.kubeconfig, policy=policy
     ) as running:
@@ -66,11 +67,6 @@ async def quadrant(
             await cluster.patch(f"{PODS}/{name}/status", {"status": {"phase": "Running"}})
         await until(lambda: running.states()["running"] == 4)
         yield running
-
-
-def priority(name: str, value: int) -> Json:
-    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-    return kind | {"metadata": {"name": name}, "value": value}
 
 
 def of_class(name: str, priority_class: str, **labels: str) -> Json:

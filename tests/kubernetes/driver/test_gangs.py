@@ -16,8 +16,8 @@ from coordinator.cluster.kubernetes.state.pods import STATEMENT
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.definitions import VOLCANO, install
+from tests.builders.objects import priority_class
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
-from tests.kubernetes.driver.test_evictions import priority
 
 NODES = ("n1", "n2", "n3")
 
@@ -147,7 +147,7 @@ async def test_with_an_empty_ledger_nothing_is_placed_where_others_run_already(
     """Waiting pods come first in the list, and more of them than intake takes at once: no turn is
     decided before the books have the running ones."""
     count = 20
-    await cluster.create(node("n1", cpu=count), priority("high", 1000))
+    await cluster.create(node("n1", cpu=count), priority_class("high", 1000))
     running = await cluster.create(*(pod(f"runs-{i}") for i in range(count)))
     for one in running:
         await cluster.bind(one, "n1")

@@ -19,6 +19,7 @@ from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.definitions import VOLCANO, install
 from laboratory.local_kubernetes.kubelets import DURATION, HollowKubelets
+from tests.builders.objects import queue
 from tests.kubernetes.driver.harness import Followed, followed, until
 from tests.kubernetes.volcano_controllers import GROUPS, JOBS, PODS, QUEUES, VolcanoControllers
 
@@ -57,8 +58,7 @@ class Beside:
 @pytest_asyncio.fixture
 async def beside(cluster: ApiClient) -> AsyncIterator[Beside]:
     await install(cluster, *VOLCANO)
-    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
-    await cluster.create(queue | {"metadata": {"name": "default"}, "spec": {"weight": 1}})
+    await cluster.create(queue("default", weight=1))
     kubelets, controllers = HollowKubelets(cluster), VolcanoControllers(cluster)
     await kubelets.join(["n1", "n2"], ROOM)
     async with asyncio.TaskGroup() as group:

@@ -11,7 +11,7 @@ import pytest
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.definitions import KAI, install
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, until
 
 pytestmark = pytest.mark.timeout(180)

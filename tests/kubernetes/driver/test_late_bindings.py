@@ -16,8 +16,8 @@ from coordinator.service.observed import statuses
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.identity import Identity
+from tests.builders.objects import priority_class
 from tests.kubernetes.driver.harness import followed, node, pod, until
-from tests.kubernetes.driver.test_evictions import priority
 from tests.kubernetes.faults.effects import Answer, HoldRequest
 from tests.kubernetes.faults.proxy import FaultyProxy
 
@@ -34,7 +34,7 @@ async def deposed(
 ) -> AsyncIterator[HoldRequest]:
     """A leader that has ended, whose bindings of the pod ``late`` are in the network still. There
     is one node, for one pod."""
-    await cluster.create(node("n1", cpu=1), priority("low", 10), priority("high", 1000))
+    await cluster.create(node("n1", cpu=1), priority_class("low", 10), priority_class("high", 1000))
     effect = HoldRequest()
     held = proxy.inject(effect, method="POST", part="/binding", times=100)
     seconds = LEASE_SECONDS

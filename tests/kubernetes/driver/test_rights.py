@@ -9,22 +9,21 @@ from typing import Any
 
 import aiohttp
 import pytest
-import redis
 
 from coordinator.service.observed import statuses
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from laboratory.local_kubernetes.definitions import KAI, VOLCANO, install
 from shared.manifests.kai.groups import LAST_START
-from tests.conftest import ROOT
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue, priority_class, queue
+from tests.conftest import ROOT, flush
 from tests.deploy.rendered import render, rights_of_ours
 from tests.kubernetes.access import grant, token_of, user
 from tests.kubernetes.audit import requests_of
 from tests.kubernetes.driver import test_devices as devices
 from tests.kubernetes.driver import test_volumes as volumes
 from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
-from tests.kubernetes.driver.test_evictions import PODS, POLICY, of_class, priority
+from tests.kubernetes.driver.test_evictions import PODS, POLICY, of_class
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -66,10 +65,11 @@ async def test_a_full_run_asks_for_each_of_its_rights_and_for_nothing_else(
     await grant(cluster, user(NAME), rules)
     await install(cluster, *VOLCANO, *KAI)
     await cluster.create(
-        node("n1", labels={volumes.HOSTNAME: "n1"}), priority("low", 10), priority("high", 1000)
+        node("n1", labels={volumes.HOSTNAME: "n1"}),
+        priority_class("low", 10),
+        priority_class("high", 1000),
     )
-    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
-    await cluster.create(queue | {"metadata": {"name": "default"}, "spec": {"weight": 1}})
+    await cluster.create(queue("default", weight=1))
     kubeconfig = control_plane.user(NAME).kubeconfig
     policy = short_dir / "policy.yaml"
     policy.write_text(POLICY)
@@ -98,8 +98,7 @@ def asked_by(control_plane: ControlPlane) -> set[Right]:
 
 def kai_ledger(url: str) -> str:
     """An empty ledger: a dialect is changed with a new one."""
-    with redis.Redis.from_url(url, protocol=2) as client:
-        client.flushall()
+    flush(url)
     return url
 
 

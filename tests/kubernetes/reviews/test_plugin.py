@@ -22,6 +22,7 @@ from laboratory.local_kubernetes.definitions import (
     install,
     remove,
 )
+from tests.builders import objects
 from tests.coordinator.api.kubectl import found
 from tests.kubernetes.access import account, grant, token_of, user
 from tests.kubernetes.driver.harness import followed, node, pod, until
@@ -257,14 +258,7 @@ async def state_of(plugin: Plugin, name: str) -> str:
 async def red(cluster: ApiClient) -> None:
     """Before Quadrant begins to look."""
     await install(cluster, *VOLCANO)
-    await cluster.create(
-        {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "Queue",
-            "metadata": {"name": "red"},
-            "spec": {"weight": 1},
-        }
-    )
+    await cluster.create(objects.queue("red", weight=1))
 
 
 async def test_a_queue_is_closed_on_the_api_server_by_the_rights_of_the_user(

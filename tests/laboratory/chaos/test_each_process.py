@@ -21,6 +21,7 @@ from coordinator.supervisor.supervisor import COORDINATORS, RAY, Supervisor
 from laboratory.workloads.bulk_client import BulkClient
 from laboratory.workloads.generators import ClusterShape, node_items
 from shared.settings.settings import load_settings
+from tests.builders.objects import DURATION, a_list, container, pod
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -98,17 +99,13 @@ class Tree:
 
 
 def _list(*items: dict[str, Any]) -> bytes:
-    return orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    return orjson.dumps(a_list(*items))
 
 
 def _pod(name: str) -> dict[str, Any]:
-    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": {"quadrant.dev/duration": "0.01"}},
-        "spec": {"containers": [container]},
-    }
+    item = pod(name, namespace="", containers=[container(memory="")])
+    item["metadata"]["annotations"] = {DURATION: "0.01"}
+    return item
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -14,14 +14,8 @@ from typing import Any
 from laboratory.scenarios.workload import node
 from shared.model.node_devices import REGISTER
 from shared.policy.dialect import parse_policy
-from tests.laboratory.simulation.contending import (
-    HOSTNAME,
-    Item,
-    Run,
-    job,
-    priority,
-    queue,
-)
+from tests.builders.objects import Item, priority_class, queue
+from tests.laboratory.simulation.contending import HOSTNAME, Run, job
 
 VGPU_NUMBER, VGPU_MEMORY = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory"
 ZONE = "topology.kubernetes.io/zone"
@@ -205,7 +199,7 @@ def second_wave() -> list[Item]:
 
 
 def rich_run(*, seed: int = 1) -> Run:
-    ranks = [priority("low", 1), priority("mid", 5), priority("high", 10)]
+    ranks = [priority_class("low", 1), priority_class("mid", 5), priority_class("high", 10)]
     queues = [queue("red", deserved={"cpu": "16"}), queue("blue", deserved={"cpu": "8"})]
     setup = [
         *nodes(),

@@ -12,13 +12,13 @@ from laboratory.workloads.drawn_kai import kai_group
 from laboratory.workloads.manifests import manifest
 from shared.manifests.kai.groups import GROUP_NAME, QUEUE_LABEL, SUB_GROUP
 from shared.policy.dialect import parse_policy
-from tests.laboratory.simulation.contending import Item, Run
+from tests.builders.objects import UNLIMITED, Item
+from tests.laboratory.simulation.contending import Run
 
 POLICY = parse_policy({"dialect": "kai"})
 SECONDS = "1.5"
 KEPT = "3s"
 """For so long jobs of the queue rich are left alone by a reclaim."""
-FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 
 
 def gpu_node(number: int) -> Item:
@@ -29,7 +29,7 @@ def gpu_node(number: int) -> Item:
 
 def queue(name: str, parent: str, *, quota: int, limit: int, **more: str) -> Item:
     gpu = {"quota": quota, "overQuotaWeight": 1, "limit": limit}
-    spec: Item = {"resources": {"cpu": FREE, "memory": FREE, "gpu": gpu}, **more}
+    spec: Item = {"resources": {"cpu": UNLIMITED, "memory": UNLIMITED, "gpu": gpu}, **more}
     if parent:
         spec["parentQueue"] = parent
     return manifest("KaiQueue", name, spec) | {"kind": "Queue"}

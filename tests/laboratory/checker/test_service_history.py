@@ -12,7 +12,8 @@ from typing import Any
 from coordinator.cluster.history.file import HistoryFile, LogFollower
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.client import RedisLedger
-from tests.coordinator.controllers.support import job, node, submit, task
+from tests.builders.objects import node
+from tests.coordinator.controllers.support import job, submit, task
 from tests.coordinator.controllers.test_history import RecordingCluster
 from tests.end_to_end.one_process.harness import running
 from tests.laboratory.checker.mutating import History

@@ -22,8 +22,8 @@ from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
+from tests.conftest import flush
 from tests.laboratory.model.driving import ModelDriver
-from tests.shared.ledger.conftest import flush
 
 STEPS = 45
 MET = {

@@ -13,7 +13,7 @@ from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Epoch
 from shared.messages.wire import TURNS
-from tests.shared.ledger.conftest import flush
+from tests.conftest import flush
 from tests.shared.ledger.support import Desk
 
 

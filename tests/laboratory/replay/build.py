@@ -10,17 +10,14 @@ from laboratory.replay.outcome import ReplayResult
 from laboratory.replay.sharded import ShardedRun, run_sharded
 from shard_worker.view.mode import Mode
 from shared.policy.dialect import parse_policy
+from tests.builders import objects
+from tests.builders.objects import a_list, container
 
 Json = dict[str, Any]
 
 
 def node(name: str, *, cpu: int = 4, **labels: str) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}},
-    }
+    return objects.node(name, cpu=cpu, memory="64Gi", labels=labels)
 
 
 def pod(
@@ -34,30 +31,16 @@ def pod(
     **status: Any,
 ) -> Json:
     """``on``: the node it runs on; else it waits."""
-    spec: Json = {
-        "schedulerName": scheduler,
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": str(cpu)}}}],
-    }
-    if on:
-        spec["nodeName"] = on
-    marks = {"scheduling.k8s.io/group-name": group} if group else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "ns", "annotations": marks},
-        "spec": spec,
-        "status": {"phase": phase or ("Running" if on else "Pending"), **status},
-    }
+    spec = {"nodeName": on} if on else {}
+    requested = container(cpu, "")
+    item = objects.pod(name, group=group, schedulerName=scheduler, containers=[requested], **spec)
+    status = {"phase": phase or ("Running" if on else "Pending")} | status
+    return item | {"status": status}
 
 
 def group(name: str, *, minimum: int = 1, phase: str = "Inqueue", **spec: Any) -> Json:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"minMember": minimum, "queue": "default", **spec},
-        "status": {"phase": phase},
-    }
+    whole: Json = {"minMember": minimum, "queue": "default"} | spec
+    return objects.pod_group(name, **whole) | {"status": {"phase": phase}}
 
 
 def gang(name: str, *, pods: int, cpu: float = 1, on: str = "", **spec: Any) -> list[Json]:
@@ -74,24 +57,6 @@ def foreign(name: str, *, on: str, cpu: float = 1, **spec: Any) -> Json:
     return pod_item
 
 
-def priority(name: str, value: int) -> Json:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-    }
-
-
-def queue(name: str, **spec: Any) -> Json:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"weight": 1, **spec},
-    }
-
-
 def policy(actions: str, *plugins: str, **flags: bool) -> Json:
     """One tier. ``flags`` of all its plugins."""
     return {"actions": actions, "tiers": [{"plugins": [{"name": p, **flags} for p in plugins]}]}
@@ -99,7 +64,7 @@ def policy(actions: str, *plugins: str, **flags: bool) -> Json:
 
 def case(*items: Json, under: Json) -> Case:
     """A dump of these objects, to be decided under a policy."""
-    documents = [{"apiVersion": "v1", "kind": "List", "items": list(items)}]
+    documents = [a_list(*items)]
     [replay_case] = read_cases([("now.yaml", documents)], policy=parse_policy(under))
     return replay_case
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from tests.laboratory.replay.build import Json, foreign, node, pod, priority, queue
+from tests.builders.objects import hyper_node, priority_class, queue
+from tests.laboratory.replay.build import Json, foreign, group, node, pod
 
 POLICIES = (
     (
@@ -47,12 +48,12 @@ def cluster(draw: Random, *, tree: bool) -> list[Json]:
     nodes = [_node(draw, i) for i in range(draw.randint(1, 5))]
     names = [obj["metadata"]["name"] for obj in nodes]
     queues = [_queue(draw, name) for name in ("red", "green", "blue")[: draw.randint(1, 3)]]
-    items = [*nodes, *queues, priority("mid", 10), priority("top", 100)]
+    items = [*nodes, *queues, priority_class("mid", 10), priority_class("top", 100)]
     if tree:
         items += [queue("root"), queue("half", parent="root")]
         for item in queues:
             item["spec"]["parent"] = draw.choice(["root", "half"])
-    items += [_rack(f"rack-{part}", names[part::2]) for part in (0, 1) if names[part::2]]
+    items += [hyper_node(f"rack-{part}", *names[part::2]) for part in (0, 1) if names[part::2]]
     room = {obj["metadata"]["name"]: int(obj["status"]["allocatable"]["cpu"]) for obj in nodes}
     for i in range(draw.randint(1, 8)):
         items += _group(draw, f"g{i}", [q["metadata"]["name"] for q in queues], room)
@@ -66,16 +67,6 @@ def _node(draw: Random, i: int) -> Json:
     if draw.random() < 0.1:
         node_item["spec"] = {"unschedulable": True}
     return node_item
-
-
-def _rack(name: str, nodes: list[str]) -> Json:
-    members = [{"type": "Node", "selector": {"exactMatch": {"name": node}}} for node in nodes]
-    return {
-        "apiVersion": "topology.volcano.sh/v1alpha1",
-        "kind": "HyperNode",
-        "metadata": {"name": name},
-        "spec": {"tier": 1, "members": members},
-    }
 
 
 def _queue(draw: Random, name: str) -> Json:
@@ -109,13 +100,8 @@ def _group(draw: Random, name: str, queues: list[str], room: dict[str, int]) -> 
 
 
 def _group_object(draw: Random, name: str, spec: Json, *, runs: bool) -> Json:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": spec,
-        "status": {"phase": "Running" if runs else draw.choice(["Inqueue", "Inqueue", "Pending"])},
-    }
+    phase = "Running" if runs else draw.choice(["Inqueue", "Inqueue", "Pending"])
+    return group(name, phase=phase, **spec)
 
 
 def _pod(draw: Random, name: str, group: str, room: dict[str, int]) -> Json:

@@ -9,22 +9,15 @@ import pytest
 import yaml
 
 from laboratory.cli.app import run
-from tests.laboratory.replay.build import (
-    Json,
-    gang,
-    group,
-    node,
-    pod,
-    policy,
-    priority,
-)
+from tests.builders.objects import a_list, priority_class, queue
+from tests.laboratory.replay.build import Json, gang, group, node, pod, policy
 from tests.shard_worker.framework.installed import frail_policy, install_frail
 
 LOW = policy("allocate, preempt", "priority", "gang", "conformance", "predicates")
 KEEP = policy("allocate", "priority", "gang", "conformance", "predicates")
 ITEMS = [
     node("a"),
-    priority("top", 100),
+    priority_class("top", 100),
     *gang("low", pods=4, on="a", minMember=1),
     group("top", priorityClassName="top"),
     pod("top-0", group="top", cpu=2),
@@ -46,7 +39,7 @@ class Quadrant:
     def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self._folder = folder
         self._capfd = capfd
-        self.file("now.yaml", {"apiVersion": "v1", "kind": "List", "items": ITEMS})
+        self.file("now.yaml", a_list(*ITEMS))
         self.file("evicts.yaml", LOW)
         self.file("keeps.yaml", KEEP)
 
@@ -111,7 +104,7 @@ def test_fields_that_a_policy_does_not_serve_are_noted(quadrant: Quadrant) -> No
     """They are placed without, as Volcano does; a service would keep the jobs waiting."""
     hard = {"mode": "hard", "highestTierAllowed": 1}
     groups = [item for name in "ab" for item in gang(name, pods=2, networkTopology=hard)]
-    quadrant.file("racks.yaml", {"kind": "List", "items": [*ITEMS[:1], *groups]})
+    quadrant.file("racks.yaml", a_list(*ITEMS[:1], *groups))
     result = quadrant("racks.yaml --policy keeps.yaml -o json")
     assert len(result.lines[0]["binds"]) == 4
     assert "PodGroup ns/a and 1 more: the policy in force does not serve" in result.err
@@ -130,7 +123,7 @@ def test_policies_that_decide_the_same_end_well(quadrant: Quadrant) -> None:
 
 
 def test_shards_are_told_like_a_session(quadrant: Quadrant) -> None:
-    quadrant.file("free.yaml", {"kind": "List", "items": [*ITEMS[:1], *gang("g", pods=2)]})
+    quadrant.file("free.yaml", a_list(*ITEMS[:1], *gang("g", pods=2)))
     [line] = quadrant("free.yaml --policy keeps.yaml --shards 2 --mode soft --seed 3 -o json").lines
     assert line["binds"] == {"ns/g-0": "a", "ns/g-1": "a"}
 
@@ -167,7 +160,7 @@ def test_a_mistake_is_one_sentence(quadrant: Quadrant, command: str, told: str) 
 @pytest.mark.parametrize("shards", ["", " --shards 1", " --shards 2"])
 def test_a_pod_of_its_own_that_waits_is_told(quadrant: Quadrant, shards: str) -> None:
     items = [node("a"), pod("fits"), pod("too-large", cpu=9)]
-    quadrant.file("alone.yaml", {"apiVersion": "v1", "kind": "List", "items": items})
+    quadrant.file("alone.yaml", a_list(*items))
     result = quadrant(f"alone.yaml --policy keeps.yaml{shards}")
     assert "1 bound, 0 evicted, 0 promised a node, 1 wait" in result.out
     assert ["POD", "WHY"] in [line.split() for line in result.out.splitlines()]
@@ -184,19 +177,8 @@ def test_a_plugin_that_raises_is_one_line(
 ) -> None:
     install_frail(tmp_path, monkeypatch)
     quadrant.file("frail.yaml", frail_policy(at))
-    queue = {"kind": "Queue", "apiVersion": "scheduling.volcano.sh/v1beta1"}
-    quadrant.file(
-        "asks.yaml",
-        {
-            "kind": "List",
-            "items": [
-                node("a"),
-                queue | {"metadata": {"name": "frail"}, "spec": {"weight": 1}},
-                group("bad", queue="frail"),
-                pod("bad-0", group="bad", cpu=2),
-            ],
-        },
-    )
+    asking = [group("bad", queue="frail"), pod("bad-0", group="bad", cpu=2)]
+    quadrant.file("asks.yaml", a_list(node("a"), queue("frail"), *asking))
     result = quadrant(f"asks.yaml --policy frail.yaml{form}")
     assert (result.code, result.out) == (1, "")
     (line,) = result.err.splitlines()

@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from shard_worker.session_model.status import Status
-from tests.laboratory.replay.build import (
-    case,
-    gang,
-    group,
-    node,
-    pod,
-    policy,
-    priority,
-    session,
-    sessions,
-)
+from tests.builders.objects import priority_class
+from tests.laboratory.replay.build import case, gang, group, node, pod, policy, session, sessions
 
 BOTH = policy("allocate, preempt", "priority", "gang", "conformance", "predicates")
 
@@ -29,7 +20,7 @@ def test_what_was_bound_runs_and_its_group_with_it() -> None:
 def test_a_victim_makes_room_and_waits_itself() -> None:
     items = [
         node("a"),
-        priority("top", 100),
+        priority_class("top", 100),
         *gang("low", pods=4, on="a", minMember=1),
         group("top", priorityClassName="top"),
         pod("top-0", group="top", cpu=2),

@@ -16,6 +16,7 @@ from shard_worker.view.mode import Mode
 from shared.manifests.text.text import read_values
 from shared.policy.dialect import parse_policy
 from shared.policy.model import PolicyError
+from tests.builders.objects import priority_class, queue
 from tests.laboratory.replay.build import (
     case,
     foreign,
@@ -24,8 +25,6 @@ from tests.laboratory.replay.build import (
     node,
     pod,
     policy,
-    priority,
-    queue,
     session,
     sessions,
 )
@@ -51,7 +50,7 @@ def test_a_pod_of_another_scheduler_uses_its_node() -> None:
 def test_a_pod_of_another_scheduler_is_not_evicted() -> None:
     new = group("top", priorityClassName="top")
     waits = pod("top-0", group="top", cpu=3)
-    items = [node("a"), priority("top", 100), new, waits]
+    items = [node("a"), priority_class("top", 100), new, waits]
     ours = session(*items, *gang("low", pods=4, on="a", minMember=1), under=PREEMPT)
     assert len(ours.evicted) == 3
     theirs = [foreign(f"low-{i}", on="a") for i in range(4)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.laboratory.replay.build import FORMS, Json, decided, group, node, pod, policy, priority
+from tests.builders.objects import priority_class
+from tests.laboratory.replay.build import FORMS, Json, decided, group, node, pod, policy
 
 UNDER = policy(
     "enqueue, allocate, preempt, backfill", "priority", "gang", "predicates", "proportion"
@@ -24,7 +25,7 @@ def cluster(places: int) -> list[Json]:
     full = node("n")
     full["status"]["allocatable"]["pods"] = str(places)
     low = group("low", priorityClassName="low", phase="Running")
-    items = [full, priority("low", 10), priority("high", 100), low]
+    items = [full, priority_class("low", 10), priority_class("high", 100), low]
     return [*items, *(bare(f"low-{i}", of="low", on="n") for i in range(3))]
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from laboratory.replay.outcome import ReplayResult
+from tests.builders.objects import UNLIMITED
 from tests.laboratory.replay.test_kai import BEFORE, group, node, pod, queue
 from tests.laboratory.replay.test_kai_dump import objects
 from tests.laboratory.replay.test_kai_every_form import every_form
 
 Json = dict[str, Any]
 DRIVER = "gpu.example.com"
-FREE = {"quota": -1, "overQuotaWeight": 1, "limit": -1}
 
 
 def classes() -> list[Json]:
@@ -95,7 +95,7 @@ def claiming(
 
 def team(name: str = "team", **gpu: float) -> list[Json]:
     item = queue(name)
-    item["spec"]["resources"]["gpu"] = FREE | gpu
+    item["spec"]["resources"]["gpu"] = UNLIMITED | gpu
     return objects({"queues": [item]})
 
 

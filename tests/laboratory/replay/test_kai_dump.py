@@ -18,6 +18,7 @@ from laboratory.replay.sharded import ShardedRun, run_sharded
 from shard_worker.view.mode import Mode
 from shared.policy.dialect import parse_policy
 from shared.policy.model import Dialect, Policy, PolicyError
+from tests.builders.objects import a_list, simple_job
 from tests.laboratory.replay import build
 from tests.laboratory.replay.test_kai import (
     BEFORE,
@@ -48,7 +49,7 @@ def objects(cluster: Json) -> list[Json]:
 
 
 def case(*items: Json, policy: Policy | None = KAI, **more: Any) -> Case:
-    documents = [{"apiVersion": "v1", "kind": "List", "items": list(items)}]
+    documents = [a_list(*items)]
     [replay_case] = read_cases([("now.yaml", documents)], policy=policy, **more)
     return replay_case
 
@@ -140,17 +141,9 @@ def test_a_config_map_of_somebody_else_is_no_policy() -> None:
 def test_a_pod_and_a_job_without_a_pod_group_are_groups_of_their_own() -> None:
     alone = pod("alone", "", gpus=1)
     alone["metadata"] |= {"annotations": {}, "labels": {"kai.scheduler/queue": "team"}}
-    template = {"spec": alone["spec"]}
-    job = {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": "job", "namespace": "default"},
-        "spec": {
-            "queue": "team",
-            "minAvailable": 2,
-            "tasks": [{"name": "worker", "replicas": 2, "template": template}],
-        },
-    }
+    job = simple_job(
+        "job", 2, namespace="default", role="worker", queue="team", pod_spec=alone["spec"]
+    )
     cluster = objects(GANG["cluster"] | {"podGroups": [], "pods": [alone]})
     for result in both(case(*cluster)):
         assert result.binds == {"default/alone": "a"}
@@ -266,7 +259,7 @@ def test_the_command_compares_two_policies(
         for one in GANG["cluster"]["podGroups"]
     ]
     cluster = GANG["cluster"] | {"queues": [queue("department"), limited], "podGroups": groups}
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects(cluster)}))
+    dump.write_text(json.dumps(a_list(*objects(cluster))))
     today.write_text("dialect: kai\n")
     tomorrow.write_text("dialect: kai\nactions: reclaim\n")
     used.write_text(yaml.safe_dump({"team": {"gpu": 0.5}}))
@@ -293,7 +286,7 @@ def test_a_mistake_in_usage_names_queue_and_resource(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str
 ) -> None:
     dump, used = tmp_path / "dump", tmp_path / "used"
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": []}))
+    dump.write_text(json.dumps(a_list()))
     used.write_text(text)
     assert run(["replay", str(dump), "--usage", str(used)]) == 1
     assert told in capsys.readouterr().err

@@ -14,14 +14,12 @@ from laboratory.replay.sharded import ShardedRun, run_sharded
 from shard_worker.view.mode import Mode
 from shared.ledger.redis.server import EmbeddedServer
 from shared.policy.dialect import parse_policy
-from tests.coordinator.api.conftest import put
-from tests.coordinator.intake.objects import node
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
-from tests.end_to_end.one_process.harness import Running, running
+from tests.builders.objects import kai_group, kai_queue, node
+from tests.conftest import flush
+from tests.end_to_end.one_process.harness import Running, running, submit
 from tests.end_to_end.one_process.test_kai_walk import GPUS, gpu_pod, member
 from tests.laboratory.replay.build import sessions
 from tests.laboratory.replay.test_snapshot import GatedShards, snapshot
-from tests.shared.ledger.conftest import flush
 
 Json = dict[str, Any]
 POLICY = """
@@ -67,13 +65,13 @@ async def test_what_waits_goes_where_the_service_puts_it(
     workers = GatedShards(embedded_server.url)
     url = embedded_server.url
     async with running(url, tmp_path, workers=workers, shards=1, policy=policy) as service:
-        await put(service, *NODES, *QUEUES, kai_group("shares", "red", minMember=3))
-        await put(service, *(half(f"s{i}", "shares") for i in range(3)))
+        await submit(service, *NODES, *QUEUES, kai_group("shares", "red", minMember=3))
+        await submit(service, *(half(f"s{i}", "shares") for i in range(3)))
         await service.until(lambda status: status["tasks"]["running"] == 3)
         await used(service)
         workers.gate.clear()
         gang = [*(member(f"g{i}", "gang") for i in range(4)), half("h", "gang")]
-        await put(service, kai_group("gang", "blue", minMember=5), *gang, alone("one", "red"))
+        await submit(service, kai_group("gang", "blue", minMember=5), *gang, alone("one", "red"))
         before = await snapshot(service)
         workers.gate.set()
         await service.until(lambda status: status["tasks"]["running"] == 9)

@@ -15,7 +15,8 @@ from shard_worker.framework.statement import WorldStatement
 from shard_worker.session_model.job import TaskInfo
 from shared.ledger.entries.log import CommitEntry
 from shared.ledger.memory.synchronous import at_once
-from tests.laboratory.replay.build import Json, case, gang, node, policy, queue
+from tests.builders.objects import queue
+from tests.laboratory.replay.build import Json, case, gang, node, policy
 
 GANGS = policy("allocate", "gang", "predicates")
 NOT_EVEN_GANGS = policy("allocate", "predicates")

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.laboratory.replay.build import FORMS, Json, decided, group, node, pod, policy, queue
+from tests.builders.objects import queue
+from tests.laboratory.replay.build import FORMS, Json, decided, group, node, pod, policy
 
 PLUGINS = ("priority", "gang", "predicates", "proportion", "nodeorder")
 UNDER = policy("enqueue, allocate, backfill", *PLUGINS)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from laboratory.replay.cases import read_cases
+from tests.builders.objects import queue
 from tests.laboratory.replay.build import (
     FORMS,
     Json,
@@ -18,7 +19,6 @@ from tests.laboratory.replay.build import (
     node,
     pod,
     policy,
-    queue,
     session,
 )
 from tests.shared.manifests.pod_fields import pods

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.laboratory.replay.build import FORMS, Json, decided, gang, node, queue, session
+from tests.builders.objects import queue
+from tests.laboratory.replay.build import FORMS, Json, decided, gang, node, session
 
 POLICIES: dict[str, list[list[str]]] = {
     "overcommit": [["gang"], ["overcommit", "predicates", "proportion"]],

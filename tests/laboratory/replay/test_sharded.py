@@ -9,6 +9,7 @@ from laboratory.replay.outcome import ReplayResult
 from laboratory.replay.sharded import ShardedRun, deal, run_sharded
 from shard_worker.view.mode import Mode
 from shared.model.node_devices import ASSIGNED, REGISTER
+from tests.builders.objects import priority_class, queue
 from tests.laboratory.replay.build import (
     Json,
     case,
@@ -18,8 +19,6 @@ from tests.laboratory.replay.build import (
     node,
     pod,
     policy,
-    priority,
-    queue,
     sessions,
 )
 
@@ -142,7 +141,7 @@ def test_room_is_made_and_taken() -> None:
     """Promises of one session are kept: the victim leaves, and its place is bound."""
     items = [
         *FOUR[:2],
-        priority("top", 100),
+        priority_class("top", 100),
         *gang("low", pods=4, on="n0", minMember=1),
         *gang("more", pods=4, on="n1", minMember=1),
         *gang("top", pods=1, cpu=2, priorityClassName="top"),

@@ -13,8 +13,7 @@ from laboratory.replay.cases import Case, read_cases
 from laboratory.replay.outcome import ReplayResult
 from shard_worker.worker.transport import PlaceReply
 from shared.messages.messages import Turn
-from tests.coordinator.api.conftest import put
-from tests.end_to_end.one_process.harness import DirectShards, Running, running
+from tests.end_to_end.one_process.harness import DirectShards, Running, running, submit
 from tests.laboratory.replay.build import gang, node, sessions
 
 
@@ -60,11 +59,11 @@ async def _both(url: str, path: Path) -> tuple[ReplayResult, dict[str, str]]:
     """Binds of a replay, and the final nodes of the pods that waited."""
     workers = GatedShards(url)
     async with running(url, path, workers=workers, shards=1) as service:
-        await put(service, *NODES, *gang("runs", pods=2, cpu=2))
+        await submit(service, *NODES, *gang("runs", pods=2, cpu=2))
         await service.until(lambda status: status["tasks"]["running"] == 2)
         workers.gate.clear()
         for name, pods, cpu in (("first", 3, 2), ("wide", 9, 1), ("second", 3, 1)):
-            await put(service, *gang(name, pods=pods, cpu=cpu))
+            await submit(service, *gang(name, pods=pods, cpu=cpu))
         before = await snapshot(service)
         workers.gate.set()
         await service.until(lambda status: status["tasks"]["running"] == 8)

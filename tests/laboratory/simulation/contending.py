@@ -20,9 +20,9 @@ from shard_worker.dialects.open_session import open_session
 from shard_worker.view.mode import Mode
 from shared.messages.messages import HOLDING, TaskState
 from shared.policy.model import Policy
+from tests.builders.objects import DURATION, Item, container, pod, pod_group, simple_job
 from tests.shard_worker.turns.sessions import EVERYTHING
 
-Item = dict[str, Any]
 HOSTNAME = "kubernetes.io/hostname"
 
 
@@ -32,61 +32,33 @@ def named_node(number: int) -> Item:
     return node_item
 
 
-def queue(name: str, **spec: Any) -> Item:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"weight": 1, **spec},
-    }
-
-
-def priority(name: str, value: int) -> Item:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-    }
-
-
 def job(
     name: str,
     replicas: int,
     *,
-    minimum: int | None = None,
     seconds: float = 1.0,
     cpu: str = "1",
     priority: str = "",
-    queue: str = "default",
-    labels: Item | None = None,
+    labels: dict[str, str] | None = None,
     affinity: Item | None = None,
     **spec: Any,
 ) -> Item:
-    template: Item = {
-        "metadata": {"annotations": {"quadrant.dev/duration": str(seconds)}},
-        "spec": {
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": cpu} if cpu else {}}}]
-        },
-    }
-    if labels:
-        template["metadata"]["labels"] = labels
-    if affinity:
-        template["spec"]["affinity"] = affinity
-    given: Item = {
-        "queue": queue,
-        "minAvailable": replicas if minimum is None else minimum,
-        "tasks": [{"name": "t", "replicas": replicas, "template": template}],
-        **spec,
-    }
+    """``cpu``: "" asks for nothing."""
+    pod_spec: Item = {"affinity": affinity} if affinity else {}
+    if not cpu:
+        pod_spec["containers"] = [{"name": "c", "resources": {"requests": {}}}]
     if priority:
-        given["priorityClassName"] = priority
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": given,
-    }
+        spec["priorityClassName"] = priority
+    return simple_job(
+        name,
+        replicas,
+        role="t",
+        seconds=seconds,
+        cpu=cpu,
+        labels=labels,
+        pod_spec=pod_spec,
+        **({"queue": "default"} | spec),
+    )
 
 
 class Run:
@@ -173,40 +145,9 @@ def group(
     name: str, members: int, *, needs: Item, seconds: float, annotations: Item | None = None
 ) -> list[Item]:
     """A PodGroup that says what it needs at least, and its pods of one core."""
-    marks = {"scheduling.k8s.io/group-name": name, "quadrant.dev/duration": str(seconds)}
-    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    return [
-        {
-            "apiVersion": "scheduling.volcano.sh/v1beta1",
-            "kind": "PodGroup",
-            "metadata": {"name": name, "namespace": "ns"},
-            "spec": {"minMember": members, "minResources": needs},
-        },
-        *(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    "name": f"{name}-{i}",
-                    "namespace": "ns",
-                    "annotations": {**marks, **(annotations or {})},
-                },
-                "spec": {"containers": [container]},
-            }
-            for i in range(members)
-        ),
+    pods = [
+        pod(f"{name}-{i}", group=name, containers=[container(memory="")]) for i in range(members)
     ]
-
-
-def hyper_node(name: str, tier: int, *nodes: str) -> Item:
-    return {
-        "apiVersion": "topology.volcano.sh/v1alpha1",
-        "kind": "HyperNode",
-        "metadata": {"name": name},
-        "spec": {
-            "tier": tier,
-            "members": [
-                {"type": "Node", "selector": {"exactMatch": {"name": node}}} for node in nodes
-            ],
-        },
-    }
+    for member in pods:
+        member["metadata"]["annotations"] |= {DURATION: str(seconds)} | (annotations or {})
+    return [pod_group(name, minMember=members, minResources=needs), *pods]

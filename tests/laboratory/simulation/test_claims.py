@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from shared.policy.dialect import parse_policy
-from tests.laboratory.simulation.contending import HOSTNAME, Item, Run, job
+from tests.builders.objects import Item
+from tests.laboratory.simulation.contending import HOSTNAME, Run, job
 
 POLICY = parse_policy(
     {

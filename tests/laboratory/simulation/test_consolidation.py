@@ -11,10 +11,11 @@ from coordinator.intake.documents.document import Key
 from laboratory.workloads.drawn_kai import kai_group
 from shared.messages.messages import TaskState
 from shared.policy.dialect import parse_policy
+from tests.builders.objects import Item
 from tests.end_to_end.one_process.test_kai_evictions import at, pinned
 from tests.end_to_end.one_process.test_kai_order import leaf, single
 from tests.laboratory.checker.rich_kai import gpu_node, pod
-from tests.laboratory.simulation.contending import Item, Run
+from tests.laboratory.simulation.contending import Run
 
 POLICY = parse_policy({"dialect": "kai", "actions": "allocate, consolidation"})
 LONG = "5000"

@@ -7,16 +7,10 @@ import pytest
 from laboratory.simulation.virtual_time import Network
 from shard_worker.view.mode import Mode
 from shared.policy.dialect import parse_policy
-from tests.laboratory.simulation.contending import (
-    Run,
-    group,
-    job,
-    named_node,
-    priority,
-    queue,
-)
+from tests.builders.objects import priority_class, queue
+from tests.laboratory.simulation.contending import Run, group, job, named_node
 
-HIGH = priority("high", 100)
+HIGH = priority_class("high", 100)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -91,7 +85,7 @@ def test_with_a_network_that_loses_messages_no_promise_breaks(seed: int) -> None
         seed=seed,
         mode=list(Mode)[seed % 3],
         network=network,
-        setup=[HIGH, priority("mid", 10), queue("red"), queue("blue")],
+        setup=[HIGH, priority_class("mid", 10), queue("red"), queue("blue")],
     )
     for number in range(6):
         name = ("red", "blue")[number % 2]

@@ -8,7 +8,8 @@ from shared.ledger.entries.stored import BindEntry
 from shared.messages.messages import Epoch, OutcomeCode, TaskState
 from shared.model.model import Queue
 from shared.units.slots import CPU
-from tests.coordinator.order.helpers import answer, job, order, placed, turns
+from tests.builders.rows import job
+from tests.coordinator.order.helpers import answer, order, placed, turns
 
 
 def test_capacity_freed_while_a_worker_looked_wakes_the_line() -> None:

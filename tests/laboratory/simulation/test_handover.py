@@ -20,6 +20,7 @@ from laboratory.simulation.scenario import Item, Scenario, UserRequest
 from shard_worker.view.mode import Mode
 from shared.codec.packed import replace
 from shared.ledger.entries.intake_batch import PutPartition
+from tests.builders.objects import hyper_node
 from tests.examples import examples
 
 NODES = 8
@@ -51,15 +52,7 @@ def tide(number: int, mode: Mode) -> Scenario:
 
 
 def _domain(members: list[int]) -> Item:
-    named = [
-        {"type": "Node", "selector": {"exactMatch": {"name": f"n{number}"}}} for number in members
-    ]
-    return {
-        "apiVersion": "topology.volcano.sh/v1alpha1",
-        "kind": "HyperNode",
-        "metadata": {"name": "tide"},
-        "spec": {"tier": 1, "members": named},
-    }
+    return hyper_node("tide", *(f"n{number}" for number in members))
 
 
 @pytest.mark.parametrize("mode", [Mode.SOFT, Mode.HARD])

@@ -14,9 +14,10 @@ from laboratory.simulation.virtual_time import Network
 from laboratory.workloads.drawn_kai import kai_group
 from shard_worker.dialects.kai.plugins import min_runtime, reclaiming
 from shared.policy.dialect import parse_policy
+from tests.builders.objects import Item
 from tests.examples import examples
 from tests.laboratory.checker.rich_kai import gpu_node, pod, queue
-from tests.laboratory.simulation.contending import Item, Run
+from tests.laboratory.simulation.contending import Run
 
 POLICY = parse_policy({"dialect": "kai"})
 NETWORK = Network()

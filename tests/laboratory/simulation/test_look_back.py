@@ -28,7 +28,7 @@ from shared.messages.messages import StatusItem, TaskState
 from shared.model.model import Node, Queue
 from shared.policy.volcano import DEFAULT_POLICY
 from shared.units.slots import CPU
-from tests.coordinator.order.helpers import ONE, job
+from tests.builders.rows import ONE, job
 
 Surely = Callable[[], Awaitable[None]]
 

@@ -11,8 +11,9 @@ from shard_worker.view.mode import Mode
 from shared.messages.messages import HOLDING, TaskState
 from shared.policy.dialect import parse_policy
 from shared.policy.volcano import DEFAULT_POLICY
+from tests.builders.objects import Item
 from tests.examples import examples
-from tests.laboratory.simulation.contending import HOSTNAME, Item, Run, job
+from tests.laboratory.simulation.contending import HOSTNAME, Run, job
 
 ALLOCATE = parse_policy(
     {

@@ -7,14 +7,8 @@ from collections import Counter
 import pytest
 
 from shared.policy.dialect import parse_policy
-from tests.laboratory.simulation.contending import (
-    HOSTNAME,
-    Item,
-    Run,
-    hyper_node,
-    job,
-    queue,
-)
+from tests.builders.objects import Item, hyper_node, queue
+from tests.laboratory.simulation.contending import HOSTNAME, Run, job
 
 POLICY = parse_policy(
     {
@@ -34,8 +28,8 @@ POLICY = parse_policy(
 
 def racks() -> list[Item]:
     return [
-        hyper_node("rack-0", 1, "n0", "n1", "n2"),
-        hyper_node("rack-1", 1, "n3", "n4", "n5"),
+        hyper_node("rack-0", "n0", "n1", "n2"),
+        hyper_node("rack-1", "n3", "n4", "n5"),
     ]
 
 

@@ -13,8 +13,9 @@ from laboratory.simulation.virtual_time import CALM
 from laboratory.workloads.drawn_kai import kai_group
 from shared.messages.messages import TaskState
 from shared.policy.dialect import parse_policy
+from tests.builders.objects import Item
 from tests.laboratory.checker.rich_kai import gpu_node, pod, queue
-from tests.laboratory.simulation.contending import Item, Run
+from tests.laboratory.simulation.contending import Run
 
 pytestmark = pytest.mark.all
 

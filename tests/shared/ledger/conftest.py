@@ -6,20 +6,15 @@ import random
 from collections.abc import AsyncIterator
 
 import pytest
-import redis
 
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
+from tests.conftest import flush
 from tests.shared.ledger.support import Desk, cluster
 
 NOW = 1_700_000_000.25
-
-
-def flush(server: EmbeddedServer) -> None:
-    with redis.Redis.from_url(server.url, protocol=2) as client:
-        client.flushall()
 
 
 @pytest.fixture(params=["server", "memory"])

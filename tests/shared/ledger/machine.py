@@ -59,8 +59,9 @@ from shared.policy.volcano import DEFAULT_POLICY
 from shared.records.specs import encode_queue
 from shared.units.slots import CPU, MEMORY, PODS
 from shared.units.things import port_name
+from tests.conftest import flush
 from tests.shard_worker.placement.support import cls, node, put_node
-from tests.shared.ledger.conftest import NOW, flush
+from tests.shared.ledger.conftest import NOW
 from tests.shared.ledger.promises import (
     Live,
     add_up,

@@ -38,9 +38,10 @@ from shared.messages.messages import (
 )
 from shared.messages.messages import Verdict as V
 from shared.units.things import Things, Vector
+from tests.conftest import flush
 from tests.examples import examples
 from tests.shared.ledger import support
-from tests.shared.ledger.conftest import NOW, flush
+from tests.shared.ledger.conftest import NOW
 from tests.shared.ledger.support import (
     CPU,
     PODS,

@@ -19,7 +19,8 @@ from shared.ledger.protocol import COORDINATOR, Ledger
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Epoch, Verdict
-from tests.shared.ledger.conftest import NOW, flush
+from tests.conftest import flush
+from tests.shared.ledger.conftest import NOW
 from tests.shared.ledger.support import Desk, cluster, job, run, statement
 
 V = Verdict

@@ -17,7 +17,7 @@ from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR, Ledger
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
-from tests.shared.ledger.conftest import flush
+from tests.conftest import flush
 
 Restore = Callable[[], None]
 

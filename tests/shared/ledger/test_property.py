@@ -52,8 +52,9 @@ from shared.messages.messages import (
     Verdict,
 )
 from shared.units.things import Things
+from tests.conftest import flush
 from tests.examples import examples
-from tests.shared.ledger.conftest import NOW, flush
+from tests.shared.ledger.conftest import NOW
 from tests.shared.ledger.promises import (
     Live,
     add_up,

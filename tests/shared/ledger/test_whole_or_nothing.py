@@ -52,9 +52,10 @@ from shared.messages.messages import (
     StatusItem,
     TaskState,
 )
+from tests.conftest import flush
 from tests.coordinator.ledger_audit.test_repair import everything
 from tests.security.sealed import pack_sealed
-from tests.shared.ledger.conftest import NOW, flush
+from tests.shared.ledger.conftest import NOW
 from tests.shared.ledger.support import (
     COORDINATOR,
     CPU,

@@ -15,7 +15,7 @@ from shared.model.constraints import Requirement, Taint, Toleration
 from shared.model.model import PriorityClass
 from shared.model.topology import HyperNode
 from shared.units.things import PORTS_OF_A_POD
-from tests.coordinator.intake.objects import (
+from tests.builders.objects import (
     EVERY_KIND,
     container,
     hyper_node,

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from aiohttp import ClientResponse, ClientSession
 
 from coordinator.api.auth import token_file
 from coordinator.api.auth.tokens import new_token
 from shared.ledger.redis.server import EmbeddedServer
+from tests.builders.objects import a_list, node, queue
+from tests.conftest import flush
 from tests.coordinator.api.auth.files import entry, write_tokens
-from tests.coordinator.api.auth.objects import a_list, group, job, node, pod, queue
+from tests.coordinator.api.auth.objects import group, job, pod
 from tests.end_to_end.one_process.harness import Running, running
 
 ADMIN, OPS, ALL, VIEW = (new_token() for _ in range(4))
@@ -50,8 +51,7 @@ class TokenClient:
 @asynccontextmanager
 async def asking(server: EmbeddedServer, path: Path) -> AsyncIterator[TokenClient]:
     """A service with two queues, ``research`` and ``ops``, and four tokens."""
-    with redis.Redis.from_url(server.url) as ledger:
-        ledger.flushall()
+    flush(server)
     tokens = write_tokens(
         path / "tokens",
         entry("root", "admin", ADMIN),

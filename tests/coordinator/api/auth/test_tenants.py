@@ -17,8 +17,9 @@ from coordinator.intake.admission.registry import Registry
 from coordinator.intake.documents.kinds import ATTACHED, Kind
 from coordinator.intake.principal import Principal, TokenRole
 from shared.model.model import PriorityClass
+from tests.builders.objects import a_list, node, priority_class, queue
 from tests.coordinator.api.auth.files import entry, write_tokens
-from tests.coordinator.api.auth.objects import a_list, group, job, node, pod, queue
+from tests.coordinator.api.auth.objects import group, job, pod
 from tests.coordinator.api.auth.test_service import GROUPS, JOBS, LISTS, PODS, QUEUES, TokenClient
 from tests.end_to_end.one_process.harness import running
 
@@ -28,12 +29,6 @@ PLANS = "/apis/quadrant.dev/v1alpha1/plans"
 RECORD = "/apis/quadrant.dev/v1alpha1/record"
 
 Json = dict[str, Any]
-
-
-def priority_class(name: str, value: int) -> Json:
-    metadata = {"name": name}
-    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata}
-    return {**head, "value": value}
 
 
 @pytest.fixture

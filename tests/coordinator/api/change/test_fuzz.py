@@ -34,7 +34,7 @@ from coordinator.errors import Problem, status_body
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.kinds import BY_KIND, Kind
 from coordinator.intake.intake import Intake
-from tests.coordinator.intake.objects import node, pod, pod_group, queue, task
+from tests.builders.objects import node, pod, pod_group, queue, task
 from tests.examples import examples
 
 pytestmark = pytest.mark.timeout(100)

@@ -13,7 +13,8 @@ import structlog
 from aiohttp import ClientSession
 
 from shared.telemetry import tracing
-from tests.coordinator.api.auth.objects import a_list, node, pod
+from tests.builders.objects import a_list, node
+from tests.coordinator.api.auth.objects import pod
 from tests.end_to_end.one_process.harness import running
 
 pytest.importorskip("opentelemetry.sdk", reason="the extra otel is not installed")

@@ -7,8 +7,7 @@ import pytest
 
 from coordinator.api.write.bulk import BASE
 from tests.coordinator.api.client import TABLE, Client
-from tests.coordinator.api.conftest import put
-from tests.end_to_end.one_process.harness import Running
+from tests.end_to_end.one_process.harness import Running, submit
 
 BUDGETS = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets"
 
@@ -31,7 +30,7 @@ async def test_they_are_kept(client: Client, service: Running) -> None:
     async with client.session.post(BUDGETS, json=budget("more", maxUnavailable=1)) as answer:
         assert answer.status == 201
         assert "add plugin pdb to the policy" in answer.headers["Warning"]
-    await put(service, budget("keep", minAvailable=3))
+    await submit(service, budget("keep", minAvailable=3))
     async with client.session.delete(f"{BUDGETS}/more") as answer:
         assert answer.status == 200
     observed = []

@@ -8,8 +8,8 @@ import pytest
 
 from coordinator.api.read import streaming, watch
 from tests.coordinator.api.client import PODS, Client
-from tests.coordinator.api.conftest import put, running_pod
-from tests.end_to_end.one_process.harness import Running
+from tests.coordinator.api.conftest import running_pod
+from tests.end_to_end.one_process.harness import Running, submit
 
 
 def painted(name: str, colour: str) -> dict[str, Any]:
@@ -26,12 +26,12 @@ async def test_none_is_skipped_because_another_moved_meanwhile(
         await send(*args, **kwargs)
         report += 1
         if report == 1:
-            await put(service, painted("p1", "green"))
+            await submit(service, painted("p1", "green"))
 
     monkeypatch.setattr(watch, "SLICE", 1)
     monkeypatch.setattr(watch, "send", sending)
     since = (await client.get(PODS))["metadata"]["resourceVersion"]
-    await put(service, painted("p1", "red"), painted("p2", "red"))
+    await submit(service, painted("p1", "red"), painted("p2", "red"))
     observed: dict[str, str] = {}
     async with client.watch(PODS, resourceVersion=since, timeoutSeconds="1") as lines:
         for event in await lines.end():
@@ -43,7 +43,7 @@ async def test_none_is_skipped_because_another_moved_meanwhile(
 async def test_from_each_event_a_client_can_go_on(client: Client, service: Running) -> None:
     since = (await client.get(PODS))["metadata"]["resourceVersion"]
     for name in ("p2", "p1"):
-        await put(service, painted(name, "red"))
+        await submit(service, painted(name, "red"))
     async with client.watch(PODS, resourceVersion=since) as lines:
         first = (await lines.next())["object"]["metadata"]
         assert first["name"] == "p2"
@@ -56,12 +56,12 @@ async def test_what_a_watch_told_can_be_written_until_somebody_else_wrote(
 ) -> None:
     """The version of a member moves when another one does, which is no reason to refuse it."""
     since = (await client.get(PODS))["metadata"]["resourceVersion"]
-    await put(service, painted("p1", "red"), painted("p2", "red"))
+    await submit(service, painted("p1", "red"), painted("p2", "red"))
     async with client.watch(PODS, resourceVersion=since) as lines:
         reports = {
             (e := await lines.next())["object"]["metadata"]["name"]: e["object"] for _ in "12"
         }
-    await put(service, painted("p2", "green"))
+    await submit(service, painted("p2", "green"))
     p1 = reports["p1"]
     live = await client.get(f"{PODS}/p1")
     assert int(live["metadata"]["resourceVersion"]) > int(p1["metadata"]["resourceVersion"])

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.coordinator.api.conftest import put, running_pod
+from tests.coordinator.api.conftest import running_pod
 from tests.coordinator.api.kubectl import SECONDS, Kubectl, found
-from tests.end_to_end.one_process.harness import Running
+from tests.end_to_end.one_process.harness import Running, submit
 
 pytestmark = [pytest.mark.timeout(120)]
 
@@ -129,12 +129,12 @@ async def test_it_watches(kubectl: Kubectl, service: Running) -> None:
         there = ["NAME", "big", "p1", "p2", "train-w-0", "train-w-1", "train-w-2"]
         assert [await every.name() for _ in there] == there
         assert [await some.name() for _ in range(2)] == ["NAME", "p1"]
-        await put(service, running_pod("late", tier="web"))
+        await submit(service, running_pod("late", tier="web"))
         await every.until("late")
         assert await some.name() == "late"
-        await put(service, running_pod("p2", group="gang", tier="db", colour="red"))
+        await submit(service, running_pod("p2", group="gang", tier="db", colour="red"))
         await every.until("p2")
-        await put(service, running_pod("last", tier="web"))
+        await submit(service, running_pod("last", tier="web"))
         while (name := await some.name()) != "last":
             assert name == "late", "it is told of what it did not ask for"
 

@@ -9,10 +9,10 @@ import pytest
 
 from coordinator.api.read import list as listing
 from coordinator.api.read.query import Token
+from tests.builders.objects import node
 from tests.coordinator.api.client import PODS, TABLE, Client, Json
-from tests.coordinator.api.conftest import put, running_pod
-from tests.coordinator.intake.objects import node
-from tests.end_to_end.one_process.harness import Running
+from tests.coordinator.api.conftest import running_pod
+from tests.end_to_end.one_process.harness import Running, submit
 
 NAMES = ["big", "p1", "p2", "train-w-0", "train-w-1", "train-w-2"]
 
@@ -100,7 +100,7 @@ async def test_versions(client: Client, service: Running) -> None:
     assert await client.names("/api/v1/nodes", **exact) == ["n1", "n2"]
     older = {"resourceVersionMatch": "NotOlderThan", "resourceVersion": "1"}
     assert await client.names("/api/v1/nodes", **older) == ["n1", "n2"]
-    await put(service, node("n3"))
+    await submit(service, node("n3"))
     assert await client.names("/api/v1/nodes", resourceVersion="0") == ["n1", "n2", "n3"]
     body = await client.get("/api/v1/nodes", code=410, **exact)
     assert body["reason"] == "Expired"
@@ -169,7 +169,7 @@ async def test_a_url_has_an_end(client: Client) -> None:
 
 
 async def test_other_namespaces_are_not_shown(client: Client, service: Running) -> None:
-    await put(service, running_pod("p9"))
+    await submit(service, running_pod("p9"))
     assert await client.names("/api/v1/namespaces/default/pods") == []
     assert await client.get("/api/v1/namespaces/default/pods/p9", code=404)
 

@@ -12,10 +12,10 @@ import orjson
 import pytest
 
 from coordinator.api.read import server_sent_events
+from tests.builders.objects import node
 from tests.coordinator.api.client import SECONDS, Client
-from tests.coordinator.api.conftest import put, running_pod
-from tests.coordinator.intake.objects import node
-from tests.end_to_end.one_process.harness import Running
+from tests.coordinator.api.conftest import running_pod
+from tests.end_to_end.one_process.harness import Running, submit
 
 
 class Events:
@@ -49,7 +49,7 @@ async def test_changes_come_with_ids(client: Client, service: Running) -> None:
         ready = await report.next()
         assert (ready["event"], ready["retry"]) == ("ready", "2000")
         assert ready["data"] == {"resourceVersion": ready["id"]}
-        await put(service, node("n3"), running_pod("not-told"))
+        await submit(service, node("n3"), running_pod("not-told"))
         added = await report.next()
         assert (added["event"], added["data"]["kind"]) == ("ADDED", "Node")
         assert int(added["id"]) > int(ready["id"])
@@ -58,8 +58,8 @@ async def test_changes_come_with_ids(client: Client, service: Running) -> None:
 async def test_it_goes_on_after_the_last_id(client: Client, service: Running) -> None:
     async with events(client) as report:
         ready = await report.next()
-    await put(service, node("n3"))
-    await put(service, node("n4"))
+    await submit(service, node("n3"))
+    await submit(service, node("n4"))
     async with events(client, last=ready["id"]) as report:
         first = await report.next()
         assert first["data"]["metadata"]["name"] == "n3"
@@ -74,14 +74,14 @@ async def test_an_id_that_is_not_known_begins_anew(
     async with events(client, last=last) as report:
         reset = await report.next()
         assert reset["event"] == "reset"
-        await put(service, node("n3"))
+        await submit(service, node("n3"))
         assert (await report.next())["data"]["metadata"]["name"] == "n3"
 
 
 async def test_kinds_are_chosen(client: Client, service: Running) -> None:
     async with events(client, query="?kind=Pod&kind=Event") as report:
         await report.next()
-        await put(service, node("n3"), running_pod("p9"))
+        await submit(service, node("n3"), running_pod("p9"))
         kinds: set[str] = set()
         while kinds != {"Pod", "Event"}:
             kinds.add((await report.next())["data"]["kind"])

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.api.read.server_sent_events import resumable
+from tests.builders.objects import node
 from tests.coordinator.api.client import PODS, SECONDS, Client
-from tests.coordinator.api.conftest import job, put, running_pod
-from tests.coordinator.intake.objects import node
-from tests.end_to_end.one_process.harness import Running
+from tests.coordinator.api.conftest import job, running_pod
+from tests.end_to_end.one_process.harness import Running, submit
 
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
@@ -112,9 +112,11 @@ async def write(service: Running, client: Client, chance: random.Random) -> None
                     assert answer.status in (201, 409), await answer.text()
             case 3:
                 colours = {"colour": str(i)}
-                await put(service, *(running_pod(p, group="gang", **colours) for p in ("p1", "p2")))
+                await submit(
+                    service, *(running_pod(p, group="gang", **colours) for p in ("p1", "p2"))
+                )
             case _:
-                await put(service, node(f"n{chance.randint(1, 2)}", labels={"colour": str(i)}))
+                await submit(service, node(f"n{chance.randint(1, 2)}", labels={"colour": str(i)}))
         await asyncio.sleep(0.02)
 
 
@@ -141,7 +143,7 @@ async def test_members_of_a_gang_come_all_where_it_is_cut_among_them(
 ) -> None:
     """All of them are placed at one version."""
     since = (await client.get(PODS))["metadata"]["resourceVersion"]
-    await put(service, job("six", 6))
+    await submit(service, job("six", 6))
     await service.until(lambda status: status["tasks"]["running"] == 11)
     report: set[str] = set()
     async with client.watch(PODS, resourceVersion=since) as lines:

@@ -9,10 +9,10 @@ import pytest
 from aiohttp import ClientSession
 
 from coordinator.api.read import streaming, watch
+from tests.builders.objects import node
 from tests.coordinator.api.client import PODS, TABLE, Client
-from tests.coordinator.api.conftest import put, running_pod
-from tests.coordinator.intake.objects import node
-from tests.end_to_end.one_process.harness import Running
+from tests.coordinator.api.conftest import running_pod
+from tests.end_to_end.one_process.harness import Running, submit
 
 NODES = "/api/v1/nodes"
 INITIAL = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
@@ -32,11 +32,11 @@ async def version(client: Client, path: str = PODS) -> str:
 
 async def test_from_a_version_on(client: Client, service: Running) -> None:
     before = await version(client, NODES)
-    await put(service, node("n3"))
+    await submit(service, node("n3"))
     async with client.watch(NODES, resourceVersion=before) as lines:
         event = await lines.next()
         assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "n3")
-        await put(service, node("n3", labels={"zone": "c"}))
+        await submit(service, node("n3", labels={"zone": "c"}))
         changed = await lines.next()
         assert changed["type"] == "MODIFIED"
         assert changed["object"]["metadata"]["labels"]["zone"] == "c"
@@ -56,7 +56,7 @@ async def test_from_a_version_on(client: Client, service: Running) -> None:
 async def test_with_what_is_there(client: Client, service: Running, since: dict[str, str]) -> None:
     async with client.watch(NODES, **since) as lines:
         assert [await lines.named() for _ in range(2)] == [("ADDED", "n1"), ("ADDED", "n2")]
-        await put(service, node("n3"))
+        await submit(service, node("n3"))
         assert await lines.named() == ("ADDED", "n3")
 
 
@@ -108,13 +108,13 @@ async def test_what_leaves_a_selector_is_deleted(
             assert await lines.named() == ("ADDED", "p1")
         else:
             await asyncio.sleep(0.3)  # until it has learnt what satisfies the selector now
-        await put(service, running_pod("p2", group="gang", tier="db", colour="red"))
-        await put(service, running_pod("p2", group="gang", tier="web"))
+        await submit(service, running_pod("p2", group="gang", tier="db", colour="red"))
+        await submit(service, running_pod("p2", group="gang", tier="web"))
         assert (await lines.named())[1] == "p2"
-        await put(service, running_pod("p1", group="gang", tier="db"))
+        await submit(service, running_pod("p1", group="gang", tier="db"))
         assert await lines.named() == ("DELETED", "p1")
-        await put(service, running_pod("p1", group="gang", tier="db", colour="red"))
-        await put(service, running_pod("p1", group="gang", tier="web"))
+        await submit(service, running_pod("p1", group="gang", tier="db", colour="red"))
+        await submit(service, running_pod("p1", group="gang", tier="web"))
         kind, name = await lines.named()
         assert (kind, name) == ("ADDED", "p1")
 
@@ -123,7 +123,7 @@ async def test_other_namespaces_and_kinds_are_not_told(client: Client, service: 
     since = await version(client)
     elsewhere = "/api/v1/namespaces/default/pods"
     async with client.watch(elsewhere, resourceVersion=since, timeoutSeconds="1") as lines:
-        await put(service, running_pod("late"), node("n3"))
+        await submit(service, running_pod("late"), node("n3"))
         assert await lines.end() == []
 
 
@@ -180,7 +180,7 @@ async def test_who_takes_nothing_is_cut(service: Running, monkeypatch: pytest.Mo
         assert time.monotonic() < deadline
         item = node("n2")
         item["metadata"]["annotations"] = {"much": text + str(i)}
-        await put(service, item)
+        await submit(service, item)
         await asyncio.sleep(0.1)
     assert not streams.open
     writer.close()

@@ -16,8 +16,8 @@ from coordinator.api.http.failures import failures
 from coordinator.api.write.handlers import WriteDependencies, write_routes
 from coordinator.errors import Problem
 from coordinator.intake.writer import IntakeFull
+from tests.builders.objects import queue
 from tests.coordinator.api.write.behind import PATHS, behind
-from tests.coordinator.intake.objects import queue
 
 pytestmark = pytest.mark.timeout(100)
 

@@ -16,6 +16,7 @@ import redis
 from coordinator.api.write.bulk import BASE
 from coordinator.intake.admission import cluster
 from shared.ledger.redis.server import EmbeddedServer
+from tests.builders.objects import a_list
 from tests.coordinator.api.kubectl import Kubectl, found
 from tests.coordinator.api.write.behind import behind
 from tests.coordinator.intake.bench import Bench
@@ -174,7 +175,7 @@ async def test_kubectl_create_makes_quotas_budgets_and_classes(
 
 async def test_a_list_names_what_has_no_name(service: Running) -> None:
     items = [config_map(), config_map() | {"metadata": {"generateName": "made-"}}]
-    body = {"apiVersion": "v1", "kind": "List", "items": [*items, items[1]]}
+    body = a_list(*items, items[1])
     async with aiohttp.ClientSession(service.url) as session:
         async with session.post(f"{BASE}/lists", json=body) as answer:
             output = await answer.json()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.builders.objects import a_list
 from tests.coordinator.api.kubectl import Kubectl, found
 from tests.coordinator.intake.world_objects import WORLD
 from tests.end_to_end.one_process.harness import running
@@ -107,7 +108,7 @@ async def test_volumes_devices_and_the_like(kubectl: Kubectl) -> None:
         # Whose devices it has is written by the scheduler: a pod that is not there has none.
         if item["kind"] == "ResourceClaim":
             item.pop("status", None)
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    text = json.dumps(a_list(*items))
     for verb in ("created", "unchanged"):
         out = await kubectl.ok("apply", "-f", "-", text=text)
         assert [line.rpartition(" ")[2] for line in out.splitlines()] == [verb] * len(items), out

@@ -21,7 +21,7 @@ from coordinator.intake.intake import Intake
 from coordinator.intake.writer import IntakeFull
 from coordinator.service.metrics.text import metrics_text
 from shared.codec.packed import replace
-from tests.coordinator.intake.objects import node, pod
+from tests.builders.objects import a_list, node, pod
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(100)]
 LIMITS = BulkLimits(body_bytes=100_000, objects=50, waiting_bytes=150_000, store_seconds=60.0)
@@ -90,10 +90,6 @@ async def opened(limits: BulkLimits) -> AsyncIterator[ListsServer]:
     async with aiohttp.ClientSession(f"http://{host}:{port}") as session:
         yield ListsServer(session, behind)
     await runner.cleanup()
-
-
-def a_list(*items: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
 
 
 async def test_each_object_is_judged_alone(door: ListsServer) -> None:

@@ -9,8 +9,8 @@ import pytest
 from coordinator.errors import Problem
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import QUEUE
+from tests.builders.objects import job, node, pod, pod_group, queue
 from tests.coordinator.api.write.behind import WriteClient, behind
-from tests.coordinator.intake.objects import node, pod, pod_group, queue, task
 
 pytestmark = pytest.mark.timeout(100)
 
@@ -18,15 +18,6 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
-
-
-def job(name: str = "j", **spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"tasks": [task()], **spec},
-    }
 
 
 def causes(answer: dict[str, Any]) -> list[tuple[str, str]]:

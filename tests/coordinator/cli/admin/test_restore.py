@@ -22,7 +22,7 @@ from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.identity import FILE, LedgerIdentityNote, expected, note, path_of, recall
 from shared.ledger.redis.server import EmbeddedServer
 from shared.settings.settings import Settings, load_settings
-from tests.shared.ledger.conftest import flush
+from tests.conftest import flush
 from tests.shared.ledger.support import Desk, cluster, job
 
 

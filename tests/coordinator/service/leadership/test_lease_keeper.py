@@ -23,7 +23,7 @@ from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.renewal import RedisRenewal
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import Epoch
-from tests.shared.ledger.conftest import flush
+from tests.conftest import flush
 
 LEASES = (0.5, 0.5, 1.0, 1.0, 2.0, 4.0)
 """Seconds, of one attempt after another: a longer lease outlives longer pauses of the machine."""

@@ -15,8 +15,8 @@ from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import CommitBatch, Epoch, StatusBatch, Verdict
 from shared.settings.settings import load_settings
+from tests.conftest import flush
 from tests.end_to_end.one_process.harness import DirectCluster, DirectShards
-from tests.shared.ledger.conftest import flush
 
 
 class Overtaken(RedisLedger):

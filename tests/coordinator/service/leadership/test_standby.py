@@ -20,7 +20,7 @@ from shared.ledger.errors import Deposed
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.redis.client import RedisLedger
 from shared.settings.settings import load_settings
-from tests.coordinator.intake.objects import node, pod
+from tests.builders.objects import node, pod
 from tests.end_to_end.one_process.harness import PATIENCE, DirectCluster, DirectShards, free_port
 
 LEASE = 8.0

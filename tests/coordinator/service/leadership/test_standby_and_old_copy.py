@@ -18,7 +18,7 @@ from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.protocol import COORDINATOR
 from shared.messages.messages import Epoch, Verdict
 from shared.policy.volcano import DEFAULT_POLICY
-from tests.coordinator.intake.objects import queue
+from tests.builders.objects import queue
 
 INTAKE = "intake"
 

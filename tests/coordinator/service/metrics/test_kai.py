@@ -7,8 +7,7 @@ from coordinator.service.metrics.kai_names import KAI_METRICS
 from coordinator.service.metrics.probes import Probes
 from coordinator.service.metrics.table import TABLE, reference
 from shared.slices import at_once
-from tests.coordinator.intake.objects import node
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue, node
 from tests.coordinator.objects.test_kai import GPUS, KAI, limited, member
 from tests.coordinator.objects.world import World
 from tests.coordinator.service.metrics.scrape import read

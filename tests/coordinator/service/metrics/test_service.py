@@ -23,6 +23,7 @@ from laboratory.workloads.generators import (
     seeded_workload,
 )
 from shared.slices import at_once
+from tests.builders.objects import DURATION, a_list, pod
 from tests.coordinator.service.metrics.scrape import Series, read, scrape, total
 from tests.end_to_end.one_process.harness import Running, running
 
@@ -52,17 +53,11 @@ def is_shared_out(status: dict[str, Any]) -> bool:
 
 
 def pods(count: int, *, start: int = 0, gpus: int = 1) -> Iterator[Item]:
+    requested = {"name": "main", "resources": {"requests": {GPU: str(gpus)}}}
     for number in range(start, start + count):
-        yield {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": f"pod-{number}",
-                "namespace": "default",
-                "annotations": {"quadrant.dev/duration": "1"},
-            },
-            "spec": {"containers": [{"name": "main", "resources": {"requests": {GPU: str(gpus)}}}]},
-        }
+        item = pod(f"pod-{number}", namespace="default", containers=[requested])
+        item["metadata"]["annotations"] = {DURATION: "1"}
+        yield item
 
 
 async def test_after_a_run_the_metrics_agree_with_the_status(
@@ -117,7 +112,7 @@ async def test_shards_intake_and_process_are_told(tmp_path: Path, redis_url: str
             lists = f"{service.url}/apis/quadrant.dev/v1alpha1/lists"
             nodes = list(node_items(SHAPE))[:3]
             wrong = {"apiVersion": "v1", "kind": "Pod", "metadata": {}}
-            body = {"apiVersion": "v1", "kind": "List", "items": [*nodes, wrong]}
+            body = a_list(*nodes, wrong)
             async with http.post(lists, json=body) as answer:
                 assert answer.status == 200
             async with http.post(lists, data=b"no") as answer:

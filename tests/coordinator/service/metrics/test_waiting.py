@@ -8,52 +8,21 @@ from typing import Any
 
 import pytest
 
-from laboratory.cli.stack import Sender
-from laboratory.workloads.bulk_client import BulkClient
+from tests.builders import objects
+from tests.builders.objects import GPU, Item, queue
 from tests.coordinator.service.metrics.scrape import Series, scrape, total
-from tests.end_to_end.one_process.harness import Running, running
-
-GPU = "nvidia.com/gpu"
-Item = dict[str, Any]
+from tests.end_to_end.one_process.harness import running, submit
 
 
 def node(number: int, gpus: int) -> Item:
-    offer = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: str(gpus)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": f"node-{number}"},
-        "status": {"allocatable": offer},
-    }
-
-
-def queue(name: str, **spec: Any) -> Item:
-    return {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": {"weight": 1} | spec,
-    }
+    return objects.node(f"node-{number}", cpu=64, memory="256Gi", gpus=gpus)
 
 
 def gang(name: str, *, tasks: int, queue: str, minimum: int | None = None, cpu: str = "1") -> Item:
     """A job of ``tasks`` pods of one GPU each, for ever."""
-    pod = {"containers": [{"name": "main", "resources": {"requests": {GPU: "1", "cpu": cpu}}}]}
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "minAvailable": tasks if minimum is None else minimum,
-            "queue": queue,
-            "tasks": [{"name": "worker", "replicas": tasks, "template": {"spec": pod}}],
-        },
-    }
-
-
-async def send(service: Running, items: list[Item]) -> None:
-    async with BulkClient(service.url) as api:
-        await Sender(api).send(items)
+    return objects.simple_job(
+        name, tasks, namespace="default", cpu=cpu, gpus=1, minimum=minimum, queue=queue
+    )
 
 
 def bound(tasks: int) -> Callable[[dict[str, Any]], bool]:
@@ -70,16 +39,14 @@ def agrees(series: Series, status: dict[str, Any]) -> None:
 
 async def test_jobs_that_wait_are_told_by_queue_and_reason(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, [node(0, 8), node(1, 8), queue("a"), queue("b", weight=3)])
-        await send(service, [gang("runs", tasks=12, queue="a")])
+        await submit(service, node(0, 8), node(1, 8), queue("a"), queue("b", weight=3))
+        await submit(service, gang("runs", tasks=12, queue="a"))
         await service.until(bound(12))
-        await send(
+        await submit(
             service,
-            [
-                gang("too-wide", tasks=6, queue="b"),
-                gang("much-too-wide", tasks=40, queue="b"),
-                gang("nowhere", tasks=2, queue="unheard-of"),
-            ],
+            gang("too-wide", tasks=6, queue="b"),
+            gang("much-too-wide", tasks=40, queue="b"),
+            gang("nowhere", tasks=2, queue="unheard-of"),
         )
         status = await service.until(
             lambda s: s["pending_reasons"] == {"NotEnoughResources": 2, "Misconfigured": 1}
@@ -95,12 +62,12 @@ async def test_what_nobody_mends_by_waiting_is_told_as_that(tmp_path: Path, redi
     """As explain, conditions and events have it: not as a wait for quota."""
     async with running(redis_url, tmp_path) as service:
         small, closed = queue("small", capability={GPU: "2"}), queue("closed")
-        await send(service, [node(0, 8), small, closed])
-        await send(service, [gang("shut-out", tasks=9, queue="closed")])
-        await send(service, [gang("too-much", tasks=3, queue="small")])
+        await submit(service, node(0, 8), small, closed)
+        await submit(service, gang("shut-out", tasks=9, queue="closed"))
+        await submit(service, gang("too-much", tasks=3, queue="small"))
         await service.until(lambda s: s["pending_reasons"].get("ExceedsCapability") == 1)
         closed["status"] = {"state": "Closed"}
-        await send(service, [closed])
+        await submit(service, closed)
         status = await service.until(
             lambda s: s["pending_reasons"] == {"ExceedsCapability": 1, "QueueClosed": 1}
         )
@@ -111,8 +78,8 @@ async def test_what_nobody_mends_by_waiting_is_told_as_that(tmp_path: Path, redi
 
 async def test_a_queue_tells_what_it_has_wants_and_deserves(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, [node(0, 8), queue("a", capability={GPU: "6", "cpu": "7.5"})])
-        await send(service, [gang("runs", tasks=4, queue="a"), gang("waits", tasks=3, queue="a")])
+        await submit(service, node(0, 8), queue("a", capability={GPU: "6", "cpu": "7.5"}))
+        await submit(service, gang("runs", tasks=4, queue="a"), gang("waits", tasks=3, queue="a"))
         await service.until(bound(4))
         await service.until(lambda s: s["pending_reasons"].get("WaitingForQuota") == 1)
         series = await scrape(service.url)
@@ -137,8 +104,8 @@ async def test_the_elastic_rest_of_a_running_job_is_pending_but_the_job_is_admit
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path) as service:
-        await send(service, [node(0, 4), queue("a")])
-        await send(service, [gang("wide", tasks=10, minimum=2, queue="a")])
+        await submit(service, node(0, 4), queue("a"))
+        await submit(service, gang("wide", tasks=10, minimum=2, queue="a"))
         status = await service.until(
             lambda s: s["tasks"]["bound"] == 4 and not s["open_turns"] and s["tasks"]["pending"]
         )
@@ -154,13 +121,13 @@ async def test_what_was_placed_for_a_gang_that_found_no_room_for_the_rest_is_was
 ) -> None:
     """Two nodes of 3 GPUs: enough for three tasks of 2 in sum, and for each role of them alone."""
     async with running(redis_url, tmp_path, shards=1) as service:
-        await send(service, [node(0, 3), node(1, 3), queue("a")])
+        await submit(service, node(0, 3), node(1, 3), queue("a"))
         job = gang("clumsy", tasks=1, minimum=3, queue="a")
         spec = job["spec"]["tasks"][0]["template"]["spec"]
         spec["containers"][0]["resources"]["requests"][GPU] = "2"
         second = {"name": "second", "replicas": 2, "template": {"spec": spec}}
         job["spec"]["tasks"].append(second)
-        await send(service, [job])
+        await submit(service, job)
         status = await service.until(lambda s: s["outcomes"].get("infeasible", 0) > 0)
         series = await scrape(service.url)
     tries = total(series, "schedule_attempts_total", result="unschedulable")

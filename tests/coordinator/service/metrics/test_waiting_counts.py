@@ -17,7 +17,8 @@ from coordinator.service.metrics.sliced_counts import FEW_LINES, WaitingCounts
 from shared.model.model import Queue, TaskClass
 from shared.slices import at_once
 from shared.units.slots import BASE, CPU, PODS
-from tests.coordinator.order.helpers import job, order, turns
+from tests.builders.rows import job
+from tests.coordinator.order.helpers import order, turns
 
 LINES = FEW_LINES + 100
 

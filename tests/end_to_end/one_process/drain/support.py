@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import redis
 
 from coordinator.api.write.bulk import BASE
 from coordinator.cluster.history.file import HistoryFile, LogFollower
@@ -18,35 +17,16 @@ from laboratory.checker.check import check
 from laboratory.checker.report.report import CheckReport
 from shared.ledger.errors import LedgerUnavailable
 from shared.ledger.redis.client import RedisLedger
+from tests.builders.objects import Item, a_list, simple_job
+from tests.conftest import flush
 from tests.coordinator.controllers.test_history import RecordingCluster
 from tests.end_to_end.one_process.harness import DirectShards, Running, running
 
-Item = dict[str, Any]
 PODS = "/api/v1/namespaces/ns/pods"
 
 
 def job(name: str, replicas: int, *, minimum: int, seconds: float = 600, **labels: str) -> Item:
-    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
-    template = {
-        "metadata": {"labels": labels, "annotations": {"quadrant.dev/duration": str(seconds)}},
-        "spec": {"containers": [container]},
-    }
-    task = {"name": "w", "replicas": replicas, "template": template}
-    return {
-        "apiVersion": "batch.volcano.sh/v1alpha1",
-        "kind": "Job",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"minAvailable": minimum, "tasks": [task]},
-    }
-
-
-def budget(name: str, minimum: int | str, **labels: str) -> Item:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": name, "namespace": "ns"},
-        "spec": {"minAvailable": minimum, "selector": {"matchLabels": labels}},
-    }
+    return simple_job(name, replicas, minimum=minimum, seconds=seconds, labels=labels)
 
 
 @contextlib.asynccontextmanager
@@ -55,8 +35,7 @@ async def recorded(
 ) -> AsyncIterator[Running]:
     """A service over an empty ledger. At the end its history is in ``path``, and ``reports`` has
     what the checker says of it."""
-    with redis.Redis.from_url(url) as client:
-        client.flushall()
+    flush(url)
     history, ledger = HistoryFile(path), RedisLedger(url)
     follower = LogFollower(ledger, history, unavailable=LedgerUnavailable)
     following = asyncio.create_task(follower.run())
@@ -76,8 +55,7 @@ async def recorded(
 
 
 async def put(session: aiohttp.ClientSession, *items: Item) -> None:
-    body = {"apiVersion": "v1", "kind": "List", "items": list(items)}
-    async with session.post(f"{BASE}/lists", json=body) as answer:
+    async with session.post(f"{BASE}/lists", json=a_list(*items)) as answer:
         assert (await answer.json())["refused"] == []
 
 

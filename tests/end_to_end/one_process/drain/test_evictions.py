@@ -17,11 +17,10 @@ from coordinator.cluster.simulated.cluster import LocalCluster
 from laboratory.checker.report.report import CheckReport
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import TaskState
+from tests.builders.objects import budget, node
 from tests.coordinator.api.kubectl import Kubectl, found
-from tests.coordinator.intake.objects import node
 from tests.end_to_end.one_process.drain.support import (
     PODS,
-    budget,
     cordon,
     evict,
     job,

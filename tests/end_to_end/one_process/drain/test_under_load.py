@@ -15,17 +15,9 @@ import pytest
 
 from laboratory.checker.report.report import CheckReport
 from shared.ledger.redis.server import EmbeddedServer
+from tests.builders.objects import Item, budget, node, pod
 from tests.coordinator.api.kubectl import Kubectl, found
-from tests.coordinator.intake.objects import node, pod
-from tests.end_to_end.one_process.drain.support import (
-    Item,
-    budget,
-    drain,
-    job,
-    pods,
-    put,
-    recorded,
-)
+from tests.end_to_end.one_process.drain.support import drain, job, pods, put, recorded
 from tests.end_to_end.one_process.drain.witness import DrainWitness
 from tests.end_to_end.one_process.harness import Running
 

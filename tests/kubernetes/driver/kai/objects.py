@@ -8,7 +8,7 @@ from typing import Any
 
 from coordinator.cluster.kubernetes.bind_requests.writes import RequestWrites
 from laboratory.local_kubernetes.client import ApiClient
-from tests.coordinator.intake.test_kai_objects import kai_group, kai_queue
+from tests.builders.objects import kai_group, kai_queue
 from tests.kubernetes.driver.harness import Followed, followed, node, pod
 
 Json = dict[str, Any]

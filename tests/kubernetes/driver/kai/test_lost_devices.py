@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-import redis
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
 from shared.model.gpu_request import WHOLE
 from shared.units.things import Things
+from tests.conftest import flush
 from tests.kubernetes.driver.harness import Followed, node, until
 from tests.kubernetes.driver.kai.objects import Json, beside_binder, gpu_node, kai_pod
 from tests.kubernetes.kai_binder import KaiBinder
@@ -50,8 +50,7 @@ async def test_no_share_is_given_twice_after_a_lost_ledger(  # noqa: PLR0917
         await quadrant.until_bound("x", "y")
         before = devices(quadrant)
         assert {taken[0][0] for taken in before.values()} == {"kai-gpu/0", "kai-gpu/1"}
-    with redis.Redis.from_url(redis_url, protocol=2) as client:
-        client.flushall()
+    flush(redis_url)
     async with beside_binder(
         redis_url, short_dir / "b", cluster, kubeconfig, binder=by
     ) as quadrant:
@@ -106,8 +105,7 @@ async def test_no_instance_of_a_gpu_is_given_twice_after_a_lost_ledger(  # noqa:
         await cluster.create(instances("x", small), instances("y", large))
         await quadrant.until_bound("x", "y")
         await until(lambda: quadrant.states()["bound"] == 2)
-    with redis.Redis.from_url(redis_url, protocol=2) as client:
-        client.flushall()
+    flush(redis_url)
     async with beside_binder(
         redis_url, short_dir / "b", cluster, kubeconfig, binder=by
     ) as quadrant:

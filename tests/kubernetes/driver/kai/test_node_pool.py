@@ -8,7 +8,7 @@ import pytest
 
 from laboratory.local_kubernetes.client import ApiClient
 from laboratory.local_kubernetes.control_plane import ControlPlane
-from tests.coordinator.intake.test_kai_objects import kai_queue
+from tests.builders.objects import kai_queue
 from tests.kubernetes.driver.kai.objects import Json, beside_binder, gpu_node, kai_pod, requests
 
 pytestmark = pytest.mark.timeout(180)

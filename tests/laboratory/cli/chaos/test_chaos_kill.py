@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.builders.objects import node
+
 START_SECONDS = 100.0
 RECOVERY_SECONDS = "120"
 """On a machine that does much else: a Ray head takes ten seconds alone."""
@@ -56,14 +58,7 @@ def kill() -> Iterator[Kill]:
         assert up.stdout is not None
         ready, _, _ = select.select([up.stdout], [], [], START_SECONDS)
         assert ready, "not up in time"
-        capacity = {"cpu": "8", "memory": "16Gi", "pods": "110"}
-        node = {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": "n0"},
-            "status": {"capacity": capacity, "allocatable": capacity},
-        }
-        applied = run("apply", "-f", "-", stdin=json.dumps(node))
+        applied = run("apply", "-f", "-", stdin=json.dumps(node("n0")))
         assert applied.returncode == 0, applied.stderr
         yield lambda *words: run("chaos", "kill", *words)
     finally:

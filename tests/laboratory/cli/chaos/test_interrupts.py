@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.objects import a_list, container, node, pod
 from tests.coordinator.cli.interrupting import children_work, interrupt, shards_work, works
 
 
@@ -95,18 +96,13 @@ app.main()
 def large_dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cluster whose decision takes many seconds."""
     path = tmp_path_factory.mktemp("dump") / "cluster.json"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*_objects()]}))
+    path.write_text(json.dumps(a_list(*_objects())))
     return path
 
 
 def _objects() -> Iterator[dict[str, object]]:
-    room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
     for number in range(400):
-        status = {"allocatable": room, "capacity": room}
-        metadata: dict[str, object] = {"name": f"n{number}"}
-        yield {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}
+        yield node(f"n{number}", cpu=64, memory="256Gi")
     for number in range(4000):
-        requests = {"cpu": f"{100 + number % 700}m"}  # few of a kind: each is judged by itself
-        metadata = {"name": f"p{number}", "namespace": "default"}
-        spec = {"containers": [{"name": "c", "resources": {"requests": requests}}]}
-        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        requested = container(f"{100 + number % 700}m", "")  # few of a kind: each is judged alone
+        yield pod(f"p{number}", namespace="default", containers=[requested])

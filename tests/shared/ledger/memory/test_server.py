@@ -19,7 +19,7 @@ from shared.ledger.memory.client import MemoryClient
 from shared.ledger.memory.server import MemoryServer
 from shared.ledger.memory.synchronous import at_once
 from shared.ledger.redis.server import EmbeddedServer
-from tests.shared.ledger.conftest import flush
+from tests.conftest import flush
 
 LOG, HASH = b"{t}:log", b"{t}:hash"
 

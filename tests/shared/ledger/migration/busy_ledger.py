@@ -17,16 +17,8 @@ from laboratory.workloads.generators import DURATION
 from shared.ledger.keys import key
 from shared.ledger.redis.server import EmbeddedServer
 from shared.messages.messages import TaskState
-from tests.coordinator.intake.objects import (
-    container,
-    job,
-    node,
-    pod,
-    pod_group,
-    priority_class,
-    queue,
-    task,
-)
+from tests.builders.objects import container, job, node, pod, pod_group, priority_class, queue, task
+from tests.coordinator.controllers.support import submit
 from tests.end_to_end.one_process.harness import Running, running
 from tests.shared.ledger.migration.next_schema import NOTE
 
@@ -70,12 +62,6 @@ def high(name: str) -> dict[str, Any]:
     lasting_item = lasting(pod(name), priorityClassName="high")
     lasting_item["metadata"]["annotations"]["scheduling.volcano.sh/queue-name"] = "research"
     return lasting_item
-
-
-async def submit(service: Running, *items: dict[str, Any]) -> None:
-    writer = service.service._writer
-    assert writer is not None
-    assert (await writer.submit(list(items))).refused == []
 
 
 def states(service: Running) -> dict[str, int]:

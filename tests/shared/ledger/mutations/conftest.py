@@ -8,7 +8,8 @@ import pytest
 
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
-from tests.shared.ledger.conftest import NOW, flush
+from tests.conftest import flush
+from tests.shared.ledger.conftest import NOW
 from tests.shared.ledger.mutations.scripts import Scripts
 from tests.shared.ledger.support import Desk, cluster
 

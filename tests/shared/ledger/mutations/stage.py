@@ -17,6 +17,7 @@ import redis
 from shared.ledger.redis import calls
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
+from tests.conftest import flush
 from tests.coordinator.ledger_audit import test_repair
 from tests.shared.ledger import (
     test_accounts,
@@ -33,7 +34,7 @@ from tests.shared.ledger import (
     test_verdicts,
     test_window,
 )
-from tests.shared.ledger.conftest import NOW, flush
+from tests.shared.ledger.conftest import NOW
 from tests.shared.ledger.mutations import test_by_example
 from tests.shared.ledger.mutations.scripts import Scripts
 from tests.shared.ledger.support import Desk, cluster

@@ -24,7 +24,7 @@ from shared.ledger.redis.identity import (
 )
 from shared.ledger.redis.server import EmbeddedServer
 from shared.settings.settings import Settings, load_settings
-from tests.shared.ledger.conftest import flush
+from tests.conftest import flush
 
 
 def settings(path: Path, **more: str) -> Settings:
