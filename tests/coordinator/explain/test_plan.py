@@ -76,11 +76,11 @@ async def test_members_that_ask_for_nothing_are_placed_with_the_others(
 ) -> None:
     roles = [role("worker", 2, {"cpu": "1"}), role("driver", replicas, {})]
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a"), node("b"))
+        await submit(service, node("a"), node("b"))
         await settled(service, bound=0)
         item = gang("mixed", roles, minimum=2 + replicas)
         row = one(await planned(service, item))
-        await send(service, item)
+        await submit(service, item)
         await settled(service, bound=2 + replicas)
     assert row["verdict"] == "now"
     assert row["tasks"] == {"total": 2 + replicas, "minimum": 2 + replicas} | {
@@ -94,7 +94,7 @@ async def test_members_that_ask_for_nothing_wait_with_the_others(
 ) -> None:
     roles = [role("worker", 2, {"cpu": "2"}), role("driver", 1, {})]
     async with running(redis_url, tmp_path) as service:
-        await send(service, node("a", cpu="3"))
+        await submit(service, node("a", cpu="3"))
         await settled(service, bound=0)
         row = one(await planned(service, gang("mixed", roles, minimum=3)))
     assert row["verdict"] == "never"

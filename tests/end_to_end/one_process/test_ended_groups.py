@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from shared.ledger.redis.server import EmbeddedServer
-from tests.coordinator.intake.objects import node, pod, pod_group, queue
-from tests.end_to_end.one_process.harness import running
-from tests.end_to_end.one_process.test_queue_gates import submit
-from tests.shared.ledger.conftest import flush
+from tests.builders.objects import node, pod, pod_group, queue
+from tests.conftest import flush
+from tests.end_to_end.one_process.harness import running, submit
 
 POLICY = """
 actions: "enqueue, allocate, backfill"
