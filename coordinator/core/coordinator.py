@@ -55,9 +55,8 @@ from coordinator.dispatch.instructions import (
 )
 from coordinator.dispatch.sharding import MOVES_PER_MINUTE, ClusterPartition
 from coordinator.intake.changes import Changes
-from coordinator.jobs.attempts import note_try
 from coordinator.jobs.counters import CoordinatorTally
-from coordinator.jobs.state import JobState, SchedulingStatus, amounts
+from coordinator.jobs.state import JobState, SchedulingStatus, amounts, note_try
 from coordinator.order.order import Order
 from shared.ledger.entries.intake_batch import PutPartition
 from shared.ledger.entries.snapshot import Nomination
