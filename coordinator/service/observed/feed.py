@@ -176,8 +176,9 @@ class ClusterFeed:
             await self._submit_apart(delta, positions, error)
             return
         refused = self._refusals(delta, positions, admission)
-        self._report_changed(delta, positions, admission)
-        self._name_pods(delta, [i for i in positions if i not in refused])
+        admitted = [i for i in positions if i not in refused]
+        self._report_changed(delta, admitted, admission)
+        self._name_pods(delta, admitted)
 
     async def _submit_apart(
         self, delta: ObjectDelta, positions: list[int], error: Exception
