@@ -50,7 +50,8 @@ async def test_it_compares_with_what_is_done_and_writes_nothing(
     (before,) = await cluster.create(pod("before", scheduler=THEIRS))
     await cluster.bind(before, "n1")
     strange = pod("strange", scheduler=THEIRS)
-    strange["spec"]["volumes"] = [{"name": "v", "csi": {"driver": "d"}}]
+    disk = {"targetPortal": "192.0.2.1:3260", "iqn": "iqn.2001-04.com.example:disk", "lun": 0}
+    strange["spec"]["volumes"] = [{"name": "v", "iscsi": disk}]
     await cluster.create(strange)
     async with followed(redis_url, short_dir, cluster, watcher.kubeconfig, shadow=True) as quadrant:
         # As the other scheduler would leave them: alone, on another node, in part.
