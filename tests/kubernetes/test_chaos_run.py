@@ -14,6 +14,7 @@ from laboratory.checker.check import check, check_lines
 from laboratory.checker.report.report import CheckReport
 from laboratory.checker.report.rules import Rule
 from laboratory.local_kubernetes.binaries import Binaries
+from shared.model.gpu_request import WHOLE
 
 SECONDS = 25
 SEED, KAI_SEED = 4, 24
@@ -85,8 +86,9 @@ def test_what_is_loaded_in_kais_words_is_judged(
     assert result.returncode == 0, result.stdout + result.stderr[-3000:]
     facts = facts_of(check(history, closed=True))
     assert all(facts[rule] > 0 for rule in KAI_LOADED), facts
-    for column in ("devices", "gpus"):  # by our annotation, and by KAI's labels
-        broken = broken_where_a_device_is_given_twice(history, column, [1000])
+    # By our annotation, in parts of the books; and by KAI's labels, in thousandths.
+    for column, whole in (("devices", WHOLE), ("gpus", 1000)):
+        broken = broken_where_a_device_is_given_twice(history, column, [whole])
         assert Rule.DEVICE_CAPACITY.label in broken, column
 
 
