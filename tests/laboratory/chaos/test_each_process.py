@@ -108,8 +108,9 @@ def _pod(name: str) -> dict[str, Any]:
     return item
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="module")
 async def tree() -> AsyncIterator[Tree]:
+    """A tree for each blow: the supervisor gives up a process that dies five times in a minute."""
     told: list[str] = []
     with tempfile.TemporaryDirectory(prefix="qt-", ignore_cleanup_errors=True) as path:
         settings = load_settings(run_dir=Path(path), shards=2, mode="soft", standby=True)
