@@ -71,7 +71,7 @@ def submitted(created: float, tasks: int, minimum: int, queue: str) -> Entry:
 
 
 def job_event(event: Happening) -> Entry:
-    """What a policy of a Job did."""
+    """Story entry of an action by a policy of a Job."""
     first = entry(event.first, event.reason, event.message)
     return first | {"lastTime": _time(event.last), "count": event.count, "warning": event.warning}
 

@@ -97,7 +97,7 @@ class ClaimBook:
             yield (qid, f"{job.jid}/{name}"), template, by
 
     def _amounts(self, book: _Users, key: Key, by: int, takes: Callable[[], Amounts]) -> Amounts:
-        """What one claim takes, and the new number of its users."""
+        """Amounts that one claim takes, and the new number of its users."""
         # As of its first user: a claim that is edited while it is used gives back what it took.
         amounts = book.taken.get(key)
         if amounts is None:
@@ -108,7 +108,7 @@ class ClaimBook:
         return amounts
 
     def _held(self, claim: Made, cls: TaskClass) -> Amounts:
-        """What a claim takes of its queue."""
+        """Amounts that a claim takes of its queue."""
         if claim is None:
             return {}
         names = self._cluster.names

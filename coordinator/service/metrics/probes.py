@@ -77,7 +77,7 @@ class Probes:
         self.not_understood: Counter[str] = Counter()
         """Objects of a watched cluster that were refused or could not be read, by kind."""
         self.quarantine: Collection[object] = ()
-        """Of these, those that exist and cannot be read."""
+        """Refused objects that exist and cannot be read."""
 
     def answered(self, shard: int, reply: PlaceReply, *, started: float, seconds: float) -> None:
         """A call to a worker that began at ``started`` (time.monotonic) was answered."""

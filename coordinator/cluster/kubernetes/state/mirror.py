@@ -130,7 +130,7 @@ class Mirror:
         self.quarantine: dict[ObjectKey, UnreadObject] = {}
         """Objects that exist and cannot be read."""
         self._unread: list[ObjectKey] = []
-        """Of these, whatever intake has not heard of yet."""
+        """Changes among these that intake has not heard of yet."""
         self.now = 0.0
         self.statement = ""
         """Ledger and epoch of the leader that we are."""

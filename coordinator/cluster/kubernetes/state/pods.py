@@ -71,7 +71,7 @@ class PodRow:
     marks: Mapping[str, str] = field(default_factory=dict)
     """Annotations and labels by which its binding told devices."""
     resized: Mapping[str, object] = field(default_factory=dict)
-    """What its status says of its resources, where that is not what its spec asks for."""
+    """Resources in its status, where they differ from the requests of its spec."""
     fingerprint: int = 0
     jid: int = -1
     tix: int = -1
@@ -200,7 +200,7 @@ def update_legible(row: PodRow, parts: LegibleObject) -> None:
 
 
 def reported_status(pod: PodObject) -> dict[str, object]:
-    """What the pod's status says of its resources, as usage is read from it."""
+    """Resources in the pod's status, in the form from which usage is read."""
     status = pod.status
     parts = {
         "conditions": status.conditions,
