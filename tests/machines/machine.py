@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -170,11 +171,22 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     return kept | dict(more)
 
 
+def remove_leftovers() -> None:
+    """Remove the namespaces of runs that were killed: their cables still have our addresses."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
+    for name in re.findall(r"^quadrant-\d+-\d+", listed.stdout, re.MULTILINE):
+        _, pid, number = name.split("-")
+        if not psutil.pid_exists(int(pid)):
+            _try("ip", "link", "del", f"qt{int(pid) % 100_000}-{number}")
+            _run("ip", "netns", "del", name)
+
+
 @contextlib.contextmanager
 def machines(count: int, folder: Path) -> Iterator[list[Machine]]:
     """Create machines that reach each other by way of this one."""
     forward = Path("/proc/sys/net/ipv4/ip_forward")
     before = forward.read_text()
+    remove_leftovers()
     items = [Machine(number, folder) for number in range(1, count + 1)]
     forward.write_text("1")
     try:
