@@ -67,7 +67,7 @@ test-fast: $(DEV_STAMP) ## The fast tests, side by side
 
 # Tests of one file share a stack, and are together one worker's.
 test-slow: $(DEV_STAMP) ## The tests that start Ray and all processes, three files at a time
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "slow and not alone and not kubernetes and not thorough $(PROOFS)"
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "slow and not alone and not kubernetes and not thorough $(PROOFS)"
 
 test-alone: $(DEV_STAMP) ## The tests that need a core for themselves, one by one
 	@$(BIN)/python -m pytest -q -m "alone and not kubernetes and not thorough $(PROOFS)"

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Set
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,15 @@ def _all_in(words: Set[str], text: str) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first, then those that start Ray."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+    """Fast tests first, then those that start Ray: those first that may take longest, so that no
+    worker begins a long one while the others have nothing left."""
+
+    def order(item: pytest.Item) -> float:
+        timeout = item.get_closest_marker("timeout")
+        slow = item.get_closest_marker("slow") is not None
+        return -timeout.args[0] if slow and timeout else -1 if slow else -inf
+
+    items.sort(key=order)
 
 
 def pytest_configure(config: pytest.Config) -> None:

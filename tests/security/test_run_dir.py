@@ -53,6 +53,7 @@ async def test_an_open_directory_is_refused_and_the_remedy_helps(short_dir: Path
     await start(run_dir)
 
 
+@pytest.mark.all
 async def test_the_state_directory_is_checked_like_it(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +159,7 @@ async def test_a_directory_of_another_user_is_refused(short_dir: Path) -> None:
     assert f"belongs to user {OTHER}" in await refusal(run_dir)
 
 
+@pytest.mark.all
 async def test_what_ray_left_is_its_own_affair(short_dir: Path) -> None:
     run_dir = short_dir / "run"
     run_dir.mkdir(mode=0o700)

@@ -232,6 +232,7 @@ async def test_silence_of_the_cluster_is_a_timeout(short_dir: Path) -> None:
             assert told(await cluster.reports(after=0, wait=30.0)) == [("STARTED", "1.0", "n0")]
 
 
+@pytest.mark.all
 async def test_the_rest_of_the_log_is_in_the_history_when_it_ends(
     short_dir: Path, embedded_server: EmbeddedServer
 ) -> None:
@@ -272,6 +273,7 @@ async def _end_beside_writes(ledger: RedisLedger, short_dir: Path, url: str) -> 
     assert check(short_dir / "history.jsonl").ok
 
 
+@pytest.mark.all
 async def test_a_ledger_that_is_away_makes_the_end_a_failure(short_dir: Path) -> None:
     with process(short_dir, f"--redis=unix://{short_dir / 'nobody.sock'}") as child:
         async with client(short_dir) as cluster:
@@ -284,8 +286,10 @@ async def test_a_ledger_that_is_away_makes_the_end_a_failure(short_dir: Path) ->
     ("option", "message"),
     [
         ("--speedup=0", "0 is not above 0"),
-        ("--grace=-1", "-1 is below 0"),
-        ("--faults=sleep=1", "'sleep' is not known; choose from"),
+        pytest.param("--grace=-1", "-1 is below 0", marks=pytest.mark.all),
+        pytest.param(
+            "--faults=sleep=1", "'sleep' is not known; choose from", marks=pytest.mark.all
+        ),
     ],
 )
 def test_wrong_arguments_are_named(option: str, message: str) -> None:

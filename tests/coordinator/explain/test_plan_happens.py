@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ ONE_NODE = RandomCluster([node("n0", cpu="8")], [queue("lab")], [job("old0", cpu
 """Room for one more job of four cores. The queue default has what it uses, lab nothing."""
 
 
+@pytest.mark.all
 @example(cluster=ONE_NODE, new=[job("new0", cpu="4"), job("new1", cpu="4")], shards=1)
 @example(cluster=ONE_NODE, new=[job("new0", cpu="4"), job("new1", cpu="4", queue="lab")], shards=1)
 @given(

@@ -72,6 +72,7 @@ async def test_a_killed_process_is_there_again_at_its_address(short_dir: Path, r
             assert await client.get("key") == b"kept"
 
 
+@pytest.mark.all
 async def test_all_at_once_are_there_again(short_dir: Path) -> None:
     reports: list[ProcessReport] = []
     async with kept(short_dir, reports) as parts:

@@ -211,6 +211,7 @@ async def test_ledger_keeps_its_data_over_kill_and_restart(short_dir: Path) -> N
         assert await answer(running.settings, lambda client: client.get("key")) == b"kept"
 
 
+@pytest.mark.all
 async def test_the_ledger_asks_for_a_new_password_at_each_start(short_dir: Path) -> None:
     passwords = set()
     for _ in range(2):
@@ -249,6 +250,7 @@ async def test_death_of_the_ledger_is_noticed(short_dir: Path) -> None:
                 await running.wait()
 
 
+@pytest.mark.all
 async def test_orderly_stop_ends_the_cluster_process_well(short_dir: Path) -> None:
     async with Supervisor(load_settings(run_dir=short_dir), roles=WITHOUT_RAY) as running:
         pass

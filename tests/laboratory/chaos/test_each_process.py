@@ -147,6 +147,7 @@ BLOWS = [
 ]
 
 
+@pytest.mark.all
 async def test_a_death_before_the_standby_is_up_is_repaired_like_any_other(tree: Tree) -> None:
     [killed] = tree.killed
     assert (await tree.until_whole())["cluster"] != killed

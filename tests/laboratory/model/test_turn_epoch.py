@@ -36,6 +36,7 @@ def test_an_adopted_worker_leaves_calls_of_its_earlier_coordinator_alone(
     actor._runner.close()  # in Ray its process ends instead
 
 
+@pytest.mark.all
 def test_a_call_that_arrives_twice_is_served_once(embedded_server: EmbeddedServer) -> None:
     flush(embedded_server)
     actor = ShardActor()

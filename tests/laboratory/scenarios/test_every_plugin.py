@@ -66,6 +66,7 @@ def test_the_extender_answers_the_same_to_the_same_question() -> None:
     assert first[question.key] in ({"code": 0}, {"code": 1})
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("plugin", "part", "silent", "told"),
     [

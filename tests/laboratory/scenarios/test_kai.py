@@ -180,6 +180,7 @@ def only_placing(wanted: Scenario) -> Scenario:
     )
 
 
+@pytest.mark.all
 def test_quotas_that_the_ledger_is_not_told_of_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -199,6 +200,7 @@ def test_quotas_that_the_ledger_is_not_told_of_are_noticed(
     )
 
 
+@pytest.mark.all
 def test_the_last_of_a_gang_whose_others_have_ended_may_be_evicted() -> None:
     """One tree of sub groups had succeeded, and the checker missed it in the other."""
     assert not play(scenario(110344)).broken

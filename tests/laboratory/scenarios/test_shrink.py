@@ -42,6 +42,7 @@ def test_without_stories_nobody_speaks_of_them() -> None:
     assert not play(less).broken
 
 
+@pytest.mark.all
 def test_failing_seed_leaves_a_small_scenario_that_fails_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

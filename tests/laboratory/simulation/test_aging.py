@@ -24,6 +24,7 @@ def stream(bound: float, *, mode: Mode = Mode.SOFT, wide: tuple[int, str] = (8, 
     return run
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("wide", [(8, "1"), (1, "4")], ids=["wide gang", "large task"])
 def test_without_a_bound_a_stream_starves_it(wide: tuple[int, str]) -> None:
     run = stream(0.0, wide=wide)

@@ -44,12 +44,14 @@ def test_nodes_that_are_filled_too_much(monkeypatch: pytest.MonkeyPatch) -> None
     assert _caught("promise 2", first=1)
 
 
+@pytest.mark.all
 def test_nodes_that_come_back_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another row for the name of a deleted node knows nothing of what still runs there."""
     monkeypatch.setattr(Draft, "gone_node", lambda *_: None)
     assert _caught("promise 2", first=3)
 
 
+@pytest.mark.all
 def test_requests_that_take_effect_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the window of sequences, a batch that comes again is judged again."""
     disable(monkeypatch, REPLAYED)
@@ -65,12 +67,14 @@ def test_tasks_that_are_placed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _caught("promise 1", first=16, network=CALM, faults=PAUSES)
 
 
+@pytest.mark.all
 def test_deleted_jobs_that_are_never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Then they hold their nodes for ever, and are never forgotten."""
     monkeypatch.setattr(Departures, "ask", lambda *_: None)
     assert _caught("promise 6", first=10)
 
 
+@pytest.mark.all
 def test_places_for_jobs_that_were_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look whether it is gone, a turn that was out places a deleted job."""
     gone = "if job[jid] and job[jid][3] ~= 0 then return COMMITTED, -1 end"

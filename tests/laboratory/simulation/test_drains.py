@@ -37,6 +37,7 @@ def test_nodes_are_drained_while_workers_and_leaders_die() -> None:
     assert all(happened[name] for name in names), happened
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("seed", [42, 213])
 def test_a_drain_that_asks_no_budget_is_found(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert play(scenario(seed)).broken == []
@@ -49,6 +50,7 @@ def test_a_drain_knows_what_others_evicted_once_it_was_refused_for_that() -> Non
     assert play(scenario(2000739)).broken == []
 
 
+@pytest.mark.all
 def test_a_drain_that_leaves_a_gang_in_part_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert play(scenario(54)).broken == []
     monkeypatch.setattr(PodEvictions, "_gang_of", lambda _, state, tix: [tix])

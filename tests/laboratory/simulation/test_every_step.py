@@ -52,8 +52,8 @@ def _calm(seed: int) -> tuple[Scenario, Counter[str]]:
     return expected, simulation.happened
 
 
-LONG = ("take the leadership", "bind")
-"""Seven seconds of processor time each: for `make test-all`."""
+LONG = ("take the leadership", "start workers", "order and place", "bind", "end what was deleted")
+"""One to seven seconds of processor time each: for `make test-all`."""
 
 
 @pytest.mark.parametrize(

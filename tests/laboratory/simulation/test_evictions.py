@@ -252,7 +252,9 @@ def _meanwhile(*, after: float, wish: UserRequest) -> ScenarioResult:
     return played
 
 
-@pytest.mark.parametrize("after", [0.0, 0.004, 0.03, 0.06])
+@pytest.mark.parametrize(
+    "after", [0.0, *(pytest.param(s, marks=pytest.mark.all) for s in (0.004, 0.03, 0.06))]
+)
 @pytest.mark.parametrize("whose", ["victim", "preemptor"])
 def test_a_job_is_deleted_while_its_victim_leaves(after: float, whose: str) -> None:
     expected, _, evicted, _ = _calm()
@@ -263,6 +265,7 @@ def test_a_job_is_deleted_while_its_victim_leaves(after: float, whose: str) -> N
     _meanwhile(after=after, wish=UserRequest(0.0, (), Key(state.job.kind, "ns", state.job.name)))
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("after", [0.0, 0.03])
 def test_the_node_of_a_victim_goes(after: float) -> None:
     expected, _, evicted, now = _calm()
@@ -294,11 +297,13 @@ def test_gangs_that_are_left_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _caught("promise 3", first=5)
 
 
+@pytest.mark.all
 def test_queues_that_are_robbed(monkeypatch: pytest.MonkeyPatch) -> None:
     change(monkeypatch, "is_guarded(run, GUARD_GUARANTEE) and robbed_queue(run)", "nil")
     assert _caught("promise 2", first=27)
 
 
+@pytest.mark.all
 def test_victims_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a look at their state, what has ended is evicted."""
     may_go = "local function may_go(rec, run, row)"
@@ -306,11 +311,13 @@ def test_victims_that_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _caught("promise", first=23)
 
 
+@pytest.mark.all
 def test_reports_that_are_taken_for_the_next_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evictions, "_current", lambda reports, _: reports)
     assert _caught("promise 6", "account", first=141)
 
 
+@pytest.mark.all
 def test_victims_that_do_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are taken for failed."""
     monkeypatch.setattr(Victims, "ended", lambda _, items: items)

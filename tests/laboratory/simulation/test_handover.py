@@ -55,13 +55,14 @@ def _domain(members: list[int]) -> Item:
     return hyper_node("tide", *(f"n{number}" for number in members))
 
 
-@pytest.mark.parametrize("mode", [Mode.SOFT, Mode.HARD])
+@pytest.mark.parametrize("mode", [Mode.SOFT, pytest.param(Mode.HARD, marks=pytest.mark.all)])
 def test_every_job_ends_and_no_promise_breaks_while_nodes_change_hands(mode: Mode) -> None:
     for number in range(SEEDS):
         result = play(tide(number, mode))
         assert not result.broken, f"tide {number}, {mode.value}: {result.broken[0]}"
 
 
+@pytest.mark.all
 def test_what_makes_it_hard_does_happen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the runs above would prove little."""
     observed: Counter[str] = Counter()
@@ -93,6 +94,7 @@ def test_what_makes_it_hard_does_happen(monkeypatch: pytest.MonkeyPatch) -> None
 # --- it finds what it is there to find --------------------------------------------------------
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(("mode", "first"), [(Mode.SOFT, 44), (Mode.HARD, 16)], ids=str)
 def test_without_waiting_for_the_giver_a_node_is_two_shards_own(
     mode: Mode, first: int, monkeypatch: pytest.MonkeyPatch

@@ -90,12 +90,14 @@ def rules_broken(*seeds: int) -> set[str]:
     return result
 
 
+@pytest.mark.all
 def test_a_reclaim_without_its_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("is_reclaimable", "may_lose", "may_cost"):
         monkeypatch.setattr(reclaiming, name, lambda *_, **__: True)
     assert Rule.RECLAIMED_SHARE.label in rules_broken(1, 8)
 
 
+@pytest.mark.all
 def test_a_job_that_nobody_protects_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(min_runtime, "is_protected", lambda *_, **__: False)
     assert Rule.MIN_RUNTIME.label in rules_broken(1, 2, 8)

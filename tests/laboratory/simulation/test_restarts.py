@@ -44,12 +44,14 @@ def test_pods_begin_anew_whatever_dies() -> None:
     assert all(counter[name] for name in ("SUCCEEDED", "FAILED", "evicted")), counter
 
 
+@pytest.mark.all
 def test_a_restart_that_is_no_other_incarnation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     incarnation = "rec.incarnation, rec.by, rec.why, rec.devices = incarnation"
     change(monkeypatch, f"{incarnation} + 1", incarnation)
     assert play(scenario(SEEDS[0])).broken
 
 
+@pytest.mark.all
 def test_a_restart_of_what_runs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a refused bind, which nobody refused."""
 

@@ -47,6 +47,7 @@ def _seed_with(*kinds: FaultKind) -> int:
     raise AssertionError(f"no seed has {kinds}")
 
 
+@pytest.mark.all
 def test_messages_alone_make_another_history() -> None:
     """The same objects and faults, another seed for the delays."""
     expected = scenario(7)

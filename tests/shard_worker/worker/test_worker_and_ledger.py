@@ -379,6 +379,7 @@ def test_a_port_is_had_once_on_a_node_whatever_the_number_of_shards(
     assert not at_once(world.ledger.snapshot()).nominations
 
 
+@pytest.mark.all
 def test_the_interesting_things_do_happen() -> None:
     """Else the runs above would prove little."""
     counts: Counter[str] = Counter()

@@ -126,6 +126,7 @@ async def test_a_process_that_died_is_replaced() -> None:
         assert parsers.pids != [before]
 
 
+@pytest.mark.all
 async def test_killed_at_work_it_is_asked_once_more() -> None:
     async with parsing(processes=1) as parsers:
         assert await parsers.ask(*SMALL) == [{}]
@@ -149,6 +150,7 @@ async def test_one_that_is_late_is_killed_and_its_caller_told() -> None:
         assert parsers.pids == []
 
 
+@pytest.mark.all
 async def test_who_goes_away_leaves_no_answer_to_the_next() -> None:
     async with parsing(processes=1) as parsers:
         assert await parsers.ask(*SMALL) == [{}]
@@ -162,6 +164,7 @@ async def test_who_goes_away_leaves_no_answer_to_the_next() -> None:
         assert await parsers.ask(*SMALL) == [{}]
 
 
+@pytest.mark.all
 async def test_they_end_with_the_service() -> None:
     parsers = Parsers(processes=2)
     running = asyncio.create_task(parsers.run_forever())
