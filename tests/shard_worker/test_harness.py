@@ -29,7 +29,7 @@ def test_amounts_counts_and_totals_follow_from_what_was_said() -> None:
     assert session.job_starving(runs) and not runs.is_ready
 
 
-def test_what_a_statement_does_is_undone_to_the_last_count() -> None:
+def test_rollback_restores_every_count_and_redo_repeats_it() -> None:
     session = small().open()
     world = session.world
     runs, waits = world.session_jobs()

@@ -83,7 +83,7 @@ class TestGang:
         session = c.open()
         assert self.preemptable(session) == ["0-a", "0-b"]
 
-    def test_what_the_session_evicted_already_counts(self) -> None:
+    def test_evictions_of_this_session_count_against_the_gang_minimum(self) -> None:
         session = self.with_roles(1, {}, {"w": 3})
         WorldStatement(session).evict(job_of(session, "job").tasks[0], "test")
         assert len(self.preemptable(session)) == 1
@@ -204,7 +204,7 @@ class TestPdb:
             c.job("high", priority=2)
             assert len(c.run().evicted) == 1
 
-    def test_what_is_taken_back_counts_no_more(self) -> None:
+    def test_undone_evictions_free_the_disruption_budget(self) -> None:
         c = self.cluster(Budget("default", "b", selector=APP, max_unavailable="2"))
         c.job("high", priority=2)
         session = c.open()
@@ -256,7 +256,7 @@ class TestCdp:
             ("job", "often", 50.0, 1),
         ],
     )
-    def test_who_has_just_started_stays(
+    def test_a_task_within_its_cooldown_is_not_evicted(
         self, where: str, value: str, now: float, evicted: int
     ) -> None:
         marks = (("volcano.sh/cooldown-time", value),)
@@ -272,7 +272,7 @@ class TestCdp:
         run_actions(session)
         assert len(c.result(session).evicted) == evicted
 
-    def test_who_does_not_run_yet_may_go(self) -> None:
+    def test_a_bound_task_has_no_cooldown_yet(self) -> None:
         marks = (("volcano.sh/cooldown-time", "60s"),)
         c = Cluster("cdp", "priority", actions=("preempt",), now=1.0)
         c.node("n", cpu=1)

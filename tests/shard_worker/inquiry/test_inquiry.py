@@ -108,7 +108,7 @@ def test_it_stops_between_turns_when_there_is_no_time_left() -> None:
     assert there.columns.image() == before
 
 
-def test_what_is_found_survives_the_wire() -> None:
+def test_findings_survive_encoding_and_decoding() -> None:
     there = view(7, 6)
     asked = [turn(2, jid=1), turn(9, jid=2)]
     findings = examine(

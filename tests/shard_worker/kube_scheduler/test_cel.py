@@ -98,7 +98,7 @@ def fails(text: str) -> str:
         "null == null && {1: 2}[1] == 2 && [[1]][0][0] == 1",
     ],
 )
-def test_what_is_true(text: str) -> None:
+def test_cel_expression_is_true(text: str) -> None:
     assert Program(text).holds(DEVICE) is True
 
 
@@ -126,7 +126,7 @@ def test_what_is_true(text: str) -> None:
         ("1" * 20_000, "longer than"),
     ],
 )
-def test_what_is_no_expression(text: str, why: str) -> None:
+def test_an_invalid_cel_expression_is_an_error_with_a_reason(text: str, why: str) -> None:
     compiled_class = compiled(text)
     assert isinstance(compiled_class, CelError)
     assert why in str(compiled_class)
@@ -155,7 +155,7 @@ def test_what_is_no_expression(text: str, why: str) -> None:
         ("-'a'", "no -string"),
     ],
 )
-def test_what_comes_to_no_answer(text: str, why: str) -> None:
+def test_cel_evaluation_fails_with_a_reason(text: str, why: str) -> None:
     assert why in fails(text)
 
 
@@ -265,6 +265,6 @@ def test_patterns_match_what_those_of_python_match(text: str, subject: str) -> N
 @pytest.mark.parametrize(
     "text", ["(", ")", "[", "a**", "*", "\\p", "(?=a)", "a{9999}", "[b-a]", "\\"]
 )
-def test_what_is_no_pattern_is_refused(text: str) -> None:
+def test_an_invalid_regular_expression_is_refused(text: str) -> None:
     with pytest.raises(CelError):
         matches("a", text)

@@ -216,7 +216,7 @@ class TestMistakes:
             NONE_FREE: 1,
         }
 
-    def test_what_a_claim_names_has_to_be_there(self) -> None:
+    def test_a_missing_claim_or_device_class_is_the_reason(self) -> None:
         session = two()
         assert session.pre_predicate(task_of(session, "new-0")) == 'resourceclaim "c" not found'
         session = two(claim("c", ask(device_class="tpu")))
@@ -263,7 +263,7 @@ class TestWhatIsGiven:
         statement.rollback()
         assert open_to(session, "new-1") == ["n0", "n1"]
 
-    def test_who_has_a_node_already_has_devices(self) -> None:
+    def test_running_tasks_occupy_devices_until_evicted(self) -> None:
         cluster = with_devices(zones("a"), claim("c"), claim("d"), slice_of("n0", gpu("g")))
         cluster.job("old", on=["n0"], rules=uses("c"))
         cluster.job("new", rules=uses("d"))
@@ -273,7 +273,7 @@ class TestWhatIsGiven:
         assert open_to(session, "new-0") == ["n0"]
 
 
-def test_what_is_written_down_for_a_task_is_not_counted_twice() -> None:
+def test_a_template_claim_and_its_generated_claim_count_once() -> None:
     """A running pod's claim from a template is an object of its own, kept for the pod's uid."""
     template = ResourceClaimTemplate("default", "t", claim("x").requests)
     written = claim(

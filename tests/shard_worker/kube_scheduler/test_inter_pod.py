@@ -87,7 +87,7 @@ class TestAntiAffinity:
         assert open_to(session, "new-0") == ["n2", "n3"]
         assert reasons(session, "new-0") == {ANTI: 2}
 
-    def test_those_who_are_there_keep_others_off(self) -> None:
+    def test_anti_affinity_of_a_running_pod_keeps_new_pods_away(self) -> None:
         cluster = zones("a", "a", "b")
         cluster.job("guard", on=["n0"], rules=asks(far()))
         cluster.job("new", members=marked(app="web"))

@@ -93,7 +93,7 @@ def test_tainted_domains_count_unless_told() -> None:
     assert open_to(session, "honor-0") == ["n0"]
 
 
-def test_who_leaves_and_who_is_elsewhere_is_not_counted() -> None:
+def test_spread_ignores_releasing_pods_and_other_namespaces() -> None:
     cluster = zones("a", "b")
     cluster.job("gone", on=["n0"], status=Status.RELEASING, members=WEB)
     cluster.job("far", on=["n0"], members=WEB, namespace="other")

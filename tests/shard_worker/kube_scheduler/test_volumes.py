@@ -142,7 +142,7 @@ class TestWaiting:
         assert open_to(session, "new-0") == ["n0", "n2"]
         assert reasons(session, "new-0") == {NOTHING_FREE: 1}
 
-    def test_what_does_not_fit_is_not_taken(self) -> None:
+    def test_a_volume_that_does_not_match_the_claim_is_not_used(self) -> None:
         for fields in (
             {"capacity": GI // 2},
             {"storage_class": "fast"},
@@ -220,7 +220,7 @@ class TestSessions:
         statement.rollback()
         assert open_to(session, "pair-2") == ["n0", "n1"]
 
-    def test_who_has_a_node_already_is_taken_up_first(self) -> None:
+    def test_volumes_of_running_tasks_are_reserved_first(self) -> None:
         cluster = storage(zones("a", "b"), *self.objects())
         cluster.job("one", on=["n1"], rules=uses("c0"))
         cluster.job("two", rules=uses("c1"))

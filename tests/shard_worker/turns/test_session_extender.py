@@ -45,7 +45,7 @@ def placed(answer: Any) -> tuple[list[int], list[int], bool]:
     return rows, asked, same
 
 
-def test_what_it_refuses_is_not_taken_and_the_first_try_leaves_no_trace() -> None:
+def test_a_node_refused_by_the_extender_is_not_used_and_leaves_no_trace() -> None:
     rows, asked, same = placed(lambda question: {"code": int('"n0"' in question.body)})
     assert rows == [1, 1]
     assert asked == [2, 2]  # two nodes for each of two tasks; the second only after the first

@@ -219,7 +219,7 @@ def guards_of(statement: Statement) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("verdict", [Verdict.TASK, Verdict.JOB, Verdict.GANG, Verdict.DOMAIN])
-def test_what_the_excerpt_said_wrong_goes_back_to_order(verdict: Verdict) -> None:
+def test_a_stale_turn_context_ends_as_a_read_conflict(verdict: Verdict) -> None:
     books = Books(CLASSES)
     full(books)
     high = books.job(0, [-1], priority=10)
@@ -342,7 +342,7 @@ def test_bound_tasks_are_victims_of_preempt_too() -> None:
     ],
     ids=["ended", "ending", "failed"],
 )
-def test_of_a_gang_that_leaves_those_stay_that_have_ended(
+def test_evicting_a_gang_leaves_its_ended_members(
     ended: tuple[TaskState, TaskState], rest: int
 ) -> None:
     """Seed 81570: the guard was not asked for, and a member that was placed meanwhile stayed."""

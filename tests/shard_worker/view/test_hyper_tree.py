@@ -96,7 +96,7 @@ def test_members_by_pattern_and_by_label() -> None:
     assert [child.name for child in queue_tree.domains["x"].children] == ["a", "b"]
 
 
-def test_what_is_not_there_yet_is_no_member() -> None:
+def test_absent_nodes_and_hyper_nodes_are_not_members() -> None:
     queue_tree = build_tree(
         [HyperNode.of("a", 1, ("a0", "later")), HyperNode.of("x", 2, (), ("b",))], nodes("a0")
     )
@@ -130,7 +130,7 @@ def test_what_is_not_there_yet_is_no_member() -> None:
         ),
     ],
 )
-def test_what_is_no_tree_is_not_ready_and_says_why(
+def test_an_invalid_hyper_node_tree_is_not_ready_and_names_the_problem(
     hyper_nodes: list[HyperNode], problem: str
 ) -> None:
     queue_tree = build_tree(hyper_nodes, nodes("n"))
@@ -139,7 +139,7 @@ def test_what_is_no_tree_is_not_ready_and_says_why(
     assert queue_tree.root.rows.tolist() == [0]
 
 
-def test_what_a_topology_allows() -> None:
+def test_highest_tier_allowed_by_a_topology() -> None:
     queue_tree = build_tree(
         [HyperNode("a", 1, (Member(False, "exact", "a0"),), tier_name="rack")], nodes("a0")
     )

@@ -278,7 +278,7 @@ def test_residents_are_what_the_ledger_has(seed: int) -> None:
 
 @settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 2**32))
-def test_what_is_given_up_is_written_over(seed: int) -> None:
+def test_residents_survive_frequent_packing_of_columns(seed: int) -> None:
     """The same with columns that are packed again and again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resident_table, "_SPARE", 2)
@@ -325,7 +325,7 @@ def test_jobs_on_nodes_are_told_by_queue() -> None:
     assert mine.intersection(table.jids_on_nodes(LEAF, False)) == {501}
 
 
-def test_what_runs_has_its_time() -> None:
+def test_a_running_task_has_its_start_time() -> None:
     story = TableStory(random.Random(0))
     table = ResidentTable()
     table.load(residents_of(story.now()))

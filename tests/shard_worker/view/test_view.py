@@ -179,7 +179,7 @@ def test_order_and_repetition_of_rows_do_not_matter(seed: int, rows: int, count:
     assert mixed.version.tolist() == straight.version.tolist()
 
 
-def test_what_a_statement_added_stays_on_top_of_fresh_rows() -> None:
+def test_changes_of_an_open_statement_stay_on_top_of_fresh_rows() -> None:
     view = view_of([record(allocatable=cpus(8))])
     view.shift(USED, cls(1), 0, 1)
     view.set_rows(Rows([0], [record(version=2, allocatable=cpus(8), used={CPU: 2000})]))

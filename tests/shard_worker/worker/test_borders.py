@@ -135,7 +135,7 @@ def own(world: BorderWorld) -> list[list[bool]]:
     return [world.workers[shard].view.own.tolist() for shard in (0, 1)]
 
 
-def test_what_moves_is_nobodys_own() -> None:
+def test_a_node_being_handed_over_is_owned_by_no_shard() -> None:
     world = BorderWorld(Mode.SOFT)
     assert own(world) == [[True, False], [False, True]]
     world.store(TOLD)
@@ -163,7 +163,7 @@ def test_in_soft_mode_what_moves_is_another_shards_to_everybody() -> None:
 
 @pytest.mark.parametrize("planner", [0, 1])
 @pytest.mark.parametrize("phases", [[TOLD], [TOLD, DONE]])
-def test_what_was_planned_before_stands_whoever_has_the_node(
+def test_a_planned_statement_commits_after_its_node_changes_shard(
     planner: int, phases: list[PutPartition]
 ) -> None:
     """In soft mode shard 0 plans on another shard's node while it comes to be its own, shard 1 on

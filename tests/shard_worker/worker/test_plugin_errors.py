@@ -137,7 +137,7 @@ def test_a_plugin_of_ours_that_raises_does_not_take_the_worker_with_it(
     assert len(asked(worker.on_turns([good], now=NOW)).statements) == 1
 
 
-def test_what_no_plugin_raised_is_a_defect_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_outside_plugins_fails_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object, **named: object) -> None:
         raise ZeroDivisionError("of the engine")
 

@@ -76,7 +76,7 @@ def taken(stage: ResidentsStage, jobs: Sequence[Job]) -> list[tuple[int, str]]:
     return result
 
 
-def test_what_one_shard_chose_is_seen_by_the_other(stage: ResidentsStage) -> None:
+def test_devices_chosen_by_one_shard_are_seen_by_the_other(stage: ResidentsStage) -> None:
     jobs = [stage.job(1) for _ in range(ROWS * len(SLOTS))]
     for job in jobs:
         assert stage.turn(job.jid % 2, job).code is OutcomeCode.PLACED

@@ -198,7 +198,7 @@ class ResidentsStage:
         return {row: sorted(there) for row, there in results.items()}
 
 
-def test_who_was_placed_by_one_shard_is_seen_by_both() -> None:
+def test_tasks_placed_by_one_shard_are_seen_by_both() -> None:
     stage = ResidentsStage()
     gang = stage.job(6, queue="other", priority=7)
     assert stage.turn(1, gang).code is OutcomeCode.PLACED
@@ -208,7 +208,7 @@ def test_who_was_placed_by_one_shard_is_seen_by_both() -> None:
         assert Spy.queues == {("other", 7)}
 
 
-def test_what_becomes_of_them_is_seen_too() -> None:
+def test_state_changes_of_residents_are_seen_by_both_shards() -> None:
     stage = ResidentsStage()
     gang = stage.job(3)
     stage.turn(0, gang)

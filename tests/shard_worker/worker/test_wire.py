@@ -67,7 +67,7 @@ print(methods_of(ShardActor) == before[0], inspect.signature(ShardActor.begin) =
 """
 
 
-def test_what_ray_does_to_the_actors_class_does_not_count() -> None:
+def test_wire_digest_ignores_rays_changes_to_the_actor_class() -> None:
     """A worker computes it after Ray has loaded the class, a coordinator before."""
     command = [sys.executable, "-c", _IN_RAY]
     result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)

@@ -173,7 +173,7 @@ def test_repaired_statements_go_first_and_keep_their_order() -> None:
     assert len(first.statements) == 2
 
 
-def test_of_two_refused_statements_the_first_chooses_first() -> None:
+def test_refused_statements_are_repaired_in_their_order() -> None:
     worker = worker_of(nodes(2, cores=1))
     worker.on_turns([turn(1, jid=1), turn(1, jid=2)], now=NOW)
     answers = [Answer(Verdict.FIT, 0, []), Answer(Verdict.FIT, 0, [])]

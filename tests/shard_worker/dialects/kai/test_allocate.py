@@ -83,7 +83,7 @@ def test_a_surplus_task_that_is_promised_drags_nobody() -> None:
     assert list(session.started) == [1]
 
 
-def test_of_equal_nodes_the_first_by_name() -> None:
+def test_equal_nodes_are_taken_in_order_of_name() -> None:
     cluster = KaiCluster()
     for name in ("c", "b", "a"):
         cluster.node(name, gpus=1)
@@ -106,7 +106,7 @@ def test_a_limit_far_above_refuses_and_is_named() -> None:
     assert (refusal.has, refusal.asks, refusal.may) in {(0, 3000, 2000), (2000, 3000, 2000)}
 
 
-def test_who_cannot_be_evicted_stays_within_quota() -> None:
+def test_non_preemptible_jobs_stay_within_the_queue_quota() -> None:
     cluster = KaiCluster()
     cluster.queue("department", parent="")
     cluster.queue("team", quota=1)
@@ -168,7 +168,7 @@ def test_a_group_is_kept_in_one_rack_the_fullest_that_fits() -> None:
     assert nodes == {"n4", "n5"}
 
 
-def test_what_fits_no_rack_waits_and_a_preference_does_not() -> None:
+def test_a_required_topology_level_waits_and_a_preferred_one_does_not() -> None:
     for constraint, count in [
         (Constraint("racks", required="rack"), 0),
         (Constraint("racks", preferred="rack"), 3),

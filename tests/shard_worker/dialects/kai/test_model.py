@@ -25,7 +25,7 @@ def test_a_queue_stands_below_its_ancestors() -> None:
     assert [below.uid for below in states["top"].children] == ["mid"]
 
 
-def test_what_hangs_on_nothing_or_goes_round_is_left_out() -> None:
+def test_orphaned_and_circular_queues_are_left_out_of_the_tree() -> None:
     orphans = [queue("orphan", "gone"), queue("below", "orphan")]
     circle = [queue("a", "b"), queue("b", "a"), queue("c", "a"), queue("self", "self")]
     states = queue_tree([queue("top"), *orphans, *circle])
@@ -39,7 +39,7 @@ def test_a_flat_tree_has_leaves_below_one_parent_without_bounds() -> None:
     assert states[ROOT].limit == states[ROOT].quota == Amounts(-1, -1, -1)
 
 
-def test_what_a_leaf_holds_counts_above_it() -> None:
+def test_a_leaf_queue_is_charged_to_its_parent_too() -> None:
     states = queue_tree([queue("leaf", "top"), queue("other", "top"), queue("top")])
     states["leaf"].charge(Amounts(1, 2, 3), preemptible=True)
     states["other"].charge(Amounts(gpu=5), preemptible=False)

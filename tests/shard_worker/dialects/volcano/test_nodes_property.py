@@ -99,7 +99,7 @@ def kept_apart(session: Session, one: TaskInfo, other: TaskInfo) -> Iterator[Pod
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.integers(0, 2**32))
-def test_whoever_is_placed_keeps_to_everything_that_ties_it(seed: int) -> None:
+def test_every_placed_task_obeys_its_affinity_devices_and_volumes(seed: int) -> None:
     session = random_cluster(random.Random(seed)).open()
     waiting = [t for t in session.world.tasks() if t.status is Status.PENDING]
     run_actions(session)

@@ -87,7 +87,7 @@ def test_a_limit_of_pods_is_not_looked_at(cpu: str) -> None:
     assert len(session_result["binds"]) == 2
 
 
-def test_what_is_guaranteed_is_dealt_beyond_the_capability() -> None:
+def test_a_guarantee_above_the_capability_is_allocated() -> None:
     queues = [queue("q", capability={"cpu": "1"}, guarantee={"resource": {"cpu": "2"}})]
     session_result = session(policy("proportion"), queues, [pod("a"), pod("b"), pod("c")])
     assert len(session_result["binds"]) == 2
@@ -150,7 +150,7 @@ def test_the_name_of_a_system_class_protects_where_the_class_is_not_known(
     assert session_result["evicted"] == gone
 
 
-def test_what_a_tier_without_gangs_evicts_is_not_refused_for_members_that_ask_for_nothing() -> None:
+def test_a_tier_without_gang_may_evict_below_the_minimum() -> None:
     """g has one of the three that it needs, and one that asks for nothing: gang lets none of it go,
     pdb, in the next tier, all."""
     rules = {

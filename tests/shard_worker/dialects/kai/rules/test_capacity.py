@@ -44,7 +44,7 @@ def test_the_first_bound_along_the_chain(
     assert over_capacity([LEAF, TOP], asks, preemptible=preemptible) == refusal
 
 
-def test_what_is_exceeded_already_binds_only_who_asks_for_it() -> None:
+def test_an_exceeded_limit_refuses_only_requests_for_that_resource() -> None:
     full = QueueRoom(uid="q", limit=Amounts(1, -1, 1), allocated=Amounts(5, 5, 5))
     assert over_capacity([full], Amounts(memory=9), preemptible=True) is None
     assert over_capacity([full], Amounts(cpu=1), preemptible=True) is not None

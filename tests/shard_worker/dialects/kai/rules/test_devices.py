@@ -31,7 +31,7 @@ STEP = WHOLE // 1000
         ({"gpu-fraction": "half"}, 0, None),
     ],
 )
-def test_what_a_pod_asks_for(
+def test_gpu_request_is_read_from_annotations(
     annotations: Mapping[str, str], whole: int, request_: GpuRequest | None
 ) -> None:
     assert gpu_request(annotations, whole) == request_
@@ -72,7 +72,7 @@ def test_three_thirds_of_a_device_fill_it() -> None:
     assert 3 * request.parts_of(81_000) <= WHOLE < 4 * request.parts_of(81_000)
 
 
-def test_of_two_that_were_promised_parts_of_one_device_the_first_may_begin() -> None:
+def test_first_of_two_pipelined_gpu_shares_starts_on_an_unused_device() -> None:
     """Nobody is on it. Without a promise of its own a task waits for those that have one."""
     other_has_600 = [room(1000, 400)]
     assert choose(other_has_600, 300 * STEP, 1, packed) == ((0,), False)

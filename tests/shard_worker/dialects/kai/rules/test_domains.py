@@ -124,7 +124,7 @@ LIMITS = st.one_of(
 
 
 @given(free=FREE, tasks=st.integers(1, 6), limits=LIMITS, active=st.lists(st.integers(0, 5)))
-def test_what_is_tried_has_room_and_keeps_to_the_levels(
+def test_tried_domains_have_room_and_stay_within_the_level_limits(
     free: list[int], tasks: int, limits: Limits, active: list[int]
 ) -> None:
     wants = asked(tasks, free)

@@ -193,7 +193,7 @@ CANDIDATES = st.lists(
 
 
 @given(candidates=CANDIDATES, data=st.data())
-def test_who_is_first_and_last_does_not_depend_on_the_order(
+def test_first_and_last_queue_do_not_depend_on_the_input_order(
     candidates: list[Candidate], data: st.DataObject
 ) -> None:
     shuffled = data.draw(st.permutations(candidates))

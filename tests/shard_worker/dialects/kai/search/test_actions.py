@@ -114,7 +114,7 @@ def test_multi_node_gang_begins_with_as_few_nodes_as_could_be_enough() -> None:
     assert len(results[-1]) == 6
 
 
-def test_what_makes_up_a_gang_goes_with_its_surplus() -> None:
+def test_a_gang_core_is_evicted_together_with_its_surplus() -> None:
     """The gang's core is on a, one more task of it on b: no scenario leaves one task behind."""
     cluster = two_queues()
     cluster.node("a", gpus=2)
@@ -159,7 +159,7 @@ def test_validators_get_surplus_tasks_one_by_one_and_the_core_together() -> None
     ("started", "spare", "gone"),
     [(900.0, 0, []), (900.0, 1, ["gang-1"]), (100.0, 0, ["gang-0", "gang-1"])],
 )
-def test_who_runs_for_less_than_its_time_keeps_its_minimum(
+def test_a_gang_within_its_min_runtime_keeps_its_minimum(
     started: float, spare: int, gone: list[str]
 ) -> None:
     plugins = ["predicates", "proportion", "priority", "elastic", "nodeavailability"]
@@ -209,7 +209,7 @@ def test_consolidation_moves_at_most_so_many_jobs(most: int, moved: int) -> None
     assert all(task.status is Status.PIPELINED for task in moving)
 
 
-def test_who_may_move_is_of_the_emptiest_nodes() -> None:
+def test_consolidation_moves_tasks_of_the_emptiest_nodes() -> None:
     """The two that were placed last are on one node: without either of them it is not empty."""
     options = {"max-consolidation-preemptees": 1}
     cluster = two_queues(rich=-1, poor=-1, options=options)

@@ -106,7 +106,7 @@ def test_a_search_has_its_minimum_though_the_action_is_out_of_time() -> None:
     assert record.ended is SearchEnd.SOLVED
 
 
-def test_what_the_counts_rule_out_takes_time_as_well() -> None:
+def test_scenarios_ruled_out_by_counts_use_up_the_job_budget() -> None:
     """No scenario is simulated: nobody who may go has a device on the only node that would do."""
     cluster = two_queues(rich=0, poor=9)
     for node in range(100):

@@ -139,7 +139,7 @@ def test_counts_change_no_outcome(drawn: DrawnSearch, action: str) -> None:
 
 @SLOW
 @given(clusters(), st.sampled_from(EVICTING))
-def test_what_signatures_pass_over_fails_without_them(drawn: DrawnSearch, action: str) -> None:
+def test_jobs_skipped_by_signature_also_fail_when_searched(drawn: DrawnSearch, action: str) -> None:
     passing = opened(drawn)
     searching = opened(drawn, **{"use-scheduling-signatures": False})
     for session in (passing, searching):

@@ -28,7 +28,7 @@ def task(session: KaiSession, name: str) -> TaskInfo:
     return next(task for task in session.world.tasks() if task.name == name)
 
 
-def test_who_is_promised_its_own_place_stays() -> None:
+def test_a_victim_pipelined_to_its_own_node_is_not_evicted() -> None:
     session = opened()
     before = image(session)
     statement, victim = SearchStatement(session), task(session, "runs0-0")
@@ -55,7 +55,7 @@ def test_a_rollback_between_the_two_brings_the_eviction_back() -> None:
     assert image(session) == before
 
 
-def test_who_moves_has_a_promise_elsewhere_and_comes_back_with_its_device() -> None:
+def test_rollback_of_a_move_restores_the_node_and_the_device() -> None:
     session = opened()
     before = image(session)
     statement, victim = SearchStatement(session), task(session, "runs1-0")

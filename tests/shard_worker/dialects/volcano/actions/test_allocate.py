@@ -227,7 +227,7 @@ class Never:
         return "bad luck" if task.role.name == "bad" else None
 
 
-def test_of_a_role_that_failed_no_other_task_is_tried() -> None:
+def test_after_one_task_fails_no_other_task_of_its_role_is_tried() -> None:
     Never.asked = 0
     cluster = Cluster("gang", "predicates", Never)
     cluster.node("n")

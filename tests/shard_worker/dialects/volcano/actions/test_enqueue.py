@@ -71,7 +71,7 @@ def test_a_refused_job_holds_up_nobody_and_what_is_let_in_counts() -> None:
     assert word == "WaitingForQuota" and "proportion" in detail
 
 
-def test_who_does_not_say_what_it_needs_is_asked_nothing() -> None:
+def test_a_job_without_min_resources_is_enqueued_without_a_vote() -> None:
     cluster = Cluster("proportion", actions=["enqueue"])
     cluster.queue("q", open=False)
     cluster.job("silent", queue="q", phase="")

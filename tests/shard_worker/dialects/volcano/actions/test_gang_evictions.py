@@ -53,7 +53,7 @@ class TestPreempt:
             c.job("high", tasks=2, priority=2)
             assert len(c.run().evicted) == (4 if allowed else 0)
 
-    def test_of_a_whole_gang_also_those_elsewhere_go(self) -> None:
+    def test_evicting_a_whole_gang_includes_its_tasks_in_other_domains(self) -> None:
         c = cluster()
         racks(c, "a", "b", cpu=1)
         c.job("low", tasks=3, on=["a0", "a1", "b0"], priority=1)
@@ -100,7 +100,7 @@ class TestPreempt:
         c.job("high", tasks=4, priority=2, topology=NEAR)
         assert len(c.run().evicted) == 2
 
-    def test_what_the_plan_does_without_comes_back(self) -> None:
+    def test_victims_that_the_final_plan_does_not_need_are_given_back(self) -> None:
         """The sum is there long before two cores are free on one node: what left elsewhere to get
         there stays after all."""
         c = cluster()
@@ -171,7 +171,7 @@ class TestPreempt:
         gangpreempt_job(session, session.world.session_job(1))
         assert session.committed == []
 
-    def test_what_is_free_is_left_to_an_allocate_that_still_comes(self) -> None:
+    def test_free_nodes_are_left_to_a_later_allocate_action(self) -> None:
         c = Cluster("priority", "gang", actions=("gangpreempt", "allocate"))
         c.node("n", cpu=2)
         c.job("high", tasks=2, priority=2)

@@ -153,7 +153,7 @@ class TestWhere:
         assert result.evicted == []
         assert result.pipelined == {"default/high-0": "free"}
 
-    def test_what_is_free_is_left_to_an_allocate_that_still_comes(self) -> None:
+    def test_free_nodes_are_left_to_a_later_allocate_action(self) -> None:
         c = Cluster("priority", "gang", actions=("preempt", "allocate"))
         c.node("free", cpu=4)
         c.job("high", priority=2)
@@ -266,7 +266,7 @@ class TestDryRun:
         settings = {"preempt": {"enableTopologyAwarePreemption": True, **arguments}}
         return cluster("priority", "gang", "predicates", arguments=settings)
 
-    def test_who_need_not_go_stays_the_most_important_first(self) -> None:
+    def test_unneeded_victims_are_spared_the_most_important_first(self) -> None:
         """Three leave in order until the task fits; the big one alone would have done."""
         c = self.topology_aware()
         c.node("n", cpu=4)
@@ -284,7 +284,7 @@ class TestDryRun:
         c.job("high", cpu=2, priority=2)
         assert c.run().pipelined == {"default/high-0": "c"}
 
-    def test_of_as_many_priorities_the_fewest_victims_and_the_last_to_have_started(self) -> None:
+    def test_equal_priorities_pick_fewest_then_latest_started_victims(self) -> None:
         c = self.topology_aware(minCandidateNodesAbsolute=3)
         c.node("many", cpu=2)
         c.node("early", cpu=2)
@@ -374,7 +374,7 @@ def test_why_nobody_makes_way_is_counted() -> None:
     assert detail.startswith("nobody makes way: 3 kept by priority; 2 kept by gang")
 
 
-def test_who_may_go_but_is_too_little_is_told() -> None:
+def test_too_small_victims_are_counted_in_the_reason() -> None:
     c = cluster("conformance", "gang")
     c.node("n", cpu=2)
     c.node("m", cpu=1)

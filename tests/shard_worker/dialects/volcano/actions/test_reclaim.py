@@ -109,7 +109,7 @@ def test_no_eviction_where_a_node_is_free() -> None:
     assert result.pipelined == {"default/poor-0": "free"}
 
 
-def test_what_is_free_is_left_to_an_allocate_that_still_comes() -> None:
+def test_free_nodes_are_left_to_a_later_allocate_action() -> None:
     c = cluster(actions=("reclaim", "allocate"))
     full(c, "n")
     c.node("free", cpu=4)

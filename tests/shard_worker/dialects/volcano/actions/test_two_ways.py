@@ -228,7 +228,7 @@ pytestmark = pytest.mark.filterwarnings("error")
 
 
 @pytest.mark.parametrize("weight", [0, 50])
-def test_what_others_want_beside_them_counts_for_plain_tasks_too(weight: int) -> None:
+def test_anti_affinity_of_running_pods_applies_to_plain_tasks(weight: int) -> None:
     """A pod repels (weight 0: forbids) all others from its zone; the plain task goes elsewhere."""
     cluster = Cluster("gang", "predicates", "nodeorder")
     for i, zone in enumerate("aab"):

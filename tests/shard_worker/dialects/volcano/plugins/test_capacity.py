@@ -38,7 +38,7 @@ def plugin(cluster: Cluster) -> tuple[Capacity, dict[str, Any]]:
 # --- what a queue may have ------------------------------------------------------------------------
 
 
-def test_what_is_guaranteed_to_others_is_not_there_to_be_had() -> None:
+def test_real_capability_excludes_the_guarantees_of_other_queues() -> None:
     cluster = cluster_of(cpu=10)
     cluster.queue("mine", guarantee={"cpu": 2})
     cluster.queue("theirs", guarantee={"cpu": 5})
@@ -55,7 +55,7 @@ def test_guarantees_beyond_the_cluster_leave_each_its_own() -> None:
     assert [of[name].real[CPU] for name in "ab"] == [3000, 3000]
 
 
-def test_what_is_deserved_lies_between_the_guarantee_and_what_may_be_had() -> None:
+def test_deserved_lies_between_guarantee_and_real_capability() -> None:
     cluster = cluster_of(cpu=10)
     cluster.queue("much", deserved={"cpu": 20}, capability={"cpu": 6})
     cluster.queue("little", deserved={"cpu": 1}, guarantee={"cpu": 3})
@@ -69,7 +69,7 @@ def test_what_is_deserved_lies_between_the_guarantee_and_what_may_be_had() -> No
     assert most == [6000, 10000, 7000]
 
 
-def test_of_cpu_and_memory_a_capability_of_nothing_is_none() -> None:
+def test_zero_capability_limits_gpus_but_not_cpu() -> None:
     cluster = cluster_of(**{GPU: 4})
     gpu = cluster.slots.intern(GPU)
     cluster.queue("q")
@@ -167,7 +167,7 @@ def test_gated_members_do_not_count_as_coming() -> None:
     assert queue_plugin.job_enqueueable(cluster.world.jobs[1], cluster.world) == PERMIT
 
 
-def test_of_a_job_whose_driver_ended_nothing_more_is_expected() -> None:
+def test_a_succeeded_job_reserves_no_min_resources() -> None:
     cluster = cluster_of()
     cluster.queue("q", capability={"cpu": 4})
     asks = cluster.requests
@@ -235,7 +235,7 @@ def test_a_queue_gives_back_until_it_has_what_it_deserves(whole: bool) -> None:
     assert reclaim(cluster, "new", whole=whole) == ["old-2", "old-3", "old-4"]
 
 
-def test_what_is_guaranteed_stays() -> None:
+def test_reclaim_leaves_a_queue_its_guarantee() -> None:
     cluster = cluster_of()
     cluster.queue("lends", deserved={"cpu": 4})
     cluster.queue("borrows", guarantee={"cpu": 3})
@@ -244,7 +244,7 @@ def test_what_is_guaranteed_stays() -> None:
     assert reclaim(cluster, "new") == ["old-3", "old-4"]
 
 
-def test_who_uses_nothing_that_its_queue_deserves_may_always_go() -> None:
+def test_tasks_outside_the_deserved_resources_are_always_reclaimable() -> None:
     cluster = cluster_of(**{GPU: 4})
     cluster.queue("lends", deserved={"cpu": 4, GPU: 4})
     cluster.queue("borrows", deserved={"cpu": 4})

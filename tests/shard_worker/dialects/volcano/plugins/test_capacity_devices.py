@@ -83,7 +83,7 @@ def test_a_claim_counts_once_and_every_queue_above_counts_it() -> None:
     assert room(session) == [True] * 4
 
 
-def test_what_happens_before_anybody_asks_counts_once() -> None:
+def test_a_rolled_back_device_allocation_is_counted_once() -> None:
     cluster = cluster_of({GPU: 3})
     claim(cluster, "two", DeviceAsk("gpu.com", count=2))
     claim(cluster, "one", DeviceAsk("gpu.com"))
@@ -130,7 +130,7 @@ def test_every_task_has_its_own_from_a_template() -> None:
     assert a.queue is not None and not session.task_allocatable(a.queue, a.tasks[1])
 
 
-def test_what_is_claimed_of_shared_devices_counts_where_it_is_switched_on() -> None:
+def test_shared_device_capacity_counts_only_when_enabled() -> None:
     for consumable in (False, True):
         cluster = cluster_of({CORES: 100}, consumable=consumable)
         claim(cluster, "c", DeviceAsk("gpu.com", count=2, capacity=(("cores", 60_000),)))
@@ -138,7 +138,7 @@ def test_what_is_claimed_of_shared_devices_counts_where_it_is_switched_on() -> N
         assert room(cluster.open()) == [not consumable]
 
 
-def test_what_volcano_does_not_count_does_not_count() -> None:
+def test_device_claims_ignored_by_volcano_are_not_counted() -> None:
     cluster = cluster_of({GPU: 0.001})
     claim(cluster, "all", DeviceAsk("gpu.com", everything=True))
     claim(cluster, "admin", DeviceAsk("gpu.com", count=4, admin=True))

@@ -85,7 +85,7 @@ def test_root_has_what_the_cluster_has_unless_it_is_to_be_as_written() -> None:
         ((Queue(1, "a", parent=1),), "a: parents that go round"),
     ],
 )
-def test_what_is_no_tree_is_told_and_nobody_gets_anything(
+def test_an_invalid_queue_tree_is_reported_and_allocates_nothing(
     queues: tuple[Queue, ...], told: str
 ) -> None:
     assert told in grow_tree(cluster_with(ROOT, *queues)).trouble
@@ -310,7 +310,7 @@ def test_a_shared_parent_gives_no_right_and_no_protection() -> None:
     assert len(reclaim(siblings(2, p1=2, p2=1), "new")) == 3
 
 
-def test_what_is_guaranteed_above_stays_where_the_reclaimer_is_elsewhere() -> None:
+def test_a_parent_guarantee_protects_against_reclaim_from_other_subtrees() -> None:
     cluster = tree_of()
     cluster.queue("a", parent="root", deserved={"cpu": 8})
     cluster.queue("b", parent="root", guarantee={"cpu": 3})

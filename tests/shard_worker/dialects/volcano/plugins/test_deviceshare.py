@@ -131,7 +131,7 @@ def test_a_device_that_is_being_left_is_promised_and_not_given() -> None:
     assert waiting_for_a_device(5000, 5000).pipelined == {}
 
 
-def test_what_is_not_healthy_or_not_readable_is_no_device() -> None:
+def test_unhealthy_and_unreadable_gpus_are_not_registered() -> None:
     text = "a,10,8000,V100,false:b,10,8000,V100,true,hami-core:c,x,1,V,true:junk:"
     assert [(d.name, d.id, d.capacity) for d in registered(text)] == [
         ("vgpu/1", "b", (10, 8000, 100))

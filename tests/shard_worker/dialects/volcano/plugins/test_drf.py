@@ -127,7 +127,7 @@ def test_one_child_s_plenty_of_something_is_not_held_against_its_sibling() -> No
     assert first(session, "n22", "n21") < 0
 
 
-def test_who_cannot_grow_goes_last_and_counts_in_full() -> None:
+def test_a_saturated_hierarchy_node_goes_last_and_counts_in_full() -> None:
     cluster = tree_cluster(
         n1=("root/n1", "1/1"), n31=("root/n3/n31", "1/1/1"), n32=("root/n3/n32", "1/1/1")
     )
@@ -144,7 +144,7 @@ def test_who_cannot_grow_goes_last_and_counts_in_full() -> None:
     assert first(has_all.open(), "b", "a") < 0
 
 
-def test_who_has_all_it_asks_for_is_not_scaled_down() -> None:
+def test_a_satisfied_hierarchy_node_is_not_scaled_down() -> None:
     cluster = tree_cluster(
         n1=("root/n1", "1/1"), n21=("root/n2/n21", "1/1/1"), n22=("root/n2/n22", "1/1/1")
     )

@@ -42,7 +42,7 @@ def overcommitted(**arguments: object) -> Cluster:
         (0.5, 10, REJECT),
     ],
 )
-def test_so_many_times_the_cluster_less_what_is_in_use(
+def test_overcommit_admits_up_to_factor_times_capacity_minus_use(
     factor: float, least: int, vote: int
 ) -> None:
     cluster = overcommitted(**{"overcommit-factor": factor})
@@ -51,7 +51,7 @@ def test_so_many_times_the_cluster_less_what_is_in_use(
     assert votes(cluster.open())[1] == vote
 
 
-def test_what_was_let_in_counts_whole_while_it_is_inqueue() -> None:
+def test_an_inqueue_job_counts_with_its_whole_min_resources() -> None:
     cluster = overcommitted()
     asks = cluster.requests
     cluster.job("in", tasks=4, minimum=4, on=["n"] * 2, phase="Inqueue", min_resources=asks(cpu=4))
@@ -78,13 +78,13 @@ def test_each_that_is_let_in_leaves_less_for_the_next() -> None:
     assert list(cluster.run().phases.values()) == ["Inqueue", "Inqueue", "Pending"]
 
 
-def test_who_does_not_say_what_it_needs_is_let_in() -> None:
+def test_a_job_without_min_resources_is_admitted() -> None:
     cluster = overcommitted()
     cluster.job("silent")
     assert votes(cluster.open()) == [PERMIT]
 
 
-def test_what_is_in_use_is_the_same_for_order_and_for_a_world() -> None:
+def test_in_use_amounts_agree_between_order_and_worker() -> None:
     cluster = overcommitted()
     cluster.job("runs", tasks=3, on=["n"] * 3)
     cluster.job("leaves", on=["n"], status=Status.RELEASING)
@@ -119,7 +119,7 @@ def test_the_earlier_deadline_first_and_none_last() -> None:
 
 
 @pytest.mark.parametrize(("now", "vote"), [(189.9, ABSTAIN), (190.0, PERMIT)])
-def test_who_has_waited_too_long_is_let_in_and_keeps_its_promises(now: float, vote: int) -> None:
+def test_an_overdue_job_is_admitted_and_stays_pipelined(now: float, vote: int) -> None:
     option = PluginOption("sla", arguments={"sla-waiting-time": "3m"})
     cluster = waiting(now, option)
     cluster.job("j", created=10.0)
@@ -198,7 +198,7 @@ def test_every_quota_of_the_namespace_counts() -> None:
     assert votes(cluster.open()) == [REJECT]
 
 
-def test_what_was_let_in_before_counts_until_the_totals_are_new() -> None:
+def test_admitted_jobs_count_until_the_quota_totals_are_refreshed() -> None:
     cluster = quotas(quota(hard=(("cpu", 4000),)))
     for name, space in (("a", "default"), ("b", "default"), ("c", "other")):
         least = cluster.requests(cpu=3)

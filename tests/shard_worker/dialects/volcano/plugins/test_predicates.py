@@ -118,7 +118,7 @@ class TestAffinity:
         assert matcher(needs("k", "Lt", str(bound)))(str(value)) is (value < bound)
 
     @pytest.mark.parametrize("text", ["", "+", "1.0", " 1", "1_0", "٣"])
-    def test_what_is_no_number_matches_nothing(self, text: str) -> None:
+    def test_a_non_numeric_label_never_matches_gt(self, text: str) -> None:
         assert not matcher(needs("k", "Gt", "-5"))(text)
 
 

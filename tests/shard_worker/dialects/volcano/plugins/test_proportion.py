@@ -62,7 +62,7 @@ class TestWaterFilling:
         shares = deserved({CPU: 9000, MEMORY: 900}, queue(0, want), queue(1, want, weight=2))
         assert shares == {0: {CPU: 3000, MEMORY: 300}, 1: {CPU: 6000, MEMORY: 600}}
 
-    def test_what_one_does_not_want_goes_to_the_others(self) -> None:
+    def test_an_unwanted_share_is_divided_among_the_other_queues(self) -> None:
         shares = deserved(
             {CPU: 9000}, queue(0, {CPU: 1000}), queue(1, {CPU: 9000}), queue(2, {CPU: 9000})
         )
@@ -251,7 +251,7 @@ class TestHooks:
         totals.revision += 1
         assert session.allocatable(info, ((CPU, 5000),), totals)
 
-    def test_what_is_allocated_is_read_live(self, session: Session) -> None:
+    def test_queue_order_reads_the_current_allocation(self, session: Session) -> None:
         info = queue(0, {CPU: 8000})
         totals = cluster({CPU: 4000}, info)
         assert session.queue_key(info, totals) == ((0, 0.0),)

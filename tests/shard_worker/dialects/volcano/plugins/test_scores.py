@@ -65,7 +65,7 @@ class TestLeastAndMost:
         cls = task(cpu=1000, memory=10**9)
         assert scores(nodeorder(mostrequested=1), cls, list(self.NODES)) == [36, 18]
 
-    def test_what_is_used_counts(self) -> None:
+    def test_used_amounts_lower_the_least_requested_score(self) -> None:
         used = [{CPU: 500, MEMORY: GI}, {}]
         cls = task(cpu=500, memory=GI)
         assert scores(nodeorder(leastrequested=2), cls, list(self.NODES), used) == [100, 174]
@@ -75,7 +75,7 @@ class TestLeastAndMost:
         assert scores(nodeorder(leastrequested=1), cls, list(self.NODES[:1])) == [37]
         assert scores(nodeorder(mostrequested=1), cls, list(self.NODES[:1])) == [62]
 
-    def test_what_is_not_asked_for_counts_a_little(self) -> None:
+    def test_missing_requests_score_with_a_small_default(self) -> None:
         nodes: list[Node | None] = [node(0, cpu=1000, memory=400 * MI)]
         assert scores(nodeorder(mostrequested=1), task(gpu=1000), nodes) == [30]
 
@@ -157,7 +157,7 @@ class TestBinpack:
         listed = {"binpack.resources": "nvidia.com/gpu, x", "binpack.resources.nvidia.com/gpu": 3}
         assert scores(session_of("binpack", **listed), cls, nodes) == [pytest.approx(81.25)]
 
-    def test_what_would_overflow_counts_nothing(self) -> None:
+    def test_an_overflowing_resource_scores_zero(self) -> None:
         cls = task(cpu=1000, memory=GI)
         nodes: list[Node | None] = [node(0, cpu=900, memory=2 * GI), node(1, cpu=0, memory=GI)]
         assert scores(session_of("binpack"), cls, nodes) == [25.0, 50.0]

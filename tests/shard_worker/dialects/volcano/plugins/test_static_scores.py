@@ -123,7 +123,7 @@ class TestImages:
         assert scored(ImageLocality(weight=1), runs(*wanted), nodes) == expected
 
 
-def test_what_nodes_tell_later_is_noticed() -> None:
+def test_scores_follow_later_labels_and_images_of_a_node() -> None:
     cluster = Cluster("nodeorder")
     for name in ("n0", "n1"):
         cluster.node(name)

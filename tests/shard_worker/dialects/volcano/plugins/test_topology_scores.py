@@ -56,7 +56,7 @@ def test_one_that_would_overflow_scores_nothing() -> None:
     assert scores(ssn, job_of(ssn, "x").subs[""], "a", "b") == [0.0, 100.0]
 
 
-def test_of_equals_the_one_with_more_of_its_tasks() -> None:
+def test_among_equal_domains_the_one_with_more_of_the_jobs_tasks_wins() -> None:
     """Both would overflow, and one of the four tasks runs in b."""
     cluster = with_arguments()
     cluster.job("other", tasks=2, on=["a0", "a1"])

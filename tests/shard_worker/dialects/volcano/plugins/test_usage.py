@@ -39,7 +39,7 @@ def test_a_node_of_which_nothing_is_told_passes() -> None:
     assert run({"a": BUSY, "b": BUSY}).binds == {"default/job-0": "c"}
 
 
-def test_what_was_just_placed_is_estimated() -> None:
+def test_usage_of_a_task_placed_in_this_session_is_estimated() -> None:
     used = {"a": {"cpu": 40.0, "memory": 0.0}, "b": {"cpu": 50.0, "memory": 0.0}, "c": BUSY}
     weights = {"memory.weight": 0}
     assert run(used, tasks=2, **weights).binds == {"default/job-0": "a", "default/job-1": "b"}

@@ -27,7 +27,7 @@ def tdm(*, hour: float, actions: tuple[str, ...] = ("allocate",), **arguments: o
 
 
 class TestHours:
-    def test_of_one_day_and_over_midnight(self) -> None:
+    def test_revocable_hours_within_a_day_and_over_midnight(self) -> None:
         day, night = Hours(10 * 3600, 21 * 3600), Hours(21 * 3600, 6 * 3600)
         results = [(h, day.at(h * HOUR), night.at(h * HOUR)) for h in (5, 9, 10, 21, 23, 24 + 12)]
         assert results == [
@@ -40,7 +40,7 @@ class TestHours:
         ]
 
     @pytest.mark.parametrize("text", ["", "10:00", "10:00-25:00", "10-12", "a:b-c:d"])
-    def test_what_is_none_is_refused(self, text: str) -> None:
+    def test_malformed_revocable_hours_are_refused(self, text: str) -> None:
         option = PluginOption("tdm", {"tdm.revocable-zone.rz": text})
         with pytest.raises(PolicyError, match="10:00-21:00"):
             open_session(Policy(("allocate",), ((option,),)))
@@ -68,7 +68,7 @@ class TestTdm:
         c.job("job", members=MAY_GO)
         assert c.run().binds == {}
 
-    def test_who_may_go_prefers_zones(self) -> None:
+    def test_preemptable_tasks_prefer_revocable_zones(self) -> None:
         c = tdm(hour=12)
         c.node("a")
         c.node("z", labels=ZONE)
@@ -76,7 +76,7 @@ class TestTdm:
         c.job("job", members=MAY_GO)
         assert c.run().binds == {"default/job-0": "z"}
 
-    def test_who_may_go_goes_when_the_hours_are_over_a_few_at_a_time(self) -> None:
+    def test_after_hours_preemptable_tasks_are_evicted_within_the_budget(self) -> None:
         for marks, gone in (
             ((), 1),
             ((("volcano.sh/jdb-max-unavailable", "50%"),), 2),
@@ -132,7 +132,7 @@ class TestTdm:
         c.job("job", on=["n"], members=MAY_GO)
         assert c.run().evicted == []
 
-    def test_who_may_not_go_pushes_out_who_may_on_ordinary_nodes(self) -> None:
+    def test_non_preemptable_tasks_evict_preemptable_ones_on_ordinary_nodes(self) -> None:
         for members, labels, evicted in (({}, {}, 1), (MAY_GO, {}, 0), ({}, ZONE, 0)):
             c = tdm(hour=12, actions=("preempt",))
             c.node("n", cpu=2, labels=labels)
@@ -140,7 +140,7 @@ class TestTdm:
             c.job("job", members=members, priority=2)
             assert len(c.run().evicted) == evicted
 
-    def test_who_may_not_go_is_first_and_starves_while_anything_waits(self) -> None:
+    def test_a_non_preemptable_job_goes_first_and_starves_until_pipelined(self) -> None:
         c = tdm(hour=12)
         marked = (("volcano.sh/preemptable", "true"),)
         c.job("may", annotations=marked)
@@ -156,7 +156,7 @@ class TestTdm:
         stays.move(stays.tasks[0], Status.PIPELINED)
         assert session.pipelined(stays)
 
-    def test_what_is_missing_already_is_not_spared_twice(self) -> None:
+    def test_missing_tasks_already_count_against_the_disruption_budget(self) -> None:
         c = tdm(hour=22)
         marks = (("volcano.sh/jdb-max-unavailable", "2"),)
         c.node("n")
@@ -197,7 +197,9 @@ class TestLowNodeUtilization:
             ({}, {"rules": {"selector": (("only", "busy"),)}}),
         ],
     )
-    def test_who_stays(self, params: dict[str, object], setup: dict[str, Any]) -> None:
+    def test_rescheduling_spares_these_tasks(
+        self, params: dict[str, object], setup: dict[str, Any]
+    ) -> None:
         """Too few idle nodes; too important; unwilling; at home nowhere else."""
         c = rescheduling(**params)
         c.node("busy", cpu=10, labels={"only": "busy"})
@@ -206,7 +208,7 @@ class TestLowNodeUtilization:
         c.job("low", tasks=8, on=["busy"] * 8, **setup)
         assert c.run().evicted == []
 
-    def test_what_metrics_say_counts_where_they_say_something(self) -> None:
+    def test_reported_usage_replaces_requests_on_a_busy_node(self) -> None:
         c = rescheduling()
         c.node("busy", cpu=10)
         c.node("idle", cpu=10)
@@ -226,7 +228,7 @@ class TestLowNodeUtilization:
             run_actions(session)
             assert len(c.result(session).evicted) == evicted
 
-    def test_who_leaves_already_counts(self) -> None:
+    def test_tasks_already_leaving_count_as_rescheduled(self) -> None:
         c = rescheduling()
         c.node("busy", cpu=10)
         c.node("idle", cpu=10)
@@ -247,7 +249,7 @@ class TestLowNodeUtilization:
             "lowNodeUtilization",
         ],
     )
-    def test_what_it_does_not_know_is_refused(self, strategies: object) -> None:
+    def test_unknown_rescheduling_strategies_are_refused(self, strategies: object) -> None:
         option = PluginOption("rescheduling", {"strategies": strategies})
         with pytest.raises(PolicyError, match="rescheduling"):
             open_session(Policy(("shuffle",), ((option,),)))
