@@ -5,4 +5,4 @@ Written by ``make reference``. A worker and its coordinator compute it: shard_wo
 
 from __future__ import annotations
 
-WIRE = "d91016bc6887"
+WIRE = "f2b007bbc94e"

@@ -27,18 +27,21 @@ from shared.messages.messages import ALLOCATE, Placement, TaskState
 def past_story(core: Coordinator, state: JobState, events: Sequence[PastEvent]) -> Story:
     """The story as a leader would have recorded it: what the ledger judged and the cluster said.
     Why the job waited in between is written down nowhere."""
-    story = Story(state.job.tasks)
+    story, evicted = Story(state.job.tasks), set[int]()
     for event in events:
         match event:
             case PastPlacement():
                 story.happenings.append(_placed(event))
             case PastEviction():
                 story.happenings.append(_evicted(core, state, event))
+                evicted.update(event.tasks if event.jid == state.job.jid else ())
             case PastStates() if event.state in REMEMBERED:
                 story.remember(event.state, event.at, event.tasks)
             case PastStates() if event.state is TaskState.RELEASING:
-                text = stopped_text(len(event.tasks))
-                story.happenings.append(_happening(event.at, EventReason.EVICT, text))
+                if stopped := evicted.intersection(event.tasks):
+                    evicted -= stopped
+                    text = stopped_text(len(stopped))
+                    story.happenings.append(_happening(event.at, EventReason.EVICT, text))
             case PastStates():
                 pass
     return story

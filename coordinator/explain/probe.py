@@ -125,6 +125,7 @@ def _note(
         code=finding.code,
         reasons={written(Reason.LARGER_THAN_SHARD, apart): 1} if apart else finding.reasons,
         failed_role=finding.funnels[0].role if finding.funnels else "",
+        fitting=min(_starts(finding), finding.funnels[0].needed) if finding.funnels else 0,
         conflicts_true=0,
         conflicts_read=0,
         shard=shard,

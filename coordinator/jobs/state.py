@@ -56,6 +56,8 @@ class LastTurn:
     reasons: dict[str, int]
     """Reason -> number of nodes; each node counts once."""
     failed_role: str
+    fitting: int
+    """Tasks of the gang that would find a place if the rest of it had one."""
     conflicts_true: int
     conflicts_read: int
     shard: int
@@ -185,6 +187,12 @@ class JobState:
         """Whether backfill places the job's tasks of this class; they count as present
         meanwhile."""
         return self.backfilled and cls.best_effort
+
+    def is_stopped_by_us(self, tix: int) -> bool:
+        """Whether a task that leaves its node does so because we evicted it or released its
+        gang."""
+        asked = self.evicted_on_request.get(tix) == self.incarnations.get(tix, 0)
+        return asked or tix in self.evicted or tix in self.stopping
 
     @property
     def admitted(self) -> bool:
@@ -497,6 +505,7 @@ def note_try(state: JobState, outcome: Outcome, *, shard: int, epoch: str, at: f
         code=code,
         reasons=outcome.reasons,
         failed_role=outcome.failed_role,
+        fitting=outcome.fitting,
         conflicts_true=outcome.conflicts_true,
         conflicts_read=outcome.conflicts_read,
         shard=shard,

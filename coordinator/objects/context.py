@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import orjson
 
 from coordinator.core.coordinator import Coordinator
+from coordinator.core.reasons.fitting import fitting_tasks
 from coordinator.core.reasons.reasons import why
 from coordinator.intake.admission.registry import Registry
 from coordinator.intake.documents.document import Document
@@ -26,6 +27,8 @@ from shared.messages.messages import TaskState
 from shared.messages.reason import Reason
 from shared.model.model import Job, Role
 
+UNKNOWN = "Unknown"
+"""Volcano's phase of a gang that holds members, but fewer than its minimum."""
 NOT_TRIED = frozenset((Reason.WAITING_FOR_TURN, Reason.PENDING_EVALUATION))
 """With these reasons nobody has found yet that the job does not fit: nothing may report it so."""
 
@@ -68,6 +71,7 @@ class ReadModel:
         self.names = registry.slots.names
         self._gone = deleted_jobs or {}
         self._whys: dict[int, Why | None] = {}
+        self._fitting: dict[int, Set[int]] = {}
         self._templates: dict[tuple[int, str], Template] = {}
         self._queues = queues or (lambda: count_queues(core))
         self._counts: QueueCounts | None = None
@@ -85,6 +89,15 @@ class ReadModel:
             state = self.core.order.jobs.get(jid)
             self._whys[jid] = why(self.core, state, names=self.names) if state else None
         return self._whys[jid]
+
+    def is_fitting(self, jid: int, tix: int) -> bool:
+        """Whether a task that waits would find a place if the rest of its gang had one."""
+        state = self.core.order.jobs.get(jid)
+        if state is None:
+            return False
+        if jid not in self._fitting:
+            self._fitting[jid] = fitting_tasks(self.core, state, self.why(jid))
+        return tix in self._fitting[jid]
 
     def moved(self, jid: int) -> int:
         """The version of a job's last change; 0 if unknown."""
@@ -206,9 +219,8 @@ def phase(state: JobState) -> str:
         return "Completed"
     if members and members >= minimum:
         return "Running"
-    # Volcano's word for a gang that holds members, but fewer than its minimum.
     if members:
-        return "Unknown"
+        return UNKNOWN
     # Who was admitted stays so, also while it waits: its controller has made its pods.
     nowhere = state.info.qid < 0  # no queue of its name
     return "Pending" if nowhere or waits_for_entry(state.info.phase) else "Inqueue"

@@ -27,6 +27,9 @@ from coordinator.objects.pods import PodTask
 from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.codec.packed import replace
 from shared.messages.messages import Level, TaskState
+from shared.messages.reason import Reason
+from shared.policy.kai_model import node_pool
+from shared.policy.model import Dialect
 from shared.units.amount_text import plural, some
 
 Json = dict[str, Any]
@@ -40,13 +43,9 @@ _CLUSTER = -1
 """Stands in for a jid in events of shards and queues."""
 _LETTER = {"Pod": "p", "PodGroup": "g", "KaiPodGroup": "g", "Job": "j"}
 LEVELS = {level.value: f"L{level.value}" for level in Level}
-_OF_WAITING = frozenset((EventReason.FAILED_SCHEDULING, EventReason.UNSCHEDULABLE))
-_LEVELS = {
-    Level.IDLE_OWN: "idle room, own nodes",
-    Level.IDLE_OTHER: "idle room, another shard's nodes",
-    Level.FUTURE_OWN: "room that is leaving, own nodes",
-    Level.FUTURE_OTHER: "room that is leaving, another shard's nodes",
-}
+_OF_WAITING = frozenset(
+    (EventReason.FAILED_SCHEDULING, EventReason.UNSCHEDULABLE, EventReason.NOT_READY)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +176,12 @@ class EventEntry(ObjectEntry):
         place = h.place_of(self._tix)
         if place is None:
             return h.message
-        row, level = place
-        node = self._read_model.core.names.get(row, f"row {row}")
-        how = f" ({_LEVELS[Level(level)]})" if level else ""
-        return f"Placed on {node} by shard-{h.shard}{how}"
+        row, _ = place
+        node, pod = self._read_model.core.names.get(row, f"row {row}"), self._about.path
+        if _of_kai(self._read_model):
+            pool = node_pool(self._read_model.core.order.session.policy.kai)
+            return f"Successfully assigned pod {pod} to node {node} at node-pool {pool}"
+        return f"Successfully assigned {pod} to {node}"
 
     def _of_several(self) -> str:
         """The message where it concerns several tasks of a gang."""
@@ -234,17 +235,26 @@ def walk(
 
 def event_of(read_model: ReadModel, state: JobState, happening: Happening) -> EventEntry | None:
     """The event of a happening of a job; None where its object is gone."""
-    job, tix = state.job, _only_task(state, happening)
+    job, tix = state.job, only_task(state, happening)
     if tix >= 0:
         about = Key("Pod", job.namespace, job.pod_name(tix))
-        return EventEntry(read_model, about, happening, job.jid, tix) if about.name else None
+        return event_of_pod(read_model, about, happening, job.jid, tix) if about.name else None
     if job.kind == "PodGroup":
         about = Key(read_model.registry.group_kind, job.namespace, job.name)
     elif (document := _job_document(read_model, job.jid)) is not None:
         about = document.key
     else:
         return None
-    return EventEntry(read_model, about, _as_gang(happening), job.jid)
+    return EventEntry(read_model, about, _as_gang(read_model, happening), job.jid)
+
+
+def event_of_pod(
+    read_model: ReadModel, about: Key, happening: Happening, jid: int, tix: int
+) -> EventEntry:
+    """The event of a happening about one pod, with the reason that the policy's dialect has."""
+    if happening.reason == EventReason.FAILED_SCHEDULING and _of_kai(read_model):
+        happening = replace(happening, reason=EventReason.UNSCHEDULABLE)
+    return EventEntry(read_model, about, happening, jid, tix)
 
 
 def of_member(
@@ -259,7 +269,7 @@ def of_member(
     if story is None or state is None or state.job.kind == "Pod":
         return None
     return [
-        EventEntry(read_model, pod, h, task.jid, task.tix)
+        event_of_pod(read_model, pod, h, task.jid, task.tix)
         for h in story.happenings
         if _concerns(story, h, task)
     ]
@@ -278,7 +288,7 @@ def _concerns(story: Story, happening: Happening, task: PodTask) -> bool:
             return not placed or happening.number < placed[-1]
 
 
-def _only_task(state: JobState, happening: Happening) -> int:
+def only_task(state: JobState, happening: Happening) -> int:
     """The task that the happening is about; -1 where it is about several, or the gang."""
     if state.job.kind == "Pod":
         return 0
@@ -286,11 +296,24 @@ def _only_task(state: JobState, happening: Happening) -> int:
     return first_two[0] if len(first_two) == 1 else -1
 
 
-def _as_gang(happening: Happening) -> Happening:
-    """Replace FailedScheduling, which is for pods, by Volcano's reason for gangs."""
+def _as_gang(read_model: ReadModel, happening: Happening) -> Happening:
+    """Replace FailedScheduling, which is for pods, by Volcano's and KAI's reasons for gangs. KAI's
+    are no warnings."""
     if happening.reason != EventReason.FAILED_SCHEDULING:
         return happening
-    return replace(happening, reason=EventReason.UNSCHEDULABLE, shard=-1)
+    reason, of_kai = EventReason.UNSCHEDULABLE, _of_kai(read_model)
+    if of_kai and is_incomplete(happening):
+        reason = EventReason.NOT_READY
+    return replace(happening, reason=reason, shard=-1, warning=not of_kai)
+
+
+def is_incomplete(happening: Happening) -> bool:
+    """Whether a gang is told that some of its pods do not exist yet."""
+    return happening.message.startswith(f"{Reason.NOT_ENOUGH_TASKS}: ")
+
+
+def _of_kai(read_model: ReadModel) -> bool:
+    return read_model.registry.dialect is Dialect.KAI
 
 
 def placed_text(core: Coordinator, happening: Happening) -> str:
@@ -333,9 +356,8 @@ def find(
     if state is None or happening is None or state.job.namespace != namespace:
         return None
     if whose.startswith("p") and (tix := task_named(read_model, state, about)) >= 0:
-        entry: EventEntry | None = EventEntry(
-            read_model, Key("Pod", namespace, about), happening, jid, tix
-        )
+        pod = Key("Pod", namespace, about)
+        entry: EventEntry | None = event_of_pod(read_model, pod, happening, jid, tix)
     else:
         entry = event_of(read_model, state, happening)
     return entry if entry is not None and entry.key.name == name else None

@@ -6,7 +6,6 @@ from typing import Any
 
 from coordinator.controllers.job_rules import outcome
 from coordinator.controllers.restarts import RESTARTING, behind, incarnations
-from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Document, Key
 from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.kinds import JOB, POD_GROUP, unread
@@ -14,9 +13,9 @@ from coordinator.intake.documents.metadata import REASON as REASON_ANNOTATION
 from coordinator.intake.documents.metadata import annotate, condition, owned_by, virtual, written
 from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState, deleted_members
-from coordinator.objects.context import NOT_TRIED, ReadModel, group_name, phase
+from coordinator.objects.conditions import present_condition
+from coordinator.objects.context import ReadModel, group_name, phase
 from shared.messages.messages import ENDED, UNSUCCESSFUL, TaskState
-from shared.messages.reason import Reason
 from shared.model.model import Job
 from shared.model.topology import SubGroupPolicy, Topology
 from shared.units.amount_text import by_name
@@ -31,8 +30,6 @@ _STARTED = (
 )
 READ = "Read"
 """Condition of an object: whether the policy in force looks at it."""
-READY = "tasks in gang are ready to be scheduled"
-"""Reason of the condition ``Scheduled``, as in Volcano."""
 
 
 def written_group(read_model: ReadModel, record: Record, version: int) -> Json:
@@ -148,29 +145,11 @@ def annotate_reason(read_model: ReadModel, value: Json, jid: int) -> None:
 
 
 def waiting_status(read_model: ReadModel, state: JobState, generation: int) -> Json:
-    """Conditions in Volcano's words, with the more precise reason in the explanation."""
-    jid, why = state.job.jid, read_model.why(state.job.jid)
-    members, minimum = state.info.held[0], state.job.groups[0].minimum
-    story = read_model.stories.get(jid)
-    failure = story.last(EventReason.FAILED_SCHEDULING) if story is not None else None
-    placed = story.last(EventReason.SCHEDULED) if story is not None else None
-    conditions = []
-    if members and members >= minimum:
-        at = placed.first if placed is not None else None
-        conditions.append(condition("Scheduled", True, reason=READY, message="", at=at))
-    elif why is not None and why.reason not in NOT_TRIED:
-        few = why.reason is Reason.NOT_ENOUGH_TASKS
-        conditions.append(
-            condition(
-                "Unschedulable",
-                True,
-                reason=Reason.NOT_ENOUGH_TASKS if few else Reason.NOT_ENOUGH_RESOURCES,
-                message=f"{why.reason}: {why.message}",
-                at=failure.first if failure is not None else None,
-            )
-        )
+    """The condition that holds, in Volcano's words, with the more precise reason in the
+    explanation."""
+    why, present = read_model.why(state.job.jid), present_condition(read_model, state)
     return {
-        **({"conditions": conditions} if conditions else {}),
+        **({"conditions": [present]} if present else {}),
         **({"explanations": [explanation(read_model, why, generation)]} if why is not None else {}),
     }
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Document
 from coordinator.intake.documents.index import Record
 from coordinator.intake.documents.metadata import condition, written
@@ -22,6 +21,7 @@ from coordinator.objects.context import NOT_TRIED, ReadModel, phase
 from coordinator.objects.gangs import annotate_reason, mark_unread, task_counts, waiting_status
 from shard_worker.session_model.workload import QueueInfo
 from shared.manifests.kai.groups import UNSCHEDULABLE
+from shared.messages.reason import Reason
 from shared.model.kai import DEFAULT_POOL, KaiPodGroup, KaiQueue, KaiShare
 from shared.policy.kai_model import node_pool_label
 from shared.units.queue_slots import NON_PREEMPTIBLE
@@ -29,6 +29,8 @@ from shared.units.queue_slots import NON_PREEMPTIBLE
 Json = dict[str, Any]
 
 NO_QUEUE = "QueueDoesNotExist"
+NOT_PLACED = "PodSchedulingErrors"
+"""KAI's word where nodes, and no queue, are why a gang waits."""
 _COUNTED = frozenset(("cpu", "memory"))
 _SHARED_GPUS = "nvidia.com/gpu"
 _NON_PREEMPTIBLE = dict(zip(NON_PREEMPTIBLE, ("cpu", "memory", _SHARED_GPUS), strict=True))
@@ -154,25 +156,25 @@ def _group_resources(read_model: ReadModel, state: JobState) -> Json:
 
 
 def _scheduling_conditions(read_model: ReadModel, state: JobState) -> Json:
-    """The conditions of a gang that was tried and has not its minimum."""
-    why = read_model.why(state.job.jid)
-    is_ready = 0 < state.info.held[0] >= state.job.groups[0].minimum
-    if why is None or why.reason in NOT_TRIED or is_ready:
+    """The conditions of a gang that was tried and has not its minimum. As in KAI, one some of whose
+    pods do not exist has an event and no condition, and so does one that holds members."""
+    why, held = read_model.why(state.job.jid), state.info.held[0]
+    if why is None or why.reason in NOT_TRIED or why.reason is Reason.NOT_ENOUGH_TASKS or held:
         return {}
     story = read_model.stories.get(state.job.jid)
-    failure = None if story is None else story.last(EventReason.FAILED_SCHEDULING)
     unschedulable = condition(
         UNSCHEDULABLE,
         True,
         reason="Unschedulable",
         message=f"{why.reason}: {why.message}",
-        at=None if failure is None else failure.first,
+        at=None if story is None else story.waits_since,
     )
-    own = {"nodePool": _pool(read_model, state), "reasons": [_reason(read_model, state, why)]}
+    own = {"nodePool": pool_of(read_model, state), "reasons": [_reason(read_model, state, why)]}
     return {"schedulingConditions": [unschedulable | own]}
 
 
-def _pool(read_model: ReadModel, state: JobState) -> str:
+def pool_of(read_model: ReadModel, state: JobState) -> str:
+    """The node pool of a gang, as KAI names it."""
     group = _group(read_model, state)
     label = node_pool_label(read_model.core.order.session.policy.kai)
     return DEFAULT_POOL if group is None else group.pool(label)
@@ -190,7 +192,7 @@ def _reason(read_model: ReadModel, state: JobState, why: Why) -> Json:
         return {"reason": why.bound.kind.value, "message": message, "details": details}
     if state.info.qid < 0:
         return {"reason": NO_QUEUE, "message": message}
-    return {"reason": why.reason.value, "message": message}
+    return {"reason": NOT_PLACED, "message": f"{why.reason}: {message}"}
 
 
 def _queue_details(read_model: ReadModel, state: JobState, bound: QueueBound) -> Json:

@@ -31,13 +31,16 @@ from shared.model.devices import own_claim
 from shared.model.kai_devices import group_labels, received
 from shared.model.model import Role
 from shared.model.node_devices import device_annotations
+from shared.policy.model import Dialect
 from shared.units.things import Things
 from shared.units.times import rfc3339
 
 Json = dict[str, Any]
 
 UNSCHEDULABLE = "Unschedulable"
-"""The reason of every pending pod: autoscalers look for exactly this word."""
+"""Autoscalers look for exactly this word, and add nodes for each pod that has it."""
+SCHEDULABLE = "Schedulable"
+"""Volcano's word for a pod that fits and waits for the rest of its gang."""
 
 _PHASES = {
     TaskState.PENDING: "Pending",
@@ -204,17 +207,7 @@ def _taken(read_model: ReadModel, task: PodTask) -> Things:
 def _conditions(read_model: ReadModel, task: PodTask) -> list[Json]:
     story = read_model.stories.get(task.jid)
     if task.state is TaskState.PENDING:
-        waits = read_model.why(task.jid)
-        failure = story.last(EventReason.FAILED_SCHEDULING) if story is not None else None
-        return [
-            condition(
-                "PodScheduled",
-                False,
-                reason=UNSCHEDULABLE,
-                message=f"{waits.reason}: {waits.message}" if waits else "",
-                at=failure.first if failure is not None else None,
-            )
-        ]
+        return [waiting_condition(read_model, task.jid, task.tix)]
     conditions = []
     if task.row >= 0:
         at = story.placed_at(task.tix) if story is not None else None
@@ -225,6 +218,18 @@ def _conditions(read_model: ReadModel, task: PodTask) -> list[Json]:
         condition("Ready", ready, reason=_READY_REASONS.get(task.state, ""), message="", at=at)
     )
     return conditions
+
+
+def waiting_condition(read_model: ReadModel, jid: int, tix: int) -> Json:
+    """The condition of a pod that waits: why, and whether it would fit by itself."""
+    waits, story = read_model.why(jid), read_model.stories.get(jid)
+    failure = story.last(EventReason.FAILED_SCHEDULING) if story is not None else None
+    message = f"{waits.reason}: {waits.message}" if waits else ""
+    of_volcano = read_model.registry.dialect is Dialect.VOLCANO
+    fits = of_volcano and read_model.is_fitting(jid, tix)
+    reason = SCHEDULABLE if fits else UNSCHEDULABLE
+    at = failure.first if failure is not None else None
+    return condition("PodScheduled", False, reason=reason, message=message, at=at)
 
 
 def _started(read_model: ReadModel, spec: Json, task: PodTask) -> Json:

@@ -122,7 +122,10 @@ class Observing:
         if new_state in REMEMBERED:
             story.remember(new_state, self.core.order.now, tasks)
         elif new_state is TaskState.RELEASING:
-            self._again(story, EventReason.EVICT, stopped_text(len(tasks)), count=len(tasks))
+            # Whoever deletes a pod has it stopped, too: that is no eviction.
+            if evicted := [tix for tix in tasks if state.is_stopped_by_us(tix)]:
+                text = stopped_text(len(evicted))
+                self._again(story, EventReason.EVICT, text, count=len(evicted))
         elif new_state is TaskState.PENDING and not state.refused.isdisjoint(tasks):
             row = rows[0] if rows else -1
             node = self.core.names.get(row, f"row {row}")
@@ -322,6 +325,8 @@ class Observing:
                 story, EventReason.SCHEDULED, "", Audience.TASKS, shard=shard
             )
             happening.placements = allocations
+            if story.placed_since is None or story.word:
+                story.placed_since = self.core.order.now
 
     def _nominated(self, story: Story, shard: int, count: int) -> None:
         self._again(story, EventReason.NOMINATED, nominated_text(count, shard), shard=shard)
@@ -355,7 +360,7 @@ class Observing:
             self._record_waiting(story, reason)
 
     def _record_waiting(self, story: Story, reason: Why) -> None:
-        story.word = reason.reason
+        story.word, story.waits_since = reason.reason, self.core.order.now
         text = f"{reason.reason}: {reason.message}"
         story.parts[-1] = (story.version, None)  # the condition of every pod that waits
         earlier = story.last(EventReason.FAILED_SCHEDULING, begins=f"{reason.reason}: ")

@@ -85,6 +85,10 @@ class Story:
     """Reason for which its last turn was refused; "" if it was not."""
     word: str = ""
     """Pending reason reported last; "" before the first, and once the job was placed."""
+    waits_since: float | None = None
+    """When that reason was reported, seconds since 1970; None before the first."""
+    placed_since: float | None = None
+    """When the job was placed first since it waited last; None before that."""
 
     def remember(self, state: TaskState, at: float, tasks: Sequence[int]) -> None:
         """Record when tasks started or ended."""
@@ -124,14 +128,19 @@ class Story:
                     return at
         return None
 
-    def placed_at(self, tix: int) -> float | None:
-        """When a task was last placed; None if that is not known (any more)."""
+    def placement_of(self, tix: int) -> Happening | None:
+        """The happening by which a task was last placed; None if that is not known (any more)."""
         for happening in reversed(self.happenings):
             for p in happening.placements:
                 position = bisect_left(p.tasks, tix)
                 if position < len(p.tasks) and p.tasks[position] == tix:
-                    return happening.last
+                    return happening
         return None
+
+    def placed_at(self, tix: int) -> float | None:
+        """When a task was last placed; None if that is not known (any more)."""
+        happening = self.placement_of(tix)
+        return None if happening is None else happening.last
 
 
 class Stories:

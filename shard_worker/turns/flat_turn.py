@@ -38,6 +38,8 @@ class PlacedTurn:
     failed_role: str = ""
     undone: int = 0
     """Placements of a gang that were undone, because the rest of it found no room."""
+    fitting: int = 0
+    """Tasks of such a gang that would find a place if the rest of it had one."""
     ungated: list[int] = field(default_factory=list)
     """Tasks of the job whose own scheduling gate may go: their queue has room for them."""
     promise_seconds: float = 0.0
@@ -122,6 +124,7 @@ class _Attempt:
                 placed.reasons = {TOO_FEW: int(self.view.exists().sum())}
             self.statement.rollback()
             placed.undone = len(placed.core)
+            placed.fitting = placed.fitting or placed.undone
             placed.core, placed.displaced = [], []
         return placed
 
@@ -159,6 +162,7 @@ class _Attempt:
         if self.session.job_pipelined(most):
             return False
         self._fail(*short[0])
+        self.found.fitting = sum(min(c.room, len(run.tasks)) for run, c in self.compiled)
         return True
 
     # --- the task loop ------------------------------------------------------------------------

@@ -426,6 +426,7 @@ class Worker:
             placements=[Placement.of(run) for run in runs or []],
             reasons=dict(placed.reasons) if placed is not None else {},
             failed_role=placed.failed_role if placed is not None else "",
+            fitting=placed.fitting if placed is not None else 0,
             displaced=list(placed.displaced) if placed is not None else [],
             ungated=list(placed.ungated) if placed is not None else [],
             unanswered=dict(placed.unanswered) if placed is not None else {},

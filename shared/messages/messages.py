@@ -418,6 +418,8 @@ class Outcome(Packed, frozen=True, kw_only=True):
     placements: list[Placement]
     failed_role: str = ""
     displaced: list[Index] = msgspec.field(default_factory=list)
+    fitting: Count = 0
+    """Tasks of a gang without room that would find a place if the rest of it had one."""
     committed: Count = 0
     rechecked: Count = 0
     conflicts_true: Count = 0

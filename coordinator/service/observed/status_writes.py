@@ -22,12 +22,22 @@ class StatusWrite:
     path: str
     body: Json
     form: str = MERGE_PATCH
+    version: str = ""
+    """The only version of the object that the write is for; "" for any. A pod that is bound
+    meanwhile has another one."""
 
     @property
     def content(self) -> bytes:
         """Content that makes a write worth sending. For an event only its message: a repeat is
         reported with the next one."""
         return msgspec.json.encode(self.body.get("message") or self.body)
+
+    def encoded(self) -> bytes:
+        """The body to send."""
+        if not self.version:
+            return msgspec.json.encode(self.body)
+        metadata = self.body["metadata"] | {"resourceVersion": self.version}
+        return msgspec.json.encode(self.body | {"metadata": metadata})
 
 
 def queue_write(read_model: ReadModel, name: str, uid: str) -> StatusWrite | None:
@@ -45,14 +55,40 @@ def queue_write(read_model: ReadModel, name: str, uid: str) -> StatusWrite | Non
     return StatusWrite("PATCH", path, body)
 
 
-def conditions_write(group: Json, uid: str, *, said: bool) -> StatusWrite | None:
-    """Why a PodGroup of KAI's is not scheduled; its phase is the PodGroup controller's. ``said``:
-    something was written before, and is to be taken back where nothing holds any more."""
-    conditions = group["status"].get("schedulingConditions")
-    if conditions is None and not said:
+def conditions_write(
+    group: Json, uid: str, stored: list[Json], pool: str, *, said: bool
+) -> StatusWrite | None:
+    """Why a PodGroup of KAI's is not scheduled in its node pool; its phase is the PodGroup
+    controller's.
+
+    ``stored``: the conditions that the server has. Those of other node pools stay, and the newest
+    comes last. ``said``: something was written before, and is to be taken back where nothing holds
+    any more.
+    """
+    present: list[Json] = group["status"].get("schedulingConditions") or []
+    if not present and not said:
         return None
-    body = {"metadata": {"uid": uid}, "status": {"schedulingConditions": conditions}}
+    others = [c for c in stored if c.get("nodePool") != pool]
+    conditions = others + [_numbered(c, stored) for c in present]
+    body = {"metadata": {"uid": uid}, "status": {"schedulingConditions": conditions or None}}
     return StatusWrite("PATCH", f"{_path(group)}/status", body)
+
+
+_SAME = ("type", "nodePool", "reason", "message", "status")
+
+
+def _numbered(present: Json, stored: list[Json]) -> Json:
+    """The condition with a ``transitionID`` above those of all others, as KAI counts them; one that
+    is the newest already has its own."""
+    last = max(stored, key=_transition, default=None)
+    number = 0 if last is None else _transition(last)
+    is_new = last is None or any(last.get(part) != present.get(part) for part in _SAME)
+    return present | {"transitionID": str(number + is_new)}
+
+
+def _transition(condition: Json) -> int:
+    text = str(condition.get("transitionID", ""))
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def stamps_write(group: Json, uid: str, *, said: bool) -> StatusWrite | None:

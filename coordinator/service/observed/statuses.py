@@ -17,7 +17,6 @@ from http import HTTPStatus
 from itertools import count, islice
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
 import structlog
 
 from coordinator.cluster.kubernetes.api.client import ApiError
@@ -28,12 +27,20 @@ from coordinator.cluster.kubernetes.writes.status_queue import LONGEST, Importan
 from coordinator.core.observer import EventReason
 from coordinator.intake.documents.document import Key
 from coordinator.intake.documents.kinds import BY_KIND, KAI_POD_GROUP, POD, POD_GROUP, QUEUE
-from coordinator.intake.documents.metadata import condition
-from coordinator.jobs.pending_reasons import Why
 from coordinator.jobs.state import JobState
-from coordinator.objects.context import NOT_TRIED, ReadModel
-from coordinator.objects.events import COMPONENT, NOTE, EventEntry, event_of
-from coordinator.objects.pods import UNSCHEDULABLE
+from coordinator.objects.conditions import lasting_conditions, present_condition
+from coordinator.objects.context import NOT_TRIED, ReadModel, phase
+from coordinator.objects.events import (
+    COMPONENT,
+    NOTE,
+    EventEntry,
+    event_of,
+    event_of_pod,
+    is_incomplete,
+    only_task,
+)
+from coordinator.objects.kai import pool_of
+from coordinator.objects.pods import waiting_condition
 from coordinator.objects.store import Objects
 from coordinator.objects.timeline import Happening, Story
 from coordinator.service.observed.status_writes import (
@@ -44,6 +51,7 @@ from coordinator.service.observed.status_writes import (
 )
 from shared.messages.messages import TaskState
 from shared.messages.reason import Reason
+from shared.policy.model import Dialect
 from shared.slices import GiveWay, Steps, in_slices
 from shared.units.times import rfc3339
 
@@ -63,6 +71,7 @@ QUEUES_SECONDS = 1.0
 LOOK_AGAIN_SECONDS = 60.0
 """Interval of looking again at what waits: the amounts of a sentence follow the whole cluster, and
 change without a turn of the job."""
+_ON_NODES = (TaskState.BOUND, TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.FAILED)
 _NO_ANSWER = 0
 _AGAIN = (_NO_ANSWER, HTTPStatus.NOT_FOUND, HTTPStatus.TOO_MANY_REQUESTS)
 _NOT_OURS = NOT_TRIED | {Reason.GATED}
@@ -89,6 +98,8 @@ class WriteSubject(NamedTuple):
 
     importance: Importance
     jid: int
+    uid: str = ""
+    """Uid of the object that is written about. The next object of its name is another subject."""
     tix: int = -1
     number: int = 0
     """Number of the event; 0 for none."""
@@ -120,6 +131,8 @@ class StatusReports:
         """As :attr:`_seen`, of queues."""
         self._of_job: dict[int, set[WriteSubject]] = {}
         """jid -> what the server has of it."""
+        self._phases: dict[str, str] = {}
+        """Uid of a PodGroup -> its phase, as written last."""
         self._not_understood: dict[int, tuple[ObjectKey, Json, str]] = {}
         self._number = count(1)
         self._reasons: dict[ObjectKey, str] = {}
@@ -180,14 +193,23 @@ class StatusReports:
             state, story = jobs.get(jid), stories.jobs.get(jid)
             if state is not None and story is not None:
                 for about in self._changes(state, story, version):
-                    self.queue.changed(about, about.importance, now)
+                    at_once = about.importance is Importance.GROUP and self._has_other_phase(
+                        state, about.uid
+                    )
+                    self.queue.changed(about, about.importance, now, at_once=at_once)
             yield
+
+    def _has_other_phase(self, state: JobState, uid: str) -> bool:
+        """Whether Volcano's PodGroup has another phase than was written: its controllers wait for
+        that, and make no pods of a Job before its PodGroup is Inqueue."""
+        return self._group_kind == POD_GROUP.kind and self._phases.get(uid, "") != phase(state)
 
     def _collect_queues(self, now: float) -> Steps[None]:
         version, self._queues_seen = self._queues_seen, self._objects.version
         for name in self._mirror.names(QUEUE.kind):
             if self._objects.queue_version(QUEUE.kind, name) > version:
-                about = WriteSubject(Importance.QUEUE, -1, queue=name)
+                uid = self._mirror.uid(ObjectKey(QUEUE.kind, "", name))
+                about = WriteSubject(Importance.QUEUE, -1, uid, queue=name)
                 self.queue.changed(about, about.importance, now)
             yield
 
@@ -195,44 +217,86 @@ class StatusReports:
         jid = state.job.jid
         if not self._objects.core.order.session.eligibility.in_pool(state.job):
             return  # the scheduler of its node pool writes what is to be said of it
-        if state.job.kind == POD_GROUP.kind:
-            yield WriteSubject(Importance.GROUP, jid)
-            yield WriteSubject(Importance.STAMPS, jid)
+        if state.job.kind == POD_GROUP.kind and (uid := self._group_uid(state)):
+            yield WriteSubject(Importance.GROUP, jid, uid)
+            yield WriteSubject(Importance.STAMPS, jid, uid)
         is_gang = state.job.kind != POD.kind
-        waiting = [*_waiting(state)]
+        waiting = [(tix, uid) for tix in _waiting(state) if (uid := self._pod_uid(jid, tix))]
         for h in story.happenings:
             if h.version > seen:
                 importance = Importance.GROUP_EVENT if is_gang else Importance.POD_EVENT
-                yield WriteSubject(importance, jid, number=h.number)
-                if is_gang and h.reason == EventReason.FAILED_SCHEDULING:
-                    for tix in waiting:
-                        yield WriteSubject(Importance.POD_EVENT, jid, tix, h.number)
-        for tix in waiting:
-            yield WriteSubject(Importance.POD, jid, tix)
+                tix = only_task(state, h)
+                if uid := self._group_uid(state) if tix < 0 else self._pod_uid(jid, tix):
+                    yield WriteSubject(importance, jid, uid, number=h.number)
+        failure = story.last(EventReason.FAILED_SCHEDULING) if is_gang else None
+        if failure is not None:
+            written = self._of_job.get(jid, ())
+            for tix, uid in waiting:
+                about = WriteSubject(Importance.POD_EVENT, jid, uid, tix, failure.number)
+                if failure.version > seen or about not in written:
+                    yield about
+        for tix, uid in waiting:
+            yield WriteSubject(Importance.POD, jid, uid, tix)
+        if is_gang:
+            yield from self._placed(state, story, seen)
+
+    def _placed(self, state: JobState, story: Story, seen: int) -> Iterator[WriteSubject]:
+        """The event of each pod that was bound; of a gang of very many the first ones, as the
+        event of the gang is about all of them."""
+        jid = state.job.jid
+        written = self._of_job.get(jid, ())
+        bound = (tix for tix in story.changed(seen) if state.states[tix] in _ON_NODES)
+        for tix in islice(bound, PODS_OF_A_JOB):
+            happening = story.placement_of(tix)
+            if happening is not None and (uid := self._pod_uid(jid, tix)):
+                about = WriteSubject(Importance.PLACED, jid, uid, tix, happening.number)
+                if about not in written:
+                    yield about
+
+    def _group_uid(self, state: JobState) -> str:
+        """The uid of a gang's object; "" where there is none."""
+        kind = self._group_kind if state.job.kind == POD_GROUP.kind else state.job.kind
+        return self._mirror.uid(ObjectKey(kind, state.job.namespace, state.job.name))
+
+    @property
+    def _group_kind(self) -> str:
+        return self._objects.read_model().registry.group_kind
+
+    def _pod_uid(self, jid: int, tix: int) -> str:
+        """The uid of a task's pod, also of one that is gone; "" where there was none."""
+        row = self._mirror.pods.of_task((jid, tix))
+        return "" if row is None else row.uid
 
     def _look_again(self, now: float) -> Steps[None]:
         """Queue what was written of jobs that wait, and forget those that are gone."""
         jobs = self._objects.core.order.jobs
         for jid, written in list(self._of_job.items()):
-            if jid in jobs:
-                for about in written:
-                    self.queue.changed(about, about.importance, now)
-            else:
+            present = jid in jobs
+            past = {about for about in written if not present or not self._is_present(about)}
+            for about in past:
+                self.queue.forget(about)
+                self._phases.pop(about.uid, None)
+            written.difference_update(past)
+            for about in written:
+                self.queue.changed(about, about.importance, now)
+            if not present:
                 del self._of_job[jid]
-                for about in written:
-                    self.queue.forget(about)
             yield
+
+    def _is_present(self, about: WriteSubject) -> bool:
+        """Whether the pod that was written about is its task's present one."""
+        return about.tix < 0 or self._pod_uid(about.jid, about.tix) == about.uid
 
     # --- one write ------------------------------------------------------------------------------
 
     async def _send(self, about: WriteSubject, write: StatusWrite) -> None:
-        body = msgspec.json.encode(write.body)
-        answer = await self._writer.report(write.method, write.path, body, write.form)
+        answer = await self._writer.report(write.method, write.path, write.encoded(), write.form)
         now, of_job = self._clock(), self._of_job.setdefault(about.jid, set())
         code = _NO_ANSWER if answer is None else answer.code
         if code == HTTPStatus.NOT_FOUND:
             of_job.discard(about)  # an event that has expired is made anew
-        if code in _AGAIN or code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        moved = bool(write.version) and code == HTTPStatus.CONFLICT
+        if moved or code in _AGAIN or code >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self.queue.written(about, None, now)
             self.queue.changed(about, about.importance, now)
             return
@@ -244,6 +308,8 @@ class StatusReports:
             self._not_understood.pop(about.number, None)
         if code < HTTPStatus.BAD_REQUEST:
             self.written += 1
+            if about.importance is Importance.GROUP and "phase" in write.body["status"]:
+                self._phases[about.uid] = write.body["status"]["phase"]
         elif code != HTTPStatus.CONFLICT:
             log.warning("A status is refused", path=write.path, code=code)
 
@@ -263,7 +329,7 @@ class StatusReports:
         """None where there is nothing to say any more."""
         read_model = self._objects.read_model()
         if about.queue:
-            return self._of_queue(read_model, about.queue)
+            return queue_write(read_model, about.queue, about.uid)
         if about.jid < 0:
             return self._of_misunderstanding(about)
         state = read_model.core.order.jobs.get(about.jid)
@@ -274,68 +340,67 @@ class StatusReports:
         of_kai = read_model.registry.group_kind == KAI_POD_GROUP.kind
         match about.importance:
             case Importance.GROUP | Importance.STAMPS if of_kai:
-                return self._of_kai(state, about)
+                return self._of_kai(read_model, state, about)
             case Importance.GROUP:
-                return self._of_group(state)
+                return self._of_group(read_model, state, about.uid)
             case Importance.STAMPS:
                 return None
             case _:
                 pass
-        return self._of_pod(read_model, state, about.tix)
+        return self._of_pod(read_model, state, about)
 
-    def _of_group(self, state: JobState) -> StatusWrite | None:
+    def _of_group(self, read_model: ReadModel, state: JobState, uid: str) -> StatusWrite | None:
         namespace, name = state.job.namespace, state.job.name
-        uid = self._mirror.uid(ObjectKey(POD_GROUP.kind, namespace, name))
         group = self._objects.get(POD_GROUP, namespace, name)
-        if group is None or not uid or self._group_path is None:
+        if group is None or uid != self._group_uid(state) or self._group_path is None:
             return None
         status = group["status"]
         counts = {part: status[part] for part in ("phase", "running", "succeeded", "failed")}
-        conditions = status.get("conditions")  # null takes away those of before
+        present = present_condition(read_model, state)
+        # null takes away those of before
+        conditions = None if present is None else lasting_conditions(read_model, state, present)
         body = {"metadata": {"uid": uid}, "status": counts | {"conditions": conditions}}
         return StatusWrite("PATCH", self._group_path(namespace, name), body)
 
-    def _of_kai(self, state: JobState, about: WriteSubject) -> StatusWrite | None:
-        namespace, name = state.job.namespace, state.job.name
-        uid = self._mirror.uid(ObjectKey(KAI_POD_GROUP.kind, namespace, name))
-        group = self._objects.get(KAI_POD_GROUP, namespace, name)
-        if group is None or not uid:
+    def _of_kai(
+        self, read_model: ReadModel, state: JobState, about: WriteSubject
+    ) -> StatusWrite | None:
+        group = self._objects.get(KAI_POD_GROUP, state.job.namespace, state.job.name)
+        record = read_model.record(KAI_POD_GROUP.kind, state.job.key)
+        if group is None or record is None or about.uid != self._group_uid(state):
             return None
-        subjects = about in self._of_job.get(about.jid, ())
-        write = stamps_write if about.importance is Importance.STAMPS else conditions_write
-        return write(group, uid, said=subjects)
+        said = about in self._of_job.get(about.jid, ())
+        if about.importance is Importance.STAMPS:
+            return stamps_write(group, about.uid, said=said)
+        stored = (record.document.object().get("status") or {}).get("schedulingConditions") or []
+        return conditions_write(group, about.uid, stored, pool_of(read_model, state), said=said)
 
-    def _of_queue(self, read_model: ReadModel, name: str) -> StatusWrite | None:
-        uid = self._mirror.uid(ObjectKey(QUEUE.kind, "", name))
-        return queue_write(read_model, name, uid) if uid else None
-
-    def _of_pod(self, read_model: ReadModel, state: JobState, tix: int) -> StatusWrite | None:
-        row = self._waiting_pod(state, tix)
-        why = _found(read_model, state)
-        if row is None or why is None:
+    def _of_pod(
+        self, read_model: ReadModel, state: JobState, about: WriteSubject
+    ) -> StatusWrite | None:
+        row = self._waiting_pod(state, about)
+        if row is None or not _is_reported(read_model, state):
             return None
-        story = read_model.stories.get(state.job.jid)
-        failure = story.last(EventReason.FAILED_SCHEDULING) if story is not None else None
-        scheduled = condition(
-            "PodScheduled",
-            False,
-            reason=UNSCHEDULABLE,
-            message=f"{why.reason}: {why.message}",
-            at=failure.first if failure is not None else None,
-        )
-        nominated = state.nominated.get(tix)
+        scheduled = waiting_condition(read_model, about.jid, about.tix)
+        nominated = state.nominated.get(about.tix)
         node = None if nominated is None else read_model.core.names.get(nominated)
         status = {"conditions": [scheduled], "nominatedNodeName": node}
         body = {"metadata": {"uid": row.uid}, "status": status}
         path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}/status"
-        return StatusWrite("PATCH", path, body, STRATEGIC_PATCH)
+        # For this version alone: a pod that is bound before the write arrives is scheduled.
+        return StatusWrite("PATCH", path, body, STRATEGIC_PATCH, row.version)
 
-    def _waiting_pod(self, state: JobState, tix: int) -> PodRow | None:
+    def _waiting_pod(self, state: JobState, about: WriteSubject) -> PodRow | None:
         """The pod of a task that waits; None where it does not wait any more."""
-        row = self._mirror.pods.of_task((state.job.jid, tix))
-        if row is None or row.ended or row.leaving or row.node:
+        row = self._mirror.pods.of_task((state.job.jid, about.tix))
+        if row is None or row.uid != about.uid or row.ended or row.leaving or row.node:
             return None
-        return row if state.states[tix] == TaskState.PENDING else None
+        return row if state.states[about.tix] == TaskState.PENDING else None
+
+    def _placed_pod(self, state: JobState, about: WriteSubject) -> PodRow | None:
+        """The pod of a task that was bound, also one that is gone since."""
+        row = self._mirror.pods.of_task((state.job.jid, about.tix))
+        return row if row is not None and row.uid == about.uid and row.node else None
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -346,13 +411,12 @@ class StatusReports:
         happening = None if story is None else story.find(about.number)
         if happening is None:
             return None
-        entry = self._entry(read_model, state, happening, about.tix)
-        uid = None if entry is None else self._mirror.uid(ObjectKey(*entry.about))
-        if entry is None or not uid:
+        entry = self._entry(read_model, state, happening, about)
+        if entry is None:
             return None
         event = entry.object()
-        event["involvedObject"]["uid"] = uid
-        namespace, name = entry.key.namespace, entry.key.name
+        event["involvedObject"]["uid"] = about.uid
+        namespace, name = entry.key.namespace, f"{entry.key.name}.{about.uid[:8]}"
         path = f"/api/v1/namespaces/{namespace}/events"
         if about in self._of_job.get(about.jid, ()):
             changed = {part: event[part] for part in ("message", "count", "lastTimestamp")}
@@ -361,14 +425,15 @@ class StatusReports:
         return StatusWrite("POST", path, event)
 
     def _entry(
-        self, read_model: ReadModel, state: JobState, happening: Happening, tix: int
+        self, read_model: ReadModel, state: JobState, happening: Happening, about: WriteSubject
     ) -> EventEntry | None:
-        if tix < 0:
+        if about.tix < 0:
             return event_of(read_model, state, happening)
-        row = self._waiting_pod(state, tix)
-        if row is None:
+        placed = about.importance is Importance.PLACED
+        row = (self._placed_pod if placed else self._waiting_pod)(state, about)
+        if row is None or (_is_kai(read_model) and is_incomplete(happening)):
             return None
-        return EventEntry(read_model, Key(POD.kind, *row.key), happening, state.job.jid, tix)
+        return event_of_pod(read_model, Key(POD.kind, *row.key), happening, about.jid, about.tix)
 
     def _of_misunderstanding(self, about: WriteSubject) -> StatusWrite:
         key, item, why = self._not_understood[about.number]
@@ -405,7 +470,18 @@ def _waiting(state: JobState) -> Iterator[int]:
     return islice(waiting, PODS_OF_A_JOB)
 
 
-def _found(read_model: ReadModel, state: JobState) -> Why | None:
-    """Why the job waits, where somebody has found that."""
+def _is_reported(read_model: ReadModel, state: JobState) -> bool:
+    """Whether pods are to say why their job waits: somebody has found that."""
     why = read_model.why(state.job.jid)
-    return None if why is None or why.reason in _NOT_OURS else why
+    if why is None or why.reason in _NOT_OURS:
+        return False
+    if not _is_kai(read_model):
+        return True
+    # As in KAI: pods of a gang that is not complete say nothing, so that no autoscaler acts.
+    group = read_model.core.order.accounts.cluster.objects.kai_groups.get(state.job.key)
+    is_silent = group is not None and group.mark_unschedulable is False
+    return not is_silent and why.reason is not Reason.NOT_ENOUGH_TASKS
+
+
+def _is_kai(read_model: ReadModel) -> bool:
+    return read_model.registry.dialect is Dialect.KAI

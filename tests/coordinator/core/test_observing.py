@@ -140,6 +140,7 @@ def test_the_last_try_says_who_found_what_and_when() -> None:
     outcome = replace(
         answer(turn, OutcomeCode.INFEASIBLE, {"Insufficient cpu": 4}),
         failed_role="worker",
+        fitting=3,
         conflicts_true=2,
         conflicts_read=1,
         session=9,
@@ -150,6 +151,7 @@ def test_the_last_try_says_who_found_what_and_when() -> None:
         code=OutcomeCode.INFEASIBLE,
         reasons={"Insufficient cpu": 4},
         failed_role="worker",
+        fitting=3,
         conflicts_true=2,
         conflicts_read=1,
         shard=0,

@@ -35,9 +35,7 @@ def test_a_placed_pod_is_told_where_and_by_whom() -> None:
     world = World()
     world.put(node("n0"), job("j", tasks=[task("w", replicas=1)]))
     world.place()
-    assert world.events("Pod", "j-w-0") == [
-        ("Scheduled", "Placed on n0 by shard-0 (idle room, own nodes)")
-    ]
+    assert world.events("Pod", "j-w-0") == [("Scheduled", "Successfully assigned ns/j-w-0 to n0")]
     assert reasons(world, "Job", "j") == []
 
 
@@ -81,7 +79,7 @@ def test_who_asks_about_one_pod_of_a_gang_gets_what_concerns_it() -> None:
     assert many is not None
     assert [reason for _, reason, _ in few] == ["FailedScheduling", "Scheduled", "Evicted"]
     assert [reason for _, reason, _ in many] == ["FailedScheduling", "Scheduled"]
-    assert few[1][2] == "Placed on n0 by shard-0 (idle room, own nodes)"
+    assert few[1][2] == "Successfully assigned ns/j-w-7 to n0"
     assert {uid for uid, _, _ in few} == {world.get("Pod", "j-w-7")["metadata"]["uid"]}
     # None of them is listed, and one that is asked for by name is the same.
     assert {name for name, _, _ in all_events(world)} == {"j"}
@@ -187,8 +185,18 @@ def test_a_refused_bind_and_an_eviction_are_told() -> None:
     )
     assert reasons(world, "Pod", "j-w-0") == []
     world.record(TaskState.RUNNING, turn.jid, [0])
+    world.core.order.evict(world.core.order.jobs[turn.jid], [0], [0])
     world.record(TaskState.RELEASING, turn.jid, [0])
     assert reasons(world, "Job", "j") == ["Scheduled", "Evict"]
+
+
+def test_a_pod_that_somebody_deletes_is_not_said_to_be_evicted() -> None:
+    world = World()
+    world.put(node("n0"), job("j", tasks=[task("w", replicas=2)]))
+    (turn,) = world.place()
+    world.record(TaskState.RUNNING, turn.jid, [0, 1])
+    world.record(TaskState.RELEASING, turn.jid, [0])
+    assert reasons(world, "Job", "j") == ["Scheduled"]
 
 
 def test_shards_and_queues_have_events() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+from collections import Counter
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -81,14 +82,16 @@ async def test_a_gang_that_waits_is_told_why_and_what_became_of_it(
     status = await until(refused)  # not that some pods are missing, before all had come
     (condition,) = status["conditions"]
     assert status["phase"] in ("Pending", "Inqueue") and condition["type"] == "Unschedulable"
-    assert "short by 2 cpu" in condition["message"]
-    for i in range(6):
-        reached = await until(partial(scheduled, cluster, f"wide-{i}", condition["message"]))
-        assert reached["reason"] == "Unschedulable"
+    why = condition["message"]
+    assert "short by 2 cpu" in why
+    reasons = Counter(
+        [(await until(partial(scheduled, cluster, f"wide-{i}", why)))["reason"] for i in range(6)]
+    )
+    assert reasons == {"Schedulable": 4, "Unschedulable": 2}, "an autoscaler adds room for two"
 
     async def told() -> Json | None:  # that pods were missing may have been told before
         events = await events_of(cluster, "PodGroup", "wide")
-        return next((e for e in events if e["message"] == condition["message"]), None)
+        return next((e for e in events if e["message"] == why), None)
 
     assert (await until(told))["reason"] == "Unschedulable"
 
@@ -98,11 +101,23 @@ async def test_a_gang_that_waits_is_told_why_and_what_became_of_it(
     async def placed() -> Json | None:
         status = await group_status(cluster)
         types = [c["type"] for c in status.get("conditions") or []]
-        return status if types == ["Scheduled"] else None
+        return status if types == ["Unschedulable", "Scheduled"] else None
 
-    assert (await until(placed))["phase"] in ("Inqueue", "Running")
-    reasons = {e["reason"] for e in await events_of(cluster, "PodGroup", "wide")}
-    assert reasons == {"Unschedulable", "Scheduled"}, "in Volcano's words"
+    status = await until(placed)
+    assert status["phase"] in ("Inqueue", "Running")
+    waited, ready = status["conditions"]
+    assert waited["transitionID"] != ready["transitionID"]
+    assert waited["lastTransitionTime"] <= ready["lastTransitionTime"]
+    words = {e["reason"] for e in await events_of(cluster, "PodGroup", "wide")}
+    assert words == {"Unschedulable", "Scheduled"}, "in Volcano's words"
+    for pod_name, node_name in (await quadrant.nodes_of()).items():
+        text = f"Successfully assigned default/{pod_name} to {node_name}"
+        await until(partial(_has_event, cluster, pod_name, "Scheduled", text))
+
+
+async def _has_event(cluster: ApiClient, pod_name: str, reason: str, text: str) -> bool:
+    events = await events_of(cluster, "Pod", pod_name)
+    return any((e["reason"], e["message"]) == (reason, text) for e in events)
 
 
 async def _events(cluster: ApiClient, kind: str, name: str) -> list[Json] | None:

@@ -1,7 +1,8 @@
 """Which objects of the cluster are to be written about next. No I/O and no clock.
 
-An object is queued by its name, and what is written of it is made when its turn comes: of several
-changes only the last is written, and of what passed meanwhile nothing.
+An object is queued by its uid, and what is written of it is made when its turn comes: of several
+changes only the last is written, and of what passed meanwhile nothing. The next object of the same
+name has pauses of its own.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Importance(IntEnum):
     QUEUE = 3
     STAMPS = 4
     POD_EVENT = 5
+    PLACED = 6
+    """That a pod was placed, which its spec says as well."""
 
 
 K = TypeVar("K", bound=Hashable)
@@ -64,13 +67,13 @@ class StatusQueue(Generic[K]):
     def __len__(self) -> int:
         return sum(map(len, self._lines.values())) + len(self._later)
 
-    def changed(self, key: K, importance: Importance, now: float) -> None:
-        """There may be something new to write about the object."""
+    def changed(self, key: K, importance: Importance, now: float, *, at_once: bool = False) -> None:
+        """There may be something new to write about the object. ``at_once``: without a pause."""
         line = self._lines[importance]
-        if key in line or key in self._waits:
+        if key in line or (key in self._waits and not at_once):
             return
         before = self._written.get(key)
-        if before is not None and now < before.until:
+        if before is not None and now < before.until and not at_once:
             self._waits.add(key)
             heapq.heappush(self._later, (before.until, next(self._number), importance, key))
         else:

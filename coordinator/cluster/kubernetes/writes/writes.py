@@ -170,9 +170,14 @@ class ApiWrites:
         """Have the place given back, once no earlier binding to it can land any more: one without
         an answer, of ours or of a deposed leader's, may still be on its way."""
         node = call.requests.nodes[i]
-        if await self._fence(row, f"the binding to {node} was refused: {why.message}"):
-            call.refuse(i, why.reason)
-            log.warning("A binding is refused", pod=row.name, why=why.message)
+        fenced = await self._fence(row, f"the binding to {node} was refused: {why.message}", node)
+        if fenced is None or (fenced.answer is BindAnswer.ELSEWHERE and not row.node):
+            return  # as in _bind_one
+        if fenced.node:
+            self._answered(call, i, row, fenced)
+            return
+        call.refuse(i, why.reason)
+        log.warning("A binding is refused", pod=row.name, why=why.message)
 
     async def fence_waiting(self) -> None:
         """Once, before the first binding by a ledger that is not the last one's: nobody knows any
@@ -193,7 +198,7 @@ class ApiWrites:
         left: list[str] = []
 
         async def one(i: int) -> None:
-            if not await self._fence(waiting[i], why):
+            if await self._fence(waiting[i], why) is None:
                 left.append(waiting[i].name)
 
         await self.each(deque(range(len(waiting))), one)
@@ -201,22 +206,36 @@ class ApiWrites:
             raise ClusterTimeout(f"{len(left)} pods may be bound by ledger {before} yet")
         self.leases.settle(before)
 
-    async def _fence(self, row: PodRow, why: str) -> bool:
+    async def _fence(self, row: PodRow, why: str, node: str = "") -> PodVerdict | None:
         """Move the pod's version, which every binding on its way names; by what kube-scheduler says
-        of a pod whose binding failed. False where that is not certain: the binder asks again."""
-        # The number makes each message another one: a write of the same moves nothing.
-        self.counts.fences += 1
-        message = f"{why} ({self.leadership.statement}, write {self.counts.fences})"
-        failed = {"type": "PodScheduled", "status": "False", "reason": BIND_FAILED}
-        body = {
-            "metadata": {"uid": row.uid},
-            "status": {"conditions": [failed | {"message": message}]},
-        }
+        of a pod whose binding failed. Of a pod that is bound or gone nothing is written. Returns
+        the pod's state, ``node`` being where it should be; None where that is not certain: the
+        binder asks again."""
         path = f"/api/v1/namespaces/{row.namespace}/pods/{row.name}/status"
-        answer = await self._write("PATCH", path, msgspec.json.encode(body), STRATEGIC_PATCH)
-        # 404, 409: the pod is gone, or another has its name. That is as good.
-        over = (HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-        return answer is not None and answer.code in over
+        version = row.version
+        for _ in range(TRIES):
+            # The number makes each message another one: a write of the same moves nothing.
+            self.counts.fences += 1
+            message = f"{why} ({self.leadership.statement}, write {self.counts.fences})"
+            failed = {"type": "PodScheduled", "status": "False", "reason": BIND_FAILED}
+            body = {
+                "metadata": {"uid": row.uid, "resourceVersion": version},
+                "status": {"conditions": [failed | {"message": message}]},
+            }
+            answer = await self._write("PATCH", path, msgspec.json.encode(body), STRATEGIC_PATCH)
+            match None if answer is None else answer.code:
+                case HTTPStatus.OK:
+                    return PodVerdict(None)
+                case HTTPStatus.NOT_FOUND:
+                    return PodVerdict(BindAnswer.GONE)
+                case HTTPStatus.CONFLICT:
+                    looked = await self.look(row, node)
+                case _:
+                    return None
+            if looked is None or looked.answer is not None:
+                return looked
+            version = looked.version
+        return None
 
     def _answered(self, call: BindCall, i: int, row: PodRow, looked: PodVerdict) -> None:
         assert looked.answer is not None

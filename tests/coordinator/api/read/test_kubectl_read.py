@@ -90,9 +90,9 @@ async def test_it_describes_with_events(kubectl: Kubectl) -> None:
     text = await kubectl.ok("describe", "pod", "big", "-n", "ns")
     assert re.search(r"Warning +FailedScheduling .*100 cpu, the largest node has 8", text)
     text = await kubectl.ok("describe", "pod", "train-w-1", "-n", "ns")
-    assert re.search(r"Scheduled .* Placed on n[12] by shard-[01]", text)
+    assert re.search(r"Scheduled .* Successfully assigned ns/[\w-]+ to n[12]", text)
     text = await kubectl.ok("events", "--for", "pod/train-w-1", "-n", "ns", "--no-headers")
-    assert "Pod/train-w-1" in text and "Placed on n" in text
+    assert "Pod/train-w-1" in text and " to n" in text
     text = await kubectl.ok("describe", "podgroup", "gang", "-n", "ns")
     assert re.search(r"Normal +Scheduled .*quadrant +2 tasks placed by shard-\d", text)
     text = await kubectl.ok("describe", "node", "n1")

@@ -1,0 +1,115 @@
+"""Status writes to a real API server against what happens meanwhile: bindings, pods of the same
+name, admissions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from coordinator.cluster.kubernetes.writes import status_queue
+from laboratory.local_kubernetes.client import ApiClient
+from laboratory.local_kubernetes.definitions import VOLCANO, install
+from laboratory.local_kubernetes.identity import Identity
+from tests.kubernetes.driver.harness import Followed, followed, node, pod, pod_group, until
+from tests.kubernetes.driver.test_statuses import events_of, group_status, scheduled
+from tests.kubernetes.faults.effects import Answer, HoldRequest
+from tests.kubernetes.faults.proxy import FaultyProxy
+
+pytestmark = pytest.mark.timeout(180)
+
+Json = dict[str, Any]
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest_asyncio.fixture
+async def quadrant(
+    cluster: ApiClient, proxied: Identity, redis_url: str, short_dir: Path
+) -> AsyncIterator[Followed]:
+    """It reaches the API server by way of the proxy. One node of four cores."""
+    await install(cluster, *VOLCANO)
+    await cluster.create(node("n1"))
+    async with followed(redis_url, short_dir, cluster, proxied.kubeconfig) as running:
+        await until(lambda: running.observed.cluster.mirror.complete)
+        yield running
+
+
+async def scheduled_status(cluster: ApiClient, name: str) -> str | None:
+    """The status of a pod's condition PodScheduled."""
+    conditions = (await cluster.get(f"{PODS}/{name}"))["status"].get("conditions") or []
+    return next((c["status"] for c in conditions if c["type"] == "PodScheduled"), None)
+
+
+async def test_no_write_after_the_binding_says_that_the_pod_is_unscheduled(
+    quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy
+) -> None:
+    held = HoldRequest()
+    fault = proxy.inject(held, method="PATCH", part="/pods/late/status")
+    await cluster.create(pod("late", cpu=9))
+    await proxy.until_met(fault)
+    await cluster.create(node("n2", cpu=16))
+    await quadrant.until_bound("late")
+    assert await scheduled_status(cluster, "late") == "True"
+    held.released.set()
+    await asyncio.sleep(1.0)
+    assert await scheduled_status(cluster, "late") == "True"
+
+
+async def test_a_refused_binding_marks_no_pod_that_was_bound_meanwhile(
+    quadrant: Followed, cluster: ApiClient, proxy: FaultyProxy
+) -> None:
+    """Somebody else binds the pod between the refusal and the mark."""
+    held = HoldRequest()
+    proxy.inject(Answer(422), method="POST", part="/pods/p/binding")
+    mark = proxy.inject(held, method="PATCH", part="/pods/p/status")
+    _, created = await cluster.create(node("n2"), pod("p"))
+    await proxy.until_met(mark)
+    await cluster.bind({"apiVersion": "v1", "kind": "Pod"} | created, "n2")
+    held.released.set()
+    await until(lambda: quadrant.states()["bound"] == 1)
+    assert await quadrant.nodes_of("p") == {"p": "n2"}
+    assert await scheduled_status(cluster, "p") == "True"
+
+
+async def test_the_next_pod_of_a_name_has_its_condition_and_event_without_a_pause(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = [pod(f"wide-{i}", group="wide", cpu=9) for i in range(2)]
+    await cluster.create(pod_group("wide", 2), *members)
+    before = await until(partial(_own_event, cluster, "wide-0"))
+    monkeypatch.setattr(status_queue, "PAUSE_SECONDS", 600.0)
+    await until(lambda: scheduled(cluster, "wide-0"))
+    await cluster.delete(f"{PODS}/wide-0")
+    await cluster.create(members[0])
+    await until(lambda: scheduled(cluster, "wide-0"))
+    after = await until(partial(_own_event, cluster, "wide-0"))
+    assert after["metadata"]["name"] != before["metadata"]["name"]
+
+
+async def _own_event(cluster: ApiClient, name: str) -> Json | None:
+    """An event of the pod that has the name now."""
+    uid = (await cluster.get(f"{PODS}/{name}"))["metadata"]["uid"]
+    events = await events_of(cluster, "Pod", name)
+    return next((e for e in events if e["involvedObject"]["uid"] == uid), None)
+
+
+async def test_an_admission_is_written_without_a_pause(
+    quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller makes the pods of a Job once its PodGroup is Inqueue."""
+    monkeypatch.setattr(status_queue, "PAUSE_SECONDS", 600.0)
+    group = pod_group("job", 6)
+    group["spec"]["minResources"] = {"cpu": "6"}
+    await cluster.create(group)
+    await until(partial(_has_phase, cluster, "Pending"))
+    await cluster.create(node("n2"))
+    await until(partial(_has_phase, cluster, "Inqueue"))
+
+
+async def _has_phase(cluster: ApiClient, phase: str) -> bool:
+    return (await group_status(cluster, "job")).get("phase") == phase
