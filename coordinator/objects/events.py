@@ -23,12 +23,12 @@ from coordinator.intake.documents.metadata import virtual
 from coordinator.jobs.state import JobState
 from coordinator.objects.context import ReadModel, split_pod_name
 from coordinator.objects.entries import ObjectEntry
+from coordinator.objects.kai import own_pool
 from coordinator.objects.pods import PodTask
 from coordinator.objects.timeline import Audience, Happening, Stories, Story
 from shared.codec.packed import replace
 from shared.messages.messages import Level, TaskState
 from shared.messages.reason import Reason
-from shared.policy.kai_model import node_pool
 from shared.policy.model import Dialect
 from shared.units.amount_text import plural, some
 
@@ -179,7 +179,7 @@ class EventEntry(ObjectEntry):
         row, _ = place
         node, pod = self._read_model.core.names.get(row, f"row {row}"), self._about.path
         if _of_kai(self._read_model):
-            pool = node_pool(self._read_model.core.order.session.policy.kai)
+            pool = own_pool(self._read_model)
             return f"Successfully assigned pod {pod} to node {node} at node-pool {pool}"
         return f"Successfully assigned {pod} to {node}"
 

@@ -180,6 +180,12 @@ def pool_of(read_model: ReadModel, state: JobState) -> str:
     return DEFAULT_POOL if group is None else group.pool(label)
 
 
+def own_pool(read_model: ReadModel) -> str:
+    """The scheduler's own node pool, as KAI names it."""
+    kai = read_model.core.order.session.policy.kai
+    return (kai.options.partition_label_value if kai is not None else "") or DEFAULT_POOL
+
+
 def _group(read_model: ReadModel, state: JobState) -> KaiPodGroup | None:
     return read_model.core.order.accounts.cluster.objects.kai_groups.get(state.job.key)
 

@@ -27,8 +27,11 @@ import structlog
 
 from coordinator.api.auth.authorization import guarded
 from coordinator.api.auth.middleware import middleware
+from coordinator.api.change.bodies import Bodies
 from coordinator.api.http.tracing import traces
 from coordinator.api.listener.listener import listener_options
+from coordinator.api.own_access import ENTRY as OWN_ACCESS
+from coordinator.api.own_access import own_access_routes
 from coordinator.api.parser.pool import Parsers
 from coordinator.api.read.streaming import Streams
 from coordinator.api.server import ServedParts, Serving, StandbyServer
@@ -388,7 +391,11 @@ class Service:
                 streams=streams,
                 parsers=parsers,
                 routes=[
-                    *([] if self._observed is None else self._observed.routes()),
+                    *(
+                        own_access_routes(Bodies())
+                        if self._observed is None
+                        else self._observed.routes()
+                    ),
                     *service_routes(
                         self.core,
                         shards=self._shards,
@@ -401,7 +408,7 @@ class Service:
                         history=self._settings.history,
                     ),
                 ],
-                virtual=VIRTUAL,
+                virtual=VIRTUAL if self._observed is not None else (*VIRTUAL, OWN_ACCESS),
                 middlewares=[*traces(), middleware(self._gate), *walls(self._observed)],
                 checks=leader_checks(self.core, self.probes, self.counts, self._sure)
                 + self._gate.checks()

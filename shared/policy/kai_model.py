@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shared.model.kai import DEFAULT_POOL
 from shared.policy.kai_usage import UsageSettings
 
 
@@ -74,8 +73,3 @@ def flattens_queues(kai: KaiPolicy | None) -> bool:
 def node_pool_label(kai: KaiPolicy | None) -> str:
     """The label by which objects are in a node pool."""
     return (kai or KaiPolicy()).options.nodepool_label_key
-
-
-def node_pool(kai: KaiPolicy | None) -> str:
-    """The scheduler's own node pool, as KAI names it."""
-    return (kai or KaiPolicy()).options.partition_label_value or DEFAULT_POOL

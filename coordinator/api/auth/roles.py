@@ -32,8 +32,8 @@ SHADOW = "/apis/quadrant.dev/v1alpha1/shadow"
 _DEBUG = ["apis", "quadrant.dev", "v1alpha1", "debug"]
 _OPEN = ("livez", "healthz", "readyz", "health")
 _READS = ("GET", "HEAD", "OPTIONS")
-_ASKED = ("explain", "plans")
-"""Subresources that are requested by POST and change nothing."""
+_ASKED = ("explain", "plans", "selfsubjectaccessreviews")
+"""What is requested by POST and changes nothing."""
 _SUBMITTED = frozenset(
     (
         *((kind.group, kind.plural) for kind in (POD, POD_GROUP, KAI_POD_GROUP, JOB, *ATTACHED)),

@@ -2,8 +2,9 @@
 
 Since 1.32 the typed clients of client-go send protocol buffers and do not fall back to JSON where a
 server answers 415. ``kubectl drain`` and ``kubectl create namespace|configmap|secret|
-serviceaccount|quota|poddisruptionbudget|priorityclass`` are built on them, so the messages of these
-commands are read here. Everything else kubectl sends as JSON, and other messages are answered 415.
+serviceaccount|quota|poddisruptionbudget|priorityclass`` and ``kubectl auth can-i`` are built on
+them, so the messages of these commands are read here. Everything else kubectl sends as JSON, and
+other messages are answered 415.
 
 The numbers of fields are those of Kubernetes' ``generated.proto`` files; a field that has none here
 is refused, since dropping it would change what was asked for.
@@ -157,6 +158,31 @@ _MESSAGES: dict[str, dict[int, ProtoField]] = {
         4: _F("description", Scalar.TEXT),
         5: _F("preemptionPolicy", Scalar.TEXT),
     },
+    "SelfSubjectAccessReview": {
+        1: _F("metadata", "ObjectMeta"),
+        2: _F("spec", "SelfSubjectAccessReviewSpec"),
+        3: _F("status", "SubjectAccessReviewStatus"),
+    },
+    "SelfSubjectAccessReviewSpec": {
+        1: _F("resourceAttributes", "ResourceAttributes"),
+        2: _F("nonResourceAttributes", "NonResourceAttributes"),
+    },
+    "ResourceAttributes": {
+        1: _F("namespace", Scalar.TEXT),
+        2: _F("verb", Scalar.TEXT),
+        3: _F("group", Scalar.TEXT),
+        4: _F("version", Scalar.TEXT),
+        5: _F("resource", Scalar.TEXT),
+        6: _F("subresource", Scalar.TEXT),
+        7: _F("name", Scalar.TEXT),
+    },
+    "NonResourceAttributes": {1: _F("path", Scalar.TEXT), 2: _F("verb", Scalar.TEXT)},
+    "SubjectAccessReviewStatus": {
+        1: _F("allowed", Scalar.BOOLEAN),
+        2: _F("reason", Scalar.TEXT),
+        3: _F("evaluationError", Scalar.TEXT),
+        4: _F("denied", Scalar.BOOLEAN),
+    },
 }
 _KINDS = frozenset(
     (
@@ -168,6 +194,7 @@ _KINDS = frozenset(
         "PriorityClass",
         "ResourceQuota",
         "Secret",
+        "SelfSubjectAccessReview",
         "ServiceAccount",
     )
 )

@@ -58,13 +58,18 @@ def top(
 
 def _look(session: ServerSession, screen: Screen) -> None:
     """Ask the server once."""
+    from coordinator.cli.scheduling import kai_queues
     from coordinator.cli.scheduling.queue_figures import METRICS, queue_figures
     from coordinator.cli.scheduling.top_screen import ScreenSample
 
-    status = session.client.get(STATUS)
-    queues = session.items(session.catalog.resolve("queues").path(None), {})
+    status, resource = session.client.get(STATUS), session.catalog.resolve("queues")
+    if resource.group == kai_queues.GROUP:
+        sample = ScreenSample(status, tree=kai_queues.read_tree(session), at=time.time())
+        screen.take(sample, time.monotonic())
+        return
+    queues = session.items(resource.path(None), {})
     figures = queue_figures(session.client.text(METRICS))
-    screen.take(ScreenSample(status, queues, figures, time.time()), time.monotonic())
+    screen.take(ScreenSample(status, queues, figures, at=time.time()), time.monotonic())
 
 
 def _watch(session: ServerSession, screen: Screen, console: Console, seconds: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rich.columns import Columns
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coordinator.cli.output.progress import Rate
+from coordinator.cli.scheduling.kai_queues import HEADS, tree_rows
 from coordinator.cli.scheduling.queue import row_of
 from coordinator.cli.scheduling.queue_figures import QueueMetrics
 from shared.units.quantity import quantity
@@ -24,6 +26,8 @@ HEAD_LINES = 12
 """Lines that are neither shards nor queues."""
 RESOURCES = 5
 REASONS = 6
+_OF_TREE = ("RESOURCE", "QUOTA", "LIMIT", "FAIR-SHARE", "ALLOCATED", "PENDING")
+"""Columns of ``quadrant queue list`` that the screen has, too; REQUESTED where it is wide."""
 
 Status = Mapping[str, Any]
 
@@ -35,6 +39,8 @@ class ScreenSample:
     status: Status = field(default_factory=dict)
     queues: Sequence[Mapping[str, Any]] = ()
     figures: Mapping[str, QueueMetrics] = field(default_factory=dict)
+    tree: Mapping[str, Any] | None = None
+    """KAI's queues, under a policy of KAI's."""
     at: float = 0.0
     """Seconds since 1970."""
 
@@ -67,7 +73,9 @@ class Screen:
         lines = None if height is None else max(3, height - HEAD_LINES)
         wide = width >= WIDE
         each = lines if wide or lines is None else max(2, lines // 2 - 1)
-        tables = [self._shards(each), self._queues_table(each, wide=wide)]
+        tree = self._look.tree
+        make = self._queues_table if tree is None else partial(_tree_table, tree)
+        tables = [self._shards(each), make(each, wide=wide)]
         body: RenderableType = Columns(tables, padding=(0, 4)) if wide else Group(*_between(tables))
         parts = [
             self._title(interactive=interactive),
@@ -137,6 +145,16 @@ class Screen:
         for row in rows[:most]:
             table.add_row(*(row[at] or "<none>" for at in picked))
         return _cut(table, len(rows), most)
+
+
+def _tree_table(tree: Mapping[str, Any], most: int | None, *, wide: bool) -> Table:
+    """KAI's queues, each below its parent, with a line for each resource of the cluster."""
+    heads = [*_OF_TREE, *(["REQUESTED"] if wide else [])]
+    table = _plain("QUEUE", *(f">{head}" for head in heads))
+    rows = list(tree_rows(tree, every=False))
+    for row in rows[:most]:
+        table.add_row(row[0], *(row[HEADS.index(head)] for head in heads))
+    return _cut(table, len(rows), most)
 
 
 def resources_of(status: Status) -> list[tuple[str, int, int]]:

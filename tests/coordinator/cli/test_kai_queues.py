@@ -170,3 +170,14 @@ def test_shares_of_a_file(quadrant: Quadrant, tmp_path: Path) -> None:
     file.write_text(TREE.replace("quota: 4", "qouta: 4"))
     mistake = quadrant("queue", "shares", str(file))
     assert "spec.resources.gpu.qouta" in mistake.err
+
+
+async def test_top_shows_kais_tree_with_its_columns(command: Command) -> None:
+    out = (await command("top", "--once")).out
+    rows = [line.split() for line in out.splitlines()]
+    heads = ["QUEUE", "RESOURCE", "QUOTA", "LIMIT", "FAIR-SHARE"]
+    assert [*heads, "ALLOCATED", "PENDING"] in rows
+    figures = {(row[0], row[1]): row[2:] for row in rows if len(row) > 4}
+    assert figures["all", "gpu"][:2] == ["4", "5"]
+    assert figures["red", "gpu"][:2] == ["2", "unlimited"]
+    assert "  red" in out, "children stand below their parents"

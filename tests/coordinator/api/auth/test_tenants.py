@@ -26,6 +26,7 @@ from tests.end_to_end.one_process.harness import running
 ADMIN, OPS, TEAM, GOLD, LOOK, PEEK = (new_token() for _ in range(6))
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 PLANS = "/apis/quadrant.dev/v1alpha1/plans"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 RECORD = "/apis/quadrant.dev/v1alpha1/record"
 
 Json = dict[str, Any]
@@ -351,3 +352,33 @@ async def test_a_stream_leaves_out_other_namespaces(ask: TokenClient) -> None:
         assert (await ask(ADMIN, "POST", QUEUES, queue("last")))[0] == 201
         report += await stream.content.readuntil(b'"last"')
     assert b"team-b" not in report
+
+
+def _review(verb: str, resource: str, group: str = "", namespace: str = "") -> Json:
+    attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace}
+    return {"spec": {"resourceAttributes": attributes}}
+
+
+VOLCANO = "scheduling.volcano.sh"
+
+
+@pytest.mark.parametrize(
+    ("token", "review", "allowed"),
+    [
+        (ADMIN, _review("*", "*", "*"), True),
+        (ADMIN, _review("create", "queues", VOLCANO), True),
+        (OPS, _review("create", "queues", VOLCANO), False),
+        (OPS, _review("create", "pods", "", "team-b"), True),
+        (TEAM, _review("create", "pods", "", "team-a"), True),
+        (TEAM, _review("create", "pods", "", "team-b"), False),
+        (TEAM, _review("list", "pods"), False),
+        (TEAM, _review("list", "nodes"), True),
+        (LOOK, _review("delete", "podgroups", VOLCANO, "team-a"), False),
+        (LOOK, _review("watch", "podgroups", VOLCANO, "team-a"), True),
+    ],
+)
+async def test_who_asks_what_they_may_do_gets_what_the_doors_say(
+    ask: TokenClient, token: str, review: Json, allowed: bool
+) -> None:
+    status, answer = await ask(token, "POST", REVIEWS, review)
+    assert (status, answer["status"]["allowed"]) == (201, allowed), answer

@@ -86,6 +86,11 @@ async def test_it_reads_long_lists_in_pages(kubectl: Kubectl) -> None:
     assert result.err.count("limit=2") == 3
 
 
+async def test_it_asks_what_it_may_do(kubectl: Kubectl) -> None:
+    assert (await kubectl.ok("auth", "can-i", "create", "pods")).strip() == "yes"
+    assert (await kubectl.ok("auth", "can-i", "*", "*")).strip() == "yes"
+
+
 async def test_it_describes_with_events(kubectl: Kubectl) -> None:
     text = await kubectl.ok("describe", "pod", "big", "-n", "ns")
     assert re.search(r"Warning +FailedScheduling .*100 cpu, the largest node has 8", text)
