@@ -66,9 +66,9 @@ def _why_not(caller: Principal, spec: Json) -> str:
     is judged by object, when one is written."""
     match spec:
         case {"resourceAttributes": dict(attributes)}:
-            route, namespace = _route(attributes), str(attributes.get("namespace") or "")
+            route, is_namespaced = _route(attributes), _is_namespaced(attributes)
         case {"nonResourceAttributes": dict(attributes)}:
-            route, namespace = str(attributes.get("path") or ""), None
+            route, is_namespaced = str(attributes.get("path") or ""), False
         case _:
             raise bad("spec has neither resourceAttributes nor nonResourceAttributes; name one")
     verb = str(attributes.get("verb") or "")
@@ -77,9 +77,9 @@ def _why_not(caller: Principal, spec: Json) -> str:
     method = "DELETE" if verb == _EVERY else _METHODS.get(verb, verb.upper())
     if (role := needed(method, route)) is not None and caller.role < role:
         return f"it needs role {role.word}; the token {caller.name} has role {caller.role.word}"
-    if namespace is None or caller.namespaces is None or not _is_namespaced(attributes):
+    if caller.namespaces is None or not is_namespaced:
         return ""
-    has = ", ".join(sorted(caller.namespaces))
+    has, namespace = ", ".join(sorted(caller.namespaces)), str(attributes.get("namespace") or "")
     reachable = namespace and may_reach(caller, namespace)
     return "" if reachable else f"the token {caller.name} is for namespace {has} only"
 
@@ -94,4 +94,4 @@ def _route(attributes: Json) -> str:
 
 def _is_namespaced(attributes: Json) -> bool:
     cluster_wide = {(kind.group, kind.plural) for kind in KINDS if not kind.namespaced}
-    return (attributes.get("group") or "", attributes.get("resource")) not in cluster_wide
+    return (str(attributes.get("group") or ""), attributes.get("resource")) not in cluster_wide

@@ -35,16 +35,19 @@ class PodGroupAnswers:
     events: list[str]
 
     def agree(self, reason: Reason, cause: str, kai: str, helps: str) -> None:
-        """Hold every answer to the same word and sentence."""
+        """Hold every answer to the same word and sentence. ``kai``: KAI's word; "" where it has an
+        event and no condition."""
         assert self.explained["reason"] == reason
         assert cause in self.explained["message"], self.explained["message"]
         sentence = f"{reason}: {self.explained['message']}"
         annotations = self.group["metadata"]["annotations"]
         assert annotations["quadrant.dev/reason"] == reason
-        (condition,) = self.group["status"]["schedulingConditions"]
-        assert (condition["type"], condition["status"]) == ("UnschedulableOnNodePool", "True")
-        assert condition["message"] == sentence
-        assert [row["reason"] for row in condition["reasons"]] == [kai]
+        conditions = self.group["status"].get("schedulingConditions", [])
+        assert len(conditions) == bool(kai)
+        for condition in conditions:
+            assert (condition["type"], condition["status"]) == ("UnschedulableOnNodePool", "True")
+            assert condition["message"] == sentence
+            assert [row["reason"] for row in condition["reasons"]] == [kai]
         (own,) = self.group["status"]["explanations"]
         assert (own["reason"], own["message"]) == (reason, self.explained["message"])
         (scheduled,) = self.pod["status"]["conditions"]
@@ -196,9 +199,7 @@ async def test_a_sub_group_that_lacks_pods(service: Running) -> None:
     ]
     answer = await asked(service, Reason.NOT_ENOUGH_TASKS, *gang)
     cause = "1 of the 2 pods that sub group work needs exist"
-    answer.agree(
-        Reason.NOT_ENOUGH_TASKS, cause, "NotEnoughTasks", "create the members that are missing"
-    )
+    answer.agree(Reason.NOT_ENOUGH_TASKS, cause, "", "create the members that are missing")
 
 
 async def test_a_queue_that_is_not_there_yet(service: Running) -> None:
@@ -214,7 +215,7 @@ async def test_more_than_the_nodes_have(service: Running) -> None:
     answer = await asked(service, Reason.NOT_ENOUGH_RESOURCES, *gang)
     cause = "short by 1 nvidia.com/gpu"
     answer.agree(
-        Reason.NOT_ENOUGH_RESOURCES, cause, "NotEnoughResources", "a minimum of 8 instead of 9"
+        Reason.NOT_ENOUGH_RESOURCES, cause, "PodSchedulingErrors", "a minimum of 8 instead of 9"
     )
 
 
