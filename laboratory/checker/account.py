@@ -11,7 +11,13 @@ from collections import Counter
 from laboratory.checker.ledger.ledger import LedgerSide
 from laboratory.checker.report.report import Findings
 from laboratory.checker.report.rules import Rule
-from laboratory.checker.state.cluster import DONE, LOST, ClusterBinding, ClusterSide
+from laboratory.checker.state.cluster import (
+    CLOCKS_DIFFER,
+    DONE,
+    LOST,
+    ClusterBinding,
+    ClusterSide,
+)
 from laboratory.checker.state.job import (
     BINDING,
     BOUND,
@@ -88,8 +94,9 @@ def _match_binds(
     phase_of: dict[int, dict[int, int]] = {}
     for (task, _), binding in cluster.bindings.items():
         job = ledger.jobs.get(binding.jid)
-        if job is None or not _committed(ledger, job, binding):
-            message = f"task {task} was bound to {binding.node} without a commit to it"
+        why = "without a commit to it" if job is None else _unexplained(ledger, job, binding)
+        if why:
+            message = f"task {task} was bound to {binding.node} {why}"
             findings.add_at(binding.line, "bind", Rule.ACCOUNT, message)
         if job is not None and binding.incarnation < job.incarnations.get(binding.tix, 0):
             _ended(
@@ -115,13 +122,20 @@ def _ended(task: str, binding: ClusterBinding, findings: Findings, *, anew: bool
         findings.add_at(binding.line, "bind", Rule.ACCOUNT, f"{problem}, but {contrary}")
 
 
-def _committed(ledger: LedgerSide, job: CheckedJob, binding: ClusterBinding) -> bool:
+def _unexplained(ledger: LedgerSide, job: CheckedJob, binding: ClusterBinding) -> str:
+    """Explain what is wrong with a bind; "" if a commit came before it."""
     if binding.tix >= len(job.rows):
-        return False
-    names = ledger.books.nodes.names
-    if names.get(job.rows[binding.tix]) == binding.node:
-        return True
-    return any(names.get(row) == binding.node for row in job.earlier.get(binding.tix, ()))
+        return "without a commit to it"
+    if binding.job_uid not in job.uids:
+        return f"under the uid {binding.job_uid}, which its job {job.key} never had"
+    tix, names = binding.tix, ledger.books.nodes.names
+    last = (job.rows[tix], job.placed_as.get(tix, 0), job.since[tix])
+    commits = [c for c in (*job.earlier.get(tix, ()), last) if names.get(c[0]) == binding.node]
+    if not commits:
+        return "without a commit to it"
+    own = [commit for commit in commits if commit[1] == binding.incarnation] or commits
+    early = min(since for _, _, since in own) - binding.t
+    return f"{early:.1f} s before its commit" if early > CLOCKS_DIFFER else ""
 
 
 def _compare(jid: int, job: CheckedJob, phase_of: dict[int, int], findings: Findings) -> None:

@@ -22,6 +22,7 @@ from laboratory.checker.report.report import (
     Summary,
     rows_of,
 )
+from laboratory.checker.seals import SealChecks
 from laboratory.checker.state.cluster import DONE, ClusterBinding, ClusterSide
 from laboratory.checker.state.job import UNSUCCESSFUL
 
@@ -58,6 +59,7 @@ def check_lines(
         events=events,
         closed=closed,
         torn=torn,
+        ended=cluster.ended,
         violations=findings.first(),
         broken=_by_promise(findings),
         summary=_summary(ledger, cluster),
@@ -89,19 +91,27 @@ def _read(
     lines: Iterable[bytes], findings: Findings, ledger: LedgerSide, cluster: ClusterSide
 ) -> bool:
     """Pass every event to its side; returns whether the last line is torn."""
+    seals, torn = SealChecks(findings), False
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
-            return True
-        _feed(number, line, findings, ledger, cluster)
-    return False
+            torn = True
+            break
+        findings.line, findings.event = number, "line"
+        intact = seals.intact(line)
+        try:
+            _feed(line, findings, ledger, cluster)
+        except HistoryError:
+            if intact:
+                raise
+            break  # nothing behind a line that was made unreadable can be judged
+    seals.settle()
+    return torn
 
 
-def _feed(
-    number: int, line: bytes, findings: Findings, ledger: LedgerSide, cluster: ClusterSide
-) -> None:
+def _feed(line: bytes, findings: Findings, ledger: LedgerSide, cluster: ClusterSide) -> None:
     try:
         event: dict[str, Any] = json.loads(line)
-        findings.line, findings.event = number, event["ev"]
+        findings.event = event["ev"]
         if event["src"] == "ledger":
             ledger.feed(event)
         else:
@@ -111,7 +121,8 @@ def _feed(
                 ledger.measured(event)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise HistoryError(f"line {number} is not an event of a history ({reason})") from error
+        message = f"line {findings.line} is not an event of a history ({reason})"
+        raise HistoryError(message) from error
 
 
 def _summary(ledger: LedgerSide, cluster: ClusterSide) -> Summary:

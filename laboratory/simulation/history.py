@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import orjson
-
 from coordinator.cluster.events import ClusterEvent, Measured
 from coordinator.cluster.history.acknowledgements import Runs, add_runs
 from coordinator.cluster.history.events import (
@@ -16,6 +14,7 @@ from coordinator.cluster.history.events import (
     end_event,
     measured_event,
 )
+from coordinator.cluster.history.seal import START, sealed_lines
 from shared.ledger.entries.log import LogEntry
 
 
@@ -25,6 +24,7 @@ class Notes:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self._number = 0
+        self._seal = START
         self._events = LedgerEvents()
 
     def ledger_entries(self, entries: list[LogEntry], at: float) -> None:
@@ -54,7 +54,8 @@ class Notes:
         self._add([end_event(t, self._number)])
 
     def _add(self, events: list[Event]) -> None:
-        self.lines += [orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE) for event in events]
+        lines, self._seal = sealed_lines(events, self._seal)
+        self.lines += lines
 
     def write(self, path: Path) -> None:
         """May raise OSError."""

@@ -330,6 +330,8 @@ def _queue(op: PutQueue) -> Event:
     event["capability"] = op.capability
     if op.guarantee:
         event["guarantee"] = op.guarantee
+    if queue.deserved:
+        event["deserved"] = queue.deserved
     if not queue.reclaimable:
         event["reclaimable"] = False
     if queue.affinity is not None:
@@ -345,6 +347,7 @@ def _job(op: PutJob) -> Event:
         "spec": op.spec_version,
         "key": job.key,
         "uid": job.uid,
+        "queue": job.queue,
         "groups": [(group.parent, minimum_of_members(group.minimum)) for group in op.groups],
         "roles": [_role(job, role) for role in job.roles],
     }

@@ -21,6 +21,8 @@ HEAD = {
     "src": "`ledger` or `cluster`",
     "ev": "the kind of event",
     "n": "running number of the ledger's entry, or of the cluster's event, in this file",
+    "seal?": "CRC-32 of this line without its seal, and of all lines before it; an earlier version "
+    "wrote none",
 }
 LEDGER_HEAD = {
     "id": "id of the entry in the ledger's log",
@@ -73,7 +75,8 @@ LEDGER_EVENTS = (
         "Queues are stored.",
         {
             "queues": "`[{qid, name, parent, capability: [[slot, amount]] or null, guarantee?: "
-            "[[slot, amount]], reclaimable?: false, affinity?: {required, anti_required, ...}}]`"
+            "[[slot, amount]], deserved?: [[slot, amount]], reclaimable?: false, "
+            "affinity?: {required, anti_required, ...}}]`"
         },
     ),
     EventFields("queue_gone", "Queues are removed.", {"qids": ""}),
@@ -81,8 +84,8 @@ LEDGER_EVENTS = (
         "job",
         "Jobs are stored.",
         {
-            "jobs": "`[{jid, qid, spec, key, uid, groups: [[parent, minimum]], roles: [[cid, "
-            "first, count, group, facts?]], priority?, named?: true, topology?: {tier or "
+            "jobs": "`[{jid, qid, spec, key, uid, queue, groups: [[parent, minimum]], roles: "
+            "[[cid, first, count, group, facts?]], priority?, named?: true, topology?: {tier or "
             "tier_name}}]`"
         },
     ),

@@ -26,6 +26,7 @@ from coordinator.cluster.history.events import (
     end_event,
     measured_event,
 )
+from coordinator.cluster.history.seal import START, seal_of, sealed_lines
 from shared.ledger.entries.log import LogEntry
 
 SYNC_EVERY = 1.0
@@ -44,7 +45,7 @@ class HistoryFile:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        size, self.position, self._number, entries = _resume(path)
+        size, self._seal, self.position, self._number, entries = _resume(path)
         self._events = LedgerEvents(number=entries, resumed=self.position != "0")
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         os.ftruncate(self._file, size)
@@ -88,10 +89,11 @@ class HistoryFile:
         os.close(self._file)
 
     def _write(self, events: list[Event]) -> None:
-        data = b"".join([orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE) for event in events])
-        rest = memoryview(data)
+        lines, seal = sealed_lines(events, self._seal)
+        rest = memoryview(b"".join(lines))
         while rest:  # one call, unless the disk takes less
             rest = rest[os.write(self._file, rest) :]
+        self._seal = seal
         self._synced = False
 
 
@@ -150,28 +152,31 @@ class LogFollower:
 # --- reading the end of a file that a dead process left -----------------------------------------
 
 
-def _resume(path: Path) -> tuple[int, str, int, int]:
-    """(bytes to keep, id of the last complete log entry or "0", number of the last cluster event,
-    number of the last log entry, 0 in files without such numbers).
+def _resume(path: Path) -> tuple[int, int, str, int, int]:
+    """(bytes to keep, seal of the last line in them, id of the last complete log entry or "0",
+    number of the last cluster event, number of the last log entry, 0 in files without such
+    numbers).
 
     Only the last write can be torn, so reading backwards suffices: a line without a newline is cut,
     and so are the lines of a log entry whose last line is missing.
     """
-    size, position, number, entries = -1, "", -1, 0
+    size, seal, position, number, entries = -1, START, "", -1, 0
     torn = ""
     for end, line in _backwards(path):
         if size < 0:
             size = end
         event = orjson.loads(line)
+        if end == size:
+            seal = seal_of(event)
         if event["src"] == "cluster":
             number = max(number, event["n"])
         elif event["id"] == torn or (not position and event.get("more")):
-            torn, size = event["id"], end - len(line) - 1
+            torn, size, seal = event["id"], end - len(line) - 1, START
         elif not position:
             position, entries = event["id"], event.get("n", 0)
         if position and number >= 0:
             break
-    return max(size, 0), position or "0", max(number, 0), entries
+    return max(size, 0), seal, position or "0", max(number, 0), entries
 
 
 def _backwards(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -47,6 +47,12 @@ class Eviction:
             self.beneficiary = match["whom"] or ""
 
     @property
+    def gets(self) -> list[list[int]]:
+        """(tix, row, class, level) of each task that the statement places or promises a place."""
+        gets: list[list[int]] = self.statement["alloc"] + self.statement["nominate"]
+        return gets
+
+    @property
     def jid(self) -> int:
         jid: int = self.statement["jid"]
         return jid

@@ -33,8 +33,8 @@ class Evictions:
         self._findings = books.findings
         self.victims = VictimChecks(books)
 
-    def happen(self, statement: dict[str, Any], job: CheckedJob, shard: str) -> set[int]:
-        """Apply the evictions of a statement; returns the victims' jobs."""
+    def happen(self, statement: dict[str, Any], job: CheckedJob, shard: str) -> Eviction:
+        """Apply the evictions of a statement."""
         eviction = Eviction(statement, job, shard)
         self.victims.before(eviction)
         for jid, spec, cid, _, tasks, rows, guards, *moves in statement["evict"]:
@@ -56,7 +56,13 @@ class Evictions:
         # whole is in part in between (decision 0028).
         self._guards(eviction)
         self.victims.judge(eviction)
-        return {victim.jid for victim in eviction.victims}
+        return eviction
+
+    def placed(self, eviction: Eviction) -> None:
+        """Judge what was left open until the statement's tasks were placed."""
+        self.victims.placed(eviction)
+        for victim in eviction.victims:
+            self._books.relieve(victim.row)
 
     def _leave(self, jid: int, job: CheckedJob, tix: int, at: tuple[int, int]) -> bool:
         row, cid = at

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from laboratory.checker.evictions.budgets import Budgets
+from laboratory.checker.evictions.claims import QueueClaims
 from laboratory.checker.evictions.eviction import CheckedVictim, Eviction
 from laboratory.checker.evictions.kai_victims import ACTIONS as KAI_ACTIONS
 from laboratory.checker.evictions.kai_victims import KaiVictims
+from laboratory.checker.evictions.needed import NeededVictims
 from laboratory.checker.report.rules import Rule
 from laboratory.checker.state.books import CheckerBooks
 from laboratory.checker.state.job import RUNNING
@@ -42,6 +44,7 @@ class VictimChecks:
         self._findings = books.findings
         self.budgets = Budgets(books)
         self._kai = KaiVictims(books)
+        self._claims, self._needed = QueueClaims(books), NeededVictims(books)
 
     def before(self, eviction: Eviction) -> None:
         """Called before the victims begin to leave."""
@@ -56,6 +59,8 @@ class VictimChecks:
         if not policies or not eviction.victims:
             return
         self._findings.checked[Rule.EVICTION_REASON] += 1
+        if wrong := self._claims.exceeded(eviction, policies):
+            self._report(Rule.RECLAIM_CLAIM, eviction, wrong)
         if eviction.action in KAI_ACTIONS and all(policy.kai for policy in policies):
             self._judge_of_kai(eviction, policies)
             return
@@ -75,6 +80,12 @@ class VictimChecks:
             self._whole_gangs(eviction, policies)
             if eviction.action == EVICT:
                 self._within_budgets(eviction)
+
+    def placed(self, eviction: Eviction) -> None:
+        """Judge once the tasks of the statement are placed, or promised a place."""
+        policies = self._books.policies.of(eviction.shard)
+        if wrong := self._needed.judge(eviction, policies):
+            self._report(Rule.VICTIM_NEEDED, eviction, wrong)
 
     def _judge_of_kai(self, eviction: Eviction, policies: list[CheckedPolicy]) -> None:
         checked = self._findings.checked

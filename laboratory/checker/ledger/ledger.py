@@ -86,6 +86,7 @@ class LedgerSide:
 
     def feed(self, event: dict[str, Any]) -> None:
         self.books.passes(event["t"])
+        self.books.written = event["t"]
         if event["writer"] in LEADERS:
             if event["ev"] == "epoch" and event["writer"] == COORDINATOR:
                 self.books.leads_anew()
@@ -155,6 +156,8 @@ class LedgerSide:
                 self._findings.add(Rule.LEDGER_CAPACITY, problem)
             if row in self.books.nodes.gone:
                 self.books.returned[row] = self.books.t
+            if row in self.books.nodes.names:
+                self.books.relieve(row)
             self.books.nodes.put_node(item["row"], item["name"], item["allocatable"])
             self.books.devices.declare(item["row"], item.get("devices", ()))
             if (facts := item.get("facts")) is not None:
@@ -168,6 +171,7 @@ class LedgerSide:
 
     def _observe(self, event: dict[str, Any]) -> None:
         for item in event["nodes"]:
+            self.books.relieve(item["row"])
             self.books.nodes.observe(item["row"], item["used"], item.get("things", ()))
 
     def _put_queues(self, event: dict[str, Any]) -> None:
@@ -179,6 +183,7 @@ class LedgerSide:
                 item["capability"],
                 item.get("guarantee", ()),
                 reclaimable=item.get("reclaimable", True),
+                deserved=item.get("deserved", ()),
                 affinity=item.get("affinity"),
                 t=event["t"],
             )
@@ -210,6 +215,8 @@ class LedgerSide:
             job.spec, job.respecified = item["spec"], event["t"]
             job.priority = item.get("priority", 0)
             job.named = item.get("named", False)
+            job.queue = item.get("queue", "")
+            job.uids.add(item.get("uid", ""))
             job.topology = item.get("topology")
             self._set_groups(job, item["groups"])
             self._set_members(job, item["roles"], event["t"])
@@ -254,7 +261,7 @@ class LedgerSide:
             job.member[first : first + count] = b"\1" * count
             job.group_of[first : first + count] = [group] * count
             # Also one without facts: a budget that selects everything counts its pods.
-            job.roles.append(RoleFacts(first, count, facts[0] if facts else {}))
+            job.roles.append(RoleFacts(first, count, facts[0] if facts else {}, cid))
             if cid in self.books.best_effort:
                 job.cids[first : first + count] = [cid] * count
                 ended = sum(job.states.count(s, first, first + count) for s in UNSUCCESSFUL)

@@ -117,6 +117,7 @@ class NominationChecks:
                 "time",
             )
         for cid, row, devices in nomination.places:
+            self._books.relieve(row)
             self._books.nodes.end_nomination(cid, row)
             self._books.devices.end_nomination(row, devices)
 

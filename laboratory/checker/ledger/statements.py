@@ -12,7 +12,7 @@ from laboratory.checker.ledger.repairs import RepairChecks
 from laboratory.checker.ledger.underway import Underway
 from laboratory.checker.placement.placement import PlacementChecks
 from laboratory.checker.report.rules import Rule
-from laboratory.checker.state.books import CheckerBooks
+from laboratory.checker.state.books import TURN_SECONDS, CheckerBooks
 from laboratory.checker.state.device_use import Taken
 from laboratory.checker.state.job import BINDING, NOWHERE, PENDING, STATES, CheckedJob
 from laboratory.checker.state.kai import GROUP
@@ -51,6 +51,10 @@ class Statements:
             self.verdicts["read"] += verdict in _READ
 
     def commit(self, event: dict[str, Any]) -> None:
+        self._findings.checked[Rule.EPOCH] += 1
+        if event["shard"] != event["writer"]:
+            problem = f"{event['writer']} wrote the statements of shard {event['shard']}"
+            self._findings.add(Rule.EPOCH, problem)
         for statement in event["statements"]:
             self.verdicts["committed"] += 1
             self.verdicts["rechecked"] += statement["verdict"] == "RECHECKED"
@@ -67,8 +71,10 @@ class Statements:
             problem = f"job {jid} ({job.key}) was committed after its deletion"
             self._findings.add(Rule.TRANSITION, problem)
         self._nominations.dropped(jid, job, statement["dropped"])
+        eviction = None
         if "evict" in statement:
-            for evicted in self._evictions.happen(statement, job, shard):
+            eviction = self._evictions.happen(statement, job, shard)
+            for evicted in {victim.jid for victim in eviction.victims}:
                 self._repairs.look(evicted)
             self._nominations.hold_moves(statement)
         alloc, tail = statement["alloc"], statement.get("tail", 0)
@@ -90,9 +96,26 @@ class Statements:
             self._placement.placed(jid, job, alloc, shard)
             self.underway.add(jid, job, alloc)
         self._nominations.hold(jid, job, statement)
+        if eviction is not None:
+            self._evictions.placed(eviction)
+        self._in_its_queue(jid, job, statement)
         for *_, level in statement["nominate"]:
             self.levels[level] += 1
         self._repairs.look(jid)
+
+    def _in_its_queue(self, jid: int, job: CheckedJob, statement: dict[str, Any]) -> None:
+        """Check that what a job gets is charged to the queue that it names, and its PodGroup."""
+        if not job.queue or not (statement["alloc"] or statement["nominate"]):
+            return
+        self._findings.checked[Rule.CHARGED_QUEUE] += 1
+        charged = self._books.kai_queues.name_of(job.qid)
+        group, changed = self._books.kai_queues.group_queue(job.key)
+        if charged != job.queue:
+            problem = f"job {jid} ({job.key}) names queue {job.queue}, and is charged to {charged}"
+            self._findings.add(Rule.CHARGED_QUEUE, problem)
+        elif job.named and group not in ("", charged) and changed < self._books.t - TURN_SECONDS:
+            problem = f"the PodGroup of job {jid} ({job.key}) names queue {group}"
+            self._findings.add(Rule.CHARGED_QUEUE, f"{problem}, the job is charged to {charged}")
 
     def _in_part(self, job: CheckedJob) -> frozenset[str]:
         """Groups of a KAI PodGroup's tree that hold less than they need."""
@@ -167,7 +190,10 @@ class Statements:
             )
             return False
         self._expect(cid)
-        self._books.put_on(job, tix, row)
+        if (own := job.role_of(tix).cid) not in (NOWHERE, cid):
+            problem = f"task {jid}.{tix} of {job.key} was committed as one of class {cid}"
+            self._findings.add(Rule.TRANSITION, f"{problem}, it is of class {own}")
+        self._books.put_on(job, tix, row, since=self._books.written)
         job.states[tix], job.cids[tix] = BINDING, cid
         self._note_shard(jid, job, job.group_of[tix], row)
         return True

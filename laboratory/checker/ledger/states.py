@@ -93,6 +93,8 @@ class States:
             job.left[tix] = self._books.t
         job.states[tix] = state
         job.changed[tix] = self._findings.line
+        if state in (BOUND, RUNNING):
+            self._bound_there(jid, job, tix, state)
         if state == RUNNING:
             self._runs(jid, job, tix)
         asks_nothing = job.cids[tix] in self._books.best_effort
@@ -106,9 +108,22 @@ class States:
                 job.idles(job.group_of[tix], -1)
         elif state == RELEASING:
             self._books.release(job, tix, row)
+            self._books.relieve(row)
             self._placement.leaving(job, tix)
         elif state in _ENDS:
             self._free(jid, job, tix, old, state)
+
+    def _bound_there(self, jid: int, job: CheckedJob, tix: int, state: int) -> None:
+        """Check that the cluster took the task before the ledger recorded it: what the cluster does
+        is in the file before anybody hears of it."""
+        if not self._cluster.events:
+            return
+        node, incarnation = self._books.nodes.names[job.rows[tix]], job.incarnations.get(tix, 0)
+        self._findings.checked[Rule.ACCOUNT] += 1
+        if not self._cluster.took(f"{jid}.{tix}", node, incarnation, starts=state == RUNNING):
+            problem = f"task {jid}.{tix} of {job.key} is {STATES[state]} on {node} in the ledger"
+            did = "started" if state == RUNNING else "bound"
+            self._findings.add(Rule.ACCOUNT, f"{problem}, before the cluster {did} it there")
 
     def _runs(self, jid: int, job: CheckedJob, tix: int) -> None:
         """Note when a task began to run. Whoever decides heard of it after the cluster's event, and
@@ -141,6 +156,8 @@ class States:
         """Free the node of a task."""
         self._ended(jid, job, tix, state)
         self._placement.freed(jid, job, tix, leaving=old == RELEASING)
+        if old != RELEASING:
+            self._books.relieve(job.rows[tix])
         self._books.give_back(job, tix, releasing=old == RELEASING)
         more = self._evictions.members_after(job, tix, state)
         waits = state == PENDING and job.cids[tix] in self._books.best_effort  # that counts, too
@@ -203,8 +220,9 @@ class States:
         else:
             self._evictions.adopted(job, tix, state)
             self._placement.freed(jid, job, tix, leaving=old == RELEASING)
+            books.relieve(job.rows[tix])
             books.give_back(job, tix, releasing=old == RELEASING)
-        books.put_on(job, tix, row)
+        books.put_on(job, tix, row, since=0.0)
         job.states[tix] = state
         job.adopted.add(tix)
         books.nodes.take(job.cids[tix], row)

@@ -69,6 +69,8 @@ class Writers:
         before = self._epochs.get(writer)
         if before is not None:
             self._ended[writer, before] = self._findings.line
+            if _number(epoch) < _number(before):
+                self._findings.add(Rule.EPOCH, f"{writer} got epoch {epoch} after {before}")
         self._epochs[writer] = epoch
         self._books.policies.begins(writer, t=self._books.t)
 
@@ -98,3 +100,8 @@ class Writers:
             )
             return
         self._findings.checked[Rule.ONE_EFFECT] += 1
+
+
+def _number(epoch: str) -> int:
+    """The part of an epoch that rises with each."""
+    return int(epoch.partition(":")[0])

@@ -76,19 +76,3 @@ def _within(start: str, end: str, t: float) -> bool:
 def _second(text: str) -> int:
     hour, _, minute = text.strip().partition(":")
     return int(hour) * 3600 + int(minute) * 60
-
-
-def asks_for_share(names: list[str], requests: list[tuple[int, int]], plugin: Facts | None) -> int:
-    """The number of devices of which a class asks for a share, as the plugin deviceshare serves it;
-    0 if it asks for none."""
-    arguments = {} if plugin is None else plugin.get("arguments", {})
-    requested = {names[slot]: amount // 1000 for slot, amount in requests if slot < len(names)}
-
-    def on(way: str) -> bool:
-        return bool(arguments.get(f"deviceshare.{way}Enable", False))
-
-    if on("VGPU") and (number := requested.get("volcano.sh/vgpu-number", 0)):
-        return number
-    if on("GPUNumber") and (number := requested.get("volcano.sh/gpu-number", 0)):
-        return number
-    return int(on("GPUSharing") and requested.get("volcano.sh/gpu-memory", 0) > 0)

@@ -6,7 +6,8 @@ the plugin predicates demands none, not even that a cordon counts, as in Volcano
 
 from __future__ import annotations
 
-from laboratory.checker.placement.belonging import Belonging, asks_for_share
+from laboratory.checker.placement.belonging import Belonging
+from laboratory.checker.placement.device_shares import DeviceShares
 from laboratory.checker.placement.devices import CLAIM, DeviceChecks
 from laboratory.checker.placement.domains import DomainChecks
 from laboratory.checker.placement.labels import repelled_by
@@ -29,6 +30,7 @@ class PlacementChecks:
         self.volumes = Volumes(books)
         self._domains = DomainChecks(books)
         self._belonging = Belonging(books)
+        self._shares = DeviceShares(books)
         self._numa = NumaChecks(books)
         self.outside = OutsideWord(books, refuses)
         self.devices = DeviceChecks(books)
@@ -158,28 +160,12 @@ class PlacementChecks:
             for checks in (self._belonging, self._numa, self.outside):
                 if wrong := checks.wrong(job, tix, policies):
                     self._report(Rule.NODE_RULES, jid, job, tix, wrong)
-            if wrong := self._without_devices(job, tix, policies):
+            if wrong := self._shares.wrong(job, tix, policies):
                 self._report(Rule.DEVICES, jid, job, tix, wrong)
         if job.topology is not None and policies and all(p.keeps_topology() for p in policies):
             self._books.findings.checked[Rule.POD_RULES] += 1
             if present and (wrong := self._domains.wrong(job, present)):
                 self._report(Rule.POD_RULES, jid, job, present[0], wrong)
-
-    def _without_devices(self, job: CheckedJob, tix: int, policies: list[CheckedPolicy]) -> str:
-        """Why the devices that the task got are not those that it asks for; "" if they are."""
-        names = self._books.objects.get("slots", _NOTHING).get("names", [])
-        requests = self._books.nodes.requests(job.cids[tix])
-        if len(requests) <= 2 or not names:
-            return ""
-        plugins = [policy.plugin("deviceshare") for policy in policies]
-        requests_by_plugin = [asks_for_share(names, requests, plugin) for plugin in plugins]
-        got = len(job.devices.get(tix, ()))
-        if not requests_by_plugin or not all(requests_by_plugin):
-            return ""
-        self._books.findings.checked[Rule.DEVICES] += 1
-        if got in requests_by_plugin:
-            return ""
-        return f"it asks for shares of {requests_by_plugin[-1]} devices and got {got}"
 
     def _judge(self, cid: int, row: int, taints: bool, affinity: bool) -> str:
         books = self._books

@@ -153,6 +153,9 @@ class CheckReport:
     summary: Summary = field(default_factory=Summary)
     rows: tuple[Row, ...] = ()
     """For every rule: number of facts checked, number of violations."""
+    ended: bool = False
+    """The writer ended the file in order. Else it was killed, or still writes: the history is open,
+    and what it left undone is no violation."""
 
     @property
     def ok(self) -> bool:

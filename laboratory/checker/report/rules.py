@@ -18,10 +18,11 @@ class Rule(Enum):
     )
     DEVICES = (
         2,
-        "who asks for devices, or shares of them, gets them, no node gives more than it has, "
-        "and bound pods have those that the ledger says",
+        "who asks for devices, or shares of them, gets them in full, no node gives more than it "
+        "has, and bound pods have those that the ledger says",
     )
     QUEUE_CAPABILITY = 2, "no queue holds more than its capability"
+    CHARGED_QUEUE = 2, "every job counts in the queue that it, or its PodGroup, names"
     QUEUE_TREE = (
         2,
         "no queue of KAI's, nor any above it, is given more than its limit, nor more than its "
@@ -40,10 +41,13 @@ class Rule(Enum):
     ACCOUNT = 6, "ledger and cluster agree, and nothing is lost between them"
     FREED = 6, "no task is freed in the ledger before the cluster says that it ended"
     ACKNOWLEDGED = 6, "no acknowledged job is gone"
+    SEALED = 6, "the history is as it was written, up to where a kill cut it off"
     NUMBERING = 6, "no event is missing between two others"
     BINDING_ENDS = 8, "no task stays on its way to its node"
     EVICTION_REASON = 9, "evictions are for the job, and by the rules, that were said"
     EVICTION_POLICY = 9, "no task is evicted that the policy protects"
+    VICTIM_NEEDED = 9, "no eviction takes more than its job needs"
+    RECLAIM_CLAIM = 9, "no queue reclaims beyond what it deserves, or what its share can be"
     RECLAIMED_SHARE = 9, "no reclaim takes from a queue of KAI's that is within its quota"
     MIN_RUNTIME = 9, "nobody takes a job's minimum from it before it ran for the time it is left"
     NODE_RULES = (

@@ -10,7 +10,7 @@ from laboratory.checker.report.rules import Rule
 from laboratory.checker.state.capacity import Nodes
 from laboratory.checker.state.cluster import ClusterBinding
 from laboratory.checker.state.device_use import DeviceUse
-from laboratory.checker.state.job import NOWHERE, CheckedJob
+from laboratory.checker.state.job import BINDING, NOWHERE, RUNNING, CheckedJob
 from laboratory.checker.state.kai import CheckedKaiQueues
 from laboratory.checker.state.ownership import RowOwnership
 from laboratory.checker.state.policy import CheckedPolicies
@@ -18,6 +18,8 @@ from laboratory.checker.state.queues import Queues
 
 Facts = dict[str, Any]
 
+TURN_SECONDS = 2.0
+"""For so long a turn may have been on its way."""
 RECENT = 30.0
 """Seconds for which a worker may still judge by what was there before. A turn, its commit and the
 report of a status take a few at most, even with a worker paused."""
@@ -48,6 +50,8 @@ class CheckerBooks:
     """Row -> when its node was deleted."""
     t: float = 0.0
     """Time of the current event, in seconds since 1970."""
+    written: float = 0.0
+    """Time of the last ledger event by its own clock; the cluster may be ahead."""
     lived: float = 0.0
     """Seconds of the history with a leader; deadlines count in this time."""
     _led: float = 0.0
@@ -88,6 +92,10 @@ class CheckerBooks:
         message = f"{task} came to node {binding.node} on the cluster, {problem}"
         self.findings.add_at(binding.line, "bind", rule, message)
 
+    def relieve(self, row: int) -> None:
+        """Room may have appeared on a row."""
+        self.nodes.relieved[row] = self.t
+
     # --- what tasks hold --------------------------------------------------------------------------
 
     def release(self, job: CheckedJob, tix: int, row: int) -> None:
@@ -110,6 +118,18 @@ class CheckerBooks:
         self.leave_kai_queue(job, tix, releasing=releasing)
         if releasing:
             self.queues.leave(job.qid, requests, -1)
+
+    def taken_lately(self, qid: int) -> list[tuple[int, int]]:
+        """Requests of the queue's tasks that came to nodes while a turn may have been on its
+        way."""
+        return [
+            request
+            for job in self.jobs.values()
+            if job.qid == qid
+            for tix, since in enumerate(job.since)
+            if since > self.t - TURN_SECONDS and BINDING <= job.states[tix] <= RUNNING
+            for request in self.nodes.requests(job.cids[tix])
+        ]
 
     def enter_kai_queue(self, job: CheckedJob, tix: int, *, releasing: bool = False) -> str:
         """Count a placed task in its queue under a KAI policy; returns the bound that is exceeded,
@@ -134,11 +154,14 @@ class CheckerBooks:
             if releasing:
                 self.kai_queues.leave(charge, -1)
 
-    def put_on(self, job: CheckedJob, tix: int, row: int) -> None:
+    def put_on(self, job: CheckedJob, tix: int, row: int, *, since: float) -> None:
         """Put a task on a row; the previous row is remembered."""
         if job.rows[tix] != NOWHERE:
-            job.earlier.setdefault(tix, []).append(job.rows[tix])
-        job.rows[tix] = row
+            before = (job.rows[tix], job.placed_as.get(tix, 0), job.since[tix])
+            job.earlier.setdefault(tix, []).append(before)
+        job.rows[tix], job.since[tix] = row, since
+        if incarnation := job.incarnations.get(tix, 0):
+            job.placed_as[tix] = incarnation
         job.changed[tix] = self.findings.line
 
 

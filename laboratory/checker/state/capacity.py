@@ -81,6 +81,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self.names: dict[int, str] = {}
+        self.relieved: dict[int, float] = {}
+        """Row -> when room last appeared there."""
         self.gone: set[int] = set()
         self._slots: list[_Slot] = []
         self._rows = 0
@@ -141,6 +143,16 @@ class Nodes:
 
     def known(self, cid: int) -> bool:
         return cid in self._classes
+
+    def has_things(self, cid: int) -> bool:
+        return bool(self._class_things.get(cid))
+
+    def has_room(self, cid: int, row: int) -> bool:
+        """Whether no amount that the class requests is promised beyond what the node has."""
+        return all(
+            slot.future(row) <= slot.limit(row, implied)
+            for _, _, slot, implied in self._classes[cid]
+        )
 
     def most(self, cid: int, row: int) -> list[tuple[str, int, int]]:
         """(slot or thing, amount, the most that the node ever offered) for each request of a

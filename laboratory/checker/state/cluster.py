@@ -19,13 +19,11 @@ PHASES = ("live", "started", "releasing", "succeeded", "failed")
 _KINDS = {"start": STARTED, "releasing": LEAVING, "succeeded": DONE, "failed": LOST, "lost": LOST}
 
 
+CLOCKS_DIFFER = 0.2
+"""Seconds by which clocks of one machine may differ, or one that was set anew."""
+
 LIFE = "~~"
 """Separates the uid of a task's job from the number of an incarnation after the first."""
-
-
-def _incarnation(uid: str) -> int:
-    tail = uid.partition(LIFE)[2]
-    return int(tail) if tail.isdecimal() else 0
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +32,7 @@ class ClusterBinding:
 
     jid: int
     tix: int
+    job_uid: str
     incarnation: int
     node: str
     line: int
@@ -64,6 +63,8 @@ class ClusterSide:
     def __init__(self, findings: Findings) -> None:
         self.bindings: dict[tuple[str, str], ClusterBinding] = {}
         self.events = 0
+        self.ended = False
+        """Whether the last event says that the writer stopped in order."""
         self.twice: set[str] = set()
         self.acknowledged: list[tuple[float, int, int, int]] = []
         """(time, line, first jid, number of jobs)"""
@@ -75,13 +76,16 @@ class ClusterSide:
         self._refused: set[tuple[str, str]] = set()
         """(task, uid) that a node refused at least once."""
         self._number = 0
+        self._t = 0.0
 
     def feed(self, event: dict[str, Any]) -> None:
         if event["ev"] == "measured":  # says nothing of tasks: a record without others has no side
             return self._in_a_row(event["n"])
         self.events += 1
         self._in_a_row(event["n"])
+        self._in_time(event["t"])
         kind = event["ev"]
+        self.ended = kind == "end"
         if kind == "bind":
             self._bind(event)
         elif kind == "delete":
@@ -91,7 +95,7 @@ class ClusterSide:
         elif kind == "acknowledged":
             line = self._findings.line
             self.acknowledged += [(event["t"], line, first, many) for first, many in event["jobs"]]
-        elif kind != "end":
+        elif not self.ended:
             self._report(event, _KINDS[kind])
 
     def _in_a_row(self, number: int) -> None:
@@ -100,6 +104,14 @@ class ClusterSide:
             gap = f"event {number} of the cluster follows event {self._number}"
             self._findings.add(Rule.NUMBERING, gap)
         self._number = number
+
+    def _in_time(self, t: float) -> None:
+        self._findings.checked[Rule.NUMBERING] += 1
+        if t < self._t - CLOCKS_DIFFER:
+            self._findings.add(
+                Rule.NUMBERING, f"it is {self._t - t:.1f} s older than one before it"
+            )
+        self._t = max(self._t, t)
 
     # --- what others ask --------------------------------------------------------------------------
 
@@ -114,6 +126,13 @@ class ClusterSide:
         if binding.incarnation > incarnation:
             return None
         return binding
+
+    def took(self, task: str, node: str, incarnation: int, *, starts: bool) -> bool:
+        """Whether the node has accepted this incarnation of the task, or started it."""
+        binding = self._newest.get(task)
+        if binding is None or binding.incarnation != incarnation:
+            return binding is not None and binding.incarnation > incarnation
+        return binding.node == node and (not starts or binding.phase >= STARTED)
 
     def failed_alone(self, task: str) -> bool:
         """Whether it ran and failed without being asked to end."""
@@ -149,9 +168,10 @@ class ClusterSide:
 
     def _take(self, task: str, uid: str, node: str, t: float) -> ClusterBinding:
         jid, _, tix = task.partition(".")
-        binding = ClusterBinding(
-            int(jid), int(tix), _incarnation(uid), node, self._findings.line, t
-        )
+        job_uid, _, number = uid.partition(LIFE)
+        incarnation = int(number) if number.isdecimal() else 0
+        line = self._findings.line
+        binding = ClusterBinding(int(jid), int(tix), job_uid, incarnation, node, line, t)
         # The node had refused an earlier copy of this request: the ledger may have placed the task
         # elsewhere since.
         binding.late = (task, uid) in self._refused

@@ -28,6 +28,10 @@ class DeviceUse:
             before = self._most[row].get(name, [0] * len(amounts))
             self._most[row][name] = [max(pair) for pair in zip(before, amounts, strict=False)]
 
+    def declared(self, row: int) -> dict[str, list[int]]:
+        """Device -> amounts that the node declares of it now."""
+        return self._capacity[row]
+
     def most(self, row: int, name: str) -> list[int]:
         """The most that a node ever declared of a device; nothing if it never did."""
         return self._most[row].get(name, [])
@@ -52,6 +56,32 @@ class DeviceUse:
 
     def end_nomination(self, row: int, devices: Taken) -> None:
         _add(self._nominated, row, devices, -1)
+
+    def spare(self, row: int, devices: Taken) -> bool:
+        """Whether the node has, beyond all that is promised, as many alike devices with room for
+        these parts."""
+        used: set[str] = set()
+        for name, amounts in devices:
+            kind = name.rpartition("/")[0]
+            fitting = (
+                other
+                for other, capacity in self._capacity[row].items()
+                if other.rpartition("/")[0] == kind
+                and other not in used
+                and self._has_left(row, other, capacity, amounts)
+            )
+            other = next(fitting, None)
+            if other is None:
+                return False
+            used.add(other)
+        return True
+
+    def _has_left(self, row: int, name: str, capacity: list[int], amounts: list[int]) -> bool:
+        for dimension, (limit, amount) in enumerate(zip(capacity, amounts, strict=False)):
+            at = (row, name, dimension)
+            if self._used[at] - self._releasing[at] + self._nominated[at] + amount > limit:
+                return False
+        return True
 
     def release(self, row: int, devices: Taken) -> None:
         _add(self._releasing, row, devices, 1)

@@ -20,6 +20,7 @@ class RoleFacts:
     """Facts of the members ``first .. first + count - 1`` of a job that rules read."""
 
     __slots__ = (
+        "cid",
         "count",
         "first",
         "gated",
@@ -31,7 +32,8 @@ class RoleFacts:
         "system",
     )
 
-    def __init__(self, first: int, count: int, facts: dict[str, Any]) -> None:
+    def __init__(self, first: int, count: int, facts: dict[str, Any], cid: int = NOWHERE) -> None:
+        self.cid = cid
         self.first = first
         self.count = count
         self.labels: dict[str, str] = facts.get("labels", {})
@@ -80,8 +82,12 @@ class CheckedJob:
     group_of: list[int] = field(default_factory=list)
     submitted: list[float] = field(default_factory=list)
     changed: list[int] = field(default_factory=list)  # line of the last change
-    # Rows a task was committed to before.
-    earlier: dict[int, list[int]] = field(default_factory=dict)
+    since: list[float] = field(default_factory=list)  # when it was put on its row
+    # Rows a task was committed to before, with (incarnation, since when).
+    earlier: dict[int, list[tuple[int, int, float]]] = field(default_factory=dict)
+    placed_as: dict[int, int] = field(default_factory=dict)  # incarnation on the row, if not 0
+    uids: set[str] = field(default_factory=set)
+    queue: str = ""  # by its own word; "" where the history does not say it
     devices: dict[int, Taken] = field(default_factory=dict)  # of tasks that hold some
     # (task, row) -> all it ever had there.
     given: dict[tuple[int, int], list[Taken]] = field(default_factory=dict)
@@ -105,6 +111,7 @@ class CheckedJob:
             self.states += bytes(by)
             self.member += bytes(by)
             self.rows += [NOWHERE] * by
+            self.since += [0.0] * by
             self.cids += [NOWHERE] * by
             self.group_of += [0] * by
             self.submitted += [t] * by

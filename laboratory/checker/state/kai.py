@@ -27,11 +27,13 @@ Charge = tuple[str, Amounts, bool]
 
 
 class _CheckedKaiQueue:
-    __slots__ = ("fixed", "leaving", "limit", "parent", "quota", "runtime", "used")
+    __slots__ = ("fixed", "leaving", "limit", "parent", "quota", "runtime", "used", "weight")
 
     def __init__(self) -> None:
         self.parent = ""
         self.limit = self.quota = [_UNLIMITED] * len(_RESOURCES)
+        self.weight = [0] * len(_RESOURCES)
+        """For what is left beyond quotas."""
         self.used = [0] * len(_RESOURCES)
         self.fixed = [0] * len(_RESOURCES)
         """The part of it that may not be evicted."""
@@ -52,6 +54,8 @@ class CheckedKaiQueues:
         """Slot -> index of the resource that it counts as; -1 for none."""
         self.changed = 0.0
         """When a queue was stored last."""
+        self._group_queues: dict[str, tuple[str, float]] = {}
+        """PodGroup -> (its queue, when it changed to that; 0: it never had another)."""
         self._preemptible: dict[str, bool] = {}
         """PodGroup -> what it says of itself; those that say nothing are absent."""
 
@@ -65,6 +69,7 @@ class CheckedKaiQueues:
         elif key.startswith(QUEUE):
             self._put_queue(key.removeprefix(QUEUE), facts)
         elif key.startswith(GROUP):
+            self._put_group_queue(key.removeprefix(GROUP), facts.get("queue", ""), t)
             self._preemptible.pop(key.removeprefix(GROUP), None)
             if facts.get("preemptible") is not None:
                 self._preemptible[key.removeprefix(GROUP)] = facts["preemptible"]
@@ -72,9 +77,23 @@ class CheckedKaiQueues:
     def drop_object(self, key: str) -> None:
         self._queues.pop(key.removeprefix(QUEUE) if key.startswith(QUEUE) else "", None)
         self._preemptible.pop(key.removeprefix(GROUP) if key.startswith(GROUP) else "", None)
+        self._group_queues.pop(key.removeprefix(GROUP) if key.startswith(GROUP) else "", None)
+
+    def _put_group_queue(self, group: str, queue: str, t: float) -> None:
+        before, _ = self._group_queues.get(group, (queue, 0.0))
+        if before != queue or group not in self._group_queues:
+            self._group_queues[group] = queue, (t if before != queue else 0.0)
+
+    def group_queue(self, group: str) -> tuple[str, float]:
+        """The queue that a PodGroup names, "" for none, and when it changed to that; 0: it
+        never had another."""
+        return self._group_queues.get(group, ("", 0.0))
 
     def name(self, qid: int, name: str) -> None:
         self._names[qid] = name
+
+    def name_of(self, qid: int) -> str:
+        return self._names.get(qid, "")
 
     def _put_queue(self, name: str, facts: Facts) -> None:
         """Add or change a queue. One that moves takes its usage with it."""
@@ -82,6 +101,7 @@ class CheckedKaiQueues:
         shares = [facts.get(resource, {}) for resource in _RESOURCES]
         queue.limit = [share.get("limit", 0) for share in shares]
         queue.quota = [share.get("quota", 0) for share in shares]
+        queue.weight = [share.get("weight", 0) for share in shares]
         queue.runtime = {
             action: facts.get(f"{action}_min_runtime") for action in ("preempt", "reclaim")
         }
@@ -169,6 +189,16 @@ class CheckedKaiQueues:
         queue = self._queues[name]
         bounds = zip(queue.quota, queue.limit, strict=True)
         return _amounts([_least(quota, limit) for quota, limit in bounds])
+
+    def largest_share(self, name: str) -> Amounts:
+        """Upper bounds of a queue's fair share: its limit, and its quota where it has no weight for
+        more; -1 for none."""
+        queue = self._queues[name]
+        columns = zip(queue.quota, queue.limit, queue.weight, strict=True)
+        return _amounts([limit if w > 0 else _least(quota, limit) for quota, limit, w in columns])
+
+    def is_limited(self, name: str) -> bool:
+        return any(limit != _UNLIMITED for limit in self._queues[name].limit)
 
     def _add(self, name: str, amounts: Amounts, fixed: Amounts, sign: int) -> None:
         for _, queue in self._chain(name):

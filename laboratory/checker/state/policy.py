@@ -70,6 +70,17 @@ class CheckedPolicy:
         """Whether its JobReady says that a job starts with its minimum of members."""
         return self.kai or self._plugin("gang", "enableJobReady") is not None
 
+    def bounds_reclaims(self) -> bool:
+        """Whether a queue reclaims only what it deserves by its own specification."""
+        if self._plugin("capacity", "enablePreemptive") is None:
+            return False
+        return not (self.arguments("capacity") or {}).get("ancestorReclaimLevel", 0)
+
+    def evicts_for_room(self, action: str) -> bool:
+        """Whether the action evicts only for room on nodes, and in queues with a written bound."""
+        others = {"extender", "numa-aware"} | ({"proportion"} if action == "preempt" else set())
+        return self.kai or all(self._plugin(name) is None for name in others)
+
     def places_best_effort(self) -> bool:
         """Whether pods that ask for nothing are ever placed: in KAI allocate does it."""
         return self.kai or "backfill" in self.actions

@@ -16,6 +16,7 @@ class _CheckedQueue:
     reclaimable: bool = True
     capability: dict[int, int] = field(default_factory=dict)
     guarantee: dict[int, int] = field(default_factory=dict)
+    deserved: dict[int, int] = field(default_factory=dict)
     used: dict[int, int] = field(default_factory=dict)
     leaving: dict[int, int] = field(default_factory=dict)
     """The part of the usage that is releasing."""
@@ -26,6 +27,8 @@ class Queues:
 
     def __init__(self) -> None:
         self._queues: dict[int, _CheckedQueue] = {}
+        self.changed = 0.0
+        """When amounts of a queue that there was were last stored anew."""
         self.choosy = False
         """Whether any queue ever named node groups."""
 
@@ -37,13 +40,17 @@ class Queues:
         guarantee: Iterable[list[int]] = (),
         *,
         reclaimable: bool = True,
+        deserved: Iterable[list[int]] = (),
         affinity: Affinity = None,
         t: float = 0.0,
     ) -> None:
         """Add or change a queue. One that moves takes its usage with it."""
+        if qid in self._queues:
+            self.changed = t
         queue = self._queues.setdefault(qid, _CheckedQueue())
         queue.capability = {limit[0]: limit[1] for limit in capability or ()}
         queue.reclaimable = reclaimable
+        queue.deserved = {pair[0]: pair[1] for pair in deserved}
         queue.affinities.append((t, affinity))
         self.choosy |= affinity is not None
         queue.guarantee = {pair[0]: pair[1] for pair in guarantee}
@@ -68,6 +75,31 @@ class Queues:
             return own
         above = self.affinities(queue.parent, since=since, inherits=True)
         return [a for a in own if a is not None] + above
+
+    def branch(self, qid: int) -> list[int]:
+        """A queue and those above it, the nearest first."""
+        branch = []
+        while (queue := self._queues.get(qid)) is not None:
+            branch.append(qid)
+            qid = queue.parent
+        return branch
+
+    def is_bounded(self, qid: int) -> bool:
+        """Whether its tasks may lack room in the queue: by its capability, or by what is guaranteed
+        to others."""
+        guaranteed = any(queue.guarantee for queue in self._queues.values())
+        return guaranteed or bool(self._queues[qid].capability)
+
+    def deserved(self, qid: int) -> dict[int, int]:
+        """Amounts that a queue deserves by its own specification, at least its guarantee."""
+        queue = self._queues.get(qid, _CheckedQueue())
+        slots = queue.deserved.keys() | queue.guarantee.keys()
+        return {s: max(queue.deserved.get(s, 0), queue.guarantee.get(s, 0)) for s in slots}
+
+    def staying(self, qid: int) -> dict[int, int]:
+        """Amounts that a queue and those below it hold, without leaving tasks."""
+        queue = self._queues.get(qid, _CheckedQueue())
+        return {slot: used - queue.leaving.get(slot, 0) for slot, used in queue.used.items()}
 
     def reclaimable(self, qid: int) -> bool:
         queue = self._queues.get(qid)

@@ -62,6 +62,7 @@ def as_json(report: CheckReport) -> dict[str, Any]:
         "events": report.events,
         "closed": report.closed,
         "torn": report.torn,
+        "ended": report.ended,
         "broken": {str(promise): count for promise, count in report.broken.items()},
         "promises": promises,
         "violations": violations,
@@ -86,8 +87,9 @@ def print_table(report: CheckReport) -> None:
         text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
         figures.add_row(name.replace("_", " "), str(text))
     console.print(figures)
-    if report.torn:
-        console.print("The last line is incomplete: the writer was killed.")
+    if not report.ended:
+        cut = "its last line is incomplete" if report.torn else "it has no last event"
+        console.print(f"The history is open, {cut}: its writer was killed, or still writes.")
     if report.first is None:
         console.print("Every promise was kept.")
         return

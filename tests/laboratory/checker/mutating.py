@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from coordinator.cluster.history.seal import START, sealed_lines
 from laboratory.checker.check import check_lines
 from laboratory.checker.report.report import CheckReport
 
@@ -17,6 +17,8 @@ class History:
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events
+        self.lines: list[bytes] | None = None
+        """Of mutations of the file itself, whose seals stay as they were."""
 
     # --- finding ----------------------------------------------------------------------------------
 
@@ -89,6 +91,45 @@ class History:
             head["seq"] = like["seq"]
         return {**head, "ev": ev, **body}
 
+    def evict_too(self, event: Event, statement: Event, *, besides: Collection[int] = ()) -> None:
+        """Add a running task of the class that the statement places to its victims, on a node that
+        it uses, or on one ``besides`` these."""
+        running = self.running(before=event)
+        gone = {(run[0], tix) for run in statement["evict"] for tix in run[4]}
+        used = {row for _, row, _, _ in statement["nominate"]}
+        (jid, tix), (row, cid) = next(
+            item
+            for item in running.items()
+            if item[0] not in gone
+            and item[1][1] == statement["nominate"][0][2]
+            and (item[1][0] not in besides if besides else item[1][0] in used)
+        )
+        statement["evict"].append([jid, self.spec(jid), cid, 0, [tix], [row], 0])
+
+    def evicted_rows(self) -> set[int]:
+        """The nodes that victims of any statement are on."""
+        statements = (s for event in self.all("commit") for s in event["statements"])
+        return {row for s in statements for run in s.get("evict", ()) for row in run[5]}
+
+    def spec(self, jid: int) -> int:
+        return int(next(j["spec"] for e in self.all("job") for j in e["jobs"] if j["jid"] == jid))
+
+    def running(self, *, before: Event) -> dict[tuple[int, int], tuple[int, int]]:
+        """(jid, tix) -> (row, class) of plain tasks that run before an event."""
+        rows: dict[tuple[int, int], tuple[int, int]] = {}
+        running: dict[tuple[int, int], tuple[int, int]] = {}
+        for event in self.events[: self.at(before)]:
+            for statement in event.get("statements", ()):
+                for tix, row, cid, _ in statement["alloc"]:
+                    rows[statement["jid"], tix] = row, cid
+            if event["ev"] == "status":
+                for state, jid, tasks, _ in event["items"]:
+                    for tix in tasks:
+                        running.pop((jid, tix), None)
+                        if state == "RUNNING":
+                            running[jid, tix] = rows[jid, tix]
+        return running
+
     def wait(self, seconds: float, *, before: Event) -> None:
         """From this event on everything is so much later."""
         for event in self.events[self.at(before) :]:
@@ -153,5 +194,11 @@ class History:
     # --- judging ----------------------------------------------------------------------------------
 
     def check(self) -> CheckReport:
-        lines = [json.dumps(event).encode() + b"\n" for event in self.events]
-        return check_lines(lines, name="mutated", closed=True)
+        return check_lines(self.sealed(), name="mutated", closed=True)
+
+    def sealed(self) -> list[bytes]:
+        """The lines of the file, with new seals unless the mutation is of the file itself."""
+        if self.lines is not None:
+            return self.lines
+        unsealed = [{k: v for k, v in event.items() if k != "seal"} for event in self.events]
+        return sealed_lines(unsealed, START)[0]

@@ -1,5 +1,6 @@
 """A seeded run under a KAI policy, and its history: a tree of queues, a gang of two pod sets, a pod
-of its own, a queue that moves, and one that takes back what another has beyond its quota."""
+of its own, one that shares a GPU, a queue that moves, and one that takes back what another has
+beyond its quota."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from laboratory.scenarios.workload import node
 from laboratory.workloads.drawn_kai import kai_group
 from laboratory.workloads.manifests import manifest
 from shared.manifests.kai.groups import GROUP_NAME, QUEUE_LABEL, SUB_GROUP
+from shared.model.gpu_request import FRACTION
 from shared.policy.dialect import parse_policy
 from tests.builders.objects import UNLIMITED, Item
 from tests.laboratory.simulation.contending import Run
@@ -36,7 +38,13 @@ def queue(name: str, parent: str, *, quota: int, limit: int, **more: str) -> Ite
 
 
 def pod(
-    name: str, *, group: str = "", sub: str = "", queue: str = "", seconds: str = SECONDS
+    name: str,
+    *,
+    group: str = "",
+    sub: str = "",
+    queue: str = "",
+    seconds: str = SECONDS,
+    fraction: str = "",
 ) -> Item:
     labels = {SUB_GROUP: sub, QUEUE_LABEL: queue}
     metadata = {
@@ -44,6 +52,9 @@ def pod(
         "annotations": {"quadrant.dev/duration": seconds} | ({GROUP_NAME: group} if group else {}),
     }
     requests = {"cpu": "1", "nvidia.com/gpu": "1"}
+    if fraction:
+        metadata["annotations"][FRACTION] = fraction
+        requests = {"cpu": "1"}
     spec = {
         "schedulerName": "kai-scheduler",
         "containers": [{"name": "c", "resources": {"requests": requests}}],
@@ -74,6 +85,7 @@ def kai_run() -> Run:
         at=0.5,
     )
     run.submit(queue("blue", "", quota=2, limit=4), at=2.5)
+    run.submit(pod("half", queue="red", seconds="0.5", fraction="0.5"), at=3.5)
     # Alone on twelve GPUs, by then.
     run.submit(*(pod(f"r{i}", queue="rich", seconds="20") for i in range(12)), at=5.0)
     run.submit(kai_group("poor", {"queue": "poor", "minMember": 2}), at=10.0)

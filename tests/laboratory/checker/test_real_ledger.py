@@ -4,6 +4,7 @@ agrees to the last event."""
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ from shared.records.specs import encode_class, encode_node, encode_queue
 from shared.records.specs_jobs import encode_job
 
 NODES, JOBS, ROUNDS, GPU = 5, 30, 60, 3
+QUEUES = {1: "a", 2: "b"}
 
 
 class CheckedWorld:
@@ -60,7 +62,7 @@ class CheckedWorld:
         self.random = random.Random(seed)
         faults = Faults(refuse=0.1, unknown_after=0.1, duplicate=0.2)
         self.cluster = FaultyCluster(LocalCluster(grace=1.0), faults, seed)
-        self.now = 0.0
+        self.now = time.time()
         self.after = 0
         self.run = ""
         self.epochs: dict[str, Epoch] = {}
@@ -90,13 +92,15 @@ class CheckedWorld:
             await self.put_job(jid, spec=1)
 
     async def put_job(self, jid: int, *, spec: int) -> None:
+        qid = 1 + jid // 2 % 2
         count = self.random.randint(1, 4)
         minimum = self.random.randint(1, count)
         role = Role("w", 1 + jid % 2, 0, count, duration=self.random.choice([0.5, 2.0, 5.0]))
         groups = (Group(-1, minimum),)
-        job = Job(jid, "d", f"j{jid}", "Job", f"u{jid}", "a", 0.0, jid % 3, groups, (role,), spec)
+        queue = QUEUES[qid]
+        job = Job(jid, "d", f"j{jid}", "Job", f"u{jid}", queue, 0.0, jid % 3, groups, (role,), spec)
         self.jobs[jid] = job
-        await self.store(PutJob(jid, 1 + jid // 2 % 2, spec, list(groups), encode_job(job)))
+        await self.store(PutJob(jid, qid, spec, list(groups), encode_job(job)))
 
     def next(self, writer: str) -> tuple[str, Epoch, int, str]:
         self.sequences[writer] = self.sequences.get(writer, 0) + 1
@@ -160,6 +164,7 @@ class CheckedWorld:
             nodes=[f"n{row}" for _, _, row in some],
             durations=[self.jobs[jid].roles[0].duration for jid, _, _ in some],
         )
+        self.now = max(self.now, time.time())  # nobody binds before the commit
         answers = self.cluster.bind(request, self.now).answers
         items = []
         for (jid, tix, row), answer in zip(some, answers, strict=True):
@@ -196,9 +201,9 @@ class CheckedWorld:
             case 3:
                 jid = self.random.randrange(JOBS)
                 if jid in self.jobs:
-                    changed = replace(self.jobs[jid], spec=self.jobs[jid].spec + 1)
+                    qid, spec = self.random.choice([1, 2]), self.jobs[jid].spec + 1
+                    changed = replace(self.jobs[jid], spec=spec, queue=QUEUES[qid])
                     self.jobs[jid] = changed
-                    qid = self.random.choice([1, 2])
                     groups = list(changed.groups)
                     await self.store(PutJob(jid, qid, changed.spec, groups, encode_job(changed)))
             case _:

@@ -190,6 +190,7 @@ def test_events_of_every_kind() -> None:
         "spec": 1,
         "key": "default/j1",
         "uid": "u1",
+        "queue": "q",
         "groups": [(-1, 2)],
         "roles": [(1, 0, 4, 0)],
     }

@@ -12,6 +12,7 @@ from tests.laboratory.checker.mutations import (
     kai,
     ownership,
     placement,
+    seals,
     tasks,
 )
 from tests.laboratory.checker.mutations.table import MUTATIONS, NUMBERS, OF_KAI
@@ -27,5 +28,6 @@ __all__ = [
     "kai",
     "ownership",
     "placement",
+    "seals",
     "tasks",
 ]

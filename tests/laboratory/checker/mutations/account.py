@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from laboratory.checker.report.rules import Rule
-from tests.laboratory.checker.mutating import History
+from tests.laboratory.checker.mutating import Event, History
 from tests.laboratory.checker.mutations.table import breaks
 
 
@@ -39,6 +39,53 @@ def the_cluster_takes_what_nobody_placed(history: History) -> None:
     history.insert(stranger, before=bind)
 
 
+def _bind_of(history: History, name: str) -> Event:
+    jid = history.jid(name)
+    return next(e for e in history.all("bind") if e["tasks"][0].startswith(f"{jid}."))
+
+
+@breaks(Rule.ACCOUNT)
+def a_pod_is_bound_before_its_commit(history: History) -> None:
+    bind = _bind_of(history, "next")
+    event, _ = history.placing("next")
+    earlier = next(e for e in history.events if e["t"] >= event["t"] - 0.5)
+    history.move(bind, before=earlier)
+    bind["t"] = earlier["t"]
+
+
+@breaks(Rule.ACCOUNT)
+def a_pod_starts_before_its_commit(history: History) -> None:
+    """Bind and start alike are in the file where they would be, with the times of another run."""
+    event, _ = history.placing("next")
+    jid = history.jid("next")
+    for acts in (*history.all("bind"), *history.all("start")):
+        if acts["tasks"][0].startswith(f"{jid}."):
+            acts["t"] = event["t"] - 0.5
+
+
+@breaks(Rule.ACCOUNT)
+def the_ledger_knows_of_a_start_before_the_cluster_does(history: History) -> None:
+    runs = history.status("even", "RUNNING")
+    jid = history.jid("even")
+    start = next(
+        e for e in history.all("start") if any(t.startswith(f"{jid}.") for t in e["tasks"])
+    )
+    history.move(runs, before=start)
+
+
+@breaks(Rule.ACCOUNT)
+def a_pod_is_bound_under_the_uid_of_another_job(history: History) -> None:
+    bind = _bind_of(history, "even")
+    bind["uids"] = [history.job("odd")["uid"]] * len(bind["uids"])
+    jid = history.jid("even")
+    for event in history.events:
+        if event["src"] == "cluster" and event is not bind and "uids" in event:
+            event["uids"] = [
+                bind["uids"][0] if task.startswith(f"{jid}.") and uid else uid
+                for task, uid in zip(event["tasks"], event["uids"], strict=False)
+            ]
+
+
 @breaks(Rule.ACCOUNT)
 def an_end_is_never_recorded(history: History) -> None:
     status = next(
@@ -72,6 +119,12 @@ def a_victim_is_pending_again_before_it_has_left(history: History) -> None:
 @breaks(Rule.ACKNOWLEDGED)
 def an_acknowledged_job_is_gone_from_both_sides(history: History) -> None:
     history.without(history.jid("tolerant"))
+
+
+@breaks(Rule.NUMBERING)
+def the_clusters_events_are_in_another_order(history: History) -> None:
+    first, *_, last = history.all("start")
+    history.move(last, before=first)
 
 
 @breaks(Rule.NUMBERING, numbers=True)

@@ -118,6 +118,11 @@ def the_devices_are_on_another_node(history: History) -> None:
     history.value("resourceslice/s5")["values"]["resourceslice/s5"]["node"] = "n4"
 
 
+@breaks(Rule.CHARGED_QUEUE)
+def a_job_is_charged_to_another_queue_than_it_names(history: History) -> None:
+    history.job("red")["qid"] = history.job("other")["qid"]
+
+
 @breaks(Rule.QUEUE_CAPABILITY)
 def a_queue_may_hold_less_than_it_does(history: History) -> None:
     for event in history.all("queue"):

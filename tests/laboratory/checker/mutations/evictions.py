@@ -44,6 +44,33 @@ def reclaim_takes_from_a_queue_that_gives_nothing_back(history: History) -> None
             queue["reclaimable"] = False
 
 
+@breaks(Rule.RECLAIM_CLAIM)
+def a_queue_reclaims_that_deserves_nothing(history: History) -> None:
+    for event in history.all("queue"):
+        for queue in event["queues"]:
+            if queue["name"] == "red":
+                del queue["deserved"]
+
+
+@breaks(Rule.RECLAIM_CLAIM)
+def a_queue_reclaims_that_holds_what_it_deserves(history: History) -> None:
+    for event in history.all("queue"):
+        for queue in event["queues"]:
+            if queue["name"] == "red":
+                queue["deserved"] = [[0, 999]]
+
+
+@breaks(Rule.VICTIM_NEEDED)
+def one_more_is_evicted_than_the_job_needs(history: History) -> None:
+    """On the same node, and of a job that another victim is of."""
+    history.evict_too(*history.evicting("reclaim"))
+
+
+@breaks(Rule.VICTIM_NEEDED)
+def one_is_evicted_on_a_node_that_nobody_gets(history: History) -> None:
+    history.evict_too(*history.evicting("reclaim"), besides=history.evicted_rows())
+
+
 @breaks(Rule.EVICTION_REASON)
 def somebody_is_evicted_who_is_not_preemptable(history: History) -> None:
     _set_roles(history, "spare", {"preemptable": False})

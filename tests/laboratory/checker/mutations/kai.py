@@ -100,6 +100,45 @@ def a_victim_had_only_begun_to_run(history: History) -> None:
     start["t"] = event["t"] - 0.5
 
 
+@breaks(Rule.CHARGED_QUEUE, of_kai=True)
+def a_pod_group_names_another_queue_than_its_job_is_charged_to(history: History) -> None:
+    _group(history)["queue"] = "rich"
+
+
+@breaks(Rule.RECLAIM_CLAIM, of_kai=True)
+def a_queue_reclaims_beyond_its_quota_without_a_weight(history: History) -> None:
+    share = _share(history, "poor")
+    share["quota"] = 1000
+    del share["weight"]
+
+
+@breaks(Rule.RECLAIM_CLAIM, of_kai=True)
+def a_queue_reclaims_beyond_its_limit(history: History) -> None:
+    _share(history, "poor")["limit"] = 1000
+
+
+@breaks(Rule.VICTIM_NEEDED, of_kai=True)
+def kais_reclaim_evicts_one_more_than_the_job_needs(history: History) -> None:
+    history.evict_too(*history.evicting("reclaim"))
+
+
+@breaks(Rule.VICTIM_NEEDED, of_kai=True)
+def kais_reclaim_evicts_one_on_a_node_that_nobody_gets(history: History) -> None:
+    history.evict_too(*history.evicting("reclaim"), besides=history.evicted_rows())
+
+
+@breaks(Rule.DEVICES, of_kai=True)
+def a_share_of_a_gpu_is_smaller_than_asked(history: History) -> None:
+    ((_, statement),) = history.statements("half")
+    statement["devices"][0][1][0][1][0] -= 10**8
+
+
+@breaks(Rule.DEVICES, of_kai=True)
+def a_whole_gpu_is_given_in_part(history: History) -> None:
+    _, statement = history.placing("train")
+    statement["devices"][0][1][0][1][0] //= 2
+
+
 @breaks(Rule.RECLAIMED_SHARE, of_kai=True)
 def a_reclaim_takes_from_a_queue_within_its_quota(history: History) -> None:
     _share(history, "rich")["quota"] = 12_000
@@ -116,14 +155,32 @@ def a_reclaim_takes_one_more_than_its_queue_has_beyond_its_quota(history: Histor
     _share(history, "rich")["quota"] = 11_000
 
 
+def _ask_for_shares(history: History, tasks: list[int]) -> None:
+    """The pods of the gang ask for four tenths of a GPU each, and these two get that of one."""
+    put = history.all("class")[0]
+    cid = history.job("train")["roles"][0][0]
+    rules = {**put["rules"][put["classes"][0]["rules"]], "gpu_share": {"devices": 1, "part": 400}}
+    rules["gpu_share"]["portion"] = 0.4
+    put["rules"]["shares"] = rules
+    for item in put["classes"]:
+        if item["cid"] == cid:
+            item["rules"] = "shares"
+    for event in history.all("commit"):
+        for statement in event["statements"]:
+            for tix, devices in statement.get("devices", ()):
+                if statement["jid"] == history.jid("train") and tix in tasks:
+                    devices[0] = ["kai-gpu/0", [4 * 10**9]]
+
+
 # --- KAI's marks of GPUs on pods ----------------------------------------------------------------
 
 
 def _marked(history: History) -> list[Event]:
     """Write on the pods what KAI's binder would, as on a Kubernetes cluster: each has a whole GPU.
     Returns the binds of two pods of one gang that are on one node at a time."""
+    half = f"{history.jid('half')}.0"
     for bind in history.all("bind"):
-        bind["gpus"] = [[["", [1000]]] for _ in bind["tasks"]]
+        bind["gpus"] = [[["group", [500]] if t == half else ["", [1000]]] for t in bind["tasks"]]
     assert history.check().violations == ()
     jid = history.jid("train")
     on: dict[str, list[Event]] = {}
@@ -173,10 +230,7 @@ def one_gpu_has_two_groups(history: History) -> None:
     """Whoever looks for the group's GPU by its label finds another one."""
     one, other, *_ = _marked(history)
     mine = [int(pod["bind"]["tasks"][pod["i"]].partition(".")[2]) for pod in (one, other)]
-    for _, statement in history.statements("train"):
-        for tix, devices in statement.get("devices", ()):
-            if tix in mine:
-                devices[0] = ["kai-gpu/0", [4 * 10**9]]
+    _ask_for_shares(history, mine)
     _mark(one, ["group", [400]])
     _mark(other, ["group", [400]])
     assert history.check().violations == ()

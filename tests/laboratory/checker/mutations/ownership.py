@@ -32,6 +32,21 @@ def a_deposed_leader_stores(history: History) -> None:
 
 
 @breaks(Rule.EPOCH)
+def an_epoch_is_older_than_the_one_before(history: History) -> None:
+    commit = history.all("commit")[-1]
+    _depose(history, commit)
+    for event in history.events[history.at(commit) - 1 :]:
+        if event.get("writer") == commit["writer"]:
+            event["epoch"] = "0:ff"
+
+
+@breaks(Rule.EPOCH)
+def a_worker_writes_the_statements_of_another_shard(history: History) -> None:
+    commit = history.all("commit")[-1]
+    commit["shard"] = str(1 - int(commit["shard"]))
+
+
+@breaks(Rule.EPOCH)
 def a_deposed_worker_is_refused_by_rules(history: History) -> None:
     """Even a refusal is an entry that its epoch should have kept out."""
     commit = history.all("commit")[-1]

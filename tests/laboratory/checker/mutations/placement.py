@@ -156,6 +156,13 @@ def two_claims_have_one_volume(history: History) -> None:
 
 
 @breaks(Rule.DEVICES)
+def a_share_of_a_device_is_smaller_than_asked(history: History) -> None:
+    for _, statement in history.statements("share"):
+        for _, devices in statement.get("devices", ()):
+            devices[0][1][1] -= 1
+
+
+@breaks(Rule.DEVICES)
 def who_asks_for_a_share_of_a_device_gets_none(history: History) -> None:
     for _, statement in history.statements("share"):
         statement.pop("devices", None)

@@ -46,6 +46,14 @@ def an_entry_of_the_log_is_told_twice(history: History) -> None:
 
 
 @breaks(Rule.TRANSITION)
+def a_task_is_placed_as_one_of_a_smaller_class(history: History) -> None:
+    small = {"cid": 99, "requests": [[2, 1, 0]], "best_effort": False}
+    history.all("class")[0]["classes"].append(small)
+    _, statement = history.placing("next")
+    statement["alloc"][0][2] = small["cid"]
+
+
+@breaks(Rule.TRANSITION)
 def what_runs_begins_anew(history: History) -> None:
     history.remove(history.status("again", "SUCCEEDED"))
 
