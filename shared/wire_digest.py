@@ -5,4 +5,4 @@ Written by ``make reference``. A worker and its coordinator compute it: shard_wo
 
 from __future__ import annotations
 
-WIRE = "f2b007bbc94e"
+WIRE = "1c7a99ac5bd4"

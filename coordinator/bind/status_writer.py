@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from coordinator.ledger_refusals import LedgerRefusals, WriteKind
-from shared.ledger.entries.repair import RepairBatch, RepairReply, RepairRequest
 from shared.ledger.errors import LedgerArgument, LedgerFault
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.retry import write
@@ -29,8 +28,6 @@ class RecordsBatches(Protocol):
     """The ledger's methods that the status writer uses."""
 
     async def record(self, batch: StatusBatch) -> StatusReply: ...
-
-    async def repair(self, batch: RepairBatch) -> RepairReply: ...
 
 
 @dataclass(slots=True)
@@ -81,21 +78,6 @@ class Recorder:
         request = _RecordRequest(items, expired or [], asyncio.get_running_loop().create_future())
         await self._queue.put(request)
         await request.written
-
-    async def repair(self, request: RepairRequest) -> RepairReply:
-        """Have the ledger recompute these records. Under the guard, like all task writes of the
-        coordinator, so that no comparison of books and ledger runs meanwhile."""
-        async with self._guard:
-            self._sequence += 1
-            sequence = self._sequence
-
-            def send(run: str) -> Awaitable[RepairReply]:
-                batch = RepairBatch(COORDINATOR, self._epoch, sequence, run, request)
-                return self._ledger.repair(batch)
-
-            return await write(
-                send, run_id=self._run_id, bless=self._bless, renew=self._renew, call_name="repair"
-            )
 
     async def run(self) -> None:
         while True:

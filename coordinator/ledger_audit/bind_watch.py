@@ -1,8 +1,13 @@
-"""Tracks how long tasks have been BINDING, over the passes of the audit."""
+"""Tracks how long tasks have been BINDING, over the passes of the audit, and finds lost binds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+from coordinator.ledger_audit.findings import AuditKind, Finding, Subject
+from shared.ledger.entries.stored import BindEntry
+from shared.ledger.records import unpack_task
+from shared.messages.messages import TaskState
 
 BIND_SECONDS = 10.0
 """A task may be BINDING this long before its bind entry is looked for.
@@ -40,3 +45,30 @@ class StuckBinds:
                 self.stuck[task] = row
             if number % STEP_TASKS == 0:
                 yield
+
+
+def named_in(entries: Iterable[BindEntry]) -> set[tuple[int, int, int]]:
+    """(jid, tix, row) of every bind in these entries."""
+    return {
+        (jid, tix, row)
+        for entry in entries
+        for jid, _, tasks, rows in entry.binds
+        for tix, row in zip(tasks, rows, strict=True)
+    }
+
+
+def lost_binds(
+    stuck: Mapping[Task, int], named: set[tuple[int, int, int]], records: Mapping[Task, bytes]
+) -> Iterator[Finding]:
+    """Tasks that are still BINDING (``stuck``, with their rows) and that no open bind entry names.
+
+    ``records`` were read after the entries: a bind entry is written together with the task record,
+    so an entry that was missed belongs to a newer record.
+    """
+    for (jid, tix), row in stuck.items():
+        if (jid, tix) not in records or (jid, tix, row) in named:
+            continue
+        record = records[jid, tix]
+        task = unpack_task(record, jid, tix)
+        if task.state == TaskState.BINDING and task.row == row:
+            yield Finding(AuditKind.BIND_LOST, Subject.TASK, (jid, tix), record)

@@ -39,8 +39,8 @@ class TotalsComparison:
         self.groups = GroupSums(picture)
 
     def steps(self) -> Iterator[None]:
-        """Make all findings slice by slice, except for groups that may have pending members without
-        records (:meth:`GroupSums.unclear`)."""
+        """Make all findings slice by slice, except for groups: they may have pending members
+        without records (:attr:`GroupSums.unclear`)."""
         picture, columns = self._picture, self._picture.tasks
         nodes, queues, things = NodeSums(picture), QueueSums(picture), ThingSums(picture)
         yield from nodes.prepare()
@@ -73,7 +73,7 @@ class TotalsComparison:
             self.findings += queues.compare(qids)
             yield
         for jids in portions(picture.jobs, SLICE_RECORDS):
-            self.findings += self.groups.compare(jids)
+            self.groups.compare(jids)
             yield
         for jids in portions(picture.nomination_records, SLICE_RECORDS):
             self.findings += self._stray_nominations(jids)
@@ -84,7 +84,7 @@ class TotalsComparison:
 
     def _alive(self, lines: slice) -> Ints:
         """Filter out lines whose job was forgotten meanwhile. Tasks without a job become findings,
-        and count on their nodes until they are repaired."""
+        and count on their nodes as long as they have a record."""
         picture = self._picture
         keys = picture.tasks.column("key")[lines]
         numbers = np.arange(lines.start, lines.start + len(keys))
@@ -140,7 +140,7 @@ class TotalsComparison:
             count = unpack_count(record, f"counter {name}")
             if count < 0:
                 change = ((0, count, 0),)
-                yield Finding(AuditKind.NEGATIVE, Subject.DOMAIN, (), record, change, name)
+                yield Finding(AuditKind.NEGATIVE, Subject.DOMAIN, (), record, change, key=name)
 
 
 def _slices(count: int, size: int) -> Iterator[slice]:

@@ -23,6 +23,9 @@ class AuditKind(StrEnum):
     NEGATIVE = "negative"  # an amount below 0, of whatever record
 
 
+QUEUE_PART = {AuditKind.QUEUE_USED: 0, AuditKind.QUEUE_LEAVING: 1}
+
+
 class Subject(StrEnum):
     """The kind of record that is wrong."""
 
@@ -46,11 +49,14 @@ class Finding:
     """The record as it was read."""
     difference: tuple[tuple[int, int, int], ...] = ()
     """(slot or group, recorded amount, amount by the tasks), in the order of slots."""
+    part: int = 0
+    """The wrong amount among those of a slot of a node (:data:`shared.ledger.records.WIDTH`), or
+    :data:`QUEUE_PART` of a queue."""
     key: str = ""
     """The name of a counter of a cross-node rule, or of a named thing of the node."""
     row: int = -1
     """The node of a task or nomination whose job does not exist."""
-    repairable: bool = True
+    recomputable: bool = True
     """False if it cannot be recomputed, because the class of one of its tasks has no record."""
 
     @classmethod
@@ -62,18 +68,22 @@ class Finding:
         record: bytes,
         difference: tuple[tuple[int, int, int], ...],
         *,
+        part: int = 0,
         key: str = "",
-        repairable: bool = True,
+        recomputable: bool = True,
     ) -> Finding:
         """Finding about a record that differs from the sums of its tasks; an amount below 0 is
         worse."""
         if any(has < 0 for _, has, _ in difference):
             kind = AuditKind.NEGATIVE
-        return cls(kind, subject, name, record, difference, key, repairable=repairable)
+        return cls(kind, subject, name, record, difference, part, key, recomputable=recomputable)
 
     @property
     def identity(self) -> tuple[object, ...]:
-        return self.kind, self.subject, self.name, self.key
+        return self.kind, self.subject, self.name, self.part, self.key
+
+    def __str__(self) -> str:
+        return f"{self.subject} {'.'.join(map(str, self.name))}: {self.describe()}"
 
     def describe(self) -> str:
         """The problem in words, without the object's name, for events and logs."""
@@ -95,8 +105,8 @@ def confirmed(first: Iterable[Finding], second: Iterable[Finding]) -> list[Findi
     Between the looks either nobody wrote the record, or those who did kept its difference to the
     tasks to the unit, as every correct script does: of a queue that is charged a hundred times a
     second no two looks see the same record. A race in reading would need to be off by the same
-    amounts twice; and the ledger recomputes before it writes, and refuses where the record moved
-    after the second look."""
+    amounts twice; and before anything is rewritten, the next leader looks once more while nobody
+    writes."""
     first_by_identity = {finding.identity: finding for finding in first}
     return [f for f in second if (old := first_by_identity.get(f.identity)) and _same(old, f)]
 

@@ -67,39 +67,36 @@ class GroupSums:
         for group, count in zip(groups.tolist(), members.tolist(), strict=True):
             self._held[group] = self._held.get(group, 0) + count
 
-    def compare(self, jids: Iterable[int]) -> Iterator[Finding]:
-        """Findings of these jobs. Differences that pending members may explain go to
-        ``unclear``."""
+    def compare(self, jids: Iterable[int]) -> None:
+        """Add the jobs among these that differ to ``unclear``."""
         picture = self._picture
-        for jid in jids:
-            if jid in picture.moved_jobs or jid in picture.forgotten:
-                continue
-            difference = self._difference(jid, {})
-            if not difference:
-                continue
-            # No number of pending members makes a count negative.
-            if any(has < 0 for _, has, _ in difference):
-                yield self._finding(jid, difference)
-            else:
-                self.unclear.append(jid)
+        self.unclear += [
+            jid
+            for jid in jids
+            if jid not in picture.moved_jobs
+            and jid not in picture.forgotten
+            and self._difference(jid, {})
+        ]
 
     def compare_unclear(self, jids: Iterable[int], specs: Mapping[int, bytes]) -> Iterator[Finding]:
         """Findings of unclear jobs, given their specifications. A job whose specification is
-        missing or unreadable is a finding that cannot be repaired."""
+        missing or unreadable is a finding that cannot be recomputed."""
         for jid in jids:
             try:
                 waiting = self._waiting(jid, specs.get(jid, b""))
             except Malformed:
-                yield self._finding(jid, self._difference(jid, {}), repairable=False)
+                yield self._finding(jid, self._difference(jid, {}), recomputable=False)
                 continue
             if difference := self._difference(jid, waiting):
                 yield self._finding(jid, difference)
 
     def _finding(
-        self, jid: int, difference: tuple[tuple[int, int, int], ...], *, repairable: bool = True
+        self, jid: int, difference: tuple[tuple[int, int, int], ...], *, recomputable: bool = True
     ) -> Finding:
         kind, record = AuditKind.GROUP_HELD, self._picture.jobs[jid]
-        return Finding.of_sums(kind, Subject.JOB, (jid,), record, difference, repairable=repairable)
+        return Finding.of_sums(
+            kind, Subject.JOB, (jid,), record, difference, recomputable=recomputable
+        )
 
     def _difference(self, jid: int, more: Mapping[int, int]) -> tuple[tuple[int, int, int], ...]:
         """(group, recorded, expected) where they differ. ``more``: members without a record."""

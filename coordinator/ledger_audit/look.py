@@ -14,7 +14,7 @@ from coordinator.ledger_audit.comparison import Task, TotalsComparison
 from coordinator.ledger_audit.findings import Finding
 from coordinator.ledger_audit.picture import Picture
 from coordinator.ledger_audit.task_columns import LINES, TaskColumns
-from shared.ledger.entries.repair import AuditPage, Table
+from shared.ledger.entries.audit import AuditPage, Table
 
 PAGE_RECORDS = 300
 """Records per page: 1 to 3 ms of the server's time, and less than 1 ms of the reader's."""
@@ -124,8 +124,8 @@ class AuditPass:
             yield PageRequest(Table.JOB_SPEC, fields=tuple(map(str, jids[at : at + SPEC_RECORDS])))
 
     def take_specs(self, question: PageRequest, page: AuditPage) -> None:
-        """Judge jobs by their specifications. Later log entries do not matter: a job whose
-        specification changed since has a new record too, so that the ledger refuses its repair."""
+        """Judge jobs by their specifications. Later log entries do not matter: a
+        finding counts only if the next look has it too."""
         assert self._comparison is not None
         groups = self._comparison.groups
         specs = {int(name): spec for name, spec in page.records}

@@ -16,16 +16,14 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from coordinator.ledger_audit.bind_watch import StuckBinds
+from coordinator.ledger_audit.bind_watch import StuckBinds, Task, lost_binds, named_in
 from coordinator.ledger_audit.figures import AuditFigures
 from coordinator.ledger_audit.findings import Finding
 from coordinator.ledger_audit.look import AuditPass, PageRequest
 from coordinator.ledger_audit.portions import portions
-from coordinator.ledger_audit.repairing import REPAIRS, Task, lost_binds
 from coordinator.ledger_audit.step_meter import StepMeter
-from shared.ledger.entries.repair import AuditPage, Table, named_in
+from shared.ledger.entries.audit import AuditPage, Table
 from shared.ledger.protocol import Ledger
-from shared.ledger.records import unpack_task
 from shared.ledger.retry import insist
 
 SLICE_SECONDS = 0.002
@@ -39,7 +37,8 @@ rests the audit would never catch up: following a task costs it 20 us, writing o
 coordinator 50 to 200."""
 BIND_ENTRIES = 8
 """Bind entries read at once: with 500 tasks each, 2 ms to unpack."""
-
+RECORDS = 256
+"""Records read by name at once."""
 
 T = TypeVar("T")
 
@@ -132,9 +131,6 @@ class AuditReader:
         look = self._look
         return None if look is None else look.log_id
 
-    async def close(self) -> None:
-        await self._ledger.close()
-
     async def look(self) -> list[Finding]:
         """All findings of one pass through the whole ledger. Raises LedgerTrimmed."""
         try:
@@ -210,26 +206,16 @@ class AuditReader:
             if not after:
                 break
         findings: list[Finding] = []
-        for tasks in portions([*stuck], REPAIRS):
-            records = await self._task_records(tasks)
-            task_records = {
-                task: (unpack_task(record, *task), record) for task, record in records.items()
-            }
-            findings += lost_binds({task: stuck[task] for task in tasks}, named, task_records)
+        for tasks in portions([*stuck], RECORDS):
+            names = {f"{jid}.{tix}": (jid, tix) for jid, tix in tasks}
+            read_records = await self.records(Table.TASK, [*names])
+            records = {names[name]: record for name, record in read_records.items()}
+            findings += lost_binds({task: stuck[task] for task in tasks}, named, records)
             await self._give_way()
         return findings
 
-    async def task_records(self, tasks: Sequence[Task]) -> dict[Task, bytes]:
-        """The current records of these tasks; missing ones are left out."""
-        return await self._pace.run(self._task_records(tasks))
-
-    async def _task_records(self, tasks: Sequence[Task]) -> dict[Task, bytes]:
-        task_records: dict[Task, bytes] = {}
+    async def records(self, table: Table, names: Sequence[str]) -> dict[str, bytes]:
+        """The current records of these fields of a table; missing ones are left out."""
         look = await self._new_pass()
-        for some in portions(tasks, REPAIRS):
-            fields = tuple(f"{jid}.{tix}" for jid, tix in some)
-            page = await self._current_page(look, PageRequest(Table.TASK, fields=fields))
-            records = dict(page.records)
-            names = {task: name.encode() for task, name in zip(some, fields, strict=True)}
-            task_records |= {task: records[name] for task, name in names.items() if name in records}
-        return task_records
+        page = await self._current_page(look, PageRequest(table, fields=tuple(names)))
+        return {name.decode(): record for name, record in page.records}

@@ -103,31 +103,36 @@ class NodeSums:
             recorded = np.pad(recorded, ((0, 0), (0, missing)))
         end = HEAD + WIDTH * min(self._first + self._width, self._slots)
         begin = HEAD + WIDTH * self._first
-        for part, kind in _PARTS.items():
+        for part in _PARTS:
             has = recorded[:, begin + part : end : WIDTH]
             should = self._sums[part][some, : has.shape[1]]
             for place in np.flatnonzero((has != should).any(axis=1)).tolist():
-                yield self._finding(kind, some.start + place, has[place], should[place])
+                yield self._finding(part, some.start + place, has[place], should[place])
         if first:
             yield from self._negative(some, recorded)
 
     def _record(self, row: int) -> bytes:
         return self._picture.nodes[row]
 
-    def _finding(self, kind: AuditKind, place: int, has: Ints, should: Ints) -> Finding:
+    def _finding(self, part: int, place: int, has: Ints, should: Ints) -> Finding:
         wrong = np.flatnonzero(has != should).tolist()
         difference = tuple((self._first + s, int(has[s]), int(should[s])) for s in wrong)
         row, complete = int(self._rows[place]), not self._unknown[place]
-        record = self._record(row)
-        return Finding.of_sums(kind, Subject.NODE, (row,), record, difference, repairable=complete)
+        kind, record = _PARTS[part], self._record(row)
+        return Finding.of_sums(
+            kind, Subject.NODE, (row,), record, difference, part=part, recomputable=complete
+        )
 
     def _negative(self, some: slice, recorded: Ints) -> Iterator[Finding]:
         """Findings of negative allocatable amounts, or of negative usage by others."""
         slots = recorded[:, HEAD:].reshape(len(recorded), -1, WIDTH)
         summed = np.isin(np.arange(WIDTH), list(_PARTS))
         wrong = (slots < 0) & ~summed
-        for place in np.flatnonzero(wrong.any(axis=(1, 2))).tolist():
+        for place, part in np.argwhere(wrong.any(axis=1)).tolist():
             row = int(self._rows[some.start + place])
-            below = [(int(s), int(slots[place, s, p]), 0) for s, p in np.argwhere(wrong[place])]
+            below = [
+                (s, int(slots[place, s, part]), 0)
+                for s in np.flatnonzero(wrong[place, :, part]).tolist()
+            ]
             kind, record = AuditKind.NEGATIVE, self._record(row)
-            yield Finding(kind, Subject.NODE, (row,), record, tuple(below))
+            yield Finding(kind, Subject.NODE, (row,), record, tuple(below), part)

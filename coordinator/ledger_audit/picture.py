@@ -1,6 +1,6 @@
 """The ledger at one position of its log, put together from pages that were read one after another.
 
-Each page was read at a known position (:class:`shared.ledger.entries.repair.AuditPage`); what the
+Each page was read at a known position (:class:`shared.ledger.entries.audit.AuditPage`); what the
 log says after it is applied to what was read before. So at the end everything stands at the
 position of the last page, though the ledger never stood still: this is what lets the audit compare
 the totals of a queue that is charged a hundred times a second.
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from coordinator.ledger_audit.parted_dict import PartedDict
 from coordinator.ledger_audit.task_columns import SHORT, TaskColumns
 from shared.ledger import records, replies
+from shared.ledger.entries.audit import Table
 from shared.ledger.entries.intake_batch import (
     DropJob,
     DropQueue,
@@ -34,7 +35,6 @@ from shared.ledger.entries.log import (
     LogEntry,
     StatusEntry,
 )
-from shared.ledger.entries.repair import Table
 from shared.ledger.entries.stored import ThingAsk
 from shared.ledger.errors import LedgerAltered
 from shared.messages.messages import ALLOCATE, Rows, StatusItem, TaskState, promises_of
@@ -125,8 +125,8 @@ class Picture:
                     self._take_thing(*records.row_and_name(name), record)
             case Table.DOMAIN:
                 self.domains.update((name.decode(), record) for name, record in read)
-            case Table.JOB_SPEC:
-                pass  # read for single jobs, by who compares
+            case Table.JOB_SPEC | Table.NODE_SPEC | Table.META:
+                pass  # read by name, where they are needed
 
     def _take_devices(self, read: Sequence[tuple[bytes, bytes]]) -> None:
         for name, record in read:

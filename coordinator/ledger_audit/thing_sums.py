@@ -32,12 +32,15 @@ class ThingSums:
         self._requests = RequestColumns(picture.classes)
         self._sums: defaultdict[Thing, dict[int, int]] = defaultdict(dict)
         """Thing -> index in its record -> amount."""
+        self._unknown: set[int] = set()
+        """Nodes with a task or a nomination whose class has no record."""
 
     def add(self, lines: Ints) -> None:
         """Add tasks, by the numbers of their lines."""
         columns = self._picture.tasks
         lines = columns.holding(lines)
         places = self._requests.places(columns.column("cid")[lines])
+        self._unknown.update(columns.column("row")[lines[places < 0]].tolist())
         some = lines[(places >= 0) & self._requests.names_things[places]]
         for row, cid, now in zip(
             columns.column("row")[some].tolist(),
@@ -52,6 +55,8 @@ class ThingSums:
     def add_nominations(self) -> None:
         for runs in self._picture.nominations.values():
             for cid, rows, devices in runs:
+                if cid not in self._picture.classes:
+                    self._unknown.update(rows)
                 for row in rows:
                     self._take(row, (*self._of_class(cid), *devices), NOMINATED)
 
@@ -104,6 +109,8 @@ class ThingSums:
     def _finding(self, thing: Thing, wrong: tuple[tuple[int, int, int], ...]) -> Finding:
         row, name = thing
         record = self._picture.nodes.get(row)
-        exists, record = record is not None, record or b""
+        complete, record = record is not None and row not in self._unknown, record or b""
         kind, subject = AuditKind.THING, Subject.NODE
-        return Finding.of_sums(kind, subject, (row,), record, wrong, key=name, repairable=exists)
+        return Finding.of_sums(
+            kind, subject, (row,), record, wrong, key=name, recomputable=complete
+        )

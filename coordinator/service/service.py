@@ -50,6 +50,7 @@ from coordinator.dispatch.worker_client import Shards, worker_config
 from coordinator.intake.documents.document import Document
 from coordinator.intake.pending_limit import PendingBound
 from coordinator.intake.writer import IntakeWriter
+from coordinator.ledger_audit.recount import recount
 from coordinator.ledger_refusals import StoreRefused
 from coordinator.objects.store import Objects
 from coordinator.service.audit import ledger_audit
@@ -133,6 +134,7 @@ class Service:
             self.core,
             lease=settings.coordinator_lease_seconds,
             holder=address_of(settings.listen_host, settings.listen_port),
+            recount=partial(recount, ledger),
         )
         self.workers = Workers(
             partial(worker_config, settings),
@@ -323,7 +325,6 @@ class Service:
             self._ledger,
             core=self.core,
             recorder=recorder,
-            executor=executor,
             every=self._settings.ledger_audit_seconds,
         )
         group.create_task(audit.run_forever())

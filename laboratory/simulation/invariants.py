@@ -69,7 +69,7 @@ def final_violations(simulation: Simulation) -> list[Broken]:
 def _audited(simulation: Simulation) -> Iterator[Broken]:
     """Findings of the ledger audits of all leaders."""
     for finding in simulation.audited:
-        yield Broken("ledger audit", f"{finding.subject} {finding.name}: {finding.describe()}")
+        yield Broken("ledger audit", str(finding))
 
 
 def _refused(simulation: Simulation) -> Iterator[Broken]:

@@ -13,6 +13,7 @@ from coordinator.core.policy_record import policy_op
 from coordinator.dispatch.instructions import Instruction
 from coordinator.intake.documents.document import Key
 from coordinator.intake.intake import Intake
+from coordinator.ledger_audit.recount import recount
 from coordinator.service.bind_loop import CONSUMER
 from coordinator.service.leadership.lease import Leadership
 from coordinator.service.leadership.lease_keeper import LeaseKeeper
@@ -116,6 +117,7 @@ class CoordinatorIncarnation:
             core,
             lease=LEASE_SECONDS,
             holder=holder,
+            recount=partial(recount, world.ledger),
             clock=self._loop.time,
         )
 
@@ -166,7 +168,7 @@ class CoordinatorIncarnation:
     ) -> None:
         core, process, ledger = self.core, self.process, self._ledger
         core.validate()
-        self.edges = edges = ServiceEdges(
+        self.edges = ServiceEdges(
             loop=self._loop,
             ledger=self._remote,
             cluster=RemoteCluster(process, self._world.cluster),
@@ -187,7 +189,7 @@ class CoordinatorIncarnation:
         )
         policy = self._recorded_policy(core.order.session.policy)
         self.edges.store([policy_op(policy)], lambda: None)
-        self.audit = SimulatedAudit(ledger, edges, now=self._loop.time)
+        self.audit = SimulatedAudit(ledger, now=self._loop.time)
         self.edges.admit([], self._open)
 
     def _recorded_policy(self, policy: Policy) -> Policy:

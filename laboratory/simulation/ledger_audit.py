@@ -1,8 +1,8 @@
 """The ledger audit in a seeded run: the service's reader, paced by virtual time.
 
 It reads the ledger directly and draws nothing from the seed, so that a run is the same with and
-without it. Confirmed findings are repaired as in the service, and fail the run all the same: no
-script may cause them.
+without it. Confirmed findings mark the ledger as in the service, so that the next leader recounts,
+and fail the run: no script may cause them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from typing import Any, TypeVar
 
 from coordinator.ledger_audit.bind_watch import StuckBinds
 from coordinator.ledger_audit.figures import AuditFigures
-from coordinator.ledger_audit.findings import Finding, Subject, confirmed
+from coordinator.ledger_audit.findings import Finding, confirmed
 from coordinator.ledger_audit.look import AuditPass
 from coordinator.ledger_audit.looker import AuditReader
-from coordinator.ledger_audit.repairing import request_of
-from laboratory.simulation.service_edges import ServiceEdges
 from shared.ledger.memory.ledger import MemoryLedger
 from shared.ledger.memory.synchronous import at_once
 
@@ -53,13 +51,10 @@ class VirtualPace:
 
 
 class SimulatedAudit:
-    def __init__(
-        self, ledger: MemoryLedger, edges: ServiceEdges, *, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, ledger: MemoryLedger, *, now: Callable[[], float]) -> None:
         self.found: list[Finding] = []
         """Confirmed findings."""
         self._ledger = ledger
-        self._edges = edges
         self._reader = AuditReader(
             ledger,
             figures=AuditFigures(),
@@ -78,9 +73,8 @@ class SimulatedAudit:
                 continue
             findings = await self._reader.look()
             if counted := confirmed(before, findings):
-                self.found += counted
-                tasks = [(f.name[0], f.name[1]) for f in counted if f.subject is Subject.TASK]
-                records = await self._reader.task_records(tasks)
-                self._edges.repair(request_of(counted, records))
+                seen = {finding.identity for finding in self.found}
+                self.found += [finding for finding in counted if finding.identity not in seen]
+                at_once(self._ledger.request_recount(str(counted[0])))
             clean_at = "" if findings or self._reader.binding else since
             before = findings

@@ -12,7 +12,6 @@ from laboratory.simulation.virtual_time import Place
 from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.entries.log import LogEntry
-from shared.ledger.entries.repair import RepairBatch, RepairReply
 from shared.ledger.entries.snapshot import Nomination, Snapshot
 from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.ledger.errors import LedgerError, LedgerUnavailable
@@ -75,9 +74,6 @@ class RemoteLedger:
     async def record(self, batch: StatusBatch) -> StatusReply:
         return await self._ask("record", lambda: self._ledger.record(batch))
 
-    async def repair(self, batch: RepairBatch) -> RepairReply:
-        return await self._ask("repair", lambda: self._ledger.repair(batch))
-
     async def read_tasks(
         self, jids: list[int]
     ) -> dict[int, tuple[JobRecord, dict[int, TaskRecord]]]:
@@ -107,8 +103,8 @@ class RemoteLedger:
     async def schema(self) -> SchemaState:
         return await self._ask("schema", self._ledger.schema)
 
-    async def take_up(self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]) -> None:
-        await self._ask("take up", lambda: self._ledger.take_up(leader, on_progress))
+    async def take_up(self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]) -> str:
+        return await self._ask("take up", lambda: self._ledger.take_up(leader, on_progress))
 
     async def read_log(
         self,

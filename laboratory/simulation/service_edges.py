@@ -43,7 +43,6 @@ from laboratory.simulation.worker import SHARD_LEASE_SECONDS
 from laboratory.simulation.workers import SimulatedShards
 from shared.errors import Refusal
 from shared.ledger.entries.intake_batch import IntakeOp
-from shared.ledger.entries.repair import RepairRequest
 from shared.ledger.errors import Deposed, LedgerBehind
 from shared.ledger.keys import log_position
 from shared.messages.messages import HOLDING, Epoch, StatusItem
@@ -338,10 +337,6 @@ class ServiceEdges:
 
     async def stored(self, ops: list[IntakeOp]) -> None:
         await self._writer.store(ops)
-
-    def repair(self, request: RepairRequest) -> None:
-        """Have the ledger recompute these records."""
-        self._ask(partial(self._recorder.repair, request), lambda: None)
 
     def _ask(self, question: Callable[[], Coroutine[Any, Any, object]], done: Event) -> None:
         async def asking() -> None:

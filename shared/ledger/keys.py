@@ -3,7 +3,8 @@
 =============  =======  ==================================================================
 key            type     content
 =============  =======  ==================================================================
-``meta``       hash     cluster id, schema, blessed run id, script hash, implied capacities
+``meta``       hash     cluster id, schema, blessed run id, script hash, implied capacities, why
+                        totals must be recounted
 ``epoch``      hash     writer -> ``counter:nonce``; ``<w>/lease`` -> ``end length``, microsecs of
                         the server's clock (end 0: given back); ``<w>/holder`` -> who it is
 ``win:<w>``    hash     writer's window: sequence -> first answer, ``top`` = highest sequence

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shared.codec.packed import replace
+from shared.ledger.entries.stored import Write
 from shared.ledger.schema import TakeUpProgress
 
 SLICE = 500
@@ -35,15 +36,6 @@ class RecordReader(Protocol):
         ...
 
     async def values(self, key: str, names: Sequence[bytes]) -> list[bytes | None]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """One field of a hash; ``value`` None deletes it."""
-
-    key: str
-    name: bytes
-    value: bytes | None
 
 
 Convert = Callable[[bytes, bytes], list[Write]]

@@ -11,18 +11,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from shared.ledger.entries.audit import AuditPage, Table
 from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply
 from shared.ledger.entries.log import LogEntry
-from shared.ledger.entries.repair import AuditPage, RepairBatch, RepairReply, Table
 from shared.ledger.entries.snapshot import Nomination, Snapshot
-from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
+from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord, Write
 from shared.ledger.residents import Residents
 from shared.ledger.schema import SchemaState, TakeUpProgress
 from shared.messages.messages import CommitBatch, CommitReply, Epoch, Rows, StatusBatch, StatusReply
 
 COORDINATOR = "coordinator"
 """The writer name of the coordinator; shards are written as their number."""
+
+RECOUNT = "recount"
+"""Field of the meta record: why the next leader recounts the totals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +89,24 @@ class Ledger(Protocol):
         """The version of the records, and the progress of a migration under way."""
         ...
 
-    async def take_up(self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]) -> None:
+    async def take_up(self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]) -> str:
         """Migrate the records to this version's schema; no effect where they have it. Call it after
         every writer was claimed and before anything is read; after an error or a kill, call it
-        again. ``on_progress`` is called after every slice. Errors: Deposed where ``leader`` does
-        not lead any more, LedgerIdentity where the records cannot be migrated."""
+        again. ``on_progress`` is called after every slice. Returns why a recount was requested, ""
+        where none was. Errors: Deposed where ``leader`` does not lead any more, LedgerIdentity
+        where the records cannot be migrated."""
+        ...
+
+    async def request_recount(self, reason: str) -> None:
+        """Mark the ledger: its next leader recounts the totals before it leads."""
+        ...
+
+    async def rewrite(
+        self, leader: Epoch, writes: Sequence[Write], binds: Sequence[BindEntry] = ()
+    ) -> None:
+        """Write fields of hashes, and add bind entries, in one script call. For a new leader only:
+        from the first call on no batch of any writer is accepted until it blesses the run. Errors:
+        Deposed where ``leader`` does not lead any more."""
         ...
 
     async def run_id(self) -> str:
@@ -102,11 +118,6 @@ class Ledger(Protocol):
     async def record(self, batch: StatusBatch) -> StatusReply: ...
 
     async def store(self, batch: IntakeBatch) -> IntakeReply: ...
-
-    async def repair(self, batch: RepairBatch) -> RepairReply:
-        """Recompute records from the task records, and write those that differ. Reads all task
-        records: 0.2 s of the server's time at 140,000 of them."""
-        ...
 
     async def audit_page(
         self,

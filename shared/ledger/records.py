@@ -286,23 +286,18 @@ def unpack_job(record: bytes, record_name: str = "job") -> JobRecord:
     )
 
 
-def pack_queue(
-    parent: int,
-    used: Sequence[int],
-    capability: Sequence[int],
-    guarantee: Sequence[int] = (),
-    leaving: Sequence[int] = (),
-) -> bytes:
-    """All by slot; ``used`` and ``capability`` of equal length; capability -1 is unlimited."""
-    nothing = [0] * len(used)
+def pack_queue(queue: QueueRecord) -> bytes:
+    """Only as many slots as have an amount or a limit."""
+    amounts = (*queue.used, *queue.capability, *queue.guarantee, *queue.leaving)
+    slots = max(amounts, default=-1) + 1
     limbs: list[int] = []
-    columns = zip(used, capability, guarantee or nothing, leaving or nothing, strict=True)
-    for amount, limit, guaranteed, leaving_amount in columns:
-        limbs += divmod(amount, LIMB)
+    for slot in range(slots):
+        limit = queue.capability.get(slot, UNLIMITED)
+        limbs += divmod(queue.used.get(slot, 0), LIMB)
         limbs += (UNLIMITED, 0) if limit == UNLIMITED else divmod(limit, LIMB)
-        limbs += divmod(guaranteed, LIMB)
-        limbs += divmod(leaving_amount, LIMB)
-    return sealed(_doubles(2 + len(limbs)).pack(parent, len(used), *limbs))
+        limbs += divmod(queue.guarantee.get(slot, 0), LIMB)
+        limbs += divmod(queue.leaving.get(slot, 0), LIMB)
+    return sealed(_doubles(2 + len(limbs)).pack(queue.parent, slots, *limbs))
 
 
 def unpack_queue(record: bytes, record_name: str = "queue") -> QueueRecord:

@@ -11,12 +11,11 @@ from typing import TypeVar
 import structlog
 
 from shared.ledger.entries.intake_batch import IntakeReply
-from shared.ledger.entries.repair import RepairReply
 from shared.ledger.errors import Deposed, LedgerUnavailable
 from shared.messages.messages import CommitReply, StatusReply, Verdict
 
 _T = TypeVar("_T")
-R = TypeVar("R", CommitReply, StatusReply, IntakeReply, RepairReply)
+R = TypeVar("R", CommitReply, StatusReply, IntakeReply)
 
 
 async def insist(call: Callable[[], Awaitable[_T]], *, call_name: str) -> _T:

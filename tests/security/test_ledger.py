@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from shared.codec.packed import replace
 from shared.ledger import codec, records, replies
 from shared.ledger.entries.intake_batch import Move, PutObject, PutPartition
-from shared.ledger.entries.stored import JobRecord, TaskRecord
+from shared.ledger.entries.stored import JobRecord, QueueRecord, TaskRecord
 from shared.ledger.errors import LedgerAltered
 from shared.ledger.keys import key, script_keys
 from shared.ledger.redis.calls import call_seal, script
@@ -36,7 +36,10 @@ RECORDS: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
         records.pack_job(JobRecord(3, 2, False, [Group(-1, 2, 1), Group(0, 1, 1)], 9)),
         records.unpack_job,
     ),
-    "queue": (records.pack_queue(-1, [2**60, 3], [-1, 2**55]), records.unpack_queue),
+    "queue": (
+        records.pack_queue(QueueRecord(-1, {0: 2**60, 1: 3}, {1: 2**55})),
+        records.unpack_queue,
+    ),
     "class": (records.pack_class([(0, 100, 0), (2, 1, 110)], b"spec"), records.unpack_class),
     "counter": (records.pack_count(3), records.unpack_count),
     "nominations": (

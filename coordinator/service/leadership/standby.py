@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,7 @@ import structlog
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.intake.intake import Intake
+from coordinator.ledger_audit.findings import Finding
 from coordinator.service.leadership.follower import Following
 from coordinator.service.leadership.lease import KeepsLease, Leadership
 from shared.ledger.entries.changes import ChangedKeys
@@ -75,7 +76,7 @@ class FollowsLedger(KeepsLease, Protocol):
 
     async def take_up(
         self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]
-    ) -> None: ...
+    ) -> str: ...
 
     async def log_tail(self) -> str: ...
 
@@ -112,15 +113,19 @@ class Standby:
         *,
         lease: float,
         holder: str,
+        recount: Callable[[Epoch], Awaitable[list[Finding]]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``lease``: seconds of leading without renewing. ``holder``: our name for people."""
+        """``lease``: seconds of leading without renewing. ``holder``: our name for people.
+        ``recount`` puts totals right, see :func:`coordinator.ledger_audit.recount.recount`."""
         self.leader = ""
         """The present leader; "" where it is unknown or we are."""
         self._ledger = ledger
+        self._core = core
         self._following = Following(intake, core)
         self._lease = lease
         self._holder = holder
+        self._recount = recount
         self._clock = clock
         self._log_id: str | None = None
 
@@ -171,10 +176,17 @@ class Standby:
         return state.current
 
     async def take_up(self, leader: Epoch) -> None:
-        """Migrate the ledger to our version, once nobody else may write to it."""
-        await insist(
+        """Migrate the ledger to our version, once nobody else may write to it, and recount its
+        totals where the leader before found them wrong."""
+        damage = await insist(
             lambda: self._ledger.take_up(leader, _taken_up), call_name="take up the ledger"
         )
+        if damage:
+            log.warning("Recounting the ledger's totals", because=damage)
+            figures = self._core.tally.ledger_audit
+            for finding in await self._recount(leader):
+                figures.recounted[finding.kind.value] += 1
+                log.warning("Put a record of the ledger right", finding=str(finding))
 
     async def catch_up(self) -> None:
         """Read everything up to the end of the log. Nobody else may write to it any more."""

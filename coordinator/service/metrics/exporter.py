@@ -318,7 +318,7 @@ class CoordinatorMetrics(Collector):
         figures = self._core.tally.ledger_audit
         for kind in AuditKind:
             page.put("ledger_audit_findings_total", figures.found[kind], kind.value)
-            page.put("ledger_audit_repairs_total", figures.repaired[kind], kind.value)
+            page.put("ledger_audit_recounted_total", figures.recounted[kind], kind.value)
         page.put("ledger_audit_looks_total", figures.looks)
         page.put("ledger_audit_look_seconds", figures.look_seconds)
         page.put("ledger_audit_tasks", figures.tasks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from coordinator.api.http.health import HealthCheck
@@ -26,7 +25,7 @@ def leader_checks(
         return "" if sure() else "its lease ran out, and the ledger does not renew it"
 
     def audited() -> str:
-        return core.tally.ledger_audit.message(time.time())
+        return core.tally.ledger_audit.message()
 
     def plugins() -> str:
         if not (core.order.session.guarded or probes.plugin_errors.counts):

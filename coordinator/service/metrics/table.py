@@ -350,7 +350,11 @@ SECTIONS: dict[str, tuple[Metric, ...]] = {
             "task-without-job, nomination-without-job, bind-lost, negative",
             "kind",
         ),
-        _counter("ledger_audit_repairs_total", "Those of them that were repaired", "kind"),
+        _counter(
+            "ledger_audit_recounted_total",
+            "Contradictions that were put right when this leader took over",
+            "kind",
+        ),
         _counter("ledger_audit_looks_total", "Looks through all records of the ledger"),
         _gauge("ledger_audit_look_seconds", "How long the last look took"),
         _gauge("ledger_audit_tasks", "Task records of the last look"),

@@ -1,4 +1,4 @@
-"""Records of tasks, jobs and queues, and the entries of the bind stream.
+"""Records of tasks, jobs and queues, single fields, and the entries of the bind stream.
 
 Import these from :mod:`shared.ledger.protocol`.
 """
@@ -49,6 +49,15 @@ class BindEntry:
     evicts: list[Evicted] = field(default_factory=list)
     devices: dict[tuple[int, int], Things] = field(default_factory=dict)
     """(jid, tix) -> what it takes of devices of its node, of bound tasks that take any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One field of a hash that a new leader writes before it leads; ``value`` None deletes it."""
+
+    key: str
+    name: bytes
+    value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ COMMANDS = {
     "hsetnx": "the identity of a new ledger",
     "hdel": "scripts: records that are forgotten",
     "hlen": "how many records there are",
-    "hkeys": "scripts: whether a queue that goes has others below it; all tasks, for a repair; "
-    "claims to be told",
+    "hkeys": "scripts: whether a queue that goes has others below it; claims to be told",
     "xadd": "scripts: the log and the binds",
     "xread": "the log",
     "xrange": "whether the log has an entry",

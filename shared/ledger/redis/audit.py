@@ -1,25 +1,20 @@
-"""The ledger audit's reading and repairing on a Redis-protocol server."""
+"""The ledger audit's reading on a Redis-protocol server."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from shared.codec.checked import Malformed, each, integer, row
 from shared.ledger import replies
-from shared.ledger.codec import pack
-from shared.ledger.entries.repair import AuditPage, RepairReply, RepairRequest, RepairResult, Table
+from shared.ledger.entries.audit import AuditPage, Table
 from shared.ledger.entries.stored import BindEntry
-from shared.ledger.errors import LedgerAltered, LedgerTrimmed
+from shared.ledger.errors import LedgerTrimmed
 from shared.ledger.keys import ORDER, log_position
-from shared.messages.messages import Rows, Verdict
 
 LOG_ENTRIES = 128
 LOG_BYTES = 512 * 1024
 """Size of the log part of one page: so many entries, or so many bytes plus the rest of the entry.
 1 ms of the server's time, and enough that a reader every 50 ms follows 2,500 small entries a
 second. Where there is more, no page is returned: ask again."""
-
-_ANSWER = "an answer of the ledger's server"
 
 
 def table_number(table: Table) -> int:
@@ -53,40 +48,3 @@ def read_open(answer: Any) -> tuple[list[BindEntry], str]:
 
 def _fields(flat: list[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
-
-
-def pack_repair(request: RepairRequest) -> bytes:
-    return pack(
-        [
-            request.nodes,
-            request.queues,
-            request.jobs,
-            request.nominations,
-            request.domains,
-            request.tasks,
-        ]
-    )
-
-
-def read_reply(head: list[Any], body: bytes, *, replayed: bool) -> RepairReply:
-    """Decode the answer of ``repair.lua``. Errors: LedgerAltered."""
-    if verdict := replies.refusal(head):
-        return refused(verdict)
-    try:
-        _, lists, rows = head
-        results = row(each(lists, "results", _results), "results", 6)
-    except (Malformed, ValueError) as error:
-        raise LedgerAltered(_ANSWER, str(error)) from error
-    fresh = replies.unpack_rows(rows, body)
-    return RepairReply(Verdict.COMMITTED, results, fresh, replayed)
-
-
-def refused(verdict: Verdict) -> RepairReply:
-    return RepairReply(verdict, [], Rows([], []))
-
-
-def _results(values: object, at: str) -> list[RepairResult]:
-    # An empty list of Lua is an empty map to others.
-    if not values:
-        return []
-    return each(values, at, lambda value, place: RepairResult(integer(value, place)))

@@ -49,8 +49,7 @@ PARTS = {
     "bless": (*_OWNING, "bless"),
     "take_up": (*_OWNING, "take_up"),
     "page": ("prelude", "page"),
-    "open": ("prelude", "binds", "open"),
-    "repair": (*_JUDGING, "binds", "repair"),
+    "open": ("prelude", "open"),
 }
 """Script -> the files it is composed of."""
 

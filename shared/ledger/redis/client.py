@@ -11,10 +11,10 @@ import numpy as np
 from redis.exceptions import ResponseError
 
 from shared.ledger import codec, records, replies
+from shared.ledger.entries.audit import AuditPage, Table
 from shared.ledger.entries.changes import ChangedKeys
 from shared.ledger.entries.intake_batch import IntakeBatch, IntakeReply, PutPartition
 from shared.ledger.entries.log import LogEntry
-from shared.ledger.entries.repair import AuditPage, RepairBatch, RepairReply, Table
 from shared.ledger.entries.snapshot import Nomination, Snapshot
 from shared.ledger.entries.stored import BindEntry, JobRecord, TaskRecord
 from shared.ledger.errors import LedgerTrimmed
@@ -106,14 +106,10 @@ class RedisLedger(Ownership):
             return IntakeReply(verdict, Rows([], []))
         return IntakeReply(Verdict.COMMITTED, replies.unpack_rows(head[-1], body), replayed)
 
-    async def repair(self, batch: RepairBatch) -> RepairReply:
-        head, body, replayed = await self._send("repair", batch, audit.pack_repair(batch.request))
-        return audit.read_reply(head, body, replayed=replayed)
-
     async def _send(
         self,
         name: str,
-        batch: CommitBatch | StatusBatch | IntakeBatch | RepairBatch,
+        batch: CommitBatch | StatusBatch | IntakeBatch,
         *args: bytes | str,
     ) -> tuple[list[Any], bytes, bool]:
         """(unpacked answer, packed records, given before) of one batch."""

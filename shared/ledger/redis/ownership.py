@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from redis.exceptions import ResponseError
 
+from shared.ledger.entries.stored import BindEntry, Write
 from shared.ledger.errors import Deposed, LeaseHeld, LedgerBehind, LedgerIdentity
 from shared.ledger.keys import BINDERS, key, log_position
-from shared.ledger.migration import STEPS, take_up
-from shared.ledger.protocol import COORDINATOR, Leader
+from shared.ledger.migration import STEPS, Stage, take_up
+from shared.ledger.protocol import COORDINATOR, RECOUNT, Leader
 from shared.ledger.redis.access import Access
 from shared.ledger.redis.calls import Calls, script, translated
 from shared.ledger.redis.integrity import check_records
@@ -150,10 +151,23 @@ class Ownership(Calls):
         async with translated():
             return await schema_of(self._writer)
 
-    async def take_up(self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]) -> None:
+    async def take_up(self, leader: Epoch, on_progress: Callable[[TakeUpProgress], None]) -> str:
         taking = TakingUp(self._run, self._writer, leader=leader)
         async with translated():
             await take_up(taking, STEPS, on_progress, target=SCHEMA)
+            return str(await self._writer.hget(key("meta"), RECOUNT) or b"", "utf-8")
+
+    async def request_recount(self, reason: str) -> None:
+        async with translated():
+            await self._writer.hset(key("meta"), RECOUNT, reason)
+
+    async def rewrite(
+        self, leader: Epoch, writes: Sequence[Write], binds: Sequence[BindEntry] = ()
+    ) -> None:
+        stage: Stage = SCHEMA, None
+        await TakingUp(self._run, self._writer, leader=leader).write_slice(
+            stage, stage, writes, binds
+        )
 
     # --- epochs and their leases --------------------------------------------------------------
 

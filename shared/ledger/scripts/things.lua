@@ -159,42 +159,11 @@ do
     for d = 1, rec[2] do rec[HEAD + 1 + WIDTH * (d - 1) + part] = amounts[d] or 0 end
   end
 
-  -- Nothing is held any more of all recorded things of these rows (row -> true), nor is anything
-  -- below 0: before all is added up anew.
-  function named.clear(rows)
-    for _, field in ipairs(call('HKEYS', THING)) do
-      local row, name = string.match(field, '^(%d+)/(.+)$')
-      if rows[tonumber(row)] then
-        local rec = thing_of(tonumber(row), name)
-        for b = HEAD + 1, HEAD + WIDTH * rec[2], WIDTH do
-          if rec[b] < 0 then rec[b] = 0 end
-          if rec[b + OBSERVED] < 0 then rec[b + OBSERVED] = 0 end
-          rec[b + USED], rec[b + RELEASING], rec[b + NOMINATED] = 0, 0, 0
-        end
-      end
-    end
-  end
-
   local function is_idle(rec)
     for i = HEAD + 1, HEAD + WIDTH * rec[2] do
       if rec[i] ~= 0 then return false end
     end
     return true
-  end
-
-  -- Whether it is another than it was. What is idle and has no record is as it was.
-  local function has_moved(field)
-    local rec = thing[field]
-    return (before[field] or not is_idle(rec)) and sub(pack_body(rec), 8 * HEAD + 1) ~= before[field]
-  end
-
-  -- Rows of things that are others than they were (row -> true).
-  function named.moved_rows()
-    local rows = {}
-    for i = 1, count do
-      if has_moved(fields[i]) then rows[row_of[i]] = true end
-    end
-    return rows
   end
 
   -- What moved, for the log: row, name, record, and so on; nil where nothing did. `version_of` gives

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from coordinator.ledger_audit.findings import AuditKind
 from shared.codec.packed import replace
 from shared.ledger import records
+from shared.ledger.entries.audit import Table
 from shared.ledger.entries.intake_batch import PutJob
-from shared.ledger.entries.repair import Table
 from shared.ledger.protocol import Ledger
 from shared.ledger.records import ALLOCATABLE, NOMINATED, OBSERVED, RELEASING, USED, WIDTH
 from shared.messages.messages import NOMINATE, DomainOp, EvictRun, Group, StatusItem, TaskState
-from shared.model.model import Job, Role
+from shared.model.model import Job, Node, Role
+from shared.records.specs import encode_node
 from shared.records.specs_jobs import encode_job
 from tests.coordinator.ledger_audit.looking import record, write
 from tests.shared.ledger.support import (
@@ -26,6 +27,7 @@ from tests.shared.ledger.support import (
     LEAF,
     MEMORY,
     NOTHING,
+    PODS,
     ROOT,
     SHARED,
     SMALL,
@@ -69,6 +71,8 @@ async def settle(desk: Desk) -> None:
     await desk.commit(statement(OTHER_JOB, run([2], [3], cid=SHARED)))
     await desk.record(StatusItem(TaskState.RUNNING, OTHER_JOB, [2], [3]))
     await share_devices(desk)
+    for row in range(4):
+        await specify(desk.ledger, row)
     await acknowledge(desk)
 
 
@@ -105,13 +109,19 @@ async def acknowledge(desk: Desk) -> None:
 class Damage:
     kind: AuditKind
     plant: Callable[[Desk], Awaitable[None]]
-    repaired: bool = True
 
 
 async def node_off(ledger: Ledger, row: int, part: int, delta: int, *, slot: int = CPU) -> None:
     version, spec, flat = records.unpack_node(await record(ledger, Table.NODE, str(row)))
     flat[slot * WIDTH + part] += delta
     await write(ledger, Table.NODE, str(row), records.pack_node(version, spec, flat))
+
+
+async def specify(ledger: Ledger, row: int) -> None:
+    """Store a specification that can be read, as intake writes them."""
+    allocatable = ((CPU, 8000), (MEMORY, 2**34), (PODS, 10))
+    spec = encode_node(Node(row, f"n{row}", allocatable))
+    await write(ledger, Table.NODE_SPEC, str(row), spec)
 
 
 async def thing_off(ledger: Ledger, row: int, name: str, part: int, delta: int) -> None:
@@ -129,16 +139,9 @@ async def stray_thing(ledger: Ledger, row: int, name: str) -> None:
 
 async def queue_off(ledger: Ledger, qid: int, part: str, delta: int) -> None:
     queue = records.unpack_queue(await record(ledger, Table.QUEUE, str(qid)))
-    slots = range(max([*queue.used, MEMORY]) + 1)
-    lists = {
-        "used": [queue.used.get(s, 0) for s in slots],
-        "capability": [queue.capability.get(s, -1) for s in slots],
-        "guarantee": [queue.guarantee.get(s, 0) for s in slots],
-        "leaving": [queue.leaving.get(s, 0) for s in slots],
-    }
-    lists[part][CPU] += delta
-    packed = records.pack_queue(queue.parent, *lists.values())
-    await write(ledger, Table.QUEUE, str(qid), packed)
+    amounts = {"used": queue.used, "leaving": queue.leaving}[part]
+    amounts[CPU] = amounts.get(CPU, 0) + delta
+    await write(ledger, Table.QUEUE, str(qid), records.pack_queue(queue))
 
 
 async def held_off(ledger: Ledger, jid: int, group: int, held: int) -> None:

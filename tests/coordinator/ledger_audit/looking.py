@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.ledger_audit.findings import Finding
 from coordinator.ledger_audit.look import AuditPass, PageRequest
-from shared.ledger.entries.repair import AuditPage, Table
+from shared.ledger.entries.audit import AuditPage, Table
 from shared.ledger.keys import key
 from shared.ledger.protocol import Ledger
 from shared.ledger.redis.client import RedisLedger

@@ -17,9 +17,9 @@ from coordinator.ledger_audit.loop_thread import LoopThread
 from coordinator.ledger_audit.picture import STEP_TASKS, Picture
 from coordinator.ledger_audit.step_meter import StepMeter
 from shared.ledger import replies
+from shared.ledger.entries.audit import Table
 from shared.ledger.entries.intake_batch import PutJob, PutNode
 from shared.ledger.entries.log import CommitEntry, EpochEntry, IntakeEntry, StatusEntry
-from shared.ledger.entries.repair import Table
 from shared.ledger.keys import key
 from shared.ledger.redis import audit
 from shared.ledger.redis.client import RedisLedger
@@ -247,8 +247,9 @@ def burn(seconds: float) -> None:
 
 async def test_a_look_ends_though_the_loop_gives_nobody_a_turn(desk: Desk) -> None:
     ledger, figures = server_of(desk), AuditFigures()
-    looker = AuditReader(ledger.for_another_loop(), figures=figures)
-    async with LoopThread("looks", closing=looker.close) as thread:
+    own = ledger.for_another_loop()
+    looker = AuditReader(own, figures=figures)
+    async with LoopThread("looks", closing=own.close) as thread:
         looking = asyncio.create_task(thread.run(looker.look()))
         await asyncio.sleep(0)
         deadline = time.monotonic() + 60.0

@@ -11,16 +11,17 @@ import pytest
 
 from coordinator.ledger_audit import loop
 from coordinator.ledger_audit.figures import AuditFigures
-from coordinator.ledger_audit.findings import AuditKind, confirmed
+from coordinator.ledger_audit.findings import AuditKind, Finding, confirmed
 from coordinator.ledger_audit.look import AuditPass
 from coordinator.ledger_audit.looker import AuditReader
 from coordinator.ledger_audit.loop import LedgerAudit
-from shared.ledger.entries.repair import RepairReply, RepairRequest, Table
-from shared.ledger.errors import LedgerAltered, LedgerFault
+from shared.ledger.entries.audit import Table
+from shared.ledger.errors import LedgerAltered
 from shared.ledger.memory.ledger import MemoryLedger
-from tests.coordinator.ledger_audit.damage import DAMAGES, OTHER_JOB, settle
-from tests.coordinator.ledger_audit.test_repair import repair
-from tests.shared.ledger.support import Desk, cluster, run, statement
+from shared.ledger.records import USED
+from tests.coordinator.ledger_audit.damage import DAMAGES, GANG, OTHER_JOB, node_off, settle
+from tests.coordinator.ledger_audit.looking import write
+from tests.shared.ledger.support import COORDINATOR, Desk, cluster, run, statement
 
 
 @pytest.fixture(autouse=True)
@@ -38,27 +39,16 @@ async def damaged(name: str) -> Desk:
 
 def audit(
     desk: Desk,
-    repairs: list[RepairRequest],
-    fault: str = "",
     *,
     every: float = 0.0,
     recorded: Callable[[], int] = lambda: 0,
     processor_time: Callable[[], float] = time.process_time,
 ) -> LedgerAudit:
-    async def repaired(request: RepairRequest) -> RepairReply:
-        repairs.append(request)
-        if fault:
-            raise LedgerFault(fault)
-        return await repair(desk, request)
-
-    async def store_again(rows: object) -> None:
-        assert rows
-
     figures = AuditFigures()
     return LedgerAudit(
         AuditReader(desk.ledger, figures=figures),
-        repair=repaired,
-        store_again=store_again,
+        closing=desk.ledger.close,
+        request_recount=desk.ledger.request_recount,
         report=lambda finding, outcome: f"{finding.describe()}: {outcome}",
         figures=figures,
         every=every,
@@ -67,59 +57,70 @@ def audit(
     )
 
 
-async def test_what_two_looks_have_is_repaired_once() -> None:
-    desk, repairs = await damaged("a-node-with-too-much-used"), list[RepairRequest]()
-    auditing = audit(desk, repairs)
-    await auditing.once()
+async def requested(desk: Desk) -> str:
+    """Why the next leader is to recount."""
+    return await desk.ledger.take_up(desk.epochs[COORDINATOR], lambda progress: None)
+
+
+async def test_a_finding_of_two_looks_raises_the_alarm_once_and_marks_the_ledger() -> None:
+    desk = await damaged("a-node-with-too-much-used")
+    auditing = audit(desk)
+    for _ in range(3):
+        await auditing.once()
     figures = auditing._figures
-    assert (figures.found, figures.repaired) == ({"node-used": 1}, {"node-used": 1})
-    assert len(repairs) == 1
-    assert "node-used, slot 0: " in figures.message(figures.shown[0][0])
-    assert figures.message(figures.shown[0][0] + loop.AGAIN_SECONDS + 700.0) == ""
+    assert figures.found == {"node-used": 1}
+    text = "node-used, slot 0: 5000, should be 2000"
+    assert text in figures.message() and loop.HEALED in figures.message()
+    assert text in await requested(desk)
+
+
+async def test_the_alarm_ends_when_the_damage_is_gone_and_comes_back_with_it() -> None:
+    desk = await damaged("a-node-with-too-much-used")
+    auditing = audit(desk)
     await auditing.once()
-    assert len(repairs) == 1
+    await node_off(desk.ledger, 1, USED, -3000)
+    await auditing.once()
+    assert auditing._figures.message() == ""
+    await node_off(desk.ledger, 1, USED, 3000)
+    await auditing.once()
+    assert "node-used" in auditing._figures.message()
+    assert auditing._figures.found == {"node-used": 2}
 
 
-async def test_what_is_gone_at_the_second_look_never_was() -> None:
+async def test_a_finding_of_one_look_alarms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look that read wrong would look like this."""
-    desk, repairs = await damaged("a-node-with-too-much-used"), list[RepairRequest]()
-    auditing = audit(desk, repairs)
-    first = await auditing._looker.look()
-    assert [finding.kind for finding in first] == [AuditKind.NODE_USED]
+    desk = await damaged("a-node-with-too-much-used")
+    auditing = audit(desk)
+    look = auditing._looker.look
+
+    async def once_wrong() -> list[Finding]:
+        findings = await look()
+        await node_off(desk.ledger, 1, USED, -3000)
+        monkeypatch.setattr(auditing._looker, "look", look)
+        return findings
+
+    monkeypatch.setattr(auditing._looker, "look", once_wrong)
     await auditing.once()
-    assert len(repairs) == 1
-    assert await auditing._looker.look() == []
+    assert not auditing._figures.found and not auditing._figures.present
+    assert await requested(desk) == ""
+
+
+async def test_a_record_that_cannot_be_recomputed_is_reported_as_such() -> None:
+    desk = await damaged("a-group-with-too-many")
+    await write(desk.ledger, Table.JOB_SPEC, str(GANG), None)
+    auditing = audit(desk)
+    await auditing.once()
+    assert loop.UNKNOWN in auditing._figures.message()
 
 
 async def test_a_difference_on_a_queue_that_moves_all_the_time_counts() -> None:
-    desk, repairs = await damaged("a-queue-with-too-much-used"), list[RepairRequest]()
-    auditing = audit(desk, repairs)
+    desk = await damaged("a-queue-with-too-much-used")
+    auditing = audit(desk)
     first = await auditing._looker.look()
     await desk.commit(statement(OTHER_JOB, run([3], [0])))
     second = await auditing._looker.look()
     assert first[0].record != second[0].record
     assert [f.kind for f in confirmed(first, second)] == [AuditKind.QUEUE_USED]
-
-
-async def test_a_repair_that_the_ledger_cannot_make_ends_nothing() -> None:
-    desk, repairs = await damaged("a-node-with-too-much-used"), list[RepairRequest]()
-    auditing = audit(desk, repairs, fault="script failed")
-    await auditing.once()
-    assert repairs and auditing._figures.found and not auditing._figures.repaired
-
-
-async def test_a_repair_that_would_hold_up_the_ledger_is_not_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It is told, with the reason, as often as it is found."""
-    monkeypatch.setattr(loop, "REPAIRED_TASKS", 3)
-    desk, repairs = await damaged("a-node-with-too-much-used"), list[RepairRequest]()
-    auditing = audit(desk, repairs)
-    await auditing.once()
-    figures = auditing._figures
-    assert figures.tasks > 3 and not repairs and not figures.repaired
-    assert figures.found["node-used"] >= 1
-    assert "not repaired: there are more than" in figures.message(figures.shown[0][0])
 
 
 async def test_a_field_that_is_no_tasks_name_is_told_as_altered() -> None:
@@ -169,7 +170,7 @@ async def test_a_look_waits_for_a_calm_time(clock: AuditClock) -> None:
     """Each window asks twice: at its begin, and at its end."""
     shares = iter([1.0, 0.9] * 5 + [1.0, 0.1] + [1.0] * 9)
     desk = await damaged("a-node-with-too-much-used")
-    auditing = audit(desk, [], every=1000.0, processor_time=clock.processor(shares))
+    auditing = audit(desk, every=1000.0, processor_time=clock.processor(shares))
     await auditing._calm()
     assert len(list(shares)) == 9
     assert clock.now == pytest.approx(6 * loop.CALM_SECONDS)
@@ -183,7 +184,6 @@ async def test_a_look_waits_until_few_tasks_are_recorded(clock: AuditClock) -> N
     desk = await damaged("a-node-with-too-much-used")
     auditing = audit(
         desk,
-        [],
         every=1000.0,
         recorded=lambda: int(next(counts)),
         processor_time=clock.processor(always),
@@ -197,6 +197,6 @@ async def test_a_process_that_is_never_calm_is_audited_too(clock: AuditClock) ->
     always = iter(lambda: 1.0, None)
     desk = await damaged("a-node-with-too-much-used")
     every = 0.25  # whose multiples are exact: no pause more for a sum that is a bit too small
-    auditing = audit(desk, [], every=every, processor_time=clock.processor(always))
+    auditing = audit(desk, every=every, processor_time=clock.processor(always))
     await auditing._calm()
     assert clock.now == loop.PATIENCE_PAUSES * every

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.ledger import records
-from shared.ledger.entries.stored import JobRecord, TaskRecord, ThingAsk
+from shared.ledger.entries.stored import JobRecord, QueueRecord, TaskRecord, ThingAsk
 from shared.messages.messages import Group
 
 amounts = st.integers(-1, 2**53 - 1)
@@ -41,11 +41,9 @@ def test_a_matrix_fills_shorter_records_with_zeros(nodes: list[list[list[int]]])
     limits=st.lists(st.none() | st.integers(0, 10**24), min_size=5, max_size=5),
 )
 def test_queue_totals_come_back_exactly(used: list[int], limits: list[int | None]) -> None:
-    capability = [-1 if limit is None else limit for limit in limits][: len(used)]
-    record = records.unpack_queue(records.pack_queue(3, used, capability))
-    assert record.parent == 3
-    assert record.used == {slot: amount for slot, amount in enumerate(used) if amount}
-    assert record.capability == {s: limit for s, limit in enumerate(capability) if limit != -1}
+    capability = {slot: limit for slot, limit in enumerate(limits) if limit is not None}
+    queue = QueueRecord(3, {slot: amount for slot, amount in enumerate(used) if amount}, capability)
+    assert records.unpack_queue(records.pack_queue(queue)) == queue
 
 
 def test_tasks_jobs_and_classes_come_back() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,6 @@ import pytest
 import redis
 
 from shared.codec.packed import replace
-from shared.ledger import codec, records
 from shared.ledger.entries.intake_batch import (
     DropNode,
     IntakeBatch,
@@ -32,12 +30,9 @@ from shared.ledger.entries.intake_batch import (
     PutPartition,
     PutQueue,
 )
-from shared.ledger.entries.repair import RepairBatch, RepairResult
-from shared.ledger.entries.stored import TaskRecord, ThingAsk
+from shared.ledger.entries.stored import BindEntry, ThingAsk, Write
 from shared.ledger.errors import LedgerAltered, LedgerArgument, LedgerFault, LedgerUnavailable
-from shared.ledger.keys import BINDERS, key, window
-from shared.ledger.migration import Write
-from shared.ledger.records import USED
+from shared.ledger.keys import key, window
 from shared.ledger.redis import calls
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
@@ -53,8 +48,6 @@ from shared.messages.messages import (
     TaskState,
 )
 from tests.conftest import flush
-from tests.coordinator.ledger_audit.test_repair import everything
-from tests.security.sealed import pack_sealed
 from tests.shared.ledger.conftest import NOW
 from tests.shared.ledger.support import (
     COORDINATOR,
@@ -253,45 +246,10 @@ def _take_up(desk: Desk) -> Callable[[], Awaitable[Any]]:
     writes = [Write("node", b"%d" % row, b"record") for row in range(2000)]
     writes.append(Write("job", b"1", None))
     stages = (SCHEMA, None), (SCHEMA + 1, TakeUpProgress(SCHEMA))
-    return lambda: taking.write_slice(*stages, writes)
-
-
-def _damage(client: Any) -> None:
-    """Damage of every kind that the repair writes for: on all nodes and queues, and on job 2."""
-
-    def alter(name: str, field: bytes, value: bytes) -> None:
-        client.hset(key(name), field, value)
-
-    for row, stored in client.hgetall(key("node")).items():
-        version, spec, flat = records.unpack_node(stored)
-        flat[USED] += 7
-        alter("node", row, records.pack_node(version, spec, flat))
-    for qid, stored in client.hgetall(key("queue")).items():
-        alter("queue", qid, records.sealed(stored[:16] + struct.pack("<d", 9.0) + stored[24:-8]))
-    wrong = replace(records.unpack_job(client.hget(key("job"), 2)), groups=[Group(-1, 1, 9)])
-    alter("job", b"2", records.pack_job(wrong))
-    role = ["a", SMALL, 0, 2, 0]
-    roles = pack_sealed(b"job", [1, 2, "ns", "j", "Job", "u", "leaf", 0.0, 0, [], [role]])
-    alter("jobspec", b"2", roles)
-    alter("task", b"900.0", records.pack_task(TaskRecord(3, 1, SMALL, 1), 900, 0))
-    stray = records.sealed(codec.pack([0, 1.0, 0.0, [[SMALL, 0, [0], [2], [3]]]]))
-    alter("nom", b"901", stray)
-    alter("domain", b"term/z", records.pack_count(-2))
-    client.xgroup_setid(key("binds"), BINDERS, "$")  # all are driven, and nothing was recorded
-
-
-def _repair(desk: Desk) -> Callable[[], Awaitable[Any]]:
-    items: list[RepairBatch] = []
-
-    async def call() -> Any:
-        if not items:
-            w, request = COORDINATOR, await everything(desk)
-            items.append(RepairBatch(w, desk.epochs[w], desk.next(w), desk.run_id, request))
-        reply = await desk.ledger.repair(items[0])
-        assert all(RepairResult.REPAIRED in results for results in reply.results)
-        return reply
-
-    return call
+    binds = [
+        BindEntry("", [(1, SMALL, [2], [0])], {(1, 2): 1}, devices={(1, 2): ((DEVICE, (1,)),)})
+    ]
+    return lambda: taking.write_slice(*stages, writes, binds)
 
 
 CALLS: dict[str, Call] = {
@@ -304,7 +262,6 @@ CALLS: dict[str, Call] = {
     "bless": _bless,
     "leader": _leader,
     "take_up": _take_up,
-    "repair": _repair,
 }
 READING = {"page", "open"}
 """Scripts that never write."""
@@ -334,8 +291,6 @@ async def test_whatever_fails_nothing_is_written(
         stage.client.hset(key("epoch"), "coordinator/lease", f"{10**17} 5000000")
     if name == "bless":
         stage.client.hset(key("meta"), "run", "0" * 40)
-    if name == "repair":
-        _damage(stage.client)
     call = CALLS[name](stage.desk)
     before = stage.everything()
     monkeypatch.setattr(calls, "script", _failing(name))

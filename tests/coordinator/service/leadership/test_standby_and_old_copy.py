@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
 
 from coordinator.core.coordinator import Coordinator
 from coordinator.dispatch.dispatcher import Dispatcher
 from coordinator.intake.intake import Intake
+from coordinator.ledger_audit.recount import recount
 from coordinator.order.order import Order
 from coordinator.service.leadership.standby import Standby
 from shard_worker.dialects.open_session import open_session
@@ -26,7 +28,8 @@ INTAKE = "intake"
 def standby(ledger: MemoryLedger) -> tuple[Standby, Intake]:
     intake = Intake()
     core = Coordinator(Order(open_session(DEFAULT_POLICY), window=8, walls=False), Dispatcher(2))
-    return Standby(ledger, intake, core, lease=2.0, holder="b"), intake
+    recounting = partial(recount, ledger)
+    return Standby(ledger, intake, core, lease=2.0, holder="b", recount=recounting), intake
 
 
 class StoringLeader:

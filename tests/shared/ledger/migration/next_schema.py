@@ -10,7 +10,8 @@ import pytest
 
 from shard_worker.worker import worker_version
 from shared.ledger import migration, schema
-from shared.ledger.migration import Convert, MigrationStep, RecordReader, Write
+from shared.ledger.entries.stored import Write
+from shared.ledger.migration import Convert, MigrationStep, RecordReader
 from shared.ledger.records import pack_node, unpack_node
 from shared.ledger.redis import acceptance, ownership
 from shared.ledger.schema import SCHEMA

@@ -17,10 +17,11 @@ from typer.testing import CliRunner
 
 from coordinator.cli.admin.ledger import app
 from coordinator.cluster.simulated.cluster import LocalCluster
+from shared.ledger.entries.stored import BindEntry, Write
 from shared.ledger.errors import Deposed, LedgerIdentity, LedgerUnavailable
 from shared.ledger.keys import key
 from shared.ledger.migration import STEPS as REAL_STEPS
-from shared.ledger.migration import Write, take_up
+from shared.ledger.migration import take_up
 from shared.ledger.protocol import COORDINATOR
 from shared.ledger.records import NOMINATED, RELEASING, USED, WIDTH, unpack_node
 from shared.ledger.redis.acceptance import LedgerAcceptance, LedgerCondition, judge
@@ -64,11 +65,13 @@ class Failing(TakingUp):
         self.calls = 0
         self._at, self._answered = at, answered
 
-    async def write_slice(self, before: Any, after: Any, writes: Sequence[Write]) -> None:
+    async def write_slice(
+        self, before: Any, after: Any, writes: Sequence[Write], binds: Sequence[BindEntry] = ()
+    ) -> None:
         self.calls += 1
         if self.calls == self._at and not self._answered:
             raise LedgerUnavailable("killed before")
-        await super().write_slice(before, after, writes)
+        await super().write_slice(before, after, writes, binds)
         if self.calls == self._at:
             raise LedgerUnavailable("killed after")
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 NO_CHECKS = {
     "batch: call('HLEN', NOM) == 0 -> false": "saves reading nominations where there are none",
     "store: job_tasks[jid] -> false": "saves reading the same tasks twice",
-    "repair: not string.find(payload, mpack(jid), 1, true) -> false": (
-        "saves unpacking entries that cannot name the task"
-    ),
     "batch: #record == 19 -> false": "saves reading a record that tells nothing more",
 }
 """Conditions that only look like checks, and what they are for."""
@@ -31,7 +28,6 @@ KILLERS = {
     "batch: own.name == t.name -> false": (
         "a_class_that_names_the_thing_itself_may_not_be_given_it_again-0"
     ),
-    "repair: not rec.devices -> false": "what_is_right_is_left_alone-0",
     "rules: word == COMMITTED -> true": "a_device_that_no_node_declares_has_nothing-0",
     "rules: verdict or word -> true": "a_device_that_no_node_declares_has_nothing-0",
     "things: #name == 0 -> false": "a_thing_without_a_proper_name_is_refused-0",
@@ -313,66 +309,11 @@ KILLERS = {
     "prelude: sub(record, -8) ~= sub(sha1hex(name .. body), 1, 8) -> false": (
         "what_is_told_of_an_eviction_is_sealed-0"
     ),
-    "repair: early -> false": "a_replay_repairs_once_and_gets_the_first_answer-0",
-    "repair: flat[i + n] == row -> true": "an_older_entry_of_the_task_is_of_another_node-0",
-    "repair: flat[i] == tix -> true": "another_task_of_the_job_has_an_entry-0",
-    "repair: not open -> false": "where_many_binds_are_open_it_waits-0",
-    "repair: names_task(payload, jid, tix, rec[2]) -> false": "what_is_right_is_left_alone-0",
-    "repair: record ~= item[3] -> false": "what_moved_since_it_was_seen_is_left_alone-0",
-    "repair: not job[jid] -> false": "a_stray_task_goes_though_its_node_has_no_record-0",
-    "repair: job[jid][3] ~= 0 -> false": "what_is_right_is_left_alone-0",
-    "repair: rec[1] ~= BINDING -> false": "what_is_right_is_left_alone-0",
-    "repair: not is_as_seen(record, evidence) -> false": (
-        "what_moved_since_it_was_seen_is_left_alone-0"
-    ),
-    "repair: job[jid] and job[jid][3] == 0 -> false": "what_is_right_is_left_alone-0",
-    "repair: node[row] -> true": "a_stray_task_goes_though_its_node_has_no_record-0",
-    "repair: state < BINDING -> false": "what_is_right_is_left_alone-1",
-    "repair: removed[name] -> false": "damage_is_found_and_repaired-16",
-    "repair: state > RELEASING_STATE -> false": "what_is_right_is_left_alone-0",
-    "repair: not class[cid] -> false": "without_a_class_its_nodes_and_queues_are_not_known-0",
-    "repair: not is_as_seen(record, evidence) -> false #2": (
-        "what_moved_since_it_was_seen_is_left_alone-0"
-    ),
-    "repair: not before[row] -> false": "without_a_class_its_nodes_and_queues_are_not_known-0",
-    "repair: node[row][1] == before[row][1] -> false": "what_is_right_is_left_alone-0",
-    "repair: rec[at] ~= (totals[at] or 0) -> false": "damage_is_found_and_repaired-11",
-    "repair: not is_as_seen(record, evidence) -> false #3": (
-        "what_moved_since_it_was_seen_is_left_alone-0"
-    ),
-    "repair: not unknown[row] -> true": (
-        "without_its_class_what_a_nomination_holds_is_not_known-0"
-    ),
-    "repair: unknown[qid] -> false": "without_a_class_its_nodes_and_queues_are_not_known-0",
-    "repair: is_sound(qid) -> false": "what_is_right_is_left_alone-0",
-    "repair: (rec.by and rec.by >= 0) -> false": "damage_is_found_and_repaired-14",
-    "repair: rec[1] == FAILED -> false": "damage_is_found_and_repaired-14",
-    "repair: rec[1] == LOST -> false": "what_is_right_is_left_alone-0",
-    "repair: type(told) ~= 'table' -> false": "without_its_specification_a_group_is_not_known-4",
-    "repair: type(told[k]) ~= 'number' -> false": (
-        "without_its_specification_a_group_is_not_known-5"
-    ),
-    "repair: type(told) ~= 'table' -> false #2": "what_is_right_is_left_alone-0",
-    "repair: type(told[11]) ~= 'table' -> false": (
-        "without_its_specification_a_group_is_not_known-3"
-    ),
-    "repair: not roles[i] -> false": "without_its_specification_a_group_is_not_known-4",
-    "repair: rec[7 + 3 * group] ~= held[group] -> false": (
-        "without_its_specification_a_group_is_not_known-0"
-    ),
-    "repair: not is_as_seen(record, evidence) -> false #4": (
-        "what_moved_since_it_was_seen_is_left_alone-0"
-    ),
-    "repair: is_sound(rec, held) -> false": "what_is_right_is_left_alone-0",
-    "repair: not roles_of[jid] -> false": "without_its_specification_a_group_is_not_known-0",
-    "repair: is_sound(rec, held) -> false #2": "what_is_right_is_left_alone-0",
-    "repair: sunpack('<d', record) >= 0 -> false": "what_is_right_is_left_alone-0",
     "bless: (found[2] and found[2] ~= ARGV[4]) -> false": (
         "records_of_another_schema_are_not_blessed-0"
     ),
     "bless: found[3] -> false": "records_of_another_schema_are_not_blessed-0",
     "record: item[1] == FAILED -> false": "a_deleted_one_is_held_until_it_has_ended-0",
-    "repair: stale[row] -> false": "what_moved_since_it_was_seen_is_left_alone-0",
     "rules: not class[runs[r + 2]].best_effort -> true": (
         "a_class_without_any_request_asks_for_nothing_either-0"
     ),

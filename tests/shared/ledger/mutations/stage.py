@@ -18,7 +18,7 @@ from shared.ledger.redis import calls
 from shared.ledger.redis.client import RedisLedger
 from shared.ledger.redis.server import EmbeddedServer
 from tests.conftest import flush
-from tests.coordinator.ledger_audit import test_repair
+from tests.coordinator.ledger_audit import test_recount
 from tests.shared.ledger import (
     test_accounts,
     test_adopt,
@@ -54,7 +54,7 @@ MODULES: tuple[ModuleType, ...] = (
     test_restarts,
     test_things,
     test_devices,
-    test_repair,
+    test_recount,
 )
 TOO_LONG = ("5000", "10_to_18", "thousands", "empty_seat")
 """Parts of the names of tests that take longer than all others together."""

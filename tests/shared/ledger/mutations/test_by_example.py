@@ -319,7 +319,8 @@ async def test_a_take_up_goes_on_where_it_was_for_who_leads(scripts: Scripts) ->
 
     async def write(leader: Epoch, *stages: Any) -> int:
         packed = codec.pack([[5, b"7", b"record"], [6, b"7", False]])
-        code: int = await scripts.ledger._run("take_up", COORDINATOR, str(leader), *stages, packed)
+        arguments = (*stages, packed, codec.pack([]))
+        code: int = await scripts.ledger._run("take_up", COORDINATOR, str(leader), *arguments)
         return code
 
     before = await scripts.ledger._hash("node")
