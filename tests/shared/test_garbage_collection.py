@@ -22,13 +22,13 @@ def loaded() -> Loaded:
     return view
 
 
-def test_what_is_loaded_is_not_walked() -> None:
+def test_loaded_objects_are_frozen_out_of_collection() -> None:
     view = loaded()
     leave_loaded_objects_alone()
     assert not any(one is view for one in gc.get_objects())
 
 
-def test_what_was_loaded_before_goes_when_something_else_is_loaded() -> None:
+def test_unused_frozen_objects_are_collected_at_the_next_freeze() -> None:
     view = loaded()
     leave_loaded_objects_alone()
     before, view = weakref.ref(view), loaded()

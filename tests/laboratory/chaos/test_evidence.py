@@ -112,7 +112,7 @@ def test_a_commit_behind_a_newer_epoch_of_its_shard_is_found(tmp_path: Path) -> 
     assert "shard 1 committed under epoch e1" in late[0]
 
 
-def test_what_was_acknowledged_and_is_not_there_is_found(tmp_path: Path) -> None:
+def test_acknowledged_jobs_and_deletions_that_are_missing_are_lost(tmp_path: Path) -> None:
     evidence = read(
         tmp_path,
         job(1.0, 1, "ns/a"),

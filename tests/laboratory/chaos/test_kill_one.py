@@ -78,7 +78,7 @@ def test_a_killed_worker_is_followed_to_the_first_commit_after(stage: RunDirecto
     assert stage.child.wait(timeout=10) == -9
 
 
-def test_what_does_not_come_is_missing(stage: RunDirectory) -> None:
+def test_a_recovery_without_a_successor_is_incomplete(stage: RunDirectory) -> None:
     watch = RecoveryWatch(stage.run, KillTarget("shard", stage.child.pid, 0, "1:old"))
     watch.kill()
     stage.logged("Lost a shard worker", shard=0, why="it died")

@@ -24,7 +24,7 @@ from laboratory.own_directory import MARKER, NotOwnDirectory
 DURATION = 60.0
 
 
-def test_of_three_seeds_each_has_another_loss_or_none() -> None:
+def test_seeds_cycle_through_no_loss_emptied_ledger_and_old_copy() -> None:
     losses = [draw_loss(seed, DURATION) for seed in range(30)]
     kinds = Counter(None if loss is None else loss.kind for loss in losses)
     assert kinds == {None: 10, LossKind.EMPTIED: 10, LossKind.OLD_COPY: 10}
@@ -75,12 +75,12 @@ async def test_an_old_copy_takes_the_place_of_what_was_there(data: Path) -> None
     assert (data / "ledger.json").exists(), "what is known of it stays"
 
 
-def test_of_an_emptied_ledger_the_note_alone_is_left(data: Path) -> None:
+def test_an_emptied_ledger_keeps_only_its_identity_note(data: Path) -> None:
     lose(LedgerLoss(LossKind.EMPTIED), data, data / "copy")
     assert [path.name for path in data.iterdir()] == ["ledger.json"]
 
 
-async def test_what_cannot_be_copied_fails_the_run(own: Path) -> None:
+async def test_an_unreadable_ledger_directory_fails_the_run(own: Path) -> None:
     with pytest.raises(RunFailed, match=FILES):
         await copy_files(own, own / "copy")
 

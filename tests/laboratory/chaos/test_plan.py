@@ -115,7 +115,7 @@ def test_load_is_the_same_by_seed_and_of_all_kinds() -> None:
     assert max(widths) < SHAPE.capacity
 
 
-def test_what_never_ends_is_deleted_and_cordoned_nodes_come_back() -> None:
+def test_endless_jobs_are_deleted_and_cordoned_nodes_are_uncordoned() -> None:
     one = load(3)
     operations = [operation for step in islice(one.steps(), 200) for operation in step]
     operations += one.ending()

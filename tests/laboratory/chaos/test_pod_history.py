@@ -75,7 +75,7 @@ def test_a_bind_says_what_kais_marks_on_the_pod_say_of_its_gpus(
     assert bind.gpus == [gpus]
 
 
-def test_what_is_first_seen_late_is_told_from_its_bind_on() -> None:
+def test_a_pod_first_observed_late_has_all_events_since_its_bind() -> None:
     assert told(PodHistory(), ("Failed", False)) == ["bind", "failed"]
     assert told(PodHistory(), ("Running", True)) == ["bind", "start", "delete", "releasing"]
 
@@ -95,7 +95,7 @@ def test_a_deleted_pod_fails_as_was_meant_and_one_that_vanishes_is_lost() -> Non
     assert [event.kind for event in history.gone("uid-a", 2.0)] == ["lost"]
 
 
-def test_what_a_new_list_does_not_have_is_gone() -> None:
+def test_a_pod_missing_from_a_new_list_is_lost() -> None:
     history = PodHistory()
     told(history, ("Running", False))
     history.begin_list()
@@ -123,7 +123,7 @@ def test_a_new_list_tells_who_is_gone_before_who_came_in_its_place() -> None:
     assert history.take(after, NamedTask("2.0", "uid-b"), 4.0) == []
 
 
-def test_who_was_in_a_list_that_broke_off_alone_came_before_it_went() -> None:
+def test_a_pod_in_an_aborted_list_only_is_bound_started_and_lost() -> None:
     history = PodHistory()
     history.begin_list()
     told(history, ("Running", False))

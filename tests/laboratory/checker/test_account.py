@@ -233,7 +233,7 @@ def test_adopted_tasks_hold_their_node_even_beyond_what_it_offers(tmp_path: Path
 
 
 @pytest.mark.parametrize("state", ["SUCCEEDED", "FAILED"])
-def test_what_has_ended_is_not_adopted(tmp_path: Path, state: str) -> None:
+def test_adopting_an_ended_task_is_a_violation(tmp_path: Path, state: str) -> None:
     story = Story()
     story.job(1, 1)
     story.commit(1, {0: 0})

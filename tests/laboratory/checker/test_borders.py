@@ -66,7 +66,7 @@ def test_an_older_partition_does_not_come_after_a_newer_one() -> None:
     assert put(borders, 5, {0: [0]}) != []
 
 
-def test_what_a_border_forbids_depends_on_the_mode() -> None:
+def test_foreign_levels_depend_on_the_partition_mode() -> None:
     borders = RowOwnership()
     observed = {}
     for revision, mode in enumerate(("none", "soft", "hard")):

@@ -26,7 +26,7 @@ def test_node_over_its_allocatable(tmp_path: Path) -> None:
     assert the_first(story, tmp_path) == (2, story.line_of(third))
 
 
-def test_what_others_use_counts(tmp_path: Path) -> None:
+def test_usage_by_foreign_pods_counts_towards_allocatable(tmp_path: Path) -> None:
     story = Story()
     story.ledger("observe", nodes=[{"row": 0, "used": [[GPU, 1000]]}])
     story.job(1, 2)

@@ -47,7 +47,7 @@ def device(name: str, model: str = "a", **more: Any) -> dict[str, Any]:
         ("not an expression (", True),
     ],
 )
-def test_what_an_expression_selects(expression: str, is_selected: bool) -> None:
+def test_an_expression_selects_devices(expression: str, is_selected: bool) -> None:
     assert selects((expression,), DRIVER, device("g")) == is_selected
     assert not selects((expression, "device.driver == 'other'"), DRIVER, device("g"))
 
@@ -119,7 +119,7 @@ def test_a_device_that_claims_may_share_proves_nothing(tmp_path: Path) -> None:
     assert not wrong(history, tmp_path)
 
 
-def test_who_runs_keeps_a_device_that_is_gone(tmp_path: Path) -> None:
+def test_a_running_task_keeps_a_device_that_no_slice_lists(tmp_path: Path) -> None:
     history = story(device("g0", "b"), device("g1"))
     history.commit(3, {0: 0}, cid=CLAIMS)
     tell(history, "resourceslice/n0", slice_of(device("g2", "b"), device("g3")))

@@ -51,7 +51,7 @@ def test_a_job_stays_within_its_rack(story: Story, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("history", "bound"), [("deleted", False), ("back just now", False), ("back long ago", True)]
 )
-def test_who_is_on_a_deleted_node_binds_nobody_to_its_rack(
+def test_a_task_on_a_deleted_node_does_not_fix_the_rack_of_its_job(
     story: Story, history: str, bound: bool, tmp_path: Path
 ) -> None:
     """As in Volcano, and as a worker counts (seed 120619), until it knows that the node is back."""

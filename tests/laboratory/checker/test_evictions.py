@@ -256,7 +256,7 @@ def test_a_guarded_queue_keeps_what_is_guaranteed(tmp_path: Path, leaving: str) 
     ("plugin", "slot", "allowed"),
     [("proportion", CPU, True), ("proportion", GPU, False), ("capacity", CPU, False)],
 )
-def test_what_a_queue_is_short_of_protects_who_uses_it(
+def test_a_queue_below_its_guarantee_protects_tasks_that_use_it(
     tmp_path: Path, plugin: str, slot: int, allowed: bool
 ) -> None:
     """proportion asks of what the victim uses alone, capacity of everything (seed 160213)."""
@@ -271,7 +271,7 @@ def test_what_a_queue_is_short_of_protects_who_uses_it(
     assert (2 not in story.check(tmp_path).broken) is allowed
 
 
-def test_what_left_by_itself_does_not_come_back(tmp_path: Path) -> None:
+def test_a_task_that_left_by_itself_never_becomes_pending(tmp_path: Path) -> None:
     story = running()
     story.status("RELEASING", 1, {0: 0})
     line = story.line_of(story.status("PENDING", 1, {0: 0}))
@@ -328,7 +328,7 @@ def test_an_incarnation_never_comes_after_a_later_one(tmp_path: Path) -> None:
     assert the_first(story, tmp_path) == (1, line)
 
 
-def test_what_is_pending_again_ended_in_the_cluster(tmp_path: Path) -> None:
+def test_pending_after_success_or_without_an_end_is_a_violation(tmp_path: Path) -> None:
     for end in ("succeeded", ""):
         story = running()
         evicting(story, {0: 0})

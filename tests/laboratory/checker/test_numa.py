@@ -68,9 +68,7 @@ def test_a_node_that_keeps_another_policy_or_reports_nothing_is_wrong(tmp_path: 
 
 
 @pytest.mark.parametrize("made", [story(SINGLE, cid=HALF), story(SINGLE, plugin=False)])
-def test_who_asks_for_parts_of_cores_or_is_not_served_is_not_judged(
-    made: Story, tmp_path: Path
-) -> None:
+def test_numa_rules_skip_fractional_cores_and_unserved_tasks(made: Story, tmp_path: Path) -> None:
     made.commit(3, {0: 0}, cid=made.events[-1]["jobs"][0]["roles"][0][0])
     assert made.check(tmp_path).ok
 

@@ -96,7 +96,7 @@ def test_the_integral_equals_the_sum_over_single_tasks() -> None:
     assert got.share == pytest.approx(area / (50 * 8))
 
 
-def test_what_is_never_freed_counts_until_the_end() -> None:
+def test_capacity_never_freed_is_busy_until_the_end() -> None:
     assert busy(occupied=[0.0], freed=[], start=0, end=4, capacity=2).share == 0.5
     assert busy(occupied=[], freed=[], start=4, end=4, capacity=2).share == 0.0
 

@@ -82,7 +82,7 @@ def test_without_a_check_the_violation_is_found(check: ModelCheck) -> None:
         ({ModelCheck.BEHIND}, CRASH, Promise.NOTHING_LOST),
     ],
 )
-def test_what_follows_from_a_missing_check_breaks_too(
+def test_a_missing_check_also_breaks_the_promises_that_rest_on_it(
     missing: set[ModelCheck], faults: FaultBudget, promise: Promise
 ) -> None:
     """Not only the rule that names the check: what it is there for."""

@@ -86,7 +86,7 @@ def test_json_is_one_object_a_session(quadrant: Quadrant) -> None:
     assert line.keys() == keys
 
 
-def test_what_another_policy_decides_otherwise(quadrant: Quadrant) -> None:
+def test_diff_lists_the_pods_that_another_policy_decides_differently(quadrant: Quadrant) -> None:
     result = quadrant("now.yaml --policy keeps.yaml --diff evicts.yaml -o json")
     assert result.code == 1
     results = {line["name"]: (line["policy"], line["other"]) for line in result.lines}

@@ -9,7 +9,7 @@ from tests.laboratory.replay.build import case, gang, group, node, pod, policy, 
 BOTH = policy("allocate, preempt", "priority", "gang", "conformance", "predicates")
 
 
-def test_what_was_bound_runs_and_its_group_with_it() -> None:
+def test_bound_pods_and_their_pod_group_run_in_the_next_session() -> None:
     first, second = sessions(
         case(node("a"), *gang("g", pods=2), under=policy("allocate", "gang", "predicates")), 2
     )
@@ -34,7 +34,7 @@ def test_a_victim_makes_room_and_waits_itself() -> None:
     assert (third.binds, third.evicted, third.pipelined) == ({}, [], {})
 
 
-def test_what_was_on_its_way_out_is_gone() -> None:
+def test_terminating_pods_are_gone_in_the_next_session() -> None:
     leaving = pod("old-0", group="old", cpu=4, on="a")
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     items = [node("a"), group("old"), leaving, *gang("new", pods=1, cpu=4)]

@@ -57,7 +57,7 @@ def test_a_pod_of_another_scheduler_is_not_evicted() -> None:
     assert session(*items, *theirs, under=PREEMPT).evicted == []
 
 
-def test_what_others_write_into_their_pods_is_their_affair() -> None:
+def test_unknown_fields_of_foreign_pods_are_accepted() -> None:
     odd: dict[str, Any] = {"somethingNew": {"x": 1}, "volumes": [{"name": "v", "odd": {}}]}
     replay_case = case(node("a"), foreign("odd", on="a", **odd), under=PLAIN)
     [placed_job] = replay_case.recorded.placed_jobs
@@ -65,7 +65,7 @@ def test_what_others_write_into_their_pods_is_their_affair() -> None:
     assert placed_job.rows == {0: 0}
 
 
-def test_what_uses_nothing_here_is_left_out_and_told() -> None:
+def test_objects_without_node_usage_are_left_out_with_a_note() -> None:
     ended = foreign("ended", on="a")
     ended["status"]["phase"] = "Succeeded"
     replay_case = case(

@@ -137,7 +137,7 @@ def test_shared_devices_keep_their_names_from_round_to_round() -> None:
     ("deleted", "status", "waiting"),
     [(NOW, "Releasing", "Pipelined"), (BEFORE, "StuckInReleasing", "Pending")],
 )
-def test_what_has_been_leaving_for_too_long_is_promised_to_nobody(
+def test_a_pod_terminating_for_too_long_gets_no_pipelined_successor(
     deleted: str, status: str, waiting: str
 ) -> None:
     value = scenario(

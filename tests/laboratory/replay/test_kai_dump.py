@@ -90,7 +90,7 @@ def test_a_gang_is_bound_and_runs_in_the_next_session() -> None:
     assert sharded(replay_case).binds.keys() == first.binds.keys()
 
 
-def test_what_does_not_fit_waits_with_the_reason() -> None:
+def test_a_pod_that_does_not_fit_is_pending_with_the_reason() -> None:
     session, shards = both(case(*objects(FULL)))
     assert session.binds == shards.binds == {}
     assert session.tasks["default/new"] == {"Pending": 1}
@@ -181,7 +181,7 @@ def test_another_pool_and_another_scheduler() -> None:
         assert result.binds == {}
 
 
-def test_what_queues_used_counts_where_the_policy_says_so() -> None:
+def test_past_usage_of_queues_counts_only_if_the_policy_enables_it() -> None:
     teams = [queue(name) for name in ("blue", "red")]
     for team in teams:
         team["spec"]["resources"]["gpu"] = share(0)

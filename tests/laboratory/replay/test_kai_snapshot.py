@@ -58,7 +58,7 @@ def policy(tmp_path: Path) -> str:
     return str(file)
 
 
-async def test_what_waits_goes_where_the_service_puts_it(
+async def test_replay_places_pending_pods_like_the_service(
     embedded_server: EmbeddedServer, tmp_path: Path, policy: str
 ) -> None:
     flush(embedded_server)

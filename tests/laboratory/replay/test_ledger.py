@@ -54,7 +54,7 @@ def evict(*names: str) -> Decide:
     return decide
 
 
-def test_what_is_right_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_valid_session_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     ssn = decided(monkeypatch, place("g-0", "g-1"), node("a"), *gang("g", pods=2), under=GANGS)
     assert len(ssn.committed) == 2
     assert actions.ACTIONS  # the module whose function was exchanged is the one that is run

@@ -83,7 +83,7 @@ def test_a_role_short_of_its_minimum_keeps_the_gang_from_starting(form: str) -> 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_the_queue_does_not_admit_is_passed_over(form: str) -> None:
+def test_a_member_above_the_queue_capability_is_skipped(form: str) -> None:
     limited = queue("default", capability={"cpu": "3", "memory": "64Gi"})
     items = [limited, *members("master", 1, cpu=6), *members("worker", 3)]
     started = bound(form, node("n", cpu=32), group("g", minimum=2), *items, under=LIMITED)

@@ -126,7 +126,7 @@ def test_an_ephemeral_volume_is_placed_by_its_own_claim(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_cannot_be_read_is_left_out_and_the_rest_is_decided(form: str) -> None:
+def test_unreadable_objects_are_left_out_and_the_rest_is_scheduled(form: str) -> None:
     odd = pod("odd-0", group="odd")
     odd["spec"]["volumes"] = [{"name": "v", "rbd": {"monitors": ["m"], "image": "i"}}]
     runs = pod("runs", cpu=6, on="n")

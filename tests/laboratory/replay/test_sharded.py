@@ -48,7 +48,7 @@ def test_the_seed_decides_and_nothing_else() -> None:
     assert len({tuple(sorted(result.binds.items())) for result in results}) > 1
 
 
-def test_what_runs_goes_on_and_what_others_use_is_used() -> None:
+def test_running_and_foreign_pods_keep_their_nodes() -> None:
     runs = gang("runs", pods=3, on="n0")
     for obj in runs[1:]:
         obj["metadata"]["annotations"]["quadrant.dev/duration"] = "0.01"

@@ -48,7 +48,7 @@ async def snapshot(service: Running) -> str:
     return await asyncio.to_thread(ask)
 
 
-def test_what_waits_goes_where_the_service_puts_it(redis_url: str, tmp_path: Path) -> None:
+def test_replay_places_pending_pods_like_the_service(redis_url: str, tmp_path: Path) -> None:
     replayed, placed = asyncio.run(_both(redis_url, tmp_path))
     assert replayed.binds == placed
     assert len(placed) == 6

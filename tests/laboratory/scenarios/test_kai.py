@@ -119,7 +119,7 @@ def test_usage_over_time_is_drawn() -> None:
     assert {param.get("windowType") for param in params} == {None, "tumbling"}
 
 
-def test_what_is_submitted_again_under_its_name_is_the_same_pod() -> None:
+def test_resubmitted_pods_keep_their_spec() -> None:
     for seed in SOME:
         observed: dict[str, Item] = {}
         for pod in of(scenario(seed), "Pod"):

@@ -93,12 +93,14 @@ def test_processes_change_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("seeds", ["5", "9..3", "1-4", "a..b", ""])
-def test_what_is_no_range_is_told(seeds: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_seed_range_is_refused(seeds: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["chaos", "sim", "--seeds", seeds]) == 2
     assert "write it as 1..500" in capsys.readouterr().err
 
 
-def test_what_is_no_scenario_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_scenario_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "x.json"
     surplus = scenario(1).to_json().replace("{", '{"more": 1,', 1)
     for text in ("", "[]", "{}", '{"seed": 1}', "\x00", surplus):

@@ -54,7 +54,7 @@ def test_the_rest_of_a_gang_that_lost_members_is_released_by_the_next_leader(aft
     run.end()
 
 
-def test_what_is_left_of_a_gang_that_has_its_minimum_goes_on() -> None:
+def test_a_gang_that_keeps_its_minimum_after_a_loss_goes_on() -> None:
     run = gang_of_four(minimum=2)
     lose(run, "0.0", "0.1")
     kill_leader(run, at=LOSS + 5 * RECONCILE_SECONDS)

@@ -59,7 +59,7 @@ def test_tasks_that_ask_for_nothing_are_bound_in_a_full_cluster() -> None:
     run.end()
 
 
-def test_who_waits_for_victims_is_told_so() -> None:
+def test_a_preemptor_is_pending_with_reason_waiting_for_victims() -> None:
     run = Run(setup=[HIGH], grace=2.0)
     run.submit(job("low", 8, minimum=1, seconds=30))
     run.submit(job("high", 2, priority="high", seconds=1), at=1.0)

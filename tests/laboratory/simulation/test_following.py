@@ -70,7 +70,7 @@ def check(follower: LogFollowerCore, ledger: MemoryLedger) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 2, 5, 7, 11, 13, 19, 31][: examples(16, least=1)])
-def test_who_followed_knows_what_who_recovers_knows(
+def test_a_log_follower_has_the_same_state_as_a_recovered_coordinator(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At a few moments a follower that began earlier takes the leadership, in the midst of

@@ -68,7 +68,7 @@ def test_bind_to_a_node_that_is_not_known_yet_is_planned_later() -> None:
     assert plan.requests.nodes == ["n5"]
 
 
-def test_what_leaves_a_full_queue_blocks_it_until_it_has_left_and_then_wakes_it() -> None:
+def test_a_leaving_task_blocks_its_full_queue_and_wakes_it_when_ended() -> None:
     """Seed 18: the ledger counts a leaving task against the capability, Order did not; turns were
     refused four times in a row, and the end that would have let one pass woke nobody."""
     new_order = order(nodes=4)

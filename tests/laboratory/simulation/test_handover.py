@@ -63,7 +63,9 @@ def test_every_job_ends_and_no_promise_breaks_while_nodes_change_hands(mode: Mod
 
 
 @pytest.mark.all
-def test_what_makes_it_hard_does_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handovers_meet_open_statements_older_views_and_successors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Else the runs above would prove little."""
     observed: Counter[str] = Counter()
     waits_for, restore = Handover.waits_for, Handover.restore

@@ -127,9 +127,7 @@ async def test_entry_that_somebody_saw_through_is_only_acknowledged() -> None:
     assert await ledger.read_binds(bind_loop.CONSUMER, own=True) == []
 
 
-async def test_who_may_have_been_deposed_does_not_take_an_unknown_job_for_one_that_is_gone() -> (
-    None
-):
+async def test_an_unsure_leader_does_not_acknowledge_binds_of_unknown_jobs() -> None:
     ledger, sure, asked = OneEntry(jid=2), asyncio.Event(), asyncio.Event()
 
     async def surely() -> None:

@@ -76,7 +76,7 @@ def test_members_that_keep_apart_do_so_across_shards(seed: int) -> None:
     run.end()
 
 
-def test_what_nobody_else_can_use_goes_to_queues_beyond_their_share() -> None:
+def test_unusable_shares_go_to_gangs_of_queues_above_their_share() -> None:
     """As for flat jobs: with each of two queues deserving half, neither gang would ever start."""
     run = Run(nodes=4, setup=[queue("red"), queue("blue")], policy=POLICY)
     soft: Item = {"networkTopology": {"mode": "soft"}}

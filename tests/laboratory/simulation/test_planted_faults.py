@@ -67,7 +67,7 @@ def test_objects_that_are_known_before_the_ledger_has_them(
 
 
 @pytest.mark.all
-def test_what_comes_while_a_batch_is_being_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorder_that_drops_answers_during_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the recorder: answers that come meanwhile are forgotten, and the ledger has tasks
     as binding that the cluster runs."""
     record = Recorder.record

@@ -23,7 +23,7 @@ BOUND = SILENT_LEASES * LEASE_SECONDS
         (FaultKind.LEADER_PAUSED, 0.8 * BOUND, 2),  # then the thread stands still as well
     ],
 )
-def test_who_leads_after_it(kind: FaultKind, seconds: float, leaders: int) -> None:
+def test_terms_after_a_stuck_event_loop(kind: FaultKind, seconds: float, leaders: int) -> None:
     expected = replace(
         scenario(4),
         network=CALM,

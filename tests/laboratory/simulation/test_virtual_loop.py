@@ -163,7 +163,7 @@ def test_an_error_that_nobody_takes_ends_the_run() -> None:
 
 
 @pytest.mark.parametrize("what", ["socket", "signal"])
-def test_what_a_seed_cannot_repeat_is_refused(what: str) -> None:
+def test_sockets_and_signal_handlers_are_refused(what: str) -> None:
     stage = LoopStage()
 
     async def main() -> None:
@@ -178,7 +178,7 @@ def test_what_a_seed_cannot_repeat_is_refused(what: str) -> None:
         stage.run()
 
 
-def test_who_gives_way_when_is_the_seeds() -> None:
+def test_the_seed_decides_the_order_of_slices() -> None:
     def orders(seed: int) -> list[tuple[str, float]]:
         stage = LoopStage(seed)
 

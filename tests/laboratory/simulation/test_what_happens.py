@@ -58,7 +58,7 @@ def _counts(played: ScenarioResult) -> Counter[str]:
     return counts + simulation.timeline.struck
 
 
-def test_what_makes_it_hard_does_happen() -> None:
+def test_seeds_meet_every_fault_conflict_and_retry() -> None:
     """Else runs would prove little."""
     counts: Counter[str] = Counter()
     names = [

@@ -69,7 +69,7 @@ async def test_a_server_that_is_away_is_asked_again_then_told() -> None:
             await api.status()
 
 
-async def test_what_the_server_says_is_told() -> None:
+async def test_an_error_answer_is_raised_with_the_servers_message() -> None:
     wrong = {"kind": "Status", "message": "items is missing; send a List"}
     async with _server(lambda n: _json(wrong, status=400)) as url, BulkClient(url) as api:
         with pytest.raises(BulkError, match="answered 400: items is missing"):
@@ -123,7 +123,7 @@ def test_a_stall_is_no_change_while_nothing_runs() -> None:
     assert stall.seconds(status(2, 0), 151.0) == 0.0
 
 
-async def test_of_several_coordinators_the_one_that_answers_is_found_by_all_requests() -> None:
+async def test_concurrent_requests_all_find_the_leading_coordinator() -> None:
     """Requests that go on beside each other must not send one another back to who stands by."""
 
     def standing_by(n: int) -> web.Response:
@@ -143,7 +143,7 @@ async def test_of_several_coordinators_the_one_that_answers_is_found_by_all_requ
             group.create_task(api.status())
 
 
-async def test_what_is_deleted_and_what_is_not_there() -> None:
+async def test_delete_reports_whether_the_job_existed() -> None:
     async def handle(request: web.Request) -> web.StreamResponse:
         codes = {"/jobs/there": 200, "/jobs/kept": 403}
         return _json({"message": "no"}, status=codes.get(request.path, 404))

@@ -106,6 +106,6 @@ def test_both_queues_have_a_right_to_half_of_the_cluster() -> None:
     assert parse_policy(OF_KAI).dialect is Dialect.KAI
 
 
-def test_what_is_idle_has_every_pod_running() -> None:
+def test_the_idle_shape_has_every_pod_running() -> None:
     shape = SHAPES["idle"]
     assert shape.running(shape.size) == shape.size.nodes * IDLE_PODS == shape.size.pods

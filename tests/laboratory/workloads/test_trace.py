@@ -83,7 +83,7 @@ def test_lines_that_cannot_run_are_counted_by_reason(tmp_path: Path) -> None:
         ('1,5,"1,a\n', ["2", "3 columns", "4"]),  # an open quote swallows the rest
     ],
 )
-def test_what_cannot_be_read_is_told_with_line_and_column(
+def test_an_unreadable_trace_is_refused_with_line_and_column(
     tmp_path: Path, rows: str, said: list[str]
 ) -> None:
     message = _error(_file(tmp_path, f"at,secs,n,team\n{rows}"))

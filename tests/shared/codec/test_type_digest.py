@@ -68,7 +68,7 @@ def test_a_change_in_a_message_within_another_changes_it() -> None:
     assert of(outer(message(jid=bounded))) != of(outer(message(jid=int)))
 
 
-def test_what_is_not_sent_does_not_count() -> None:
+def test_defaults_and_module_names_do_not_change_the_digest() -> None:
     """A default, and the module in which a class stands."""
     assert of(message(jid=int, names=list[str], colour=(Colour, Colour.RED))) == BASE
     elsewhere = message(jid=int, names=list[str], colour=Colour)

@@ -86,7 +86,7 @@ async def test_a_refused_bind_returns_the_task_to_pending(desk: Desk) -> None:
     await place(desk, 7, [0], [1])
 
 
-async def test_what_does_not_apply_is_left_alone(desk: Desk) -> None:
+async def test_inapplicable_reports_change_nothing(desk: Desk) -> None:
     await desk.store(job(7))
     await place(desk, 7, [0, 1], [0, 1])
     await desk.record(StatusItem(S.RUNNING, 7, [1], [1]))

@@ -112,7 +112,7 @@ async def test_excess_from_outside_is_counted_and_keeps_others_away(desk: Desk) 
 
 
 @pytest.mark.parametrize("end", [S.SUCCEEDED, S.FAILED])
-async def test_what_has_ended_stays_so(desk: Desk, end: TaskState) -> None:
+async def test_an_ended_task_is_not_adopted(desk: Desk, end: TaskState) -> None:
     await placed(desk, state=end)
     assert (await desk.record(adopted(7, [0], [2]))).applied == [[]]
     assert (await desk.ledger.snapshot()).tasks[7][0].state == end
@@ -129,7 +129,9 @@ async def test_what_has_ended_stays_so(desk: Desk, end: TaskState) -> None:
         adopted(7, [1], [1], group=5),  # no such group
     ],
 )
-async def test_what_cannot_be_counted_is_not_adopted(desk: Desk, item: StatusItem) -> None:
+async def test_an_adoption_that_cannot_be_counted_changes_nothing(
+    desk: Desk, item: StatusItem
+) -> None:
     await placed(desk)
     before = await desk.ledger.snapshot()
     assert (await desk.record(item)).applied == [[]]
@@ -144,7 +146,7 @@ async def test_only_tasks_on_a_node_are_adopted(desk: Desk, state: TaskState) ->
         await desk.record(adopted(7, [0], [2], state=state))
 
 
-async def test_what_was_adopted_may_be_adopted_again_and_is_never_counted_twice(
+async def test_repeated_adoptions_count_a_task_once(
     desk: Desk,
 ) -> None:
     await placed(desk)

@@ -82,7 +82,7 @@ async def test_together_with_others_only_those_join(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-async def test_what_failed_is_held_no_more(desk: Desk, leaves: bool) -> None:
+async def test_a_failed_best_effort_member_is_not_held(desk: Desk, leaves: bool) -> None:
     await gang(desk, 2)
     await fill(desk)
     await becomes(desk, S.RUNNING)
@@ -92,7 +92,7 @@ async def test_what_failed_is_held_no_more(desk: Desk, leaves: bool) -> None:
     assert await held(desk) == [0, 0]
 
 
-async def test_who_was_evicted_is_held_again_as_it_waits(desk: Desk) -> None:
+async def test_an_evicted_best_effort_member_is_held_again_while_pending(desk: Desk) -> None:
     await gang(desk, 1)
     await fill(desk)
     await becomes(desk, S.RUNNING)

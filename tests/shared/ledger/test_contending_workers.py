@@ -149,7 +149,7 @@ async def test_told_of_the_first_the_second_finds_no_victim_that_the_gang_can_sp
 
 
 @pytest.mark.parametrize("key", ["budget/default/low", "term/1"])
-async def test_what_spans_nodes_is_decided_by_what_was_known_of_it(
+async def test_a_stale_count_shared_by_victims_is_a_read_conflict(
     stage: ContendingStage, key: str
 ) -> None:
     """The victims differ, but the second statement goes by an old count of what they share."""

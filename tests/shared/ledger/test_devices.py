@@ -144,7 +144,7 @@ async def test_every_end_frees_the_device(desk: Desk, end: TaskState) -> None:
     assert await placed(desk, 8, part(600)) in ACCEPTED
 
 
-async def test_what_leaves_may_be_promised_and_is_freed_when_it_ends(desk: Desk) -> None:
+async def test_a_releasing_device_can_be_nominated_and_is_freed_at_the_end(desk: Desk) -> None:
     await two_devices(desk, 6, 7, 8)
     assert await placed(desk, 6, part(600)) in ACCEPTED
     assert await placed(desk, 7, part(600), kind=NOMINATE) is V.NOMINATION
@@ -227,7 +227,7 @@ async def test_a_node_declares_what_it_has_and_takes_back_what_it_has_no_more(de
     assert await things(desk) == {}, "a node that went, and its last task, leave nothing"
 
 
-async def test_what_others_have_of_a_device_counts(desk: Desk) -> None:
+async def test_device_usage_by_foreign_pods_counts(desk: Desk) -> None:
     await two_devices(desk, 7)
     await desk.store(Observe(0, [], [("gpu/0", (600, 0))]))
     assert await placed(desk, 7, part(600)) is V.FIT

@@ -80,7 +80,7 @@ async def test_log_and_bind_stream_tell_of_it(desk: Desk) -> None:
     assert last.evicts == [Evicted(VICTIM, WINNER, "preempt: priority", [1], [0], [0])]
 
 
-async def test_what_ended_after_its_eviction_is_another_incarnation(desk: Desk) -> None:
+async def test_an_evicted_task_is_pending_as_the_next_incarnation(desk: Desk) -> None:
     await running(desk)
     await desk.commit(evicting(victims([1], [0])))
     reply = await desk.record(StatusItem(S.PENDING, VICTIM, [1], [0]))
@@ -140,7 +140,7 @@ async def test_reports_of_what_leaves_change_nothing(desk: Desk) -> None:
     assert (await desk.record(*late)).applied == [[], [], []]
 
 
-async def test_what_leaves_by_itself_is_no_victim_and_never_pending_again(desk: Desk) -> None:
+async def test_a_task_leaving_by_itself_is_no_victim_and_never_pending(desk: Desk) -> None:
     await running(desk)
     await desk.record(StatusItem(S.RELEASING, VICTIM, [1], [0]))
     assert (await desk.ledger.snapshot()).queues[LEAF].leaving == used(1)
@@ -173,7 +173,7 @@ async def test_only_what_runs_where_it_was_seen_is_evicted(desk: Desk) -> None:
     assert verdict(await desk.commit(evicting(victims([5], [1]))))[0] is V.COMMITTED
 
 
-async def test_what_was_just_placed_is_no_victim(desk: Desk) -> None:
+async def test_a_task_placed_in_the_same_batch_is_no_victim(desk: Desk) -> None:
     await desk.store(job(VICTIM), job(WINNER))
     reply = await desk.commit(
         statement(VICTIM, run([0], [0], cid=BIG)), evicting(victims([0], [0]))
@@ -208,7 +208,7 @@ async def test_a_job_that_goes_with_its_victim(desk: Desk) -> None:
     assert VICTIM not in (await desk.ledger.snapshot()).tasks
 
 
-async def test_what_leaves_moves_with_its_queue(desk: Desk) -> None:
+async def test_leaving_amounts_move_with_their_queue(desk: Desk) -> None:
     await running(desk)
     await desk.commit(evicting(victims([1], [0])))
     await desk.store(PutQueue(LEAF, OTHER, None, b"below"))
@@ -271,7 +271,7 @@ async def test_the_cluster_has_a_victim_elsewhere(desk: Desk) -> None:
     assert applied.applied == [[1]]
 
 
-async def test_who_comes_back_may_be_adopted_or_given_up(desk: Desk) -> None:
+async def test_a_pending_evicted_task_can_be_adopted_or_fail(desk: Desk) -> None:
     await running(desk)
     await desk.commit(evicting(victims([0, 1], [0, 0])))
     await desk.record(StatusItem(S.PENDING, VICTIM, [0, 1], [0, 0]))

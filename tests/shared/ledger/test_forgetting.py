@@ -54,7 +54,7 @@ async def rejected(desk: Desk, *ops: IntakeOp) -> str:
 # --- documents --------------------------------------------------------------------------------
 
 
-async def test_of_documents_the_log_tells_the_keys_alone(desk: Desk) -> None:
+async def test_the_log_holds_only_the_keys_of_documents(desk: Desk) -> None:
     first = batch(desk, job(7), documents={POD: b"\x00one \xff", "Node//n": b"two"})
     await desk.ledger.store(first)
     snapshot = await desk.ledger.snapshot()

@@ -116,7 +116,7 @@ async def test_a_lease_that_ran_out_may_be_renewed_until_somebody_claims(
         await place.lead()
 
 
-async def test_who_gives_the_seat_back_writes_no_more_and_nobody_waits(place: LeaseLedger) -> None:
+async def test_releasing_the_leadership_ends_writes_and_frees_the_lease(place: LeaseLedger) -> None:
     desk = await place.desk.open()
     epoch = desk.epochs[COORDINATOR]
     assert (await desk.store(*cluster())).verdict is V.COMMITTED

@@ -72,7 +72,7 @@ async def test_tasks_that_moved_are_read_alone_and_jobs_that_changed_as_a_whole(
     assert (moved.jobs, moved.tasks) == (set(), {1: {0}, 2: {5}})
 
 
-async def test_what_is_gone_is_named_and_not_found(desk: Desk) -> None:
+async def test_deleted_keys_are_named_as_changed_and_read_as_absent(desk: Desk) -> None:
     await desk.store(job(1), job(2), PutObject("a", b"1"), PutQueue(9, -1, None, b"nine"))
     follower = await following(desk)
     ops: list[IntakeOp] = [DropJob(1), PurgeJob(1), DropNode(3), DropQueue(9), PutObject("a", None)]

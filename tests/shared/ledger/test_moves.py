@@ -87,7 +87,7 @@ async def test_another_specification_of_the_new_node_refuses(desk: Desk) -> None
     assert verdict(await desk.commit(evicting(moving([1], [0], [1], spec=7)))) == (V.NODE, 1)
 
 
-async def test_who_has_a_promise_already_does_not_move(desk: Desk) -> None:
+async def test_a_task_with_a_nomination_cannot_be_moved(desk: Desk) -> None:
     """A second promise would take the place of the first, and what that holds stays taken."""
     await running(desk)
     assert verdict(await desk.commit(evicting(moving([1], [0], [1]))))[0] in TAKEN

@@ -99,7 +99,7 @@ STORED = {
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_what_ledgers_have_is_written_alike(name: str) -> None:
+def test_packed_records_keep_their_stored_bytes(name: str) -> None:
     """Where this fails, the scripts and ledgers that are there have another form: it is another
     schema, which has to be taken up (``tests/shared/ledger/migration``)."""
     packed, written = STORED[name]

@@ -50,7 +50,7 @@ async def held(desk: Desk) -> int:
     return (await desk.ledger.snapshot()).jobs[JID].groups[0].held
 
 
-async def test_what_has_ended_is_pending_as_the_next_incarnation(desk: Desk) -> None:
+async def test_a_restarted_task_is_pending_as_the_next_incarnation(desk: Desk) -> None:
     await ended(desk, *ENDS)
     assert await held(desk) == 1  # the one that succeeded
     before = await desk.slots(0)
@@ -87,7 +87,7 @@ async def test_late_and_twice_it_changes_nothing(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("state", [S.BINDING, S.BOUND, S.RUNNING, S.RELEASING])
-async def test_what_holds_a_node_does_not_begin_anew(desk: Desk, state: TaskState) -> None:
+async def test_a_task_that_holds_a_node_is_not_restarted(desk: Desk, state: TaskState) -> None:
     await desk.store(job(JID))
     await desk.commit(statement(JID, run([0], [0])))
     if state is not S.BINDING:
@@ -110,7 +110,9 @@ async def test_nothing_of_a_deleted_job_begins_anew(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_what_asks_for_nothing_is_a_member_while_it_waits(desk: Desk, end: TaskState) -> None:
+async def test_a_restarted_best_effort_task_is_held_while_pending(
+    desk: Desk, end: TaskState
+) -> None:
     await ended(desk, end, S.SUCCEEDED, cid=NOTHING)
     members = await held(desk)
     await desk.record(restart(0))

@@ -96,7 +96,7 @@ async def test_a_device_is_shared_by_memory_and_cores_until_one_of_them_is_used_
     assert reply.answers[0].verdict is V.FIT, "there are cores, but no memory"
 
 
-async def test_what_is_promised_is_kept_from_others_and_what_leaves_may_be_promised(
+async def test_a_releasing_port_can_be_nominated_and_is_kept_from_others(
     desk: Desk,
 ) -> None:
     await desk.store(job(6), job(7), job(8), job(9))
@@ -127,7 +127,7 @@ async def test_a_statement_that_is_refused_leaves_things_as_they_were(desk: Desk
     assert amounts(reply.fresh, 0) == {HOST_PORT: [(0, 1, 0, 0, 0)]}, "the writer is shown why"
 
 
-async def test_what_others_have_counts_and_only_what_is_named_moves(desk: Desk) -> None:
+async def test_observed_usage_counts_and_unnamed_things_keep_theirs(desk: Desk) -> None:
     await desk.store(job(7), job(8))
     await desk.store(Observe(0, [], [(HOST_PORT, (1,)), (DEVICE, (400, 3))]))
     assert await ported(desk, 7) == [V.FIT]

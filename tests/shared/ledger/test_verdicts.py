@@ -73,7 +73,7 @@ async def test_a_refused_row_is_shown_as_it_is_stored(desk: Desk) -> None:
     assert reply.fresh.records == [nodes.records[nodes.rows.index(0)]]
 
 
-async def test_what_others_use_counts(desk: Desk) -> None:
+async def test_usage_by_foreign_pods_counts_for_fit(desk: Desk) -> None:
     await desk.store(job(7), Observe(0, [(CPU, 7500)]))
     reply = await desk.commit(statement(7, run([0], [0], version=2)))
     assert reply.answers[0].verdict is V.FIT

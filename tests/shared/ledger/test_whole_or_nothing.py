@@ -284,7 +284,7 @@ def _failing(name: str) -> Callable[[str], tuple[bytes, str]]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_whatever_fails_nothing_is_written(
+async def test_a_script_that_fails_anywhere_writes_nothing(
     name: str, stage: ScriptStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name == "leader":  # writes only where the clock was set back: the lease begins anew

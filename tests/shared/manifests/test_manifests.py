@@ -376,7 +376,7 @@ def test_a_mistake_is_named_with_its_path_and_a_remedy(
 
 
 @pytest.mark.parametrize("item", [None, 5, "x", [], {}, {"kind": 3}, {"kind": []}])
-def test_what_is_no_object(item: object) -> None:
+def test_a_value_that_is_not_an_object_is_refused(item: object) -> None:
     assert isinstance(parse(item), Refusal)
 
 

@@ -101,7 +101,7 @@ def test_a_sum_is_not_called_wrong_for_what_was_taken_out() -> None:
     assert fields_of(parse(item)) == {"spec.unknown", "spec.minAvailable"}
 
 
-def test_what_is_missing_is_told_beside_what_is_wrong() -> None:
+def test_missing_and_invalid_fields_are_reported_together() -> None:
     item = good()
     del item["spec"]["tasks"][0]["template"], item["metadata"]["name"]
     item["spec"]["tasks"][1]["replicas"] = -1

@@ -110,7 +110,7 @@ def test_a_pod_is_resized_as_a_whole(reported: Json, cores: float) -> None:
     assert cpu(spec, reported) == cores
 
 
-def test_what_devices_take_of_the_node_itself_counts() -> None:
+def test_node_resources_of_claimed_devices_count_as_usage() -> None:
     mapping = [{"name": "memory", "quantity": "2"}]
     more = [{"name": "memory", "perPod": "3", "perContainer": "5"}]
     claim = {"containers": ["a", "b"], "mapping": mapping, "overhead": more}
@@ -136,7 +136,7 @@ def test_host_ports_are_taken_however_many() -> None:
         ({}, "spec.containers"),
     ],
 )
-def test_what_cannot_be_read_is_never_nothing(spec: Json, path: str) -> None:
+def test_an_unreadable_amount_counts_as_more_than_a_node(spec: Json, path: str) -> None:
     used = usage(spec)
     assert used.unread == (path,)
     assert dict(used.amounts)["cpu"] == MORE_THAN_A_NODE

@@ -30,7 +30,7 @@ def inert(kind: str, **fields: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_what_has_the_form_is_kept(fields: dict[str, Any]) -> None:
+def test_a_field_of_the_schemas_form_is_kept(fields: dict[str, Any]) -> None:
     assert isinstance(parse(inert("Service", **fields)), InertObject)
 
 
@@ -144,7 +144,7 @@ def test_many_fields_are_kept() -> None:
     assert ("StorageClass", "allowVolumeExpansion") in KEPT
 
 
-def test_what_an_earlier_version_accepted_is_still_read() -> None:
+def test_stored_objects_of_earlier_versions_are_still_read() -> None:
     obj, _ = with_field("PodSpec", "hostIPC", "of another version")
     assert isinstance(parse(obj), Refusal)
     assert not isinstance(parse_stored(obj), Refusal)

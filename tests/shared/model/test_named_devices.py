@@ -60,7 +60,7 @@ def test_amounts_are_numbers_or_lists() -> None:
         ('{"c": null}', "c: write one amount"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_the_remedy(text: str, told: str) -> None:
+def test_unreadable_device_amounts_are_refused_with_the_remedy(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=told.replace("[", r"\[")):
         read_devices(text)
 

@@ -50,7 +50,7 @@ def test_whole_gpus_share_the_nodes_memory() -> None:
     "text",
     ["a,10,8000,V100,false:", "a,x,1,V,true:", "a,1:", "junk:", "a,1,9999999999999999,V,true:", ""],
 )
-def test_what_is_not_healthy_or_not_readable_keeps_its_position(text: str) -> None:
+def test_unhealthy_and_unreadable_devices_keep_their_position(text: str) -> None:
     result = registered(text + "b,10,8000,V100,true,hami-core:")
     assert [(device.name, device.id) for device in result] == [(f"vgpu/{text.count(':')}", "b")]
 
@@ -60,7 +60,7 @@ def test_a_long_list_is_cut() -> None:
     assert len(declared(node(gpus=10**6), NAMES)) == MOST_DEVICES
 
 
-def test_what_a_node_has_no_more_is_named_with_nothing() -> None:
+def test_devices_removed_from_a_node_are_declared_with_zero() -> None:
     one = node("gpu-a,10,4000,V100,true:")
     assert declared(one, NAMES, before=node(TWO)) == (
         ("vgpu/0", (10, 4000, 100)),

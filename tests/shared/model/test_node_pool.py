@@ -51,7 +51,7 @@ def test_the_policy_names_the_pool() -> None:
     assert node_pool_of(DEFAULT_POLICY) is None
 
 
-def test_what_is_elsewhere_is_said_with_its_pool_and_ours() -> None:
+def test_an_object_outside_names_its_node_pool_and_ours() -> None:
     assert BLUE.why_not({KEY: "red"}) == (
         "in node pool red, and this scheduler has node pool blue: what has the label "
         "kai.scheduler/node-pool: blue"

@@ -47,7 +47,7 @@ def test_the_last_time_is_the_newest_that_is_not_after_now(
         ("0 0 31 feb *", "has the day-of-month '31'"),
     ],
 )
-def test_what_is_no_schedule_is_refused(schedule: str, complaint: str) -> None:
+def test_an_invalid_schedule_is_refused(schedule: str, complaint: str) -> None:
     with pytest.raises(CronError) as raised:
         parse_cron(schedule)
     assert complaint in str(raised.value)

@@ -236,7 +236,7 @@ def test_a_shard_that_spreads_does_not_consolidate() -> None:
     assert not {"gpupack", "gpusharingorder"} & set(names(policy))
 
 
-def test_what_a_shard_overrides() -> None:
+def test_a_scheduling_shard_overrides_the_default_policy() -> None:
     policy = unwrap(
         SHARD
         + """

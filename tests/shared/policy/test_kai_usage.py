@@ -77,7 +77,9 @@ def test_every_parameter_is_read() -> None:
         ),
     ],
 )
-def test_who_knows_it(text: str, client: UsageClient, warning: str) -> None:
+def test_the_usage_client_type_selects_the_source(
+    text: str, client: UsageClient, warning: str
+) -> None:
     settings, warnings = usage(text)
     assert (settings.client, warnings) == (client, (warning,) if warning else ())
 

@@ -94,14 +94,14 @@ def plugins(policy: Policy) -> dict[str, PluginOption]:
     return {option.name: option for tier in policy.tiers for option in tier}
 
 
-def test_what_volcano_starts_with() -> None:
+def test_volcanos_built_in_policy_parses() -> None:
     policy = parse_policy(BUILT_IN)
     assert policy.actions == ("enqueue", "allocate", "backfill")
     assert [len(tier) for tier in policy.tiers] == [3, 5]
     assert not policy.warnings
 
 
-def test_what_its_chart_installs() -> None:
+def test_the_policy_of_volcanos_chart_parses() -> None:
     plugin_names = plugins(parse_policy(CHART))
     assert [name for name, o in plugin_names.items() if not o.enabled("enablePreemptable")] == [
         "gang",
@@ -109,7 +109,7 @@ def test_what_its_chart_installs() -> None:
     ]
 
 
-def test_what_its_own_tests_run_with() -> None:
+def test_the_policy_of_volcanos_tests_parses() -> None:
     policy = parse_policy(TESTS)
     plugin_names = plugins(policy)
     assert plugin_names["sla"].duration("sla-waiting-time", 0.0) == 5400.0

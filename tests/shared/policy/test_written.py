@@ -42,7 +42,7 @@ def again(policy: Policy) -> Policy:
 
 
 @pytest.mark.parametrize("text", [VOLCANO, KAI, "dialect: kai"])
-def test_what_a_file_says_is_kept(text: str) -> None:
+def test_a_policy_file_survives_writing_and_reading(text: str) -> None:
     policy = parse_policy(text)
     assert again(policy) == policy
 

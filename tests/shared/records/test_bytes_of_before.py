@@ -181,7 +181,7 @@ RECORDS: dict[str, Row] = {
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_what_was_written_by_hand_is_read_and_written_alike(name: str) -> None:
+def test_stored_records_are_read_and_written_to_the_same_bytes(name: str) -> None:
     value, encode, decode, written = RECORDS[name]
     data = bytes.fromhex(written)
     assert decode(data) == value

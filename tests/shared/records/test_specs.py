@@ -82,7 +82,7 @@ def test_job(duration: float | None, min_resources: Requests | None, dangling: b
     assert decode_job(encode_job(job)) == job
 
 
-def test_what_few_say() -> None:
+def test_a_job_with_every_rare_field_survives_encoding() -> None:
     """Everything at once that came with format 3."""
     topology = Topology(True, 1)
     in_a = (Requirement("a", "In", ("b",)),)

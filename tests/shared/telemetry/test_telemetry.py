@@ -75,7 +75,7 @@ def test_repeats_of_libraries_are_left_out_too() -> None:
     assert list(lines[0])[:4] == ["ts", "level", "event", "logger"]
 
 
-def test_what_is_printed_becomes_log_lines() -> None:
+def test_printed_lines_become_log_lines() -> None:
     out = io.StringIO()
     configure_logging("info", "json", stream=out)
     with contextlib.redirect_stdout(PrintedLines()):

@@ -141,7 +141,7 @@ class TestCombining:
 
 
 class TestShare:
-    def test_of_nothing(self) -> None:
+    def test_shares_of_an_empty_total(self) -> None:
         assert (share(0, 0), share(1, 0), share(1, 4)) == (0.0, 1.0, 0.25)
 
     def test_dominant(self) -> None:

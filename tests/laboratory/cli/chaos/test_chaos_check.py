@@ -82,7 +82,7 @@ def test_open_run_is_not_a_closed_one(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["check", str(path), "--closed"]).exit_code == 1
 
 
-def test_what_is_no_history_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_history_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "other.txt"
     path.write_text("hello\n")
     result = CliRunner().invoke(app, ["check", str(path)])

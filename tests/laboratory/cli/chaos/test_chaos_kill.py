@@ -103,7 +103,7 @@ def test_for_people_the_timeline_comes_before_the_verdict(kill: Kill) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_what_cannot_be_killed_is_told_with_the_remedy(kill: Kill, tmp_path: Path) -> None:
+def test_an_unknown_kill_target_is_refused_with_the_remedy(kill: Kill, tmp_path: Path) -> None:
     for words, code, text in (
         (["shard-7"], 1, "shard-7: there are 2 shards, shard-0 and so on"),
         (["redis"], 2, "redis: not known; write shard-0 (or another shard), coordinator"),

@@ -36,7 +36,7 @@ def test_scaling_ends_with_its_processes(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_works_alone_ends(large_dump: Path, command: str) -> None:
+def test_a_command_without_services_ends_at_ctrl_c(large_dump: Path, command: str) -> None:
     interrupt(command.format(dump=large_dump).split(), when=works)
 
 
@@ -61,7 +61,9 @@ def test_what_works_alone_ends(large_dump: Path, command: str) -> None:
     ],
 )
 @pytest.mark.all
-def test_what_starts_a_whole_service_ends_with_it(command: str, short_dir: Path) -> None:
+def test_a_command_with_a_service_ends_at_ctrl_c_together_with_it(
+    command: str, short_dir: Path
+) -> None:
     interrupt(command.split(), when=shards_work, run_dir=short_dir)
 
 

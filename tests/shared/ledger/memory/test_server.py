@@ -99,7 +99,7 @@ def test_maps_are_read_and_packed_alike(both: BothServers, value: dict[bytes, fl
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 5])
-def test_what_is_cut_off_is_refused(both: BothServers, cut: int) -> None:
+def test_truncated_msgpack_is_refused(both: BothServers, cut: int) -> None:
     text = "return tostring(pcall(cmsgpack.unpack, ARGV[1]))"
     real, memory = both.run(text, packed([b"abcdef", 1])[:cut])
     assert real == memory == (b"true" if cut == 0 else b"false")
@@ -176,7 +176,9 @@ def test_pages_of_a_hash_have_each_field_once(both: BothServers, count: int) -> 
 
 
 @pytest.mark.parametrize("count", [3, 100])
-def test_who_stays_while_others_come_and_go_is_on_some_page(both: BothServers, count: int) -> None:
+def test_hscan_returns_every_field_that_stays_during_the_scan(
+    both: BothServers, count: int
+) -> None:
     script = """
         redis.call('DEL', KEYS[1])
         for i = 1, 700 do redis.call('HSET', KEYS[1], 'f' .. i, string.rep('v', 100)) end
@@ -214,7 +216,7 @@ def test_time_run_and_errors(both: BothServers) -> None:
 
 
 @pytest.mark.parametrize("text", ["return no_such_name", "new_name = 1", "KEY = KEYS"])
-def test_what_is_not_declared_is_a_mistake(both: BothServers, text: str) -> None:
+def test_undeclared_globals_are_an_error(both: BothServers, text: str) -> None:
     for answer in both.run(text):
         assert "nonexistent global variable" in answer or "readonly table" in answer
 

@@ -115,7 +115,7 @@ async def test_a_task_is_promised_once(desk: Desk) -> None:
     assert (reply.answers[0].verdict, reply.answers[0].at) == (V.TASK, 0)
 
 
-async def test_what_only_waits_is_no_member_of_its_gang(desk: Desk) -> None:
+async def test_nominations_and_empty_cores_hold_no_gang_member(desk: Desk) -> None:
     """Neither nominations nor a core without tasks come to stand below the minimum."""
     await desk.store(job(7, Group(-1, 3)))
     reply = await desk.commit(statement(7, run([0], [0], kind=NOMINATE)), statement(7, run([], [])))
@@ -283,7 +283,7 @@ async def test_knowing_the_run_is_not_enough_before_it_is_blessed(scripts: Scrip
     assert (await scripts.desk.store(job(7))).verdict is V.RUN
 
 
-async def test_what_was_cut_off_the_log_was_seen_and_nothing_later(scripts: Scripts) -> None:
+async def test_the_trimmed_part_of_the_log_counts_as_observed(scripts: Scripts) -> None:
     await scripts.write("meta", "trimmed", "77-3")
     ledger, leader = scripts.ledger, scripts.desk.epochs[COORDINATOR]
     for observed in ("76-9", "77-3"):
@@ -364,7 +364,7 @@ async def test_records_that_were_altered_are_not_taken(scripts: Scripts) -> None
 
 
 @pytest.mark.parametrize("at", [20, 24, 30, -1], ids=["incarnation", "by", "why", "seal"])
-async def test_what_is_told_of_an_eviction_is_sealed(scripts: Scripts, at: int) -> None:
+async def test_an_altered_eviction_record_is_detected(scripts: Scripts, at: int) -> None:
     desk = scripts.desk
     await desk.store(job(7), job(8))
     await desk.commit(statement(7, run([0], [0])))

@@ -95,5 +95,5 @@ def test_checks_are_found_in_the_text() -> None:
         assert name in MUTANTS, name
 
 
-def test_what_is_no_check_is_still_there() -> None:
+def test_the_excluded_mutants_still_exist() -> None:
     assert set(NO_CHECKS) <= set(MUTANTS)

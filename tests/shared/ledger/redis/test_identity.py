@@ -31,7 +31,7 @@ def settings(path: Path, **more: str) -> Settings:
     return load_settings(run_dir=path, **more)
 
 
-def test_what_is_noted_is_recalled(short_dir: Path) -> None:
+def test_a_written_identity_note_is_read_back(short_dir: Path) -> None:
     path = short_dir / "made" / "ledger.json"
     assert recall(path) == LedgerIdentityNote()
     for known in (LedgerIdentityNote("a", "17-3"), LedgerIdentityNote("b", "0")):
@@ -94,7 +94,7 @@ def test_a_log_id_is_noted_once_the_server_cannot_lose_it_any_more(
 
 
 @pytest.mark.parametrize(("fsync", "log"), [("always", "9-0"), ("everysec", "9-0"), ("no", "0")])
-def test_who_begins_and_ends_at_once_does_not_make_its_successor_forget(
+def test_a_short_lived_leader_keeps_the_position_in_the_note(
     short_dir: Path, fsync: str, log: str
 ) -> None:
     path, ledger = short_dir / "ledger.json", LedgerWithSeen("c")
@@ -106,7 +106,7 @@ def test_who_begins_and_ends_at_once_does_not_make_its_successor_forget(
     assert recall(path) == LedgerIdentityNote("c", log)
 
 
-def test_what_was_noted_of_another_ledger_does_not_count_for_this_one(short_dir: Path) -> None:
+def test_a_note_of_another_ledger_is_ignored(short_dir: Path) -> None:
     path = short_dir / "ledger.json"
     note(path, LedgerIdentityNote("another", "9-0"))
     assert IdentityNotes(path, lag=LAG_SECONDS["everysec"]).look(

@@ -96,7 +96,7 @@ def test_a_flat_group() -> None:
     assert not read.is_preemptible(100)
 
 
-def test_what_the_group_says_goes_before_its_priority() -> None:
+def test_explicit_preemptibility_overrides_the_priority() -> None:
     assert read_kai_pod_group(group(preemptibility="preemptible")).is_preemptible(125)
     assert not read_kai_pod_group(group(preemptibility="non-preemptible")).is_preemptible(50)
 
