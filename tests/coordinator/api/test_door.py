@@ -78,7 +78,7 @@ async def test_every_operation_is_there(client: Client) -> None:
         b"Connection: close\r\n\r\n",
     ],
 )
-async def test_what_no_client_sends(
+async def test_malformed_http_is_answered_with_a_client_error(
     service: Running,
     request_text: bytes,
     caplog: pytest.LogCaptureFixture,

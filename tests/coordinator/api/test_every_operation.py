@@ -215,7 +215,7 @@ def asked() -> Iterator[tuple[str, str]]:
         for name, mode in asked()
     ],
 )
-def test_whatever_is_asked(url: str, name: str, mode: str) -> None:
+def test_every_operation_answers_by_its_schema(url: str, name: str, mode: str) -> None:
     from schemathesis import GenerationMode
 
     @exploring()
@@ -244,7 +244,7 @@ def _about(case: Case[Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", WRITTEN, ids=lambda kind: kind.plural)
-def test_whatever_patch_is_sent(url: str, kind: Kind) -> None:
+def test_any_patch_is_answered_without_a_server_error(url: str, kind: Kind) -> None:
     create = operations()[f"create{kind.kind}"].as_strategy()
 
     @exploring()
@@ -300,7 +300,7 @@ BODIES = st.one_of(
 
 
 @pytest.mark.parametrize(("method", "path"), DOORS)
-def test_whatever_body_is_sent(url: str, method: str, path: str) -> None:
+def test_any_body_is_answered_without_a_server_error(url: str, method: str, path: str) -> None:
     @exploring(3 * EXAMPLES)
     @given(body=BODIES, sent_as=st.sampled_from(TYPES))
     def send(body: bytes, sent_as: str) -> None:
@@ -311,7 +311,7 @@ def test_whatever_body_is_sent(url: str, method: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/namespaces/ns/events", "/stream"])
-def test_whatever_the_query_says(url: str, path: str) -> None:
+def test_any_query_is_answered_without_a_server_error(url: str, path: str) -> None:
     @exploring(5 * EXAMPLES)
     @given(query=st.dictionaries(PARAMETERS, WORDS, max_size=4))
     def look(query: dict[str, str]) -> None:

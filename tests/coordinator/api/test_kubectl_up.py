@@ -249,7 +249,7 @@ def test_it_explains(kubectl: UpKubectl) -> None:
     assert "minAvailable\t<integer>" in kubectl.ok("explain", "vcjob.spec")
 
 
-def test_what_is_wrong_is_told_field_by_field(kubectl: UpKubectl) -> None:
+def test_kubectl_shows_each_invalid_field(kubectl: UpKubectl) -> None:
     wrong = job("wrong", 1)
     wrong["spec"]["minAvailable"] = -1
     result = kubectl("apply", "-f", kubectl.file("wrong", wrong))
@@ -270,7 +270,7 @@ def test_the_plugin_is_the_command(kubectl: UpKubectl) -> None:
     assert "ExceedsNodeCapacity" in kubectl("quadrant", "explain", "pod", "ns/big").out
 
 
-def test_what_is_not_there_is_told_cleanly(kubectl: UpKubectl) -> None:
+def test_kubectl_fails_cleanly_on_apis_that_are_not_served(kubectl: UpKubectl) -> None:
     for words in (("auth", "can-i", "get", "pods"), ("cluster-info",), ("top", "pods")):
         result = kubectl(*words)
         assert "Traceback" not in result.out + result.err

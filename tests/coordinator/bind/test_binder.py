@@ -44,7 +44,7 @@ def test_members_that_a_job_does_not_have_are_left_out() -> None:
     assert (bind_plan.tasks, bind_plan.rows) == ([0, 0], [5, 7])
 
 
-def test_what_was_recorded_before_a_crash_is_not_bound_again() -> None:
+def test_a_bind_recorded_before_a_crash_is_not_repeated() -> None:
     """Refused and recorded, then placed on node 9: binding it on node 5 again would be a second."""
     tasks = {
         1: {
@@ -106,7 +106,7 @@ def test_a_plan_carries_the_devices_of_its_entries_also_in_parts() -> None:
     assert plan().requests.devices == []
 
 
-def test_what_another_binder_has_to_do_is_neither_recorded_nor_asked_again_at_once() -> None:
+def test_a_bind_pending_at_another_binder_is_not_recorded() -> None:
     answers = BindAnswers([BindAnswer.PENDING, BindAnswer.UNKNOWN], ["", ""])
     result = judge_answers(plan(), answers)
     assert (result.items, result.pending, result.again) == ([], [0], [1])

@@ -35,7 +35,7 @@ def vgpu_node() -> Node:
         (vgpu_node(), (("gpu/1", (1, 3000, 0)), ("vgpu/0", (1, 600, 10)))),
     ],
 )
-def test_what_our_binding_wrote_is_read_back(node: Node, devices: Things) -> None:
+def test_assigned_devices_annotation_is_read_back(node: Node, devices: Things) -> None:
     marks = {ASSIGNED_DEVICES: written_devices(devices)}
     assert devices_of_pod(node, marks, PLAIN, NAMES) == devices
 
@@ -49,7 +49,7 @@ def test_shares_that_kais_binder_wrote_are_told_by_their_groups() -> None:
     assert devices_of_pod(kai_node(), elsewhere, HALF, NAMES) == ()
 
 
-def test_what_volcanos_scheduler_wrote_is_read_as_well() -> None:
+def test_volcanos_device_annotation_is_read_too() -> None:
     marks = {ASSIGNED: "gpu-b,V100,600,10:;"}
     assert devices_of_pod(vgpu_node(), marks, PLAIN, NAMES) == (("vgpu/1", (1, 600, 10)),)
 
@@ -68,5 +68,5 @@ def test_what_volcanos_scheduler_wrote_is_read_as_well() -> None:
         '{"port/TCP/80": 1}',
     ],
 )
-def test_what_the_node_cannot_have_given_is_nothing(text: str) -> None:
+def test_devices_impossible_on_the_node_are_ignored(text: str) -> None:
     assert devices_of_pod(kai_node(), {ASSIGNED_DEVICES: text}, PLAIN, NAMES) == ()

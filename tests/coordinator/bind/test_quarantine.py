@@ -52,7 +52,7 @@ def test_a_bind_that_is_taken_another_reason_or_time_breaks_the_row() -> None:
     assert set(quarantine.suspects) == {1, 2, 3}
 
 
-def test_what_is_asked_for_is_asked_for_once() -> None:
+def test_a_node_quarantine_is_requested_once() -> None:
     quarantine = Quarantines()
     refuse(quarantine, 3)
     assert 3 in quarantine.changes(0.0, NODES)
@@ -100,7 +100,7 @@ def test_a_deleted_node_comes_back_with_a_clean_sheet() -> None:
     assert mark.times == 2 or mark.until - mark.since == 60.0
 
 
-def test_what_the_ledger_holds_is_known_again() -> None:
+def test_quarantines_are_restored_from_the_ledger() -> None:
     mark = Quarantine("broken", 5.0, 65.0, 2)
     assert decode_quarantine(encode_quarantine(mark)) == mark
     quarantine = Quarantines()

@@ -117,7 +117,7 @@ def test_a_whole_gang_may_go_and_is_placed_again() -> None:
     assert opened(core)[VICTIM][1].runs[0].tasks == [0, 1, 2]
 
 
-def test_what_ends_well_before_it_is_stopped_has_ended() -> None:
+def test_a_victim_that_succeeds_before_its_stop_has_ended() -> None:
     core = filled()
     evict(core, 1)
     record(core, SUCCEEDED, VICTIM, [1])
@@ -279,7 +279,7 @@ def test_a_victim_that_does_not_end_is_stopped_again_and_its_successor_is_not() 
     assert not [i for i in step(core, 100.0) if isinstance(i, Stop)]
 
 
-def test_who_is_to_be_stopped_again_is_named_as_it_was_when_that_was_decided() -> None:
+def test_a_repeated_stop_names_the_incarnation_it_was_decided_for() -> None:
     """The end of the victim may be recorded before the cluster is asked: named as it is then, its
     next incarnation would be refused before it was bound (seed 40600)."""
     core = filled()
@@ -290,7 +290,7 @@ def test_who_is_to_be_stopped_again_is_named_as_it_was_when_that_was_decided() -
     assert core.victims.uids([(VICTIM, 1)]) != instruction.uids
 
 
-def test_what_the_cluster_never_had_is_pending_again() -> None:
+def test_a_victim_unknown_to_the_cluster_is_pending_again() -> None:
     core = filled()
     tasks, uids = evict(core, 1)
     items = core.stopped(tasks, uids, tasks)

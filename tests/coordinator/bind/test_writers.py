@@ -74,7 +74,7 @@ def ended(jid: int) -> StatusItem:
     return StatusItem(TaskState.FAILED, jid, [0], [0])
 
 
-async def test_what_waits_together_is_recorded_together() -> None:
+async def test_waiting_reports_are_recorded_in_one_batch() -> None:
     applied: list[Any] = []
     async with recording(MemoryLedger(), applied) as recorder:
         await asyncio.gather(*(recorder.record([ended(jid)]) for jid in range(3)))
@@ -98,7 +98,7 @@ async def test_a_restarted_server_is_accepted_and_nothing_is_lost_or_done_twice(
     assert len(snapshot.jobs) == 1
 
 
-async def test_who_lost_the_seat_stops_and_tells_those_who_wait() -> None:
+async def test_a_deposed_recorder_stops_and_raises_deposed_in_its_callers() -> None:
     ledger, applied = MemoryLedger(), list[Any]()
     async with recording(ledger, applied) as recorder:
         await ledger.claim(COORDINATOR)
@@ -107,7 +107,7 @@ async def test_who_lost_the_seat_stops_and_tells_those_who_wait() -> None:
     assert applied == []
 
 
-async def test_who_waits_for_a_recorder_that_is_stopped_is_stopped_and_not_told_of_another_leader(
+async def test_stopping_the_recorder_cancels_its_callers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ledger, sent = MemoryLedger(), asyncio.Event()

@@ -51,7 +51,7 @@ def test_apply_says_what_became_of_each(quadrant: Quadrant) -> None:
     assert last.query["dryRun"] == "All"
 
 
-def test_what_the_server_alone_writes_is_no_change(quadrant: Quadrant) -> None:
+def test_fields_written_by_the_server_are_no_change(quadrant: Quadrant) -> None:
     """The shard of a running pod's node may move between the two reads."""
     moved = pod("b")
     moved["metadata"] = {**moved["metadata"], "annotations": {"quadrant.dev/shard": "shard-1"}}
@@ -107,7 +107,7 @@ def test_remedies_for_kinds_of_other_apis_are_jobs_that_can_be_written(quadrant:
     assert pod.endswith('apiVersion: "apps/v1" has no kind Pod; write v1')
 
 
-def test_what_has_only_a_prefix_of_a_name_is_created_and_not_applied(quadrant: Quadrant) -> None:
+def test_apply_refuses_an_object_with_only_generate_name(quadrant: Quadrant) -> None:
     text = "kind: Pod\napiVersion: v1\nmetadata: {generateName: made-}\n"
     with serving({}) as server:
         result = quadrant("apply", "-f", "-", "-s", server.url, stdin=text)

@@ -101,7 +101,7 @@ FOLLOWING = {
 
 
 @pytest.mark.parametrize("name", FOLLOWING)
-async def test_what_follows_ends(
+async def test_a_following_command_ends_at_ctrl_c(
     embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path, name: str
 ) -> None:
     command, begun, screen = FOLLOWING[name]
@@ -111,7 +111,7 @@ async def test_what_follows_ends(
         await _interrupt(command.split(), tmp_path, service.url, begun=begun, screen=screen)
 
 
-async def test_what_waits_ends(
+async def test_a_waiting_command_ends_at_ctrl_c(
     embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
 ) -> None:
     """One of the two is there at once, and is told; the other never comes."""

@@ -108,7 +108,7 @@ def test_forms_for_scripts(quadrant: Quadrant) -> None:
         assert out("pods", "-o", "jsonpath={.items[*].metadata.name}") == "a b"
 
 
-def test_who_wrote_what_is_shown_only_when_asked_for(quadrant: Quadrant) -> None:
+def test_managed_fields_are_shown_only_on_request(quadrant: Quadrant) -> None:
     value = pod("a")
     value["metadata"]["managedFields"] = [{"manager": "x"}]
     with serving({("GET", f"{PODS}/a"): (200, value)}) as server:
@@ -139,7 +139,7 @@ def test_the_order_that_was_asked_for(quadrant: Quadrant) -> None:
         ("pods,nodes a", "names after several kinds"),
     ],
 )
-def test_what_cannot_be_asked(quadrant: Quadrant, arguments: str, told: str) -> None:
+def test_invalid_get_arguments_are_refused(quadrant: Quadrant, arguments: str, told: str) -> None:
     with serving({}) as server:
         result = quadrant("get", *arguments.split(), "-s", server.url)
     assert result.code == 1
@@ -207,7 +207,7 @@ def test_a_busy_server_is_asked_again(quadrant: Quadrant) -> None:
     assert result.err.count("/pods?limit=2000 429") == 2
 
 
-def test_who_asks(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_sends_the_token_and_never_prints_it(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUADRANT_TOKEN", "secret")
     refused = status(401, "Unauthorized", "no such token")
     with serving({("GET", f"{PODS} table"): refused}) as server:
@@ -218,7 +218,7 @@ def test_who_asks(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "secret" not in result.err
 
 
-def test_what_is_not_json_is_told(quadrant: Quadrant) -> None:
+def test_an_answer_that_is_not_a_json_object_is_an_error(quadrant: Quadrant) -> None:
     with serving({("GET", "/apis"): (200, [1, 2])}) as server:
         result = quadrant("get", "pods", "-s", server.url)
     assert result.code == 1

@@ -103,7 +103,7 @@ def test_files_that_are_no_kubeconfig(tmp_path: Path) -> None:
             find_access(server=server, environ={})
 
 
-def test_what_is_no_token_is_told_and_not_repeated(tmp_path: Path) -> None:
+def test_a_malformed_token_is_refused_and_not_repeated(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("team-a\nqdt_secret\n")
     for environ in (
         {"QUADRANT_TOKEN": "qdt_secret\nb"},
@@ -187,7 +187,7 @@ def test_several_files_are_one(config: dict[str, str], tmp_path: Path) -> None:
     assert find_access(context="one", environ=both).namespace == "team"
 
 
-def test_what_up_writes(tmp_path: Path) -> None:
+def test_the_kubeconfig_of_up_is_private_and_readable_by_kubectl(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text("old")
     path.chmod(0o644)
@@ -207,7 +207,7 @@ def test_what_up_writes(tmp_path: Path) -> None:
     assert "tokenFile" in result.stdout
 
 
-def test_what_up_writes_with_tls(tmp_path: Path) -> None:
+def test_the_kubeconfig_of_up_with_tls_has_the_ca_and_a_token(tmp_path: Path) -> None:
     """kubectl would ask for a name where it speaks TLS and has nothing to show."""
     ca = tmp_path / "tls.crt"
     ca.write_text("PEM")

@@ -162,7 +162,7 @@ async def test_describe_and_events(gang: Command) -> None:
         assert (await gang(*words)).err == ""
 
 
-async def test_what_waits_says_why(gang: Command) -> None:
+async def test_a_pending_pod_shows_its_reason(gang: Command) -> None:
     big = {"name": "big", "namespace": "default"}
     pod = {
         "apiVersion": "v1",

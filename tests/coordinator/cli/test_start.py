@@ -81,7 +81,7 @@ def test_help_loads_nothing_heavy(
     assert not {name.partition(".")[0] for name in loaded} & HEAVY
 
 
-def test_what_help_loads_is_seen(of_help: dict[str, tuple[int, list[str]]]) -> None:
+def test_the_modules_loaded_by_help_are_listed(of_help: dict[str, tuple[int, list[str]]]) -> None:
     _, loaded = of_help["--help"]
     assert "laboratory.cli.app" in loaded
 

@@ -86,7 +86,7 @@ def test_help_flows(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch, entry: 
 
 
 @pytest.mark.parametrize("tokens", [False, True])
-def test_what_up_says_fits(
+def test_the_next_steps_of_up_fit_in_80_columns(
     quadrant: Quadrant, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, tokens: bool
 ) -> None:
     monkeypatch.setattr(sys, "argv", [".venv/bin/quadrant"])

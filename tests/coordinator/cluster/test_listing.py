@@ -22,7 +22,7 @@ def told(found: Listed) -> dict[str, tuple[str, Phase]]:
     return {task: (node, Phase(phase)) for task, node, phase in rows}
 
 
-def test_what_runs_and_what_ended_without_its_end_being_taken_is_listed() -> None:
+def test_a_listing_has_running_tasks_and_unacknowledged_ends() -> None:
     cluster = LocalCluster(grace=1.0)
     cluster.bind(asking({"1.0": "n0", "1.1": "n1", "2.0": "n2"}), 0.0)
     cluster.delete(["1.1", "2.0", "9.9"], 1.0)
@@ -81,7 +81,7 @@ def test_a_lost_task_is_gone_without_a_word_and_cannot_be_bound_again() -> None:
     assert cluster.drain()[-2].kind == "lost"
 
 
-def test_what_others_use() -> None:
+def test_foreign_usage_is_listed_by_node() -> None:
     cluster = LocalCluster()
     cluster.occupy("n0", {"cpu": 500})
     assert cluster.foreign() == {"n0": {"cpu": 500}}

@@ -82,7 +82,7 @@ def test_an_incarnation_runs_once() -> None:
     assert cluster.bind(asking({"1.0": "n0"}, uid="u2"), 2.0).answers == [BindAnswer.OK]
 
 
-def test_what_was_deleted_before_its_bind_is_gone() -> None:
+def test_a_bind_after_the_deletion_is_answered_gone() -> None:
     cluster = LocalCluster()
     assert cluster.delete(["1.0"], 0.0) == ["1.0"]
     assert cluster.bind(asking({"1.0": "n0"}), 1.0).answers == [BindAnswer.GONE]

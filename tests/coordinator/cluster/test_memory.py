@@ -48,7 +48,7 @@ def told(cluster: LocalCluster, after: int) -> list[tuple[Report, str]]:
     return [(Report(kind), task) for kind, task in zip(reports.kinds, reports.tasks, strict=True)]
 
 
-def test_what_ran_goes_on_and_ends_when_its_time_is_over(tmp_path: Path) -> None:
+def test_running_tasks_survive_a_restart_and_end_on_time(tmp_path: Path) -> None:
     cluster = new()
     cluster.bind(asking("1.0"), 10.0)
     cluster.bind(asking("1.1", duration=None), 10.0)
@@ -77,7 +77,7 @@ def test_numbers_of_reports_go_on_and_nothing_unheard_is_lost(tmp_path: Path) ->
     assert again.reports(first.last).last == 6
 
 
-def test_what_ended_or_was_deleted_is_not_bound_again(tmp_path: Path) -> None:
+def test_ended_and_deleted_tasks_are_not_bound_again_after_a_restart(tmp_path: Path) -> None:
     cluster = new()
     cluster.bind(asking("1.0"), 0.0)
     cluster.advance(5.0)

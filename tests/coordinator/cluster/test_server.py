@@ -94,7 +94,7 @@ async def test_bind_run_and_stop(short_dir: Path) -> None:
     assert [(e["n"], e["ev"]) for e in events(short_dir)] == list(enumerate(kinds, 1))
 
 
-async def test_what_users_were_told_is_in_the_history_and_survives_a_restart(
+async def test_acknowledgements_in_the_history_survive_a_restart(
     short_dir: Path,
 ) -> None:
     with process(short_dir, "--grace=0.01") as child:

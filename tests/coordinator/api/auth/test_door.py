@@ -122,7 +122,7 @@ async def test_everything_else_needs_one(door: TokenServer, path: str) -> None:
     # Tokens differ in each process of a run side by side, and names of tests may not.
     ids=["none", "empty", "basic", "wrong", "cut short", "two", "long", "no scheme"],
 )
-async def test_what_is_not_a_known_token_is_turned_away(door: TokenServer, header: str) -> None:
+async def test_an_unknown_token_is_answered_401(door: TokenServer, header: str) -> None:
     status, headers, body = await door.ask("GET", "/api/v1/pods", header=header)
     assert (status, body["reason"]) == (401, "Unauthorized")
     assert headers["WWW-Authenticate"].startswith("Bearer ")
@@ -188,7 +188,7 @@ async def test_each_request_needs_its_role_and_no_more(
             assert f"the token {mine} has role {mine}" in output
 
 
-async def test_what_was_served_for_one_does_not_stay_for_the_next(door: TokenServer) -> None:
+async def test_requests_on_one_connection_are_authenticated_one_by_one(door: TokenServer) -> None:
     """Requests over one connection run in one task: who asks is set anew each time."""
     for role in ("admin", "view", "submit"):
         assert (await door.ask("GET", PODS, TOKENS[role]))[2] == {"name": role}

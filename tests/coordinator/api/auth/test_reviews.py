@@ -111,14 +111,14 @@ async def test_a_right_that_is_taken_back_ends_with_its_time(
         await reviews.judge("good", METRICS)
 
 
-async def test_who_may_one_thing_may_not_another(reviews: Reviews) -> None:
+async def test_access_is_reviewed_for_each_path(reviews: Reviews) -> None:
     await reviews.judge("good", METRICS)
     with pytest.raises(AccessRefused):
         await reviews.judge("good", STATUS)
     assert (await reviews.judge("good", None)).user.name == "ada"
 
 
-async def test_what_is_asked_by_many_at_once_is_asked_once(
+async def test_concurrent_requests_share_one_review(
     reviews: Reviews, server: ReviewServerDouble
 ) -> None:
     server.hold = asyncio.Event()
@@ -280,7 +280,7 @@ async def test_a_stream_outlives_a_short_silence_and_no_long_one(
         assert stands(), "the API server says yes again before the stream was ended"
 
 
-async def test_what_became_of_each_question_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_review_answers_are_counted_by_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     server = ReviewServerDouble()
     reviews = Reviews(server)
     for _ in range(2):

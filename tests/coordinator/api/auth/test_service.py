@@ -181,7 +181,7 @@ async def test_pods_that_wait_keep_nobody_from_creating_their_pod_group(
         assert (await ask(OPS, "DELETE", f"{GROUPS}/one"))[0] == 200
 
 
-async def test_who_may_look_changes_nothing(
+async def test_a_view_token_reads_and_plans_and_cannot_write(
     embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
     async with asking(embedded_server, short_dir) as ask:

@@ -98,7 +98,7 @@ PLAIN = {"Pod": pod("x", queue="ops"), "PodGroup": group("x", "ops"), "Job": job
 
 
 @pytest.mark.parametrize("name", ASKED)
-async def test_what_is_an_admins_is_refused_on_every_way_in(ask: TokenClient, name: str) -> None:
+async def test_admin_only_fields_are_refused_in_every_request(ask: TokenClient, name: str) -> None:
     obj = ASKED[name]
     path = PATHS[obj["kind"]]
 
@@ -145,7 +145,7 @@ async def _until_gone(ask: TokenClient, path: str) -> None:
     raise AssertionError(f"{path} is still there")
 
 
-async def test_what_an_admin_gave_may_be_deleted_but_not_kept(ask: TokenClient) -> None:
+async def test_a_tenant_may_delete_an_admins_job_but_not_patch_it(ask: TokenClient) -> None:
     obj = ASKED["job-value"]
     assert (await ask(ADMIN, "POST", JOBS, obj))[0] == 201
     labels = {"metadata": {"labels": {"a": "b"}}}
@@ -154,7 +154,7 @@ async def test_what_an_admin_gave_may_be_deleted_but_not_kept(ask: TokenClient) 
     assert (await ask(OPS, "DELETE", f"{JOBS}/x"))[0] == 200
 
 
-async def test_who_may_only_look_plans_no_such_thing_either(ask: TokenClient) -> None:
+async def test_a_view_token_cannot_plan_with_admin_only_fields(ask: TokenClient) -> None:
     assert (await ask(LOOK, "POST", PLANS, a_list(PLAIN["Job"])))[0] == 200
     status, body = await ask(LOOK, "POST", PLANS, a_list(PLAIN["Job"], ASKED["job"]))
     assert (status, len(body["details"]["refused"])) == (403, 1), body
@@ -213,7 +213,7 @@ def test_the_default_class_counts_for_bare_priorities() -> None:
 
 
 @pytest.mark.parametrize("broken", [None, 1, "x", [], [1], {"a": 1}, [{"key": 1}], [None]])
-def test_what_makes_no_sense_is_left_to_intake(broken: Any) -> None:
+def test_malformed_fields_are_left_to_intake(broken: Any) -> None:
     mine = Principal("t", TokenRole.SUBMIT)
     for obj in PLAIN.values():
         for field in ("priorityClassName", "priority", "tolerations", "tasks", "template"):
@@ -312,7 +312,7 @@ async def test_a_token_for_namespaces_writes_there_alone(ask: TokenClient) -> No
 
 
 @pytest.mark.parametrize("kind", ATTACHED, ids=lambda kind: kind.kind)
-async def test_what_has_no_effect_is_written_in_its_own_namespaces(
+async def test_inert_objects_are_written_only_in_the_tokens_namespaces(
     ask: TokenClient, kind: Kind
 ) -> None:
     spec = {"spec": {"ports": [{"port": 80}]}} if kind.kind == "Service" else {}

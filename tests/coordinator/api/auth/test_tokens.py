@@ -50,7 +50,7 @@ def test_a_token_has_256_bits_and_is_new_each_time() -> None:
         assert len(token.removeprefix("qdt_")) == 43  # 32 bytes in base64
 
 
-def test_what_is_written_for_a_token_is_its_hash() -> None:
+def test_a_token_entry_holds_the_hash_only() -> None:
     token = new_token()
     entry = entry_of(token, name="a", role="submit", queues=["q"])
     assert entry == {

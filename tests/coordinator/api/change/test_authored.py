@@ -81,7 +81,7 @@ _MAP = st.dictionaries(st.sampled_from("abcd"), st.sampled_from([1, 2, {"x": 1}]
 
 
 @given(_MAP, _MAP, _MAP, _MAP)
-def test_what_was_read_says_what_was_written(
+def test_the_authored_object_is_recovered_from_the_shown_one(
     spec: dict[str, Any], labels: dict[str, Any], more: dict[str, Any], other: dict[str, Any]
 ) -> None:
     obj = written("Pod", spec=spec)

@@ -55,7 +55,7 @@ def test_kubectl_finds_out_that_apply_is_checked_here() -> None:
             assert "application/apply-patch+yaml" in patch["requestBody"]["content"]
 
 
-async def test_what_is_shown_is_described(client: Client) -> None:
+async def test_every_field_of_a_shown_object_is_in_its_schema(client: Client) -> None:
     for kind in KINDS:
         root = "apis" if kind.group else "api"
         shown = (await client.get(f"/{root}/{kind.api_version}/{kind.plural}"))["items"]

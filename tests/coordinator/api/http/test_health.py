@@ -41,7 +41,7 @@ async def test_all_is_well(client: Client) -> None:
     assert {check["message"] for check in health["checks"]} == {"ok"}
 
 
-async def test_what_is_wrong_is_told(
+async def test_readiness_names_the_shards_without_a_worker(
     client: Client, service: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = service.service.core

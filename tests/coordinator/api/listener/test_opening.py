@@ -36,7 +36,7 @@ def test_with_a_file_they_are_asked_for_everywhere(tmp_path: Path, host: str) ->
     assert tokens.find(token) is not None
 
 
-def test_what_commands_ask_with_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_environment_variables_are_not_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """``quadrant up`` may run where QUADRANT_TOKEN is set for the commands beside it."""
     for name in ("QUADRANT_SERVER", "QUADRANT_TOKEN", "QUADRANT_TOKEN_FILE"):
         monkeypatch.setenv(name, "x")

@@ -96,7 +96,7 @@ async def test_objects_come_in_parts_and_in_order() -> None:
         assert await parsers.ask(ask, body) == orjson.loads(body)["items"]
 
 
-async def test_what_is_wrong_is_told_with_its_place() -> None:
+async def test_parser_processes_report_the_same_error_as_the_loop() -> None:
     ask = {"task": ParserTask.OBJECTS, "form": "yaml", "limits": {"size": 1 << 20, "objects": 500}}
     body = b"a: 1\nb: [1, 2\n"
     with pytest.raises(TextError) as here:
@@ -151,7 +151,7 @@ async def test_one_that_is_late_is_killed_and_its_caller_told() -> None:
 
 
 @pytest.mark.all
-async def test_who_goes_away_leaves_no_answer_to_the_next() -> None:
+async def test_a_cancelled_request_leaves_no_answer_to_the_next() -> None:
     async with parsing(processes=1) as parsers:
         assert await parsers.ask(*SMALL) == [{}]
         (process,) = parsers.pids

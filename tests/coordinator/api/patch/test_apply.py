@@ -92,7 +92,7 @@ def test_the_same_again_changes_nothing() -> None:
     assert applied(first, expected, now=T2) == first
 
 
-def test_what_an_author_drops_goes() -> None:
+def test_fields_dropped_by_their_only_owner_are_removed() -> None:
     first = applied(None, pod({"a": "1", "b": "2"}, containers=[{"name": "a"}, {"name": "b"}]))
     second = applied(first, pod({"a": "1"}, containers=[{"name": "b"}]), now=T2)
     assert plain(second) == pod({"a": "1"}, containers=[{"name": "b"}])
@@ -100,7 +100,7 @@ def test_what_an_author_drops_goes() -> None:
     assert plain(third) == pod(containers=[{"name": "b"}])
 
 
-def test_what_two_own_stays_until_both_drop_it() -> None:
+def test_a_field_with_two_owners_stays_until_both_drop_it() -> None:
     both = applied(applied(None, pod({"a": "1"}, x=1)), pod({"a": "1"}), "two", now=T2)
     one_left = applied(both, pod(x=1), "one", now=T3)
     assert one_left["metadata"]["labels"] == {"a": "1"}
@@ -134,7 +134,7 @@ def test_several_conflicts_are_listed_by_manager() -> None:
     assert {c.owner.name for c in caught.value.found} == {"one", "edit"}
 
 
-def test_what_was_there_before_belongs_to_somebody() -> None:
+def test_fields_before_the_first_apply_have_an_owner() -> None:
     live = pod({"a": "1"}, x=1)
     with pytest.raises(Conflicts, match=BEFORE):
         applied(live, pod({"a": "2"}))
@@ -165,7 +165,7 @@ def test_items_without_a_key_are_one_value() -> None:
 # --- updates ----------------------------------------------------------------------------------
 
 
-def test_who_changes_a_field_owns_it_alone() -> None:
+def test_an_update_makes_its_manager_the_only_owner_of_a_field() -> None:
     live = applied(None, pod({"a": "1", "b": "1"}))
     new = updated(live, pod({"a": "2", "c": "1"}), POD, manager="edit", now=T2)
     assert owned(new) == {

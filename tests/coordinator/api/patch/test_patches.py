@@ -82,7 +82,7 @@ def test_an_order_alone_sorts() -> None:
     assert strategic({"spec": {}}, patch) == {"spec": {}}
 
 
-def test_who_sends_an_order_has_merged_by_it() -> None:
+def test_set_element_order_chooses_the_merge_key() -> None:
     """Taints are one value, unless a client says by what it told them apart."""
     node = shape_of("Node")
     old = {"spec": {"taints": [{"key": "a", "effect": "x"}, {"key": "b", "effect": "x"}]}}

@@ -41,7 +41,7 @@ async def test_they_are_kept(client: Client, service: Running) -> None:
     assert await client.names(BUDGETS) == ["keep"]
 
 
-async def test_what_is_wrong_in_one_is_told(client: Client) -> None:
+async def test_a_budget_with_both_limits_is_refused_with_its_field(client: Client) -> None:
     both = budget("both", minAvailable=1, maxUnavailable="20%")
     async with client.session.post(BUDGETS, json=both) as answer:
         body = await answer.json()
@@ -61,7 +61,7 @@ async def test_what_is_wrong_in_one_is_told(client: Client) -> None:
         (b"", "not JSON"),
     ],
 )
-async def test_what_is_no_list_is_told(client: Client, body: bytes, message: str) -> None:
+async def test_a_body_that_is_not_a_list_is_refused(client: Client, body: bytes, message: str) -> None:
     headers = {"Content-Type": "application/json"}
     async with client.session.post(f"{BASE}/lists", data=body, headers=headers) as answer:
         output = orjson.loads(await answer.read())

@@ -51,7 +51,7 @@ async def test_from_each_event_a_client_can_go_on(client: Client, service: Runni
         assert (await lines.named())[1] == "p1"
 
 
-async def test_what_a_watch_told_can_be_written_until_somebody_else_wrote(
+async def test_a_watched_version_can_be_written_until_another_write(
     client: Client, service: Running
 ) -> None:
     """The version of a member moves when another one does, which is no reason to refuse it."""

@@ -152,7 +152,7 @@ async def test_one_object_in_every_form(client: Client) -> None:
     assert {part["kind"] for part in parts["items"]} == {"PartialObjectMetadata"}
 
 
-async def test_what_is_not_there(client: Client) -> None:
+async def test_unknown_objects_and_kinds_are_answered_404(client: Client) -> None:
     body = await client.get(f"{PODS}/no", code=404)
     assert body["details"] == {"name": "no", "kind": "pods"}
     body = await client.get(

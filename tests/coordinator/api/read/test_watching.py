@@ -99,7 +99,7 @@ async def test_a_version_that_is_not_known_is_told_inside(client: Client, since:
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-async def test_what_leaves_a_selector_is_deleted(
+async def test_an_object_that_leaves_the_selector_is_a_deleted_event(
     client: Client, service: Running, fresh: bool
 ) -> None:
     since = {} if fresh else {"resourceVersion": await version(client)}
@@ -166,7 +166,7 @@ async def test_their_number_is_bounded(
         await lines.next()
 
 
-async def test_who_takes_nothing_is_cut(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_client_that_does_not_read_is_disconnected(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     streams = streams_of(service)
     monkeypatch.setattr(streams, "send_seconds", 0.3)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(service.url.rpartition(":")[2]))

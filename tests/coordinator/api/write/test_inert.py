@@ -199,7 +199,7 @@ async def test_a_protocol_buffer_is_no_json() -> None:
             assert "application/json" in answer["message"]
 
 
-async def test_what_is_misspelt_in_a_secret_is_not_repeated() -> None:
+async def test_an_error_in_a_secret_does_not_repeat_its_value() -> None:
     async with behind() as client:
         code, answer = await client.create(secret(stringdata=PASSWORD))
         assert (code, PASSWORD in str(answer)) == (422, False)

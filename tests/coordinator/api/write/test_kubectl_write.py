@@ -124,7 +124,7 @@ async def test_volumes_devices_and_the_like(kubectl: Kubectl) -> None:
     assert (await kubectl("get", kinds, "-n", "ns", "-o", "name")).out == ""
 
 
-async def test_what_runs_is_waited_for_and_applied_again(kubectl: Kubectl) -> None:
+async def test_kubectl_waits_for_running_pods_and_reapplies_unchanged(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", text=ALL)
     for pod in ("one", "train-w-0", "train-w-1"):
         phase = "--for=jsonpath={.status.phase}=Running"
@@ -336,7 +336,7 @@ async def test_nodes_are_cordoned_and_tainted(kubectl: Kubectl) -> None:
     assert await taints() == ["b"]
 
 
-async def test_what_is_wrong_is_shown(kubectl: Kubectl) -> None:
+async def test_kubectl_shows_the_field_and_the_remedy(kubectl: Kubectl) -> None:
     bad = GANG.partition("---")[2].replace('cpu: "1"', "cpu: lots")
     for words in (
         ("apply",),

@@ -127,7 +127,7 @@ async def test_a_name_is_made(client: WriteClient) -> None:
         (pod("A_B"), "metadata.name", "FieldValueInvalid", "not a valid name"),
     ],
 )
-async def test_what_is_wrong_is_named(
+async def test_an_invalid_field_is_named_with_its_reason(
     client: WriteClient, obj: dict[str, Any], field: str, reason: str, says: str
 ) -> None:
     for query in ({}, {"dryRun": "All"}, {"fieldValidation": "Ignore"}):
@@ -143,7 +143,7 @@ async def test_what_is_wrong_is_named(
     assert not client.seen.documents.keys() - {Key("Queue", "", "default")}
 
 
-async def test_what_is_overlooked_is_a_warning(client: WriteClient) -> None:
+async def test_an_unknown_priority_class_is_a_warning(client: WriteClient) -> None:
     code, _ = await client.create(pod(priorityClassName="unheard-of"))
     assert code == 201
     (text,) = client.warnings
@@ -323,7 +323,7 @@ async def test_a_queue_that_is_needed_stays(client: WriteClient) -> None:
     assert (await client.send("DELETE", "Queue/default"))[0] == 409
 
 
-async def test_what_belongs_to_a_job_is_left_alone(client: WriteClient) -> None:
+async def test_pods_owned_by_a_job_cannot_be_written(client: WriteClient) -> None:
     owner = {"kind": "Job", "name": "j"}
     client.seen.others[Key("Pod", "ns", "j-w-0")] = {"metadata": {"ownerReferences": [owner]}}
     for method, body, type in (
@@ -384,7 +384,7 @@ async def test_kinds_that_are_only_read(client: WriteClient) -> None:
     assert (await client.send("DELETE", "Event/x"))[0] == 405
 
 
-async def test_who_may_not_write_is_told() -> None:
+async def test_a_forbidden_write_is_answered_403() -> None:
     def may(request: Any, kind: Any, obj: Any, *, as_it_is: bool = False) -> None:
         if obj.get("spec", {}).get("queue") == "secret":
             raise Problem(403, "not yours", reason="Forbidden")  # type: ignore[arg-type]

@@ -78,7 +78,7 @@ def checked(tmp_path: Path, text: str, code: int = 0) -> dict[str, Any]:
     return body
 
 
-def test_what_a_good_file_means(tmp_path: Path) -> None:
+def test_config_check_explains_a_valid_policy(tmp_path: Path) -> None:
     report = checked(tmp_path, GOOD)
     assert (report["kind"], report["valid"], report["errors"]) == ("PolicyCheck", True, [])
     assert report["actions"] == ["allocate"]
@@ -144,7 +144,7 @@ def test_every_mistake_is_told_by_field_value_and_nearest_name(tmp_path: Path) -
     assert all(error["message"] for error in errors)
 
 
-def test_what_only_the_plugin_refuses_is_told_by_its_place(tmp_path: Path) -> None:
+def test_an_argument_refused_by_its_plugin_is_reported_by_path(tmp_path: Path) -> None:
     sla = "{name: sla, arguments: {sla-waiting-time: soon}}"
     text = f"actions: allocate\ntiers: [{{plugins: [{{name: gang}}, {sla}]}}]"
     (error,) = checked(tmp_path, text, code=1)["errors"]

@@ -97,7 +97,7 @@ def examined(check: Any, seconds: float = 5.0) -> DoctorFinding:
         (RuntimeError("what"), DoctorVerdict.FAIL, "follow the message"),
     ],
 )
-def test_what_a_check_raises_is_its_finding(
+def test_an_exception_in_a_check_is_its_finding(
     error: Exception, verdict: DoctorVerdict, remedy: str
 ) -> None:
     def check(_: DoctorPlace) -> str:

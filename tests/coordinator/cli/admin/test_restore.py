@@ -131,7 +131,7 @@ def test_an_old_copy_is_told_by_what_its_log_lacks(settings: Settings) -> None:
     written(settings, 3)
 
 
-def test_what_lost_its_name_is_taken_with_what_it_holds(
+def test_a_ledger_without_its_identity_is_restored_with_its_data(
     settings: Settings, embedded_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QUADRANT_REDIS_URL", embedded_server.url)
@@ -181,7 +181,7 @@ def test_nothing_is_restored_under_a_coordinator(
 
 
 @pytest.mark.parametrize("schema", [1, 99])
-def test_what_another_version_wrote_is_told_and_left_alone(settings: Settings, schema: int) -> None:
+def test_a_ledger_of_another_schema_is_reported_and_not_changed(settings: Settings, schema: int) -> None:
     written(settings)
     with embedded(settings) as server:
         with redis.Redis.from_url(server.url, protocol=2) as client:

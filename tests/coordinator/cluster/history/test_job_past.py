@@ -63,7 +63,7 @@ def test_placements_evictions_and_states_of_the_job_alone(tmp_path: Path) -> Non
     ]
 
 
-def test_of_a_long_file_the_part_since_the_job_was_stored_is_read(
+def test_only_the_part_since_the_job_was_stored_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = [status(float(at), "RUNNING", at % 50) for at in range(0, 40_000, 2)]

@@ -121,7 +121,7 @@ def test_statements_are_ordered_by_epoch_and_entry_within_a_ledger() -> None:
     assert read(request()).statement == ("l", "3:ab", 3, (7, 1))
 
 
-async def test_what_was_read_is_not_taken_back_by_an_older_event() -> None:
+async def test_an_older_event_does_not_replace_a_newer_bind_request() -> None:
     """The watch may be behind the answer to our own request."""
     book = BindRequestBook()
     book.take(read(request(5, phase="Succeeded")))
@@ -148,7 +148,7 @@ async def test_a_list_ends_what_is_not_in_it() -> None:
     assert (book.complete, book.missing) == (False, True)
 
 
-async def test_who_waits_hears_of_its_own_pods_alone() -> None:
+async def test_a_waiter_is_woken_only_for_its_own_pods() -> None:
     book = BindRequestBook()
     with book.waiting([KEY]) as news:
         assert book.is_awaited(KEY)

@@ -71,7 +71,7 @@ class OneLease:
         return HttpAnswer(HTTPStatus.OK if method == "PATCH" else HTTPStatus.CREATED, b"{}")
 
 
-async def test_who_is_first_has_it_and_a_successor_by_the_same_ledger_at_once() -> None:
+async def test_the_first_ledger_holds_the_lease_and_shares_it_with_its_successor() -> None:
     server = OneLease()
     first, other, successor = server.of("a"), server.of("b"), server.of("a")
     for lease in (first, other, successor):
@@ -117,7 +117,7 @@ async def test_a_server_that_is_away_leaves_it_until_its_time_is_over() -> None:
     assert lease.why == ""
 
 
-async def test_who_lacks_the_right_does_not_have_it_and_says_why() -> None:
+async def test_a_forbidden_lease_is_not_held_and_names_the_reason() -> None:
     server = OneLease()
     server.code = HTTPStatus.FORBIDDEN
     lease = server.of("a")
@@ -136,7 +136,7 @@ async def test_given_up_in_order_it_is_free() -> None:
     assert other.held
 
 
-async def test_of_two_that_see_it_free_one_gets_it() -> None:
+async def test_only_one_of_two_takes_a_free_lease() -> None:
     server = OneLease()
     first, other = server.of("a"), server.of("b")
     await first.look()
@@ -149,7 +149,7 @@ async def test_of_two_that_see_it_free_one_gets_it() -> None:
     assert answer.code == HTTPStatus.CONFLICT
 
 
-async def test_who_has_several_names_needs_the_lease_of_each() -> None:
+async def test_several_scheduler_names_need_a_lease_each() -> None:
     names = ClusterLeases(OneLease(), {"quadrant", "volcano"})
     assert [lease.name for lease in names.each] == ["quadrant-quadrant", "quadrant-volcano"]
     await names.each[0].look("a")

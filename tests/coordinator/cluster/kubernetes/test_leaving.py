@@ -75,14 +75,14 @@ def test_a_refused_eviction_is_late_as_long_as_it_is_asked_for(mirror: Mirror) -
     assert overdue(mirror, 101.0 + 2 * OVERDUE_SECONDS) == [], "nobody asks any more"
 
 
-def test_who_leaves_at_last_is_not_refused_any_more(mirror: Mirror) -> None:
+def test_a_pod_that_leaves_is_no_longer_refused(mirror: Mirror) -> None:
     mirror.leaving.refused(mirror.pods.by_key["default", "a"], "the budget b", 100.0)
     leaves(mirror)
     assert overdue(mirror, 101.0 + OVERDUE_SECONDS) == []
 
 
 @pytest.mark.parametrize("obstacle", OverdueObstacle)
-def test_what_is_said_has_who_where_since_when_and_a_remedy(obstacle: OverdueObstacle) -> None:
+def test_an_overdue_pod_names_its_node_time_and_remedy(obstacle: OverdueObstacle) -> None:
     late = OverduePod((1, 0), "ns", "a", "n7", obstacle, 0.0, GRACE, "words")
     assert late.sentence.startswith("ns/a on n7 was ")
     assert "1970-01-01T00:00:00Z" in late.sentence
@@ -103,7 +103,7 @@ def _by(leader: str) -> dict[str, str]:
     return {"quadrant.dev/statement": f"{leader}/7-0"}
 
 
-def test_what_is_on_a_node_is_known_once_intake_has_it() -> None:
+def test_the_mirror_accounts_for_all_pods_after_intake() -> None:
     mirror = listed(pod("waits"), pod("runs", node="n", phase="Running"))
     assert mirror.complete
     assert not mirror.accounts_for_all

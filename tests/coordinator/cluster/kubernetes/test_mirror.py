@@ -33,7 +33,7 @@ def test_pods_wait_for_the_first_lists_of_all_other_kinds() -> None:
     assert mirror.take_delta(10).keys == [A]
 
 
-def test_of_a_burst_of_events_intake_hears_the_newest_form_once() -> None:
+def test_a_burst_of_events_reaches_intake_once_in_its_newest_form() -> None:
     mirror = listed(pod("a"))
     mirror.take("Pod", pod("a", annotations={"x": "1"}, version=2))
     mirror.take("Pod", pod("a", annotations={"x": "2"}, version=3))
@@ -52,7 +52,7 @@ def told_versions(mirror: Mirror) -> list[str]:
     return [item["metadata"]["resourceVersion"] for item in mirror.take_delta(10).items]
 
 
-def test_what_was_before_we_wrote_an_object_is_not_told_when_the_watch_brings_it_late() -> None:
+def test_watch_events_older_than_our_write_are_dropped() -> None:
     """In the books: an earlier form of a claim would give its devices away again."""
     mirror = listed()
     mirror.take("PodGroup", gang(5))
@@ -138,7 +138,7 @@ def test_a_deletion_of_an_earlier_pod_of_the_name_does_not_touch_the_new_one() -
     assert ("default", "a") in mirror.pods.by_key
 
 
-def test_what_a_new_list_does_not_have_is_gone() -> None:
+def test_a_pod_missing_from_a_new_list_is_gone() -> None:
     mirror = listed(pod("a", node="n"), pod("b"))
     admit(mirror, "a", "b")
     relist(mirror, "Pod", pod("b"))
@@ -146,7 +146,7 @@ def test_what_a_new_list_does_not_have_is_gone() -> None:
     assert reports(mirror)[-1] == (Report.FAILED, "1.0", "n")
 
 
-def test_what_intake_had_before_and_no_list_has_is_gone() -> None:
+def test_objects_of_intake_missing_from_every_list_are_gone() -> None:
     mirror = Mirror(("Node", "Pod"), ours=lambda name: True)
     mirror.expect([(A, "uid-a"), (ObjectKey("Node", "", "n"), "x")])
     relist(mirror, "Node")
@@ -281,7 +281,7 @@ def test_a_pod_that_intake_refused_counts_as_somebody_elses() -> None:
     assert mirror.foreign.sums() == {}
 
 
-def test_what_ended_before_we_looked_is_nothing_to_place() -> None:
+def test_pods_ended_before_the_first_list_are_not_placed() -> None:
     ended = pod("a", node="n", phase="Failed"), pod("b", node="n", phase="Succeeded")
     assert not listed(*ended).take_delta(10)
     member = pod("c", node="n", phase="Succeeded", group="gang")

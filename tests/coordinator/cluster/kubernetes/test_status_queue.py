@@ -64,7 +64,7 @@ def test_pauses_grow_with_each_write_and_begin_anew_after_a_quiet_time() -> None
     assert queue.take(now + PAUSE_SECONDS) == "a"
 
 
-def test_what_was_written_is_not_new() -> None:
+def test_a_status_already_written_is_not_new() -> None:
     queue = Queue()
     assert queue.is_new("a", "short by 2")
     queue.written("a", "short by 2", 0.0)

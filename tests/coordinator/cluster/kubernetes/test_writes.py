@@ -94,6 +94,6 @@ def test_an_answer_in_chunks() -> None:
     assert (whole[0].body, whole[1]) == (b"abcde", True)
 
 
-def test_what_is_no_answer_is_refused() -> None:
+def test_an_answer_that_is_not_http_is_refused() -> None:
     with pytest.raises(ValueError, match="not HTTP"):
         read_answer(b"SSH-2.0-x\r\n\r\n")
