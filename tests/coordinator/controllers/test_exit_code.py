@@ -32,7 +32,7 @@ def pod(name: str, code: object, group: str = "") -> Item:
 
 
 @pytest.mark.parametrize("code", ["256", "-1", "one", 1, ""])
-def test_what_is_no_exit_code_is_refused(code: object) -> None:
+def test_an_invalid_exit_code_annotation_is_refused(code: object) -> None:
     refusal = parse(pod("p", code))
     assert isinstance(refusal, Refusal)
     assert refusal.field == "metadata.annotations.quadrant.dev/exit-code"

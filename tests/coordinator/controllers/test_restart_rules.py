@@ -60,7 +60,7 @@ def in_parts(words: str) -> Standing:
         ("PodFailed", "RestartPartition", "a=frrr b=rr", None),  # it has none
     ],
 )
-def test_what_an_action_begins_anew(
+def test_an_action_restarts_these_tasks(
     event: str, action: str, words: str, wanted: dict[int, int] | None
 ) -> None:
     standing = Standing(words)
@@ -96,7 +96,7 @@ def begun(standing: Standing, **kept: Any) -> tuple[JobController, list[Action]]
     return controller(policy("PodFailed", "RestartTask"), standing, retryCount=1, **kept)
 
 
-def test_what_the_document_demands_is_done_before_anything_is_judged() -> None:
+def test_restarts_in_the_document_come_before_new_decisions() -> None:
     standing = Standing("a=rf.r b=rr")
     standing.incarnations[2] = 1
     job_controller, actions = begun(standing, incarnations={"0": 1, "1": 1, "2": 1})

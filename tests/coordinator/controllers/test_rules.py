@@ -205,7 +205,7 @@ def test_a_chain_begins_one_by_one_and_a_minimum_is_enough() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(body: Item, field: str, words: str) -> None:
+def test_an_invalid_policy_is_refused_with_its_field(body: Item, field: str, words: str) -> None:
     refusal = parse(body)
     assert isinstance(refusal, Refusal)
     assert refusal.field.endswith(field)
@@ -222,7 +222,7 @@ KEPT = [
 
 
 @pytest.mark.parametrize("policy", KEPT)
-def test_what_is_only_kept_is_said_and_not_done(policy: dict[str, Any]) -> None:
+def test_an_unsupported_policy_is_kept_with_a_notice(policy: dict[str, Any]) -> None:
     body = job("j", task("a", 2), policies=[policy])
     manifest = parse(body)
     assert isinstance(manifest, JobManifest)
@@ -302,7 +302,7 @@ def controller(body: Item, standing: Standing, **kept: Any) -> tuple[JobControll
     return job_controller, job_controller.take(100.0)
 
 
-def test_what_was_asked_is_not_asked_again() -> None:
+def test_a_restart_is_requested_once() -> None:
     standing = Standing("a=rr")
     job_controller, actions = controller(RETRY, standing)
     assert actions == []
@@ -384,7 +384,7 @@ def test_a_pod_is_pending_from_the_admission_of_its_job() -> None:
     assert len(job_controller.take(at + 90.0)) == 1
 
 
-def test_what_is_due_at_once_goes_before_what_has_time() -> None:
+def test_an_immediate_action_comes_before_a_delayed_one() -> None:
     slowly = when("PodFailed", "RestartJob") | {"timeout": "1h"}
     body = job("j", task("a", 2), policies=[slowly, when("PodEvicted", "AbortJob")])
     standing = Standing("a=f.")

@@ -63,7 +63,7 @@ async def test_another_incarnation_may_end_well(tmp_path: Path, redis_url: str) 
         service.service.core.validate()
 
 
-async def test_what_runs_is_stopped_when_a_job_is_aborted(tmp_path: Path, redis_url: str) -> None:
+async def test_an_aborted_job_stops_its_running_pods(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path, grace=0.01) as service:
         policies = [when("PodFailed", "AbortJob")]
         tasks = [task("good", 1, runs=0.01), task("bad", 1, runs=0.3, code=1), task("long", 2)]
@@ -117,7 +117,7 @@ async def test_a_job_that_is_deleted_while_it_begins_anew_goes(
         assert not service.service.core.order.jobs
 
 
-async def test_what_is_finished_is_deleted_after_its_time(tmp_path: Path, redis_url: str) -> None:
+async def test_finished_jobs_are_deleted_after_their_ttl(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path, grace=0.01) as service:
         ends = task("a", 1, runs=0.01)
         bad = task("b", 1, runs=0.01, code=1)

@@ -152,7 +152,7 @@ def waiting() -> tuple[Coordinator, BindPlan, VolumeController]:
 # --- asked of others ------------------------------------------------------------------------------
 
 
-def test_what_is_asked_for_already_is_not_chosen_again_and_a_refusal_ends_the_wait() -> None:
+def test_a_volume_is_requested_once_and_a_refusal_ends_the_wait() -> None:
     _, plan, controller = waiting()
     assert [b.claim for b in controller.look(plan).bindings] == ["ns/c"]
     look = controller.look(plan, asked=lambda key: key == "ns/c")
@@ -165,7 +165,7 @@ def test_what_is_asked_for_already_is_not_chosen_again_and_a_refusal_ends_the_wa
 # --- a node that is not there ---------------------------------------------------------------------
 
 
-def test_who_waits_for_a_volume_on_a_node_that_is_away_gives_its_place_back() -> None:
+def test_a_task_waiting_for_a_volume_on_a_deleted_node_is_unbound() -> None:
     """Seed 130278: the node was deleted and came back, which the ledger and the workers knew
     already. The bind went out, and the cluster took it, before there was a volume."""
     core, plan, controller = waiting()

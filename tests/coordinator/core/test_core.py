@@ -60,7 +60,7 @@ def test_a_reply_without_an_outcome_for_a_turn_does_not_forget_the_job() -> None
     core.validate()
 
 
-def test_who_reads_of_tasks_that_another_has_let_in_knows_that_it_was_deposed() -> None:
+def test_reading_tasks_admitted_by_another_leader_raises_deposed() -> None:
     """Seed 131504: paused while another took over, it woke to read what that one had placed."""
     core = coordinator(shards=1)
     (send,) = sends(core)

@@ -204,7 +204,7 @@ def test_outcomes_and_records_are_told_when_order_knows_them() -> None:
     assert notes.take() == []
 
 
-def test_what_moves_a_job_without_a_turn_is_told() -> None:
+def test_observers_are_notified_of_moves_without_a_turn() -> None:
     core, notes = coordinator()
     core.admitted(Changes(jobs=[job(2, queue="later")]))
     assert notes.take() == []

@@ -35,7 +35,7 @@ def test_members_that_have_ended_stay_when_a_gang_leaves(minimum: int, rest: int
 
 
 @pytest.mark.parametrize("incarnation", [0, 1], ids=["this one", "one that is back"])
-def test_what_the_ledger_evicts_and_the_books_do_not_know_yet_is_not_healthy(
+def test_a_task_evicted_only_in_the_ledger_is_not_healthy(
     incarnation: int,
 ) -> None:
     """A statement that is refused for it takes the newer version of its budget."""

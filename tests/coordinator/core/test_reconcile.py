@@ -134,7 +134,7 @@ def test_states_that_fell_behind_are_recorded() -> None:
     ]
 
 
-def test_what_the_cluster_lost_is_recorded_so_and_no_failure() -> None:
+def test_tasks_missing_in_the_cluster_are_lost_and_not_failed() -> None:
     core = books(S.RUNNING, S.BOUND, S.RELEASING, S.BINDING)
     missing = list(ReconcilePass(core).missing(core.order.jobs.values()))
     assert missing == [(0, 0), (1, 0), (2, 0)]  # a bind may be on its way
@@ -173,7 +173,7 @@ def test_a_task_that_is_found_when_asked_for_is_not_lost() -> None:
     assert look(core, listed(), listed(("0.0", "n0", P.RUNNING))).findings == {}
 
 
-def test_what_ended_in_the_books_and_runs_is_stopped() -> None:
+def test_a_pod_that_runs_after_its_recorded_end_is_stopped() -> None:
     repairs = twice(books(S.FAILED), listed(("0.0", "n0", P.RUNNING)))
     assert (repairs.items, repairs.stop) == ([], [(0, 0)])
     assert repairs.counts == {FindingKind.REVIVED: 1}
@@ -228,7 +228,7 @@ def test_names() -> None:
     }
 
 
-def test_what_others_use_is_told_where_it_changed() -> None:
+def test_only_changed_foreign_usage_is_reported() -> None:
     known: dict[int, dict[int | str, Use]] = {1: {0: 5}, 2: {0: 7}, 3: {}}
     assert differences(known, {1: {0: 5}, 4: {1: 2}}) == {4: {1: 2}, 2: {}}
 

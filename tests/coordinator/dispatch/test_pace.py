@@ -32,7 +32,7 @@ def sent(paced: Dispatcher, now: float) -> list[tuple[int, list[int]]]:
     return [(call.shard, [turn.jid for turn in call.turns]) for call in calls]
 
 
-def test_what_comes_one_by_one_travels_together(paced: Dispatcher) -> None:
+def test_turns_arriving_one_by_one_share_a_call(paced: Dispatcher) -> None:
     paced.route(turn(1), NEED)
     assert paced.next_due() is None
     assert sent(paced, 10.0) == [(0, [1])], "nothing came before it"
@@ -66,7 +66,7 @@ def test_much_work_is_shared_out(paced: Dispatcher) -> None:
     assert sorted(sent(paced, 11.0)) == [(0, [2]), (1, [3]), (2, [4])]
 
 
-def test_what_is_held_wakes_nobody_while_no_worker_is_up(paced: Dispatcher) -> None:
+def test_a_delayed_call_is_not_due_without_workers(paced: Dispatcher) -> None:
     paced.route(turn(1), NEED)
     sent(paced, 10.0)
     paced.route(turn(2), NEED)

@@ -115,7 +115,7 @@ def test_domains_that_come_and_go_leave_no_shard_empty() -> None:
         assert min(sizes(partition)) >= 3, start
 
 
-def test_what_a_shard_was_just_given_does_not_go_on_to_a_third() -> None:
+def test_rows_just_moved_to_a_shard_are_not_moved_again() -> None:
     partition = cut_of([1, 1, 1, 2, 1, 1], dict.fromkeys(range(6), 0), shards=3)
     moved, _ = even_out(partition, busy=rows(0, 1, 2, 3, of=len(partition.unit)))
     assert moved == sum(shard != 0 for shard in owners_of(partition).values())

@@ -70,7 +70,7 @@ def test_one_that_was_begun_goes_on_between_the_bounds() -> None:
     assert run(rebalancer, between, now=60.0) == 2
 
 
-def test_so_many_in_a_minute_and_not_all_the_time() -> None:
+def test_moves_are_capped_by_minute_with_pauses_between() -> None:
     rebalancer, result = Rebalancer(12), cut_of(300, 0)
     moved = {second: run(rebalancer, result, now=float(second)) for second in range(601)}
     times = [second for second, count in moved.items() if count]

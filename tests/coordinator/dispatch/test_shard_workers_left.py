@@ -20,7 +20,7 @@ def test_a_worker_of_this_version_is_known_by_its_name_and_no_other() -> None:
     assert _parse("somebody") == (-1, 0)
 
 
-def test_of_each_shard_the_newest_begins_anew_and_all_others_end() -> None:
+def test_the_newest_worker_of_each_shard_is_reused_and_others_end() -> None:
     old = ["shard-0-1-0.0.0-other", "shard-1-2-0.0.0-other", "somebody"]
     ours = [f"shard-{shard}-{counter}-{VERSION}" for shard, counter in ((0, 9), (0, 10), (1, 3))]
     beyond = f"shard-2-4-{VERSION}"

@@ -198,7 +198,7 @@ async def test_the_story_of_a_pod_without_its_group_has_no_minimum(
     assert explanation["tasks"]["minimum"] == 0
 
 
-async def test_what_does_not_exist_is_not_found(tmp_path: Path, redis_url: str) -> None:
+async def test_explaining_an_unknown_job_is_answered_404(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path) as service, asking(service) as client:
         path = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs/none/explain"
         async with client.get(path) as answer:

@@ -114,7 +114,7 @@ def test_the_text_has_a_line_for_each() -> None:
     assert "woken; estimate 60s to 10min (p50 to p90 of 12 jobs like it)" in text
 
 
-def test_who_was_looked_at_and_which_rule_kept_them() -> None:
+def test_considered_victims_are_counted_by_the_rule_that_spared_them() -> None:
     _, state = world_of(node("n0"), job("j", tasks=[task("w", replicas=2)]))
     assert victims(state) is None
     state.failed_eviction = FailedEviction(

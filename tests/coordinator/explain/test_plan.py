@@ -51,7 +51,7 @@ def one(told: Item) -> Item:
     return result
 
 
-async def test_what_fits_now_tells_nodes_and_levels_and_is_counted_for_the_next(
+async def test_a_plan_names_nodes_and_levels_and_charges_the_next_job(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
@@ -206,7 +206,7 @@ async def test_host_ports_that_nobody_used_before(tmp_path: Path, redis_url: str
         assert not server.view.things.image(), "nothing is left of what was tried"
 
 
-async def test_what_is_leaving_makes_room_after_these_finish(
+async def test_a_plan_after_leaving_tasks_names_their_job(
     tmp_path: Path, redis_url: str
 ) -> None:
     async with running(redis_url, tmp_path, shards=1, grace=5.0) as service:
@@ -348,7 +348,7 @@ async def test_odd_lists(tmp_path: Path, redis_url: str) -> None:
     assert priority["verdict"] == "never"
 
 
-async def test_what_is_being_stored_right_now_may_be_of_the_same_class(
+async def test_a_plan_works_while_a_job_of_its_class_is_being_stored(
     tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, storing, go_on = RedisLedger.store, asyncio.Event(), asyncio.Event()

@@ -185,7 +185,7 @@ def new_gangs(draw: st.DrawFn) -> list[Item]:
 @given(cluster=full_clusters(), new=new_gangs())
 @pytest.mark.timeout(300)
 @COMPARED
-def test_what_is_planned_happens(
+def test_planned_evictions_and_placements_happen(
     cluster: RandomCluster,
     new: list[Item],
     tmp_path: Path,

@@ -44,7 +44,7 @@ ONE_NODE = RandomCluster([node("n0", cpu="8")], [queue("lab")], [job("old0", cpu
     shards=st.sampled_from([1, 1, 3]),
 )
 @COMPARED
-def test_what_is_planned_happens(
+def test_planned_placements_happen(
     cluster: RandomCluster,
     new: list[Item],
     shards: int,

@@ -134,7 +134,7 @@ def test_members_that_were_not_created_yet() -> None:
     assert verdict.message == "2 of the 3 members that the job needs exist"
 
 
-def test_what_the_cluster_lacks_is_told_with_amounts() -> None:
+def test_missing_resources_are_named_with_amounts() -> None:
     core = cluster(job(1, count=3), job(2, count=6))
     (call,) = send(core)
     core.turns_returned(0, call.call, [placed(call.turns[0])])
@@ -189,7 +189,7 @@ def test_as_long_as_one_node_only_lacks_room_the_job_waits_for_room(
     assert of_counts(counts) is reason
 
 
-def test_what_a_session_found_holds_for_the_others_of_the_line_too() -> None:
+def test_one_jobs_reason_applies_to_equal_jobs_behind_it() -> None:
     core = cluster(*[job(n, count=2, cid=1) for n in range(20)])
     (call,) = send(core)
     reasons = {"node(s) had untolerated taints": 2}

@@ -62,7 +62,7 @@ def refused(core: Coordinator, **reasons: int) -> None:
     core.turns_returned(0, call.call, outcomes, now=1.0)
 
 
-def test_what_a_session_passed_over_keeps_its_word_and_sentence() -> None:
+def test_a_skipped_job_keeps_the_reason_and_message_of_its_session() -> None:
     core = cluster(job(1, count=2))
     sentence = "16 nvidia.com/gpu are free, no tier-1 domain has more than 6"
     refused(core, **{skips.written(Reason.TOPOLOGY_PLACEMENT_FAILED, sentence): 2})
@@ -81,7 +81,7 @@ def test_a_job_whose_pods_all_have_gates() -> None:
     assert top(core) == {"Gated": 1}
 
 
-def test_who_is_not_let_in_is_told_by_which_plugin_and_of_what_there_is_too_little() -> None:
+def test_refusal_names_the_plugin_and_the_missing_resource() -> None:
     large = replace(job(1, count=4), min_resources=((CPU, 12_000),), phase="Pending")
     core = cluster(large)
     assert judged(core, 1).reason is Reason.PENDING_EVALUATION
@@ -109,7 +109,7 @@ def test_tasks_that_ask_for_nothing_wait_for_backfill_or_for_allocate_where_ther
     assert top(core) == {"NoMatchingNodes": 1}
 
 
-def test_who_waits_behind_others_is_told_so_everywhere() -> None:
+def test_a_job_behind_others_is_waiting_for_turn() -> None:
     core = cluster(job(1), job(2))
     assert judged(core, 2).reason is Reason.WAITING_FOR_TURN
     assert top(core) == {"WaitingForTurn": 2}

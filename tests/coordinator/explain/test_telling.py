@@ -44,7 +44,7 @@ async def test_a_job_is_told_from_its_submission_to_its_end(
     assert times == sorted(times)
 
 
-def test_what_happens_again_is_counted_and_a_pod_hears_of_itself_alone() -> None:
+def test_repeated_events_are_counted_and_filtered_by_pod() -> None:
     world = World()
     world.put(machine("n0"), written("j", tasks=[task("w", replicas=2)]))
     for _ in range(3):

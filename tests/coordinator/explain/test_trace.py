@@ -118,7 +118,7 @@ async def test_a_queue_that_is_skipped_is_told_with_the_plugin(
     assert steps[-1] == {"stage": "end", "message": "1 s are over"}
 
 
-async def test_what_cannot_be_traced_is_refused(tmp_path: Path, redis_url: str) -> None:
+async def test_impossible_and_excess_traces_are_refused(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path, shards=1) as service:
         await submit(service, node("a", gpus=1), job("waits", 1, gpus=2), job("runs", 1, gpus=1))
         await settled(service, bound=1)

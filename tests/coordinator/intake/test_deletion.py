@@ -76,7 +76,7 @@ def test_the_last_pod_of_a_group_that_was_never_created(bench: Bench) -> None:
     assert bench.only(bench.take(pod_group("g"))).jid == 1
 
 
-def test_what_has_no_tasks_goes_at_once(bench: Bench) -> None:
+def test_objects_without_tasks_are_deleted_at_once(bench: Bench) -> None:
     bench.take(node("n"), hyper_node("h", "n"), priority_class("high"), queue("q"))
     for kind, name in (("Node", "n"), ("HyperNode", "h"), ("PriorityClass", "high")):
         gone = bench.remove(kind, name)
@@ -167,7 +167,7 @@ def test_a_job_may_not_take_the_names_of_other_pods(bench: Bench) -> None:
 # --- recovery ---------------------------------------------------------------------------------
 
 
-def test_what_was_on_its_way_out_still_is_after_a_restart(bench: Bench) -> None:
+def test_pending_deletions_survive_a_restart(bench: Bench) -> None:
     bench.take(*EVERY_KIND, pod("w-0", group="g", role="w"), pod("lone"), queue("z"))
     bench.remove("Job", "j")
     bench.remove("Pod", "lone")

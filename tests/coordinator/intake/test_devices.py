@@ -25,7 +25,7 @@ def things(admission: Admission) -> list[Things]:
     return [op.things for op in admission.ops if isinstance(op, PutNode | DropNode)]
 
 
-def test_what_a_node_declares_is_stored_and_what_it_has_no_more_is_none(bench: Bench) -> None:
+def test_declared_devices_are_stored_and_removed_ones_are_zeroed(bench: Bench) -> None:
     both = "a,10,8000,V100,true:b,10,8000,V100,true:"
     assert things(bench.take(with_devices(both))) == [
         (("vgpu/0", (10, 8000, 100)), ("vgpu/1", (10, 8000, 100)))

@@ -70,7 +70,7 @@ def test_the_default_queue_has_one_without_being_written(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("obj", EVERY_KIND, ids=lambda o: o["kind"])
-def test_what_was_printed_can_be_applied_again(bench: Bench, obj: dict[str, Any]) -> None:
+def test_applying_a_printed_object_changes_nothing(bench: Bench, obj: dict[str, Any]) -> None:
     bench.take(*EVERY_KIND)
     before = state(bench.intake)
     document = bench.intake.documents[key_of(obj)]
@@ -88,7 +88,7 @@ def test_what_was_printed_can_be_applied_again(bench: Bench, obj: dict[str, Any]
 
 
 @pytest.mark.parametrize("obj", EVERY_KIND, ids=lambda o: o["kind"])
-def test_what_was_printed_can_be_created_elsewhere(bench: Bench, obj: dict[str, Any]) -> None:
+def test_a_printed_object_can_be_created_in_another_cluster(bench: Bench, obj: dict[str, Any]) -> None:
     """All but the node of a bound pod, which would be another's decision."""
     other = Bench()
     other.take(*EVERY_KIND)
@@ -141,7 +141,7 @@ def test_a_refused_object_has_none(bench: Bench) -> None:
     assert bench.intake.documents[POD] is before
 
 
-def test_of_one_object_twice_in_a_list_the_last_counts(bench: Bench) -> None:
+def test_the_last_of_equal_objects_in_a_list_counts(bench: Bench) -> None:
     labelled = pod("p")
     labelled["metadata"]["labels"] = {"a": "b"}
     admission = bench.take(pod("p"), labelled, labelled)
@@ -151,7 +151,7 @@ def test_of_one_object_twice_in_a_list_the_last_counts(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{1: "a"}, {"n": 2**70}, {"t": "\ud800"}])
-def test_what_is_no_json_is_refused(bench: Bench, wrong: Any) -> None:
+def test_values_that_are_not_json_are_refused(bench: Bench, wrong: Any) -> None:
     obj = node("n")
     obj["status"]["conditions"] = wrong
     (refusal,) = bench.admit(obj).refused

@@ -73,7 +73,7 @@ def test_at_any_moment_a_newcomer_finds_room_and_nothing_is_lost(
     assert len(queue) == sum(map(len, inside.values())) < 64
 
 
-async def test_who_cannot_be_turned_away_waits_for_room() -> None:
+async def test_put_waits_for_room_in_a_full_queue() -> None:
     queue: FairQueue[str] = FairQueue(2)
     await queue.put("first", "own")
     waiting = asyncio.create_task(queue.put("second", "own"))
@@ -93,7 +93,7 @@ async def test_a_reader_waits_for_a_request() -> None:
     assert await asyncio.wait_for(reading, 60.0) == "x"
 
 
-def test_who_has_taken_little_time_goes_before_who_has_taken_much() -> None:
+def test_a_caller_that_used_less_time_is_served_first() -> None:
     """Whatever the number of lines: a tenant with two queues and large Lists in both."""
     queue: FairQueue[str] = FairQueue(64)
     for i in range(4):

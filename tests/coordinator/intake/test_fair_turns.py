@@ -35,7 +35,7 @@ async def test_the_costly_one_waits_for_the_cheap_one() -> None:
     assert served.order[-5:] == ["costly"] * 5
 
 
-async def test_who_idles_saves_up_nothing() -> None:
+async def test_an_idle_caller_saves_up_no_time() -> None:
     served = ServedCallers(FairTurns(slots=1, size=100))
     for _ in range(50):
         await served.one("busy", 1.0)

@@ -190,7 +190,7 @@ def test_pods_join_their_pod_sets() -> None:
     assert [(role.name, role.group) for role in job.roles] == [("a", 1), ("b", 2)]
 
 
-def test_who_may_submit_is_asked_of_the_queue_that_kai_reads() -> None:
+def test_submit_rights_are_checked_on_the_queue_that_kai_reads() -> None:
     names = kai_intake(kai_queue("team"), kai_group("g", "team")).registry
     assert queue_of(member("p", group="g", queue="other"), names) == "team"
     assert queue_of(member("p", queue="other"), names) == "other"

@@ -95,7 +95,7 @@ def test_a_pod_that_differs_beside_its_group_is_another(bench: Bench) -> None:
     assert "another pod has this name" in refusal.message
 
 
-def test_whoever_may_not_plant_names_no_group_that_does_not_exist() -> None:
+def test_naming_an_absent_group_needs_the_right_to_plant() -> None:
     intake = Intake()
     intake.admit([pod("p")], 1.0)
     (refusal,) = intake.admit([pod("p", group="g")], 2.0, planting=False).refused

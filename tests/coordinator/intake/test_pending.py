@@ -72,7 +72,7 @@ def test_members_share_the_verdict_on_their_group() -> None:
     assert bench.refused(*items, *later) == ["default/q1", "default/q2", "default/g2"]
 
 
-def test_what_is_known_already_is_no_new_job() -> None:
+def test_known_objects_and_members_do_not_count_as_new_jobs() -> None:
     bench = PendingBench(1, a=1)
     bench.intake.admit([group("g", "a"), pod("p", queue="a"), job("j", "a")], 0.0)
     known = [group("g", "a"), pod("p", queue="a"), job("j", "a"), pod("m", group="g")]

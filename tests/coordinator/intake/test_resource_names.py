@@ -84,7 +84,7 @@ def test_pods_may_name_so_many_that_no_node_offers_and_nodes_all_that_are_left()
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else value,
 )
-def test_what_is_refused_takes_no_name_with_it(made: dict[str, Any], field: str) -> None:
+def test_a_refused_object_registers_no_resource_name(made: dict[str, Any], field: str) -> None:
     bench = Bench()
     before = state(bench.intake)
     admission = bench.admit(made, atomic=True)
@@ -124,7 +124,7 @@ def test_a_number_is_given_to_another_name_and_a_follower_knows_it() -> None:
 
 
 @pytest.mark.parametrize("what", ["node", "queue", "group", "job"])
-def test_whatever_names_it_keeps_it(what: str) -> None:
+def test_a_resource_name_in_use_is_kept(what: str) -> None:
     bench = Bench()
     name = f"{OTHER}a"
     review_client = {
@@ -138,7 +138,7 @@ def test_whatever_names_it_keeps_it(what: str) -> None:
     assert bench.intake.registry.slots.find(name) is not None
 
 
-def test_who_names_it_while_it_is_looked_for_keeps_it() -> None:
+def test_a_resource_name_used_during_the_scan_is_kept() -> None:
     """Also by a template that was seen before, of which the class is known."""
     bench = Bench()
     bench.take(asking("p", f"{OTHER}a"))
@@ -155,7 +155,7 @@ def test_who_names_it_while_it_is_looked_for_keeps_it() -> None:
     assert free(registry).ops == []
 
 
-def test_what_the_ledger_counts_is_kept() -> None:
+def test_a_resource_name_counted_in_the_ledger_is_kept() -> None:
     bench = Bench()
     bench.take(asking("p", f"{OTHER}a"))
     (jid,) = bench.jobs

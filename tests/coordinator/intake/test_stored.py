@@ -19,7 +19,7 @@ from tests.coordinator.intake.bench import BEST_EFFORT, kept_documents, same, st
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(100)]
 
 
-async def test_what_was_stored_is_restored(short_dir: Path) -> None:
+async def test_intake_is_restored_from_the_ledger(short_dir: Path) -> None:
     server = EmbeddedServer(short_dir, short_dir / "data")
     server.start()
     ledger = RedisLedger(server.url)

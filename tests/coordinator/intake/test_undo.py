@@ -61,7 +61,7 @@ def test_a_set_is_as_it_was_at_the_mark() -> None:
     assert kept == {1, 2, 3}
 
 
-def test_what_was_kept_is_not_taken_back() -> None:
+def test_changes_before_forget_are_not_undone() -> None:
     journal = Journal()
     kept: JournaledDict[str, int] = JournaledDict(journal)
     journal.mark()
@@ -116,7 +116,7 @@ def _some_step(r: random.Random, intake: Intake) -> None:
 
 
 @pytest.mark.parametrize("seed", range(examples(40)))
-def test_whatever_happened_since_the_mark_is_taken_back(seed: int) -> None:
+def test_undo_restores_intake_as_it_was_at_the_mark(seed: int) -> None:
     r = random.Random(seed)
     intake = Intake()
     intake.admit(EVERY_KIND, 1.0)

@@ -202,7 +202,7 @@ def test_mistakes_in_members(selector: dict[str, Any], remedy: str) -> None:
     assert remedy in refusal.message
 
 
-def test_what_a_gang_asks_of_the_network() -> None:
+def test_a_pod_groups_topology_and_sub_groups_are_parsed() -> None:
     parsed = parse(
         pod_group(
             networkTopology={"mode": "soft"},
@@ -228,7 +228,7 @@ def test_what_a_gang_asks_of_the_network() -> None:
     )
 
 
-def test_what_a_queue_says_more() -> None:
+def test_a_queues_optional_fields_are_parsed() -> None:
     obj = queue(
         deserved={"cpu": "0", "memory": "1Gi"},
         dequeueStrategy="traverse",

@@ -131,7 +131,7 @@ async def test_nothing_is_told_before_it_is_durable(desk: WriterDesk, writer: In
     assert len(desk.ledger.batches) < 5, "requests that wait together are stored together"
 
 
-async def test_what_goes_at_once_is_gone_in_the_answer(writer: IntakeWriter) -> None:
+async def test_deleting_a_node_takes_effect_at_once(writer: IntakeWriter) -> None:
     key = Key("Node", "", "n")
     await writer.submit([node("n")])
     gone = await writer.change(key, lambda before: None)
@@ -148,7 +148,7 @@ async def test_a_refusal_leaves_the_object_as_it_was(writer: IntakeWriter) -> No
     assert [r.field for r in refused.admission.refused] == ["metadata.name"]
 
 
-async def test_what_make_raises_goes_to_its_caller_alone(writer: IntakeWriter) -> None:
+async def test_an_error_in_a_change_reaches_only_its_caller(writer: IntakeWriter) -> None:
     def refuse(before: Document | None) -> dict[str, Any]:
         raise Problem(HTTPStatus.CONFLICT, "somebody was quicker")
 
@@ -215,7 +215,7 @@ async def test_a_dry_run_stores_and_tells_nothing(desk: WriterDesk, writer: Inta
     assert (len(desk.told), len(desk.ledger.batches)) == (report, sent)
 
 
-async def test_of_one_object_only_its_last_form_is_stored(
+async def test_a_batch_stores_only_the_last_form_of_an_object(
     desk: WriterDesk, writer: IntakeWriter
 ) -> None:
     labels = node("n", labels={"a": "b"})
@@ -243,7 +243,7 @@ async def test_another_object_cannot_come_by_this_ones_name(writer: IntakeWriter
         assert changed.after is None
 
 
-async def test_what_a_controller_knows_survives_changes_and_restarts(
+async def test_controller_state_survives_changes_and_restarts(
     desk: WriterDesk, writer: IntakeWriter
 ) -> None:
     await writer.submit([job()])
@@ -257,7 +257,7 @@ async def test_what_a_controller_knows_survives_changes_and_restarts(
     assert again.documents[JOB] == changed.after
 
 
-async def test_of_documents_the_log_tells_the_keys_alone(
+async def test_the_log_holds_only_the_keys_of_documents(
     desk: WriterDesk, writer: IntakeWriter
 ) -> None:
     await writer.submit([pod("p")])
@@ -363,7 +363,7 @@ async def test_a_store_that_the_ledger_refuses_is_refused_to_its_request_alone(
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_what_waits_for_a_refused_store_of_the_coordinator_goes_on() -> None:
+async def test_a_refused_purge_can_be_repeated() -> None:
     """A purge that is refused leaves the job as it was: it can be purged later."""
     desk = WriterDesk()
     desk.ledger = ledger = Refusing()

@@ -293,7 +293,7 @@ def test_a_bind_that_is_refused_frees_the_deleted_job() -> None:
     purge(core, 1)
 
 
-def test_what_a_deleted_job_leaves_wakes_a_nominated_one() -> None:
+def test_room_left_by_a_deleted_job_wakes_a_nominated_one() -> None:
     core = coordinator(job(1, count=4))
     run(core, 1)
     drop(core, 1)

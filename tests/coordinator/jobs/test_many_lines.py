@@ -318,7 +318,7 @@ def test_a_pick_among_five_thousand_needs_takes_no_more_looks_than_among_two_hun
     assert many < 400
 
 
-def test_what_reads_the_lines_looks_at_few_of_them() -> None:
+def test_reading_the_head_of_a_queue_visits_few_lines() -> None:
     """The head of a queue (metrics, aging), and whether anybody else waits (elastic tails)."""
     order = waiting(5_000)
     before = looks(order)

@@ -63,7 +63,7 @@ def test_a_job_that_only_meets_conflicts_is_taken_out_in_the_end() -> None:
 # --- infeasible jobs wait with their class ----------------------------------------------------
 
 
-def test_what_cannot_be_placed_costs_one_turn_for_all_of_its_kind_until_room_is_freed() -> None:
+def test_equal_infeasible_jobs_cost_one_turn_until_room_is_freed() -> None:
     o = order(nodes=2, cpus=4, window=8)
     for jid in range(50):
         o.put_job(job(jid, cid=1))
@@ -161,7 +161,7 @@ def test_a_bind_that_is_taken_counts_the_refusals_anew() -> None:
     assert o.jobs[1].refusals == 0
 
 
-def test_what_was_refused_does_not_wait_for_the_room_that_others_of_its_job_need() -> None:
+def test_a_refused_task_does_not_wait_for_a_wider_member() -> None:
     """The job stood in the line of its wide member, for which there is no room until others end."""
     o = order(nodes=1, cpus=2)
     o.put_job(job(1))
@@ -256,7 +256,7 @@ def test_a_released_gang_does_not_wait_for_a_member_whose_bind_was_refused() -> 
     o.validate()
 
 
-def test_what_ended_unseen_is_not_waited_for_either() -> None:
+def test_a_task_whose_end_was_missed_is_not_waited_for() -> None:
     o = broken_gang(order())
     (turn,) = turns(o, now=11.0)
     o.outcome(answer(turn, OutcomeCode.INFEASIBLE, {"x": 4}))

@@ -95,7 +95,7 @@ def test_one_object_of_many_is_found_without_looking_at_others(many: World) -> N
     assert CountedKeys.work == 0
 
 
-def test_what_changed_among_many_is_found_without_looking_at_the_rest() -> None:
+def test_changes_are_read_without_visiting_other_objects() -> None:
     many = world_of(FEWER)
     many.put(node("n0"), *(pod(f"real-{i}") for i in range(10)))
     since = many.objects.version

@@ -44,7 +44,7 @@ def test_a_role_falls_apart_while_it_runs() -> None:
     assert world.get("Pod", "a-1")["metadata"]["labels"] == {"app": "x"}
 
 
-def test_what_is_gated_waits_until_the_gate_is_gone() -> None:
+def test_gated_pods_wait_until_the_gate_is_removed() -> None:
     world = World()
     world.put(node("n0"), queue("q"), pod_group("g", minMember=1, queue="q"))
     world.put(member("a-0", schedulingGates=GATE), member("a-1", schedulingGates=GATE))

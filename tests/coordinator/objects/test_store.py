@@ -97,7 +97,7 @@ def test_the_version_of_an_object_is_told_without_rendering_it() -> None:
     assert world.objects.version_of(KIND["Pod"], "ns", "other") is None
 
 
-def test_what_a_page_has_is_shown_though_its_job_is_purged_before_it_is_rendered() -> None:
+def test_a_page_is_rendered_after_the_purge_of_its_job() -> None:
     """A list and a watch let others run between a page and what is written of it."""
     world = World()
     world.put(node("n0"), job("a", tasks=[task("w", replicas=2), task("x", replicas=1)]), pod("p"))

@@ -56,7 +56,7 @@ def test_a_gang_of_a_hundred_is_one_event_when_it_waits_is_placed_and_is_evicted
     assert message.startswith("evicted by shuffle (tdm) (j-w-0, j-w-1, ")
 
 
-def test_who_asks_about_one_pod_of_a_gang_gets_what_concerns_it() -> None:
+def test_events_of_one_pod_exclude_those_of_other_members() -> None:
     world = World()
     large = node("n0") | {"status": {"allocatable": {"cpu": "200", "pods": "200"}}}
     world.put(large, job("j", tasks=[task("w", replicas=100)]))
@@ -163,7 +163,7 @@ def test_conflicts_are_counted_and_a_promise_is_told() -> None:
     assert reasons(world, "PodGroup", "h") == ["Nominated"]
 
 
-def test_who_was_displaced_learns_by_whom() -> None:
+def test_a_displaced_pods_event_names_its_preemptor() -> None:
     world = World()
     world.put(node("n0"), pod("low"))
     world.answer(nominated)

@@ -199,7 +199,7 @@ def test_following_equals_listing_whatever_happens(seed: int) -> None:
         follower.check()
 
 
-def test_who_is_cut_in_the_middle_misses_nothing() -> None:
+def test_a_watcher_resumes_from_any_version_without_loss() -> None:
     world = World()
     world.put(node("n0"), job("j", tasks=[task("w", replicas=5)]), pod("p"))
     start = world.objects.version
@@ -256,7 +256,7 @@ def test_bodies_of_what_is_gone_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         at_once(world.objects.changes(start, KIND["Pod"]))
 
 
-async def test_who_waits_is_woken_once_for_what_comes_together() -> None:
+async def test_simultaneous_changes_wake_a_waiter_once() -> None:
     world = World()
     since = world.objects.version
     woken: list[int] = []

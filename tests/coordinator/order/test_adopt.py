@@ -67,7 +67,7 @@ def test_an_infeasible_line_is_tried_again() -> None:
     assert [turn.jid for turn in turns(new_order, now=100.0)] == [1]
 
 
-def test_what_a_worker_of_the_old_policy_found_does_not_last() -> None:
+def test_an_infeasible_outcome_of_the_old_policy_is_retried() -> None:
     new_order = order(window=1)
     new_order.put_job(job(1))
     (turn,) = turns(new_order)

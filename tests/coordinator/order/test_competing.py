@@ -23,7 +23,7 @@ def with_job(spanning: Spanning, jid: int, **asks: tuple[str, ...]) -> None:
     spanning.put_job(asking, {0: cls})
 
 
-def test_whoever_claims_devices_shares_a_key() -> None:
+def test_jobs_with_device_claims_share_a_key() -> None:
     spanning = Spanning()
     with_job(spanning, 1, claims=("c",))
     with_job(spanning, 2, claim_templates=("t",))
@@ -116,7 +116,7 @@ def test_word_that_comes_before_the_outcome_counts_for_that_turn_alone() -> None
     assert waits(spanning, 2)
 
 
-def test_who_evicts_nobody_is_not_waited_for() -> None:
+def test_a_turn_without_evictions_holds_up_nobody() -> None:
     spanning = Spanning()
     evicting(spanning)
     returned(spanning, evicts=False)

@@ -17,7 +17,7 @@ def may(contention: Contention, now: float) -> str | None:
     return contention.action(7, now=now, revision=0)
 
 
-def test_who_was_evicted_waits_longer_each_time_before_it_evicts() -> None:
+def test_an_evicted_job_waits_longer_before_each_eviction() -> None:
     contention, now, waits = Contention(POLICY), 100.0, []
     for _ in range(12):
         contention.was_evicted(7, now=now)
@@ -53,7 +53,7 @@ def test_others_and_another_policy_are_not_held_up() -> None:
     assert may(contention, 0.0) == "preempt"
 
 
-def test_who_cannot_use_what_was_freed_evicts_ever_more_rarely() -> None:
+def test_a_job_that_fails_to_use_freed_room_evicts_ever_less_often() -> None:
     """Its victims came back and were evicted again, six times a second: 903 evictions in two
     minutes on a cluster of five nodes."""
     contention = Contention(POLICY)
@@ -71,7 +71,7 @@ def test_who_cannot_use_what_was_freed_evicts_ever_more_rarely() -> None:
     assert contention.action(1, now=now, revision=0) is not None
 
 
-def test_who_was_only_passed_over_does_not_pause() -> None:
+def test_a_passed_over_job_does_not_pause() -> None:
     """The turn of those before it may come to an end at once."""
     contention = Contention(POLICY)
     for expected in ("preempt", "reclaim", "preempt"):
@@ -79,7 +79,7 @@ def test_who_was_only_passed_over_does_not_pause() -> None:
         contention.pass_over(7, now=0.0, revision=0)
 
 
-def test_who_failed_once_and_was_passed_over_then_pauses() -> None:
+def test_a_failed_and_passed_over_job_pauses() -> None:
     """Or what failed would be searched again at once."""
     contention = Contention(POLICY)
     contention.skip(7, now=0.0, revision=0)

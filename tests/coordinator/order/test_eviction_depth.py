@@ -50,7 +50,7 @@ FOUR = [
 
 
 @pytest.mark.parametrize("others", [0, 40])
-def test_of_each_queue_exactly_the_first_n_are_searched_for(others: int) -> None:
+def test_exactly_the_first_n_jobs_of_each_queue_are_searched_for(others: int) -> None:
     """``others``: jobs with needs of their own, so that the lines of the queue are kept sorted."""
     more = [QueuedJob(f"o{at}", "a", gpus=20, tasks=2 + at, priority=10) for at in range(others)]
     order = waiting(*FOUR, QueuedJob("b1", "b", gpus=11), *more, depth={"consolidation": 2})
@@ -65,7 +65,7 @@ def test_an_action_without_a_depth_searches_for_all() -> None:
     assert {job for job, by in result if by == "preempt"} == {job.name for job in FOUR}
 
 
-def test_who_has_a_promise_waits_no_more() -> None:
+def test_a_nominated_job_leaves_the_eviction_depth() -> None:
     order = waiting(*FOUR, depth={"consolidation": 1})
     order.begin(0.0)
     turn = order.next_turn()
@@ -89,7 +89,7 @@ def promised(turn: Turn) -> Outcome:
     )
 
 
-def test_who_is_not_searched_for_leaves_its_place_to_those_behind() -> None:
+def test_a_skipped_job_does_not_use_up_the_eviction_depth() -> None:
     """One may not be evicted itself, so that consolidation passes it over; one is in its delay."""
     order = waiting(
         QueuedJob("fixed", "a", gpus=11, priority=120),

@@ -244,7 +244,7 @@ def first_of(order: Order, name: str) -> int:
     return next(jid for jid, state in order.jobs.items() if state.job.name == name)
 
 
-def test_what_failed_at_the_workers_is_out_until_something_was_freed() -> None:
+def test_an_infeasible_job_does_not_block_the_job_behind_it() -> None:
     """It comes first in its queue again, and does not keep the job behind it from its turn."""
     queues = [Queue_("a", quota=8)]
     jobs = [QueuedJob("hopeless", "a", gpus=4, priority=75), QueuedJob("behind", "a", gpus=1)]
@@ -259,7 +259,7 @@ def test_what_failed_at_the_workers_is_out_until_something_was_freed() -> None:
 
 
 @pytest.mark.parametrize("others", [0, 40])
-def test_of_each_queue_exactly_the_first_n_are_tried(others: int) -> None:
+def test_exactly_the_first_n_jobs_of_each_queue_are_tried(others: int) -> None:
     """By job order, over lines of different needs, those that fail included. ``others``: jobs with
     needs of their own, so that the lines of the queue are kept sorted."""
     queues = [Queue_("a", quota=8), Queue_("b", quota=8)]

@@ -87,7 +87,7 @@ def test_a_queue_that_moves_takes_what_it_uses_along() -> None:
     assert turns(new_order) == [3]
 
 
-def test_who_waited_for_another_turn_is_held_to_the_quota_again() -> None:
+def test_the_quota_is_checked_again_after_waiting_for_another_turn() -> None:
     """Its queue may have given the rest to others meanwhile. A worker found no quota then, and
     nothing woke the job when a turn of theirs ended without a placement."""
     o = contending("allocate", queues=())

@@ -89,7 +89,7 @@ def test_preempt_is_tried_where_the_queue_has_others() -> None:
     assert o.open == 1
 
 
-def test_who_starves_is_not_hidden_by_a_job_of_the_same_need_that_has_its_minimum() -> None:
+def test_an_equal_job_with_its_minimum_does_not_hide_a_starving_one() -> None:
     """Both ask for one more task; the elastic job ranks higher, and stands first in their line."""
     o = contending()
     filled(o, more=2, priority=5)
@@ -99,7 +99,7 @@ def test_who_starves_is_not_hidden_by_a_job_of_the_same_need_that_has_its_minimu
     assert (turn.jid, turn.action) == (2, "preempt")
 
 
-def test_who_loses_its_minimum_while_it_waits_starves_from_then_on() -> None:
+def test_a_job_that_loses_its_minimum_starves() -> None:
     o = contending()
     filled(o)
     o.put_job(job(2, count=3, minimum=1))
@@ -110,7 +110,7 @@ def test_who_loses_its_minimum_while_it_waits_starves_from_then_on() -> None:
     assert (turn.jid, turn.action) == (2, "preempt")
 
 
-def test_who_pauses_because_it_was_evicted_hides_nobody_who_asks_for_the_same() -> None:
+def test_a_pausing_job_does_not_hide_an_equal_one() -> None:
     o = contending()
     filled(o)
     o.put_job(job(2, count=2, priority=9))
@@ -137,7 +137,7 @@ def test_victims_that_a_budget_counts_come_with_the_turn() -> None:
     assert o.open == 1
 
 
-def test_so_many_evict_at_once_and_no_more() -> None:
+def test_the_number_of_open_evicting_turns_is_limited() -> None:
     o = contending()
     filled(o)
     for jid in range(2, 4 + OPEN):
@@ -145,7 +145,7 @@ def test_so_many_evict_at_once_and_no_more() -> None:
     assert len(turns(o, 100.0)) == OPEN
 
 
-def test_who_lost_a_race_tries_the_same_again_soon() -> None:
+def test_a_conflicted_preempt_is_retried_soon() -> None:
     o = contending()
     filled(o)
     o.put_job(job(2, count=2, priority=5))
@@ -193,7 +193,7 @@ def test_without_backfill_allocate_is_to_place_them_with_their_gang() -> None:
 
 
 @pytest.mark.parametrize("first", ["allocate", "allocate, backfill"])
-def test_who_places_them_follows_the_policy_while_it_changes(first: str) -> None:
+def test_best_effort_tasks_follow_a_policy_change(first: str) -> None:
     """Also of a gang that runs, and of one that could get no turn before."""
     then = {"allocate": "allocate, backfill"}.get(first, "allocate")
     o = contending(first)
@@ -281,7 +281,7 @@ def test_a_lost_turn_takes_the_versions_from_the_ledger() -> None:
 
 
 @pytest.mark.parametrize("evicted", [True, False])
-def test_what_a_lost_turn_evicted_keeps_its_budget_until_word_of_it_comes(evicted: bool) -> None:
+def test_a_lost_turns_evictions_hold_the_budget_until_reported(evicted: bool) -> None:
     """Its version is the ledger's, and the books count the victims as healthy till then."""
     o = contending()
     spanning, key = o.spanning, "budget/ns/web"
@@ -346,7 +346,7 @@ def test_a_backfill_that_has_to_wait_is_asked_for_once_and_comes_when_the_other_
     o.validate()
 
 
-def test_what_asks_for_nothing_is_placed_again_when_its_bind_was_refused() -> None:
+def test_a_best_effort_task_is_placed_again_after_a_refused_bind() -> None:
     o = contending()
     roles = (Role("w", 0, 0, 1), Role("idle", 3, 1, 1))
     o.put_job(replace(job(2, minimum=2), roles=roles))
@@ -376,7 +376,7 @@ def waits_for_backfill(o: Order, *, since: float = 1.0) -> Job:
     return gang
 
 
-def test_what_was_refused_is_placed_again_while_others_of_its_gang_wait_for_backfill() -> None:
+def test_a_refused_task_is_placed_again_while_its_gang_awaits_backfill() -> None:
     """The job waited for backfill alone, which fills no gang that lacks a member: it stood for
     ever. Members that have succeeded are members still, and nobody is left to be released."""
     o = contending()
@@ -404,7 +404,7 @@ def test_an_evicted_gang_is_placed_again_whose_last_member_waited_for_backfill()
     o.validate()
 
 
-def test_what_was_refused_is_placed_again_while_others_of_its_job_have_gates() -> None:
+def test_a_refused_task_is_placed_again_beside_gated_ones() -> None:
     """The job waited for those gates, and nobody asked what else it has to place."""
     o = contending()
     o.put_job(
@@ -422,7 +422,7 @@ def test_what_was_refused_is_placed_again_while_others_of_its_job_have_gates() -
     o.validate()
 
 
-def test_what_asks_for_nothing_is_placed_again_while_others_of_its_job_have_gates() -> None:
+def test_a_refused_best_effort_task_is_placed_again_beside_gated_ones() -> None:
     """It was not once its bind was refused: backfill had taken the job off its list, and nothing
     else happened to the job."""
     roles = (Role("w", 0, 0, 1), Role("idle", 3, 1, 1), Role("shut", 0, 2, 1, gated=True))
@@ -467,7 +467,7 @@ def test_a_job_that_ended_while_it_waited_for_entry_is_not_let_in() -> None:
     o.validate()
 
 
-def test_what_asks_for_nothing_is_placed_while_others_of_its_job_wait_or_have_gates() -> None:
+def test_a_best_effort_task_is_placed_beside_pending_and_gated_ones() -> None:
     """It was not, where no worker was ever asked about the others."""
     roles = (Role("w", 0, 0, 1), Role("idle", 3, 1, 1), Role("shut", 0, 2, 1, gated=True))
     o = contending()

@@ -186,7 +186,7 @@ def test_a_new_window_takes_up_the_samples_there_are() -> None:
     assert leader.cluster.objects.queue_usage == {"a": (0, 0, 0)} or not leader.known
 
 
-def test_what_a_server_says_counts_only_where_the_policy_asks_one() -> None:
+def test_measured_usage_counts_only_if_the_policy_names_a_server() -> None:
     printed = {"a": (1, 2, 3)}
     leader = Leader(cores=4)
     leader.usage.measured(printed)

@@ -68,7 +68,7 @@ def placed(count: int, status: dict[str, Any]) -> bool:
     return bool(status["tasks"]["submitted"] - status["tasks"]["pending"] == count)
 
 
-async def test_who_asks_while_the_ledger_stands_still_is_turned_away_and_told_when_to_come_back(
+async def test_requests_beyond_the_bound_get_429_while_the_ledger_stalls(
     tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No request is kept beyond the bound, and what was acknowledged is in the ledger."""

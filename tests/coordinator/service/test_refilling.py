@@ -41,7 +41,7 @@ def foresee(data_dir: Path) -> None:
     note(path_of(data_dir), LedgerIdentityNote(known.cluster, "9999999999999-0"))
 
 
-async def test_what_is_as_it_was_is_left_alone(url: str, tmp_path: Path) -> None:
+async def test_an_unchanged_ledger_is_not_refilled(url: str, tmp_path: Path) -> None:
     known = expected(tmp_path, "")
     assert await begun(url, tmp_path) == known
 
@@ -69,7 +69,7 @@ async def test_an_old_copy_is_emptied_and_leaves_what_others_keep_there(
     assert founded == expected(tmp_path, "")
 
 
-async def test_of_two_that_start_at_once_both_take_the_same_new_ledger(
+async def test_concurrent_starts_take_the_same_new_ledger(
     url: str, tmp_path: Path
 ) -> None:
     foresee(tmp_path)

@@ -91,7 +91,7 @@ async def test_the_newest_figures_are_kept_and_forgotten_when_they_are_old() -> 
 @pytest.mark.parametrize(
     "answer", [None, [], {}, {"status": "error", "error": "no"}, {"status": "success", "data": 1}]
 )
-def test_what_is_no_answer_is_refused(answer: Any) -> None:
+def test_an_invalid_prometheus_answer_is_refused(answer: Any) -> None:
     with pytest.raises(ValueError, match=r"not an answer|the query failed: no"):
         read_vector(answer)
 

@@ -136,7 +136,7 @@ def _client(parts: Supervisor) -> Redis:
     return Redis.from_url(parts.settings.redis_url or "", password=parts.settings.redis_secret)
 
 
-async def test_what_was_asked_to_end_stays_ended(short_dir: Path) -> None:
+async def test_a_process_stopped_on_request_is_not_restarted(short_dir: Path) -> None:
     reports: list[ProcessReport] = []
     async with kept(short_dir, reports) as parts:
         parts.kill(CLUSTER)
@@ -145,7 +145,7 @@ async def test_what_was_asked_to_end_stays_ended(short_dir: Path) -> None:
         assert reports == []
 
 
-async def test_what_dies_again_and_again_ends_everything_with_role_and_log(short_dir: Path) -> None:
+async def test_repeated_deaths_end_all_processes_with_role_and_log(short_dir: Path) -> None:
     reports: list[ProcessReport] = []
     with pytest.raises(ExceptionGroup) as caught:
         async with kept(short_dir, reports) as parts:
@@ -173,7 +173,7 @@ def test_deaths_are_counted_within_a_window() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a dead parent's session is read from /proc")
-async def test_what_a_killed_process_leaves_behind_is_ended_before_the_next(
+async def test_leftover_children_are_ended_before_a_restart(
     short_dir: Path,
 ) -> None:
     """A head that is killed alone leaves processes that hold its ports."""

@@ -292,7 +292,7 @@ async def test_deep_run_directory_gets_its_sockets_elsewhere(tmp_path: Path) -> 
     assert (deep / "data").is_dir()
 
 
-async def test_what_runs_elsewhere_is_used_and_left_alone(short_dir: Path) -> None:
+async def test_a_server_started_elsewhere_is_used_and_not_stopped(short_dir: Path) -> None:
     async with Supervisor(load_settings(run_dir=short_dir / "a"), roles=(REDIS,)) as first:
         ledger = {n: getattr(first.settings, n) for n in ("redis_url", "redis_password_file")}
         settings = load_settings(run_dir=short_dir / "b", **ledger)

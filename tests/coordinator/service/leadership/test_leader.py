@@ -98,7 +98,7 @@ async def test_it_is_over_here_before_it_is_over_for_the_ledger(ledger: Away, cl
     assert leadership.sure
 
 
-async def test_who_is_not_sure_to_lead_tells_the_cluster_nothing(
+async def test_an_unsure_leader_holds_back_requests_to_the_cluster(
     ledger: Away, clock: Clock
 ) -> None:
     leadership = await lead(ledger, clock)
@@ -115,7 +115,7 @@ async def test_who_is_not_sure_to_lead_tells_the_cluster_nothing(
     assert (report.binds, report.deletes) == (2, 1)
 
 
-async def test_who_finds_the_seat_taken_is_deposed(ledger: Away, clock: Clock) -> None:
+async def test_a_leader_whose_lease_was_claimed_is_deposed(ledger: Away, clock: Clock) -> None:
     leadership = await lead(ledger, clock)
     clock.now += 2 * LEASE
     await ledger.claim(COORDINATOR, lease=LEASE)

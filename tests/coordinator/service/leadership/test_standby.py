@@ -152,7 +152,7 @@ async def test_a_standby_says_who_leads_and_takes_nothing(start: Start) -> None:
             assert answer.status == 200
 
 
-async def test_who_stops_in_an_orderly_way_gives_the_seat_back(start: Start) -> None:
+async def test_an_orderly_stop_releases_the_leadership(start: Start) -> None:
     leader, standby = await both(start)
     led = leader.service.leadership
     assert led is not None

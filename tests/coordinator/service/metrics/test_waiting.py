@@ -58,7 +58,7 @@ async def test_jobs_that_wait_are_told_by_queue_and_reason(tmp_path: Path, redis
     assert total(series, "pending_tasks", status="unschedulable") == 46
 
 
-async def test_what_nobody_mends_by_waiting_is_told_as_that(tmp_path: Path, redis_url: str) -> None:
+async def test_metrics_separate_impossible_jobs_from_waits_for_quota(tmp_path: Path, redis_url: str) -> None:
     """As explain, conditions and events have it: not as a wait for quota."""
     async with running(redis_url, tmp_path) as service:
         small, closed = queue("small", capability={GPU: "2"}), queue("closed")
@@ -116,7 +116,7 @@ async def test_the_elastic_rest_of_a_running_job_is_pending_but_the_job_is_admit
         total(series, "unadmitted_jobs")
 
 
-async def test_what_was_placed_for_a_gang_that_found_no_room_for_the_rest_is_waste(
+async def test_placements_of_a_gang_rolled_back_count_as_wasted(
     tmp_path: Path, redis_url: str
 ) -> None:
     """Two nodes of 3 GPUs: enough for three tasks of 2 in sum, and for each role of them alone."""

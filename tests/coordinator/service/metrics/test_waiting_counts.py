@@ -59,7 +59,7 @@ async def test_a_long_walk_gives_the_loop_back_and_counts_what_one_look_counts(
     assert sum(counts.reasons().values()) == LINES
 
 
-async def test_who_asks_at_once_shares_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_requests_share_one_walk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sliced_counts, "GOOD_FOR", 10**9)
     core, walks = waiting(LINES), 0
 
