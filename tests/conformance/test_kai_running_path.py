@@ -47,7 +47,7 @@ def test_the_running_path_decides_as_kai(
                 assert lines == []
 
 
-def test_what_differs_is_a_scenario() -> None:
+def test_every_listed_difference_is_a_scenario() -> None:
     assert set(DIFFERS) <= set(NAMES)
 
 

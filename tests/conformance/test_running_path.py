@@ -69,7 +69,7 @@ def test_halted_after_one_session_the_table_itself_holds(
                 assert lines == []
 
 
-def test_what_differs_is_a_scenario() -> None:
+def test_every_listed_difference_is_a_scenario() -> None:
     assert {*DIFFERS, *DIFFERS_HALTED} <= set(NAMES)
 
 

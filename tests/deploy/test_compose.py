@@ -24,7 +24,7 @@ def services() -> dict[str, Service]:
     return result
 
 
-def test_what_services_refer_to_exists() -> None:
+def test_every_reference_of_a_service_exists() -> None:
     file = compose()
     for name, service in services().items():
         assert set(service.get("secrets", [])) <= file["secrets"].keys(), name

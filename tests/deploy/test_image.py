@@ -46,7 +46,7 @@ def test_the_lock_is_installed_with_its_hashes() -> None:
     assert order.index(locked) < next(n for n, t in enumerate(order) if t.startswith("shared/"))
 
 
-def test_what_runs_is_not_root() -> None:
+def test_the_image_does_not_run_as_root() -> None:
     stage = dockerfile()[RUN]
     assert values_of(stage, "USER") == ["65532:65532"]
     names = [i.name for i in stage]

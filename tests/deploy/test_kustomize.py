@@ -168,7 +168,7 @@ def test_the_plugin_has_the_rights_that_its_errors_name() -> None:
     assert port["name"] == service.port
 
 
-def test_who_looks_writes_nothing() -> None:
+def test_the_view_role_writes_nothing_but_plans() -> None:
     role = one(render("kubernetes"), "ClusterRole", "quadrant-view")
     verbs = {
         (resource, verb)
@@ -488,7 +488,7 @@ def _paths() -> set[str]:
     return {route.resource.canonical for route in app.router.routes() if route.resource}
 
 
-def test_what_simulates_a_cluster_says_so_by_its_names(objects: Objects) -> None:
+def test_the_simulating_overlay_says_so_in_its_names(objects: Objects) -> None:
     simulated = [
         container["name"]
         for pods in pods_of(objects)

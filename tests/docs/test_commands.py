@@ -42,7 +42,7 @@ def test_every_block_says_what_it_is(page: Path) -> None:
 @pytest.mark.parametrize(
     "block", [b for page in PAGES for b in blocks(page) if b.only_read], ids=lambda b: b.place
 )
-def test_what_is_not_run_names_what_is_there(block: Block) -> None:
+def test_blocks_that_are_not_run_name_existing_files_and_targets(block: Block) -> None:
     subprocess.run(["bash", "-n", "-c", block.text], check=True, timeout=10)
     for path in re.findall(rf"\b(?:{'|'.join(FOLDERS)})/[\w./-]+", block.text):
         assert MADE_BY_HAND.fullmatch(path) or (ROOT / path).exists(), (block.place, path)

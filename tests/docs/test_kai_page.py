@@ -42,7 +42,7 @@ def test_such_an_option_is_refused_with_ours_named(name: str) -> None:
     assert ours in str(refused.value)
 
 
-def test_what_is_not_here_is_told() -> None:
+def test_every_refused_plugin_is_on_the_page() -> None:
     for name in REFUSED_PLUGINS:
         assert f"`{name}`" in PAGE, name
 

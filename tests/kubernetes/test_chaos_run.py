@@ -62,7 +62,7 @@ def test_every_promise_is_kept(kubernetes_binaries: Binaries, tmp_path: Path) ->
 
 @pytest.mark.thorough
 @pytest.mark.timeout(480)
-def test_what_is_loaded_is_judged(kubernetes_binaries: Binaries, tmp_path: Path) -> None:
+def test_every_rule_judges_some_of_the_load(kubernetes_binaries: Binaries, tmp_path: Path) -> None:
     """Without faults, so that all of it is placed within the seconds of the load."""
     history = tmp_path / "history.jsonl"
     cluster = ("--cluster", "kubernetes", "--servers", kubernetes_binaries.folder, "--no-faults")
@@ -77,7 +77,7 @@ def test_what_is_loaded_is_judged(kubernetes_binaries: Binaries, tmp_path: Path)
 
 @pytest.mark.thorough
 @pytest.mark.timeout(480)
-def test_what_is_loaded_in_kais_words_is_judged(
+def test_every_kai_rule_judges_some_of_the_load(
     kubernetes_binaries: Binaries, tmp_path: Path
 ) -> None:
     history = tmp_path / "history.jsonl"
@@ -140,7 +140,7 @@ def test_with_an_old_copy_of_the_ledger_it_goes_on_by_itself(
     assert after[Rule.DEVICE_CAPACITY] > 0, "devices of pods that another ledger had bound"
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_missing_server_binaries_are_named(tmp_path: Path) -> None:
     without = chaos("--cluster", "kubernetes")
     assert (without.returncode, without.stdout) == (1, "")
     assert "--servers" in without.stderr

@@ -48,7 +48,7 @@ async def test_a_pod_is_bound_once_and_the_audit_log_has_it(
     ]
 
 
-async def test_who_has_no_right_is_refused_until_rbac_gives_it(
+async def test_a_user_is_refused_until_rbac_grants_the_right(
     cluster: ApiClient, control_plane: ControlPlane
 ) -> None:
     async with client_of(control_plane.user("visitor")) as visitor:
@@ -74,7 +74,7 @@ async def until_allowed(client: ApiClient) -> None:
     await client.until(PODS, lambda answer: "items" in answer)
 
 
-async def test_what_a_test_left_is_taken_away(cluster: ApiClient) -> None:
+async def test_objects_left_by_a_test_are_removed(cluster: ApiClient) -> None:
     finalized = pod("p2")
     finalized["metadata"]["finalizers"] = ["quadrant.dev/test"]
     elsewhere = pod("p3")

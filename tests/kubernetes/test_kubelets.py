@@ -70,7 +70,7 @@ async def test_a_pod_runs_and_ends_as_its_annotations_say(
     assert container["state"]["terminated"]["exitCode"] == 3
 
 
-async def test_what_does_not_fit_and_what_it_was_told_to_refuse_fails(
+async def test_pods_that_do_not_fit_or_are_refused_fail(
     cluster: ApiClient, kubelets: HollowKubelets
 ) -> None:
     await bound(cluster, "first", "n1", cpu="3")

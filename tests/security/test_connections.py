@@ -230,7 +230,7 @@ def _four_states(now: float) -> Connections[str]:
     return book
 
 
-def test_who_never_asked_gives_way_before_who_did() -> None:
+def test_silent_connections_are_closed_before_those_with_a_request() -> None:
     book = _four_states(0.0)
     gone = []
     while (name := book.longest_waiting(5.0)) is not None:

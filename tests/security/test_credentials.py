@@ -41,7 +41,7 @@ SECRET = "hunter2"
         ("me@example.com", "me@example.com"),
     ],
 )
-def test_what_is_shown_of_an_address(text: str, shown: str) -> None:
+def test_credentials_in_an_address_are_hidden(text: str, shown: str) -> None:
     assert hide_credentials(text) == shown
 
 

@@ -40,7 +40,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_what_is_altered_is_refused(name: str) -> None:
+def test_altered_messages_are_refused(name: str) -> None:
     sample = SAMPLES[name]
     assert refuses(sample.read, sample.data, Malformed) > 8 * len(sample.data)
 

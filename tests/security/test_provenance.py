@@ -56,7 +56,7 @@ async def _is_there(service: Running, name: str) -> bool:
         (["Content-Type: application/octet-stream"], 415, "send application/json"),
     ],
 )
-async def test_what_a_page_of_another_site_may_send_writes_nothing(
+async def test_requests_of_other_sites_pages_write_nothing(
     service: Running, lines: list[str], status: int, said: str
 ) -> None:
     code, body = await _post(service, "planted", *lines)
@@ -127,7 +127,7 @@ async def test_a_probe_of_http_1_0_names_none(service: Running) -> None:
 @pytest.mark.parametrize(
     "authority", ["127.1", "0x7f000001", "evil-localhost", "localhost.evil", "[::1", "a b", "", "é"]
 )
-def test_what_is_nearly_one_of_them_is_not(authority: str) -> None:
+def test_a_similar_host_name_is_not_allowed(authority: str) -> None:
     assert not AllowedHosts(("quadrant.example.com",)).include(authority)
 
 

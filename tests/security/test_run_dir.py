@@ -28,7 +28,9 @@ async def refusal(run_dir: Path) -> str:
     return str(caught.value)
 
 
-async def test_what_it_makes_itself_is_private_and_taken_again(short_dir: Path) -> None:
+async def test_a_run_directory_made_by_the_supervisor_is_private_and_reusable(
+    short_dir: Path,
+) -> None:
     before = os.umask(0o002)  # that of users with a group of their own: files are the group's too
     try:
         run_dir = short_dir / "run"
@@ -138,7 +140,7 @@ def _owner_link(run_dir: Path) -> None:
         pytest.param(_owner_link, f"belongs to user {OTHER}", marks=root),
     ],
 )
-async def test_what_others_left_there_is_refused(
+async def test_a_run_directory_with_foreign_files_is_refused(
     plant: Callable[[Path], None], said: str, short_dir: Path
 ) -> None:
     run_dir = short_dir / "run"
@@ -160,7 +162,7 @@ async def test_a_directory_of_another_user_is_refused(short_dir: Path) -> None:
 
 
 @pytest.mark.all
-async def test_what_ray_left_is_its_own_affair(short_dir: Path) -> None:
+async def test_leftovers_of_ray_are_accepted(short_dir: Path) -> None:
     run_dir = short_dir / "run"
     run_dir.mkdir(mode=0o700)
     session = run_dir / "ray" / "session_1"

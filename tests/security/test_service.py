@@ -55,7 +55,9 @@ async def ends(path: Path, url: str) -> BaseException:
         await ledger.close()
 
 
-async def test_what_is_altered_is_not_served(redis_url: str, short_dir: Path) -> None:
+async def test_a_service_does_not_start_on_an_altered_ledger(
+    redis_url: str, short_dir: Path
+) -> None:
     with redis.Redis.from_url(redis_url, protocol=2) as client:
         async with running(redis_url, short_dir / "a") as before:
             await submit(before)

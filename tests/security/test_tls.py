@@ -78,7 +78,7 @@ async def test_the_ledger_over_tls_with_certificates_on_both_sides(
         await refused(Access(url, ca=ca, certificate=other, key=other_key), "no answer")
 
 
-async def test_who_is_not_believed_is_told_nothing(
+async def test_an_untrusted_tls_server_is_refused(
     ours: Authority, theirs: Authority, server: EmbeddedServer
 ) -> None:
     ca = str(ours.certificate)

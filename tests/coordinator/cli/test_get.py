@@ -207,7 +207,9 @@ def test_a_busy_server_is_asked_again(quadrant: Quadrant) -> None:
     assert result.err.count("/pods?limit=2000 429") == 2
 
 
-def test_get_sends_the_token_and_never_prints_it(quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_sends_the_token_and_never_prints_it(
+    quadrant: Quadrant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("QUADRANT_TOKEN", "secret")
     refused = status(401, "Unauthorized", "no such token")
     with serving({("GET", f"{PODS} table"): refused}) as server:

@@ -206,9 +206,7 @@ async def test_host_ports_that_nobody_used_before(tmp_path: Path, redis_url: str
         assert not server.view.things.image(), "nothing is left of what was tried"
 
 
-async def test_a_plan_after_leaving_tasks_names_their_job(
-    tmp_path: Path, redis_url: str
-) -> None:
+async def test_a_plan_after_leaving_tasks_names_their_job(tmp_path: Path, redis_url: str) -> None:
     async with running(redis_url, tmp_path, shards=1, grace=5.0) as service:
         await submit(service, node("a", gpus=8))
         await submit(service, job("old", 1, gpus=8))

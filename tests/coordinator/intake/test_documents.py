@@ -88,7 +88,9 @@ def test_applying_a_printed_object_changes_nothing(bench: Bench, obj: dict[str, 
 
 
 @pytest.mark.parametrize("obj", EVERY_KIND, ids=lambda o: o["kind"])
-def test_a_printed_object_can_be_created_in_another_cluster(bench: Bench, obj: dict[str, Any]) -> None:
+def test_a_printed_object_can_be_created_in_another_cluster(
+    bench: Bench, obj: dict[str, Any]
+) -> None:
     """All but the node of a bound pod, which would be another's decision."""
     other = Bench()
     other.take(*EVERY_KIND)

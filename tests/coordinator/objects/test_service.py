@@ -68,7 +68,9 @@ def _told(service: Running, job_name: str) -> str:
     return next((e.object()["message"] for e in about), "")
 
 
-async def test_a_deleted_pod_is_seen_terminating_and_then_deleted(redis_url: str, tmp_path: Path) -> None:
+async def test_a_deleted_pod_is_seen_terminating_and_then_deleted(
+    redis_url: str, tmp_path: Path
+) -> None:
     async with running(redis_url, tmp_path) as service:
         await submit(service, node("n0"), lasting(pod("p")))
         await service.until(lambda status: status["tasks"]["running"] == 1)

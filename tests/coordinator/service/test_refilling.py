@@ -69,9 +69,7 @@ async def test_an_old_copy_is_emptied_and_leaves_what_others_keep_there(
     assert founded == expected(tmp_path, "")
 
 
-async def test_concurrent_starts_take_the_same_new_ledger(
-    url: str, tmp_path: Path
-) -> None:
+async def test_concurrent_starts_take_the_same_new_ledger(url: str, tmp_path: Path) -> None:
     foresee(tmp_path)
     first, second = await asyncio.gather(begun(url, tmp_path), begun(url, tmp_path))
     assert first.cluster == second.cluster == expected(tmp_path, "").cluster

@@ -52,7 +52,7 @@ async def noted_after(
 
 
 @pytest.mark.usefixtures("without_ray")
-async def test_what_was_served_is_remembered_and_served_again(
+async def test_a_restart_serves_the_ledger_of_its_identity_note(
     embedded_server: EmbeddedServer, short_dir: Path
 ) -> None:
     flush(embedded_server)

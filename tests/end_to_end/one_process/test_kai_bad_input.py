@@ -136,7 +136,7 @@ def policy(tmp_path: Path) -> str:
     return str(file)
 
 
-async def test_what_is_wrong_is_refused_whole_with_field_value_and_remedy(
+async def test_an_invalid_kai_object_is_refused_with_field_value_and_remedy(
     embedded_server: EmbeddedServer, tmp_path: Path, policy: str
 ) -> None:
     flush(embedded_server)
@@ -181,7 +181,7 @@ async def test_what_is_wrong_is_refused_whole_with_field_value_and_remedy(
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups"
 
 
-async def test_what_may_still_come_right_is_taken_with_a_warning_and_waits(
+async def test_dangling_references_are_accepted_with_a_warning_and_wait(
     embedded_server: EmbeddedServer, tmp_path: Path, policy: str
 ) -> None:
     flush(embedded_server)

@@ -32,7 +32,7 @@ def kai(tmp_path: Path) -> str:
     return str(file)
 
 
-async def test_what_was_kept_counts_after_a_restart_without_jobs(
+async def test_stored_kai_objects_count_after_a_change_of_dialect(
     embedded_server: EmbeddedServer, tmp_path: Path, kai: str
 ) -> None:
     flush(embedded_server)

@@ -221,7 +221,7 @@ def is_leaving(service: Running, pod: str) -> bool:
     )
 
 
-async def test_what_started_a_moment_ago_is_not_reclaimed(
+async def test_a_job_within_its_min_runtime_is_not_reclaimed(
     embedded_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     flush(embedded_server)

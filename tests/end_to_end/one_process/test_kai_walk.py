@@ -121,7 +121,7 @@ async def test_a_gang_and_a_pod_of_their_own_are_bound(
         await service.until(lambda status: status["tasks"]["running"] == 5)
 
 
-async def test_what_is_missing_is_waited_for(
+async def test_a_gang_waits_for_its_missing_topology_or_queue(
     embedded_server: EmbeddedServer, tmp_path: Path, policy: str
 ) -> None:
     flush(embedded_server)

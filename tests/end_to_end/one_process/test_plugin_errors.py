@@ -83,7 +83,7 @@ async def test_its_jobs_wait_by_name_the_service_is_degraded_and_no_worker_is_lo
         "JobEnqueueable",
     ],
 )
-async def test_what_raises_in_the_coordinator_holds_its_job_alone(
+async def test_a_plugin_error_in_the_coordinator_holds_only_its_job(
     embedded_server: EmbeddedServer,
     short_dir: Path,
     raising_at: Callable[[str], Path],

@@ -89,7 +89,7 @@ class RivalCluster(LocalCluster):
         return super().bind(requests, now)
 
 
-async def test_what_is_bound_elsewhere_is_adopted_there(tmp_path: Path, redis_url: str) -> None:
+async def test_a_pod_bound_to_another_node_is_adopted_there(tmp_path: Path, redis_url: str) -> None:
     kubelets = RivalCluster(["n0", "n1"])
     async with running(redis_url, tmp_path, kubelets=kubelets, **OFTEN) as service:
         await submit(service, node("n0"), node("n1"), job("a", 3))
@@ -122,7 +122,7 @@ async def test_a_lost_member_stays_lost_and_the_rest_of_its_gang_is_released_in_
         assert "GangReleased" in {event.field("reason") for event in events}
 
 
-async def test_what_others_use_is_left_to_them(tmp_path: Path, redis_url: str) -> None:
+async def test_foreign_usage_is_not_scheduled_over(tmp_path: Path, redis_url: str) -> None:
     kubelets = LocalCluster(grace=0.01)
     kubelets.occupy("n0", {"cpu": 3000, "unheard-of": 1})
     kubelets.occupy("not-ours", {"cpu": 3000})
@@ -150,7 +150,7 @@ async def test_books_that_are_not_the_ledgers_are_read_anew(tmp_path: Path, redi
         assert core.dispatcher.idle_of(0)[CPU] == 1000
 
 
-async def test_what_is_placed_while_the_ledger_is_read_is_no_difference(
+async def test_a_placement_during_the_audit_is_no_difference(
     tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The audit reads a job that waits; before the answer is here its turn has come and gone."""

@@ -110,7 +110,7 @@ async def test_a_metrics_source_that_is_gone(
     assert remaining.endswith("; no node counts as busy, and none as idler than others")
 
 
-async def test_what_a_metrics_source_answers_is_evidence(
+async def test_answers_of_the_metrics_source_are_in_the_history(
     embedded_server: EmbeddedServer, short_dir: Path, tmp_path: Path
 ) -> None:
     """The busy node takes nothing, and whoever judges the run later knows how busy it was."""

@@ -202,7 +202,9 @@ async def test_no_device_is_given_twice_while_the_watch_tells_what_claims_were(
     assert len(await quadrant.nodes_of(*names)) == 4
 
 
-async def test_what_others_reserve_stays(quadrant: Followed, cluster: ApiClient) -> None:
+async def test_devices_reserved_by_another_scheduler_are_not_used(
+    quadrant: Followed, cluster: ApiClient
+) -> None:
     """A pod of another scheduler has both devices of a node: none of ours gets them."""
     [theirs] = await cluster.create(pod("theirs", scheduler="other"))
     await cluster.create(claim("taken", 2))

@@ -209,7 +209,7 @@ async def test_a_victim_that_does_not_go_is_named_to_who_waits_for_it(
     await until(lambda: not overdue.counts())
 
 
-async def test_who_waits_for_a_victim_that_does_not_go_takes_other_room(
+async def test_a_job_waiting_for_an_overdue_victim_takes_other_room(
     quadrant: Followed, cluster: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leaving_pods, "OVERDUE_SECONDS", 1.0)

@@ -89,7 +89,7 @@ async def test_a_watch_that_is_cut_in_an_event_goes_on_without_a_new_list(
     assert quadrant.observed.cluster.streams()["Pod"].lists == lists
 
 
-async def test_what_happened_before_a_compaction_is_found_by_a_new_list(
+async def test_changes_before_a_compaction_are_found_by_a_new_list(
     quadrant: Followed, cluster: ApiClient, control_plane: ControlPlane, proxy: FaultyProxy
 ) -> None:
     await cluster.create(pod("before"), pod("goes"))

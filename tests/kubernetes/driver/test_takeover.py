@@ -31,7 +31,7 @@ PODS = "/api/v1/pods"
 RUNS, SUCCEEDS, FAILS, GOES = NAMES = ("runs", "succeeds", "fails", "goes")
 
 
-async def test_what_runs_goes_on_and_what_ended_meanwhile_has_its_own_end(
+async def test_a_takeover_keeps_running_pods_and_records_missed_ends(
     cluster: ApiClient, proxied: Identity, proxy: FaultyProxy, redis_url: str, short_dir: Path
 ) -> None:
     await cluster.create(node("n1", cpu=2), node("n2", cpu=2))

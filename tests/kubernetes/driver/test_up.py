@@ -34,7 +34,9 @@ async def _a_pod(cluster: ApiClient) -> None:
 
 
 @pytest.mark.usefixtures("_a_pod")
-def test_what_it_prints_leads_to_both(control_plane: ControlPlane, short_dir: Path) -> None:
+def test_the_output_of_up_leads_to_the_cluster_and_to_quadrant(
+    control_plane: ControlPlane, short_dir: Path
+) -> None:
     kubeconfig = control_plane.admin.kubeconfig
     environment = (
         os.environ

@@ -38,7 +38,7 @@ async def client(proxied: Identity) -> AsyncIterator[ApiClient]:
         yield client
 
 
-async def test_what_is_not_spoilt_passes(client: ApiClient) -> None:
+async def test_requests_without_a_fault_pass(client: ApiClient) -> None:
     await client.post(MAPS, config_map("a"))
     assert await client.names(MAPS, fieldSelector="metadata.name=a") == ["a"]
     async with client.watch(MAPS) as answer:

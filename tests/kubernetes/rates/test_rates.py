@@ -48,7 +48,7 @@ def test_another_scheduler_is_given_the_same(kubernetes_binaries: Binaries) -> N
     assert theirs["scheduler_us_per_pod"] > 0
 
 
-def test_what_is_missing_is_said(tmp_path: Path, kubernetes_binaries: Binaries) -> None:
+def test_missing_server_binaries_are_named(tmp_path: Path, kubernetes_binaries: Binaries) -> None:
     assert "--servers" in bench().stderr
     servers = ("--servers", kubernetes_binaries.folder)
     assert "there is no" in bench(*servers, "--against", tmp_path / "kube-scheduler").stderr

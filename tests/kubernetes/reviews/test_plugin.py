@@ -161,7 +161,7 @@ async def test_queues_and_plans_go_the_same_way(plugin: Plugin) -> None:
     assert "n1" in out
 
 
-async def test_what_quadrant_refuses_is_said_in_its_words(plugin: Plugin) -> None:
+async def test_the_plugin_prints_the_refusal_of_quadrant(plugin: Plugin) -> None:
     kubeconfig = await plugin.someone("ada", PROXIES, MAKES_TOKENS)
     code, _, err = await plugin("explain", "pod", "a", kubeconfig=kubeconfig)
     assert code == 1

@@ -61,7 +61,9 @@ async def test_a_budget_with_both_limits_is_refused_with_its_field(client: Clien
         (b"", "not JSON"),
     ],
 )
-async def test_a_body_that_is_not_a_list_is_refused(client: Client, body: bytes, message: str) -> None:
+async def test_a_body_that_is_not_a_list_is_refused(
+    client: Client, body: bytes, message: str
+) -> None:
     headers = {"Content-Type": "application/json"}
     async with client.session.post(f"{BASE}/lists", data=body, headers=headers) as answer:
         output = orjson.loads(await answer.read())

@@ -166,7 +166,9 @@ async def test_their_number_is_bounded(
         await lines.next()
 
 
-async def test_a_watch_client_that_does_not_read_is_disconnected(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_client_that_does_not_read_is_disconnected(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     streams = streams_of(service)
     monkeypatch.setattr(streams, "send_seconds", 0.3)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(service.url.rpartition(":")[2]))

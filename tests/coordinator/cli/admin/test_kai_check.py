@@ -88,7 +88,9 @@ SPOILT = {
     ],
     ids=["usage", "ConfigMap", "budgets", "SchedulingShard"],
 )
-def test_config_check_shows_the_settings_of_a_kai_policy(quadrant: Quadrant, tmp_path: Path, text: str, told: str) -> None:
+def test_config_check_shows_the_settings_of_a_kai_policy(
+    quadrant: Quadrant, tmp_path: Path, text: str, told: str
+) -> None:
     file = tmp_path / "kai.yaml"
     file.write_text(text)
     result = quadrant("config", "check", str(file))

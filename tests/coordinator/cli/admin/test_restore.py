@@ -181,7 +181,9 @@ def test_nothing_is_restored_under_a_coordinator(
 
 
 @pytest.mark.parametrize("schema", [1, 99])
-def test_a_ledger_of_another_schema_is_reported_and_not_changed(settings: Settings, schema: int) -> None:
+def test_a_ledger_of_another_schema_is_reported_and_not_changed(
+    settings: Settings, schema: int
+) -> None:
     written(settings)
     with embedded(settings) as server:
         with redis.Redis.from_url(server.url, protocol=2) as client:

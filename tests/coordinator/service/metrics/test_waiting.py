@@ -58,7 +58,9 @@ async def test_jobs_that_wait_are_told_by_queue_and_reason(tmp_path: Path, redis
     assert total(series, "pending_tasks", status="unschedulable") == 46
 
 
-async def test_metrics_separate_impossible_jobs_from_waits_for_quota(tmp_path: Path, redis_url: str) -> None:
+async def test_metrics_separate_impossible_jobs_from_waits_for_quota(
+    tmp_path: Path, redis_url: str
+) -> None:
     """As explain, conditions and events have it: not as a wait for quota."""
     async with running(redis_url, tmp_path) as service:
         small, closed = queue("small", capability={GPU: "2"}), queue("closed")

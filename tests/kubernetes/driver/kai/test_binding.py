@@ -74,7 +74,7 @@ async def test_a_gang_is_asked_for_as_a_whole(
     await until(lambda: quadrant.states()["bound"] == 4)
 
 
-async def test_what_the_binder_cannot_do_is_placed_elsewhere(
+async def test_pods_that_the_binder_fails_to_bind_are_placed_elsewhere(
     quadrant: Followed, cluster: ApiClient, binder: KaiBinder
 ) -> None:
     """They fit best on a node that fails each time: it is quarantined, as where a kubelet
